@@ -1,0 +1,90 @@
+# Everything a developer runs. `make help` lists it; each target sets up what it needs, once.
+
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 8000
+# `make lock UPGRADE=--upgrade` takes the newest versions; without it the locked ones stay where they can.
+UPGRADE ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PARTS := .parts
+NPM := tests/parts/npm
+
+# A lock holds names, versions and hashes; where the packages come from is the machine's own setting.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-header $(UPGRADE)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check format pytest parts bench campaign lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp ## Start the gate with the built-in example server on http://127.0.0.1:8000/mcp
+	$(BIN)/headgate serve --config examples/headgate.json --transport http --host $(HOST) --port $(PORT)
+
+test: check pytest ## Check everything: format, lint, types, layers, tests with real parts
+
+check: $(VENV)/dev.stamp ## Check only what needs no running code
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.stamp ## Mend what ruff can mend by itself
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+pytest: $(VENV)/dev.stamp parts ## Run the tests; choose with ARGS="tests/front -k session"
+	$(BIN)/python -m pytest $(ARGS)
+
+parts: $(PARTS)/npm.stamp $(PARTS)/pypi-servers.stamp $(PARTS)/sdk1.stamp ## Install the real servers and clients
+
+bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
+	$(BIN)/python -m bench $(ARGS)
+
+campaign: $(VENV)/dev.stamp parts ## Let everything go wrong and print what was measured
+	$(BIN)/python -m campaign $(ARGS)
+
+lock: $(VENV)/dev.stamp ## Write every lock file anew
+	$(COMPILE) pyproject.toml requirements.in -o requirements.lock
+	$(COMPILE) pyproject.toml requirements.in requirements-dev.in -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) tests/parts/pypi-servers.in -o tests/parts/pypi-servers.lock
+	$(COMPILE) tests/parts/sdk1.in -o tests/parts/sdk1.lock
+	cd $(NPM) && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved \
+		--no-audit --no-fund --loglevel=error
+
+clean: ## Remove environments, parts and caches
+	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules build dist
+	rm -rf .mypy_cache .ruff_cache tests/.ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests bench campaign -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- what the targets stand on: each stamp is newer than what it was made from --------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
+		"Headgate needs Python 3.11 or later: name one with make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements.lock pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements.lock
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+# An environment of their own: the servers bring other versions of what the tests use.
+$(PARTS)/%.stamp: tests/parts/%.lock
+	$(PYTHON) -m venv --clear $(PARTS)/$*
+	$(PARTS)/$*/bin/python $(PIP_INSTALL) --require-hashes -r $<
+	@touch $@
+
+$(PARTS)/npm.stamp: $(NPM)/package.json $(NPM)/package-lock.json
+	cd $(NPM) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@mkdir -p $(PARTS) && touch $@

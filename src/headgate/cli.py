@@ -1,0 +1,76 @@
+"""The command line: parses, builds, runs; an error is one sentence with the fix."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from headgate import __version__
+from headgate.domain.errors import HeadgateError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headgate")
+def cli() -> None:
+    """One gate between an AI agent and every MCP server it uses."""
+
+
+@cli.command()
+@click.option("--config", type=click.Path(path_type=Path), help="The configuration file (mcpServers JSON).")
+@click.option("--transport", help="How clients come in: stdio, http or sse.")
+@click.option("--host", help="The address to listen on; only loopback without authentication.")
+@click.option("--port", type=int, help="The port to listen on; 0 takes a free one.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data.")
+@click.option("--listing", help="What tools/list shows: auto or full.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error.")
+def serve(
+    config: Path | None,
+    transport: str | None,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    listing: str | None,
+    verbose: bool,  # noqa: FBT001 (the shape that click wants)
+) -> None:
+    """Run the gateway."""
+    # Imported here, so that `headgate --help` answers at once.
+    from headgate.app import serve as run
+    from headgate.app import warn
+    from headgate.config import Flags, Settings, load
+    from headgate.console.logs import set_up
+
+    flags = Flags(
+        config=config, transport=transport, host=host, port=port, data_dir=data_dir, listing=listing
+    )
+
+    def read() -> Settings:
+        return load(flags, os.environ, Path.cwd())
+
+    try:
+        settings = read()
+        set_up(settings.log_level, settings.log_format, settings.log_file)
+        warn(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(run(settings, read))
+    except HeadgateError as error:
+        if verbose:
+            raise
+        click.echo(f"headgate: {error.message}; {error.hint}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.Loop
+
+
+def main() -> None:
+    """The entry point of `headgate`."""
+    cli()

@@ -1,0 +1,91 @@
+"""The environment variables, in both spellings, and what each means."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from headgate.config import files
+from headgate.config.values import convert, shown
+
+# The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings.
+SETTINGS: Mapping[str, str] = {
+    "TRANSPORT": "transport",
+    "HOST": "host",
+    "PORT": "port",
+    "DATA_DIR": "data_dir",
+    "TOOL_NAME_LIMIT": "tool_name_limit",
+    "LOG_LEVEL": "log_level",
+    "LOG_FILE": "log_file",
+    "LOG_FORMAT": "log_format",
+    "RESET_DATA": "reset_data",
+    "LIST_CHANGED_EXEC": "list_changed_exec",
+}
+# Checked, so that a mistake shows today and not with the version that uses them.
+LATER: Mapping[str, object] = {
+    "ROUTING_TYPE": Literal["DYNAMIC", "CALL_TOOL"],
+    "EMBEDDER": Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
+    "HF_MODEL": str,
+    "TOP_K": Annotated[int, Meta(ge=1, le=50)],
+    "TOOLS_LIMIT": Annotated[int, Meta(ge=1, le=100)],
+    "TRUNCATE_OUTPUT_LEN": Annotated[int, Meta(ge=0)],
+}
+# Somebody who sets one of these believes to be protected, so silence would be wrong.
+UNPROTECTED = (
+    "HEADGATE_API_KEY",
+    "BMCIS_API_KEY",
+    "BMCIS_RATE_LIMIT_MINUTE",
+    "BMCIS_RATE_LIMIT_HOUR",
+    "BMCIS_RATE_LIMIT_DAY",
+)
+_PREFIXES = ("HEADGATE_", "MCPPROXY_")
+_MORE_SPELLINGS = {"LOG_LEVEL": ("MCP_PROXY_LOG_LEVEL",)}
+
+
+def spellings(part: str) -> tuple[str, ...]:
+    """The names of one variable, the strongest first."""
+    return (*(prefix + part for prefix in _PREFIXES), *_MORE_SPELLINGS.get(part, ()))
+
+
+KNOWN = (
+    *files.VARIABLES,
+    *(name for part in (*SETTINGS, *LATER) for name in spellings(part)),
+    *UNPROTECTED,
+)
+
+
+def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Each setting that the environment makes: field, value, variable. An empty variable is not set."""
+    for part, field in SETTINGS.items():
+        variable = _strongest(environ, part)
+        if variable:
+            yield field, environ[variable], variable
+
+
+def check_the_rest(environ: Mapping[str, str], warnings: list[str]) -> None:
+    """Warns of variables without effect; raises ConfigError for one that is out of its range."""
+    for part, annotation in LATER.items():
+        variable = _strongest(environ, part)
+        if variable:
+            convert(environ[variable], annotation, variable)
+            warnings.append(f"{variable} has no effect in this version")
+    warnings += [
+        f"{variable} has no effect in this version: nobody is checked or limited"
+        for variable in UNPROTECTED
+        if environ.get(variable)
+    ]
+    warnings += [_unknown(name) for name in environ if name.startswith(_PREFIXES) and name not in KNOWN]
+
+
+def _unknown(variable: str) -> str:
+    # Without the prefix, which would make every two names similar.
+    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
+    parts = [name.removeprefix(prefix) for name in KNOWN if name.startswith(prefix)]
+    nearest = difflib.get_close_matches(variable.removeprefix(prefix), parts, n=1)
+    meant = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
+    return f"the variable {shown(variable)} is not known{meant}"
+
+
+def _strongest(environ: Mapping[str, str], part: str) -> str | None:
+    return next((name for name in spellings(part) if environ.get(name)), None)

@@ -1,0 +1,146 @@
+"""Where the configuration lies, and the variables that lie beside it."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from headgate.config.document import LARGEST_BYTES
+from headgate.config.values import CONTROL, refusal, shown
+from headgate.domain.errors import ConfigError
+
+NAMES = ("headgate.json", "mcp.json", "mcp_config.json", "mcp-config.json")
+# The strongest first.
+VARIABLES = ("HEADGATE_CONFIG", "HEADGATE_CONFIG_PATH", "MCPPROXY_CONFIG_PATH")
+SECRETS = Path("/run/secrets")
+# Tokens, keys and certificates are far smaller.
+_LARGEST_SECRET_BYTES = 64 * 1024
+
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+_SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+class Places(msgspec.Struct, frozen=True):
+    """What relative paths and `~` mean."""
+
+    home: Path
+    cwd: Path
+
+    def resolve(self, path: str | Path, where: str) -> Path:
+        """An absolute path; raises ConfigError for one that no file system takes."""
+        text = str(path)
+        if not text or CONTROL.search(text):
+            raise refusal(where, shown(text), "a path without control characters")
+        if text == "~" or text.startswith(("~/", "~\\")):
+            return self.home / text[2:]
+        return self.cwd / text
+
+
+def places(environ: Mapping[str, str], cwd: Path) -> Places:
+    """The user's directories; without HOME the working directory, as in a bare container."""
+    return Places(Path(environ.get("HOME") or environ.get("USERPROFILE") or cwd), cwd)
+
+
+def find(named: Path | None, environ: Mapping[str, str], here: Places) -> Path | None:
+    """The configuration file, or None; raises ConfigError if one is named and is not there."""
+    if named is not None:
+        return _existing(here.resolve(named, "--config"), "--config")
+    for variable in VARIABLES:
+        if environ.get(variable):
+            return _existing(here.resolve(environ[variable], variable), variable)
+    directory = here.cwd / (environ.get("XDG_CONFIG_HOME") or here.home / ".config")
+    candidates = [*(here.cwd / name for name in NAMES), directory / "headgate" / "headgate.json"]
+    # Not Path.is_file: a directory that we may not enter (HOME of another user) holds nothing for us.
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def _existing(path: Path, where: str) -> Path:
+    if not os.path.exists(path):
+        raise ConfigError(
+            f"the configuration file {path} that {where} names does not exist",
+            hint=f'create it, with {{"mcpServers": {{}}}} to begin with, or correct {where}',
+        )
+    return path
+
+
+def read(path: Path) -> bytes:
+    """The content of the file, at most one byte more than is allowed; raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the configuration file {path} cannot be read: {error.strerror}",
+            hint="make it a file that this user may read, or name another one with --config",
+        ) from error
+
+
+class Variables:
+    """What `${VAR}` means: the environment, then `.env` beside the file, then a secret file of that name."""
+
+    def __init__(self, environ: Mapping[str, str], dotenv: Mapping[str, str], secrets: Path) -> None:
+        self._environ = environ
+        self._dotenv = dotenv
+        self._secrets = secrets
+
+    def __call__(self, name: str) -> str | None:
+        """The value, or None where nobody set it or it is not text."""
+        value = self._environ.get(name)
+        if value is None:
+            value = self._dotenv.get(name)
+        if value is None:
+            value = _secret(self._secrets / name)
+        # Environment bytes that are not UTF-8 arrive as lone surrogates, which no message can carry.
+        return value if value is None or _is_text(value) else None
+
+
+def _secret(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_SECRET_BYTES)
+        return content.decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:
+    """The variables of a `.env` file, none if there is no file; what cannot be read becomes a warning."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        warnings.append(f"{path} is not used: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}")
+        return {}
+    variables: dict[str, str] = {}
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if assignment := _ASSIGNMENT.fullmatch(line):
+            variables[assignment.group(1)] = _unquoted(assignment.group(2).strip())
+        else:
+            # The line itself may be half a secret, so only its number is told.
+            warnings.append(f"line {number} of {path} is not used: write NAME=value")
+    return variables
+
+
+def _unquoted(value: str) -> str:
+    if quoted := _DOUBLE_QUOTED.fullmatch(value):
+        return _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(1), found.group(1)), quoted.group(1))
+    if quoted := _SINGLE_QUOTED.fullmatch(value):
+        return quoted.group(1)
+    return re.sub(r"\s+#.*", "", value)

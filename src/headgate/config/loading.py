@@ -1,0 +1,129 @@
+"""Joins flags, environment and file into Settings: flags win over environment, environment over file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from headgate.config import environment, files
+from headgate.config.document import parse
+from headgate.config.expansion import Lookup, expand
+from headgate.config.files import Places, Variables
+from headgate.config.keys import camel, known_values
+from headgate.config.options import FILE_FIELDS, Given, settle
+from headgate.config.servers import read_servers
+from headgate.config.settings import Flags, Settings
+from headgate.config.values import refusal, shown
+from headgate.domain.errors import ConfigError
+from headgate.domain.server import ServerSpec
+
+# The second spelling is VS Code's.
+_SERVER_KEYS = ("mcpServers", "servers")
+TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema")
+# What VS Code asks its user for.
+LATER_TOP_KEYS = ("inputs",)
+LATER_PROXY_KEYS = (
+    "listingBudgetTokens",
+    "redactResults",
+    "maxResponseSize",
+    "maxResponseTokens",
+    "enableAutoTruncation",
+    "truncation",
+    "truncationMessage",
+    "cacheMaxEntries",
+    "cacheTTLSeconds",
+    "enableAgentIsolation",
+    "maxEntriesPerAgent",
+    "maxMemoryPerAgent",
+    "maxTotalAgents",
+)
+_EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+
+
+def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path = files.SECRETS) -> Settings:
+    """The settings in force, with warnings for what is odd; raises ConfigError for what cannot be used.
+
+    Reads the configuration file, `.env` beside it and the files in `secrets`, and nothing else.
+    """
+    here = files.places(environ, cwd)
+    warnings: list[str] = []
+    given: list[Given] = []
+    servers: tuple[ServerSpec, ...] = ()
+    path = files.find(flags.config, environ, here)
+    if path is None:
+        create = f"create {cwd / files.NAMES[0]} with {_EXAMPLE}, for example"
+        warnings.append(f"there is no configuration file, so there is no server: {create}")
+    else:
+        document = parse(files.read(path), str(path))
+        lookup = Variables(environ, files.read_dotenv(path.parent / ".env", warnings), secrets)
+        # A path in the file means the same wherever the gateway was started.
+        beside = Places(here.home, path.parent)
+        sections = known_values(document, TOP_KEYS, str(path), warnings, later=LATER_TOP_KEYS)
+        given += _from_file(sections.get("proxySettings", {}), lookup, beside, path, warnings)
+        servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings)
+    given += [Given(*one, here) for one in environment.given(environ)]
+    given += _from_flags(flags, here)
+    environment.check_the_rest(environ, warnings)
+    values = {"data_dir": _default_data_dir(here)} | settle(given, warnings)
+    settings = Settings(servers=servers, config_path=path, warnings=tuple(warnings), **values)
+    _refuse_ambiguous_names(settings)
+    return settings
+
+
+def _from_file(raw: object, lookup: Lookup, here: Places, path: Path, warnings: list[str]) -> list[Given]:
+    where = f"proxySettings in {path}"
+    if not isinstance(raw, dict):
+        raise refusal(where, shown(raw), "an object")
+    fields = {camel(field): field for field in FILE_FIELDS}
+    given = []
+    for key, value in known_values(raw, fields, where, warnings, later=LATER_PROXY_KEYS).items():
+        expanded, problems = expand(value, lookup)
+        problem = problems[0] if problems else None
+        given.append(Given(fields[key], expanded, f"proxySettings.{key} in {path}", here, problem))
+    return given
+
+
+def _entries(sections: Mapping[str, object], path: Path, warnings: list[str]) -> dict[str, object]:
+    entries: dict[str, object] = {}
+    for key in _SERVER_KEYS:
+        group = sections.get(key, {})
+        if not isinstance(group, dict):
+            raise refusal(f"{key} in {path}", shown(group), "an object with one entry per server")
+        for name in group.keys() & entries.keys():
+            raise ConfigError(
+                f"{path} defines the server {shown(name)} twice, in mcpServers and in servers",
+                hint="rename or remove one of the two",
+            )
+        entries |= group
+    if not entries:
+        warnings.append(f"{path} defines no server: write {_EXAMPLE} into it, for example")
+    return entries
+
+
+def _from_flags(flags: Flags, here: Places) -> list[Given]:
+    told = {
+        "transport": flags.transport,
+        "host": flags.host,
+        "port": flags.port,
+        "data_dir": flags.data_dir,
+        "listing": flags.listing,
+    }
+    return [
+        Given(field, value, f"--{field.replace('_', '-')}", here)
+        for field, value in told.items()
+        if value is not None
+    ]
+
+
+def _default_data_dir(here: Places) -> Path:
+    ours, seeds = here.home / ".headgate", here.home / ".mcpproxy"
+    # Whoever comes from mcpproxy keeps the directory that is there.
+    return seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
+
+
+def _refuse_ambiguous_names(settings: Settings) -> None:
+    enabled = [server.name for server in settings.servers if server.enabled]
+    if not settings.prefix and len(enabled) > 1:
+        raise ConfigError(
+            f"prefix is false, but {len(enabled)} servers are enabled, so two tools could have the same name",
+            hint="set prefix to true, or leave one server enabled",
+        )

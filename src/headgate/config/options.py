@@ -1,0 +1,142 @@
+"""What each setting accepts beyond its type, wherever it was given."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from headgate.config.files import Places
+from headgate.config.settings import Settings
+from headgate.config.values import CONTROL, convert, refusal, shown
+from headgate.domain.errors import ConfigError
+
+_TYPES: Mapping[str, object] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+# The rest comes from elsewhere: the servers, the file itself, the environment alone.
+_NOT_IN_FILE = ("servers", "config_path", "warnings", "reset_data")
+FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
+
+# From a value and the words for where it was given to the value that goes on.
+_Step = Callable[[object, str], object]
+
+_STREAMABLE = ("streamable-http", "streamable_http", "streamablehttp")
+_LATER_LISTINGS = ("slim", "search", "dynamic", "budget")
+
+_HOST = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A value that somebody gave to a setting, and where."""
+
+    field: str
+    value: object
+    where: str
+    # What a relative path means there.
+    here: Places
+    # Why there is no value, such as a variable that is not set.
+    problem: str | None = None
+
+
+def settle(given: Sequence[Given], warnings: list[str]) -> dict[str, Any]:
+    """The values in force, by field of Settings; what stands later in `given` wins.
+
+    Raises ConfigError for a value that cannot be used; one that is overridden anyway becomes a warning.
+    """
+    values: dict[str, Any] = {}
+    for one in reversed(given):
+        try:
+            value = _accept(one)
+        except ConfigError as error:
+            if one.field not in values:
+                raise
+            warnings.append(f"{error.message}; it has no effect, because it is overridden")
+        else:
+            values.setdefault(one.field, value)
+    return values
+
+
+def _accept(given: Given) -> object:
+    value, where = given.value, given.where
+    if given.problem is not None:
+        raise ConfigError(f"{where} cannot be read: {given.problem}", hint="or write ${NAME:-default}")
+    prepare = _PREPARATIONS.get(given.field)
+    if prepare is not None:
+        value = prepare(value, where)
+    annotation = _TYPES[given.field]
+    if _is_path(annotation):
+        path = convert(str(value) if isinstance(value, Path) else value, str, where)
+        return given.here.resolve(str(path), where)
+    converted = convert(value, annotation, where)
+    check = _CHECKS.get(given.field)
+    return converted if check is None else check(converted, where)
+
+
+def _is_path(annotation: object) -> bool:
+    return annotation is Path or any(_is_path(part) for part in get_args(annotation))
+
+
+def _known_listing(value: object, where: str) -> object:
+    if isinstance(value, str) and value.casefold() in _LATER_LISTINGS:
+        raise ConfigError(f"{where} is {value!r}, which is not available in this version", hint="use full")
+    return value
+
+
+def _front(value: object, _where: str) -> object:
+    return "http" if isinstance(value, str) and value.casefold() in _STREAMABLE else value
+
+
+def _one_line(value: object, where: str) -> object:
+    if CONTROL.search(str(value)):
+        raise refusal(where, "not one line", "text without control characters")
+    return value
+
+
+def _command(value: object, where: str) -> object:
+    # Nothing to run, as somebody writes who wants it off.
+    if not str(value).strip():
+        return None
+    return _one_line(value, where)
+
+
+def _loopback(value: object, where: str) -> object:
+    host = str(value).strip().removeprefix("[").removesuffix("]")
+    if host.casefold() == "localhost":
+        return "localhost"
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return host
+    except ValueError:
+        # Another name: what it resolves to can change under us.
+        pass
+    raise ConfigError(
+        f"{where} is {value!r}, but without authentication the gateway listens on a loopback address only",
+        hint="use 127.0.0.1, put a proxy that authenticates in front, and name its host in allowedHosts",
+    )
+
+
+def _each(pattern: re.Pattern[str], what_is_allowed: str) -> _Step:
+    def check(value: object, where: str) -> object:
+        assert isinstance(value, tuple)
+        for entry in value:
+            if not pattern.fullmatch(entry):
+                raise refusal(f"an entry of {where}", shown(entry), what_is_allowed)
+        # Both headers compare without regard to case.
+        return tuple(entry.lower() for entry in value)
+
+    return check
+
+
+_PREPARATIONS: Mapping[str, _Step] = {
+    "listing": _known_listing,
+    "transport": _front,
+}
+_CHECKS: Mapping[str, _Step] = {
+    "name": _one_line,
+    "host": _loopback,
+    "list_changed_exec": _command,
+    "allowed_hosts": _each(_HOST, "a host such as gate.example.com or gate.example.com:8443"),
+    "allowed_origins": _each(_ORIGIN, "an origin such as https://app.example.com, without a path"),
+}

@@ -1,0 +1,187 @@
+"""Turns the entries of `mcpServers`, as every MCP client writes them, into ServerSpecs."""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headgate.config.entries import ALIASES, FIELDS, LATER, PRIVATE, ServerEntry
+from headgate.config.expansion import Lookup, expand
+from headgate.config.files import Places
+from headgate.config.keys import known_values
+from headgate.config.values import CONTROL, convert, refusal, shown
+from headgate.domain.errors import ConfigError
+from headgate.domain.server import ServerSpec, Transport
+
+LONGEST_NAME = 128
+
+_TRANSPORTS = {
+    "stdio": Transport.STDIO,
+    "http": Transport.STREAMABLE_HTTP,
+    "streamable-http": Transport.STREAMABLE_HTTP,
+    "streamableHttp": Transport.STREAMABLE_HTTP,
+    "sse": Transport.SSE,
+}
+_FITTING: Mapping[str, tuple[Transport, ...]] = {
+    "command": (Transport.STDIO,),
+    "url": (Transport.STREAMABLE_HTTP, Transport.SSE),
+    "builtin": (Transport.BUILTIN,),
+}
+_FOREIGN_KEYS = {
+    "command": ("headers",),
+    "url": ("args", "env", "cwd"),
+    "builtin": ("args", "env", "cwd", "headers"),
+}
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def read_servers(
+    raw: Mapping[str, object], lookup: Lookup, here: Places, warnings: list[str]
+) -> tuple[ServerSpec, ...]:
+    """Every server that can be used; a wrong one is left out with a warning, and the others are served."""
+    servers = []
+    for name, entry in raw.items():
+        try:
+            servers.append(_read_server(name, entry, lookup, here, warnings))
+        except ConfigError as error:
+            warnings.append(f"server {shown(name)} is left out: {error.message}; {error.hint}")
+    return tuple(servers)
+
+
+def _read_server(name: str, entry: object, lookup: Lookup, here: Places, warnings: list[str]) -> ServerSpec:
+    where = f"server {shown(name)}"
+    if not 0 < len(name) <= LONGEST_NAME or CONTROL.search(name):
+        raise ConfigError(
+            "its name is empty, too long or holds a control character",
+            hint=f"name it with 1 to {LONGEST_NAME} printable characters",
+        )
+    if not isinstance(entry, dict):
+        raise refusal(
+            "its definition", shown(entry), 'an object such as {"command": "..."} or {"url": "..."}'
+        )
+    raw = known_values(entry, FIELDS, where, warnings, later=LATER, aliases=ALIASES)
+    expanded, problems = expand(raw, lookup)
+    assert isinstance(expanded, dict)
+    if not problems:
+        return _spec(name, _converted(expanded), here, warnings)
+    if not _is_off(expanded):
+        warnings += [f"{where} is disabled: {problem}" for problem in problems]
+    return _disabled(name, raw)
+
+
+def _is_off(expanded: Mapping[str, object]) -> bool:
+    """Whether the operator turned it off, so that nobody need hear of its missing variables."""
+    enabled, disabled = str(expanded.get("enabled", True)), str(expanded.get("disabled", False))
+    return enabled.lower() in ("false", "0") or disabled.lower() in ("true", "1")
+
+
+def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
+    """What can be said of a server whose variables are missing: enough to show it, too little to start it."""
+    command, url = raw.get("command"), raw.get("url")
+    entry = ServerEntry(
+        command=command if isinstance(command, str) else "",
+        url=url if isinstance(url, str) else "",
+        builtin="example" if "builtin" in raw else None,
+    )
+    return ServerSpec(
+        name=name,
+        transport=_transport(entry, _kind(entry)),
+        command=entry.command,
+        url=entry.url,
+        builtin=entry.builtin or "",
+        enabled=False,
+    )
+
+
+def _converted(values: Mapping[str, object]) -> ServerEntry:
+    converted = {
+        key: convert(value, FIELDS[key].type, key, private=key in PRIVATE) for key, value in values.items()
+    }
+    return msgspec.convert(converted, ServerEntry)
+
+
+def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> ServerSpec:
+    kind = _kind(entry)
+    transport = _transport(entry, kind)
+    _check_process(entry)
+    _check_request(entry)
+    warnings += [
+        f"{key!r} in server {shown(name)} has no effect on a server with {kind!r}"
+        for key in _FOREIGN_KEYS[kind]
+        if getattr(entry, key)
+    ]
+    return ServerSpec(
+        name=name,
+        transport=transport,
+        command=entry.command,
+        args=entry.args,
+        env=entry.env,
+        cwd=str(here.resolve(entry.cwd, "cwd")) if entry.cwd else None,
+        url=entry.url,
+        headers=entry.headers,
+        builtin=entry.builtin or "",
+        enabled=entry.enabled and not entry.disabled,
+        timeout_seconds=entry.timeout,
+        # Whoever allows one call a longer time means it.
+        max_timeout_seconds=max(entry.max_timeout, entry.timeout),
+        connect_timeout_seconds=entry.connect_timeout,
+        start_timeout_seconds=entry.start_timeout,
+    )
+
+
+def _kind(entry: ServerEntry) -> str:
+    found = [key for key in _FITTING if getattr(entry, key)]
+    if len(found) != 1:
+        has = " and ".join(found) or "none of command, url and builtin"
+        raise ConfigError(f"it has {has}", hint="give it exactly one of command, url and builtin")
+    return found[0]
+
+
+def _transport(entry: ServerEntry, kind: str) -> Transport:
+    fitting = _FITTING[kind]
+    told = {_TRANSPORTS[word] for word in (entry.transport, entry.type) if word is not None}
+    if len(told) > 1 or not told.issubset(fitting):
+        raise ConfigError(
+            f"its transport or type does not fit its {kind}",
+            hint=f"leave both out, or write {' or '.join(fitting)} once",
+        )
+    if told:
+        return told.pop()
+    path = re.split(r"[?#]", entry.url, maxsplit=1)[0]
+    return Transport.SSE if path.rstrip("/").endswith("/sse") else fitting[0]
+
+
+def _check_process(entry: ServerEntry) -> None:
+    # Also what "C:\new" becomes when its backslash is not doubled.
+    if CONTROL.search(entry.command):
+        raise ConfigError("its command has a control character", hint=r"write a backslash in command as \\")
+    texts = (*entry.args, *entry.env, *entry.env.values())
+    if any("\0" in text for text in texts) or any(not name or "=" in name for name in entry.env):
+        raise ConfigError(
+            "its args or env hold a zero byte, or a variable has no usable name", hint="correct args and env"
+        )
+
+
+def _check_request(entry: ServerEntry) -> None:
+    if entry.url and not _is_usable(entry.url):
+        # The url itself is not shown: it may hold a key.
+        raise ConfigError(
+            "its url is not usable", hint="write url as http://host:port/path or https://host/path"
+        )
+    for header, value in entry.headers.items():
+        if not _HEADER_NAME.fullmatch(header) or CONTROL.search(value.replace("\t", " ")):
+            raise ConfigError(
+                f"its header {shown(header)} has a character that HTTP does not allow", hint="correct headers"
+            )
+
+
+def _is_usable(url: str) -> bool:
+    if CONTROL.search(url) or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

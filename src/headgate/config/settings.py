@@ -1,0 +1,98 @@
+"""Every setting of the gateway with its type, range and default."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headgate.config.values import about, between, seconds
+from headgate.domain.server import ServerSpec
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway runs with; equal settings need no change.
+
+    The sentences are what an editor shows: the schema of the file is made of them.
+    """
+
+    # In the order of the file.
+    servers: tuple[ServerSpec, ...] = ()
+    # None where there is no file.
+    config_path: Path | None = None
+    # What is odd but does not keep the gateway from running, one sentence each.
+    warnings: tuple[str, ...] = ()
+    # From the environment only: a file that says so would erase the data on every start.
+    reset_data: bool = False
+
+    name: Annotated[
+        str, Meta(min_length=1, max_length=64, description="The name that clients see of this gateway.")
+    ] = "headgate"
+    prefix: Annotated[
+        bool, about("Tool names begin with their server's name; false needs a single server.")
+    ] = True
+    listing: Annotated[Literal["auto", "full"], about("What tools/list shows: full is every tool.")] = "auto"
+    # None means that nobody set it, so that the limit follows from the client's own prefix.
+    tool_name_limit: Annotated[int, between(10, 200, "The longest public tool name.")] | None = None
+
+    transport: Annotated[
+        Literal["stdio", "http", "sse"],
+        about("How clients come in; streamable-http is another word for http."),
+    ] = "stdio"
+    host: Annotated[str, about("The loopback address that the HTTP transports listen on.")] = "127.0.0.1"
+    port: Annotated[int, between(0, 65535, "The port of the HTTP transports; 0 takes a free one.")] = 8000
+    allowed_hosts: Annotated[
+        tuple[str, ...], about("Host headers that are accepted besides the loopback names.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...], about("Origin headers that are accepted besides the loopback origins.")
+    ] = ()
+
+    data_dir: Annotated[Path, about("The directory for everything that the gateway keeps.")]
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], about("The least important lines that are logged.")
+    ] = "INFO"
+    log_file: Annotated[Path, about("A file for the log.")] | None = None
+    # None means pretty on a terminal and json elsewhere.
+    log_format: Annotated[Literal["pretty", "json"], about("How a log line looks.")] | None = None
+    list_changed_exec: Annotated[str, about("A command that runs after the tools have changed.")] | None = (
+        None
+    )
+
+    max_body_bytes: Annotated[int, between(_KIB, 1024 * _MIB, "The largest body of a request.")] = 4 * _MIB
+    max_header_bytes: Annotated[int, between(_KIB, _MIB, "The largest head of a request.")] = 32 * _KIB
+    max_headers: Annotated[int, between(10, 1000, "The most headers of a request.")] = 100
+    header_timeout_seconds: Annotated[
+        float, seconds(0.1, 300, "How long the head of a request may take.")
+    ] = 10.0
+    body_timeout_seconds: Annotated[float, seconds(0.1, 3600, "How long the body of a request may take.")] = (
+        30.0
+    )
+    max_upstream_message_bytes: Annotated[
+        int, between(64 * _KIB, 2048 * _MIB, "The largest message of a server.")
+    ] = 256 * _MIB
+    spool_above_bytes: Annotated[
+        int, between(4 * _KIB, 2048 * _MIB, "A larger message of a server is kept on disk.")
+    ] = _MIB
+    max_sessions: Annotated[int, between(1, 1_000_000, "The most client sessions at a time.")] = 10_000
+    session_idle_seconds: Annotated[
+        float, seconds(0.1, 604_800, "A session without a request for so long ends.")
+    ] = 1800.0
+    # SDK clients refuse an event of more than 1 MiB, so a page with its envelope stays below.
+    page_bytes: Annotated[int, between(4 * _KIB, 1_000_000, "The size of one page of tools/list.")] = (
+        256 * _KIB
+    )
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says; None where it says nothing."""
+
+    config: Path | None = None
+    transport: str | None = None
+    host: str | None = None
+    port: int | None = None
+    data_dir: Path | None = None
+    listing: str | None = None

@@ -1,0 +1,117 @@
+"""Turns one given value into the type of its setting, or says what is allowed."""
+
+import re
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Literal, get_args, get_origin
+
+import msgspec
+
+from headgate.domain.errors import ConfigError
+
+# A line break in a name or a path is always a mistake, and a log line must stay one line.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def about(description: str) -> msgspec.Meta:
+    """The sentence that an editor shows for a setting."""
+    return msgspec.Meta(description=description)
+
+
+def between(least: float, most: float, description: str) -> msgspec.Meta:
+    """The range of a number, both ends included."""
+    return msgspec.Meta(ge=least, le=most, description=description)
+
+
+def seconds(least: float, most: float, description: str) -> msgspec.Meta:
+    """The range of a duration, both ends included."""
+    return msgspec.Meta(ge=least, le=most, description=description, extra={"unit": "seconds"})
+
+
+def convert(value: object, annotation: object, where: str, *, private: bool = False) -> object:
+    """The value as `annotation`; text stands for numbers and booleans, because `${VAR}` yields text.
+
+    Raises ConfigError with the setting, its value unless that is private, and what is allowed.
+    """
+    wanted = _without_none(annotation)
+    try:
+        return msgspec.convert(_folded(value, wanted), wanted, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        what = "of another kind" if private else shown(value)
+        raise refusal(where, what, allowed(wanted)) from error
+
+
+def refusal(where: str, what: str, what_is_allowed: str) -> ConfigError:
+    """The error for a value that a setting cannot take."""
+    return ConfigError(
+        f"{where} is {what}, allowed is {what_is_allowed}",
+        hint=f"correct or remove {where}",
+    )
+
+
+def shown(value: object) -> str:
+    """A value for an error message, on one line and never long."""
+    match value:
+        case dict():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case float():
+            return f"{value:g}"
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def allowed(annotation: object) -> str:
+    """What a setting of this type takes, in words."""
+    plain, meta = _parts(_without_none(annotation))
+    match get_origin(plain) or plain:
+        case origin if origin is Literal:
+            *first, last = (str(word) for word in get_args(plain))
+            return f"{', '.join(first)} or {last}" if first else last
+        case origin if origin is tuple:
+            return "a list of strings"
+        case origin if origin is dict:
+            return "an object whose values are strings"
+        case origin if origin is bool:
+            return "true or false"
+        case origin if origin is int:
+            return _number("an integer", meta)
+        case origin if origin is float:
+            return _number("a number", meta)
+        case origin if origin is Path:
+            return "a path"
+    return f"text of 1 to {meta.max_length} characters" if meta.max_length else "text"
+
+
+def _number(kind: str, meta: msgspec.Meta) -> str:
+    unit = f" of {meta.extra['unit']}" if meta.extra else ""
+    if meta.le is None:
+        return f"{kind}{unit}, at least {meta.ge}"
+    return f"{kind}{unit} from {meta.ge} to {meta.le}"
+
+
+def _folded(value: object, wanted: object) -> object:
+    """A word in the case that it is declared in, so that `info` means `INFO`."""
+    plain, _ = _parts(wanted)
+    if isinstance(value, str) and get_origin(plain) is Literal:
+        words = {str(word).casefold(): word for word in get_args(plain)}
+        return words.get(value.casefold(), value)
+    return value
+
+
+def _without_none(annotation: object) -> object:
+    # The absence of a setting is not a value, and msgspec would read the text "null" as None.
+    kinds = get_args(annotation)
+    if NoneType not in kinds:
+        return annotation
+    return next(kind for kind in kinds if kind is not NoneType)
+
+
+def _parts(annotation: object) -> tuple[object, msgspec.Meta]:
+    if get_origin(annotation) is Annotated:
+        plain, meta, *_ = get_args(annotation)
+        return plain, meta
+    return annotation, msgspec.Meta()

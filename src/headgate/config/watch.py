@@ -1,0 +1,111 @@
+"""Notices a change of the configuration file and reads it again; a good configuration is never lost."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+from headgate.config.settings import Settings
+from headgate.domain.errors import ConfigError
+
+log = logging.getLogger("headgate.config")
+
+Load = Callable[[], Settings]
+Sleep = Callable[[float], Awaitable[object]]
+Fingerprint = tuple[int, int, int] | None
+
+
+async def changes(
+    load: Load, current: Settings, interval_seconds: float, *, sleep: Sleep = asyncio.sleep
+) -> AsyncGenerator[Settings, None]:
+    """Each new Settings, when the file that `current` came from has really changed; never ends by itself.
+
+    Without a file it waits until `load` finds one. A broken edit is logged once, in one sentence.
+    Files are read in a thread, so a slow disk does not hold up the loop.
+    """
+    if current.config_path is None:
+        current = await _first_file(load, interval_seconds, sleep)
+        yield current
+    assert current.config_path is not None
+    file = _File(current.config_path, load)
+    while True:
+        await sleep(interval_seconds)
+        settings = await asyncio.to_thread(file.read_if_changed)
+        if settings is not None and settings != current:
+            current = settings
+            yield current
+
+
+async def _first_file(load: Load, interval_seconds: float, sleep: Sleep) -> Settings:
+    told = ""
+    while True:
+        await sleep(interval_seconds)
+        try:
+            settings = await asyncio.to_thread(load)
+        except ConfigError as error:
+            if error.message != told:
+                told = error.message
+                _tell(error)
+        else:
+            if settings.config_path is not None:
+                return settings
+
+
+class _File:
+    """The file as it was last seen, with the variables beside it.
+
+    It is read twice: when it looks different, and one look later when it looks the same again. The second
+    time catches a write within the resolution of the file system's clock, and by then nobody is half-way
+    through writing it, so an error is worth telling.
+    """
+
+    def __init__(self, path: Path, load: Load) -> None:
+        self._path = path
+        self._load = load
+        self._settled = False
+        # Never equal to a real look, so that an edit before the first one is not missed.
+        self._seen: object = self
+
+    def read_if_changed(self) -> Settings | None:
+        """The settings to compare with those in force; None where there is nothing new or it is broken."""
+        if not self._look():
+            return None
+        try:
+            return self._read()
+        except ConfigError as error:
+            if self._settled:
+                _tell(error)
+            return None
+
+    def _look(self) -> bool:
+        seen = (_fingerprint(self._path), _fingerprint(self._path.parent / ".env"))
+        if seen != self._seen:
+            self._seen, self._settled = seen, False
+            return True
+        was_settled, self._settled = self._settled, True
+        return not was_settled
+
+    def _read(self) -> Settings:
+        if _fingerprint(self._path) is None:
+            raise ConfigError(f"{self._path} is gone", hint="put it back")
+        settings = self._load()
+        if settings.config_path != self._path:
+            # Removed a moment ago, or a file that comes before it in the search was added.
+            raise ConfigError(
+                f"{settings.config_path or 'no file'} would be read instead of {self._path}",
+                hint="restart the gateway to use it",
+            )
+        return settings
+
+
+def _fingerprint(path: Path) -> Fingerprint:
+    """What changes when a file is edited, replaced or removed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _tell(error: ConfigError) -> None:
+    log.error("the configuration in force stays: %s; %s", error.message, error.hint)

@@ -1,0 +1,67 @@
+"""Structured logs: one line per event, for people on a terminal and as JSON for machines."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import msgspec
+
+_FILE_BYTES = 10 * 1024 * 1024
+_FILES = 5
+_ORDINARY = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up(level: str, style: str | None, file: Path | None) -> None:
+    """Send every log line to stderr and, if asked for, to a file that is rotated."""
+    pretty = style == "pretty" or (style is None and sys.stderr.isatty())
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers[0].setFormatter(Pretty() if pretty else Json())
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"))
+        handlers[1].setFormatter(Json())
+    logging.basicConfig(level=level, handlers=handlers, force=True)
+    # Its warnings are about clients that misbehave, which is not the operator's business.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.getLevelName(level), logging.ERROR))
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+class Json(logging.Formatter):
+    """One JSON object per line; line breaks and control characters in values are escaped by JSON itself."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_extras(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class Pretty(logging.Formatter):
+    """One line that people read; control characters in values are shown, not obeyed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        extras = "".join(f"  {key}={_shown(value)}" for key, value in _extras(record).items())
+        line = f"{time} {record.levelname.lower():7} {_plain(record.getMessage())}{extras}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _extras(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _ORDINARY and value is not None}
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return repr(text) if not text.isprintable() or " " in text else text
+
+
+def _plain(text: str) -> str:
+    return text if text.isprintable() else repr(text)

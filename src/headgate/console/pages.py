@@ -1,0 +1,93 @@
+"""The paths of the gateway that are not MCP: health, readiness, metrics and the front page."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Protocol
+
+import msgspec
+
+from headgate import __version__
+from headgate.console.metrics import exposition
+from headgate.console.tally import Tally
+from headgate.domain.server import ServerStatus, State
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+_TEXT = b"text/plain; charset=utf-8"
+_JSON = b"application/json"
+
+
+class Fleet(Protocol):
+    """The upstreams, as an operator sees them."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether every server has been reached or has failed once."""
+
+    def statuses(self) -> list[ServerStatus]:
+        """Every server's state and numbers."""
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether clients should be sent here, and why."""
+
+    ready: bool
+    servers: list[ServerStatus]
+
+
+class Pages:
+    """The operator's pages, as an ASGI application."""
+
+    def __init__(self, fleet: Fleet, tally: Tally, gauges: Callable[[], dict[str, float]]) -> None:
+        self._fleet = fleet
+        self._tally = tally
+        self._gauges = gauges
+        self.draining = False
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """One request."""
+        status, kind, body = self._page(scope["path"], scope["method"])
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+        if status == 405:
+            headers.append((b"allow", b"GET, HEAD"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
+
+    def _page(self, path: str, method: str) -> tuple[int, bytes, bytes]:
+        pages = {"/health": self._health, "/ready": self._ready, "/metrics": self._metrics, "/": self._front}
+        page = pages.get(path)
+        if page is None:
+            return 404, _TEXT, b"there is nothing here; MCP clients connect to /mcp\n"
+        if method not in ("GET", "HEAD"):
+            return 405, _TEXT, b"method not allowed\n"
+        return page()
+
+    def _health(self) -> tuple[int, bytes, bytes]:
+        return 200, _JSON, msgspec.json.encode({"status": "ok", "version": __version__})
+
+    def readiness(self) -> Readiness:
+        """Ready once every server was tried, as long as one of them works."""
+        servers = self._fleet.statuses()
+        wanted = [server for server in servers if server.state is not State.DISABLED]
+        working = not wanted or any(server.state is State.READY for server in wanted)
+        return Readiness(self._fleet.settled and working and not self.draining, servers)
+
+    def _ready(self) -> tuple[int, bytes, bytes]:
+        readiness = self.readiness()
+        return 200 if readiness.ready else 503, _JSON, msgspec.json.encode(readiness)
+
+    def _metrics(self) -> tuple[int, bytes, bytes]:
+        body = exposition(self._tally, self._fleet.statuses(), self._gauges())
+        return 200, b"text/plain; version=0.0.4; charset=utf-8", body
+
+    def _front(self) -> tuple[int, bytes, bytes]:
+        lines = [
+            f"Headgate {__version__}",
+            "",
+            "MCP: /mcp   health: /health   readiness: /ready   metrics: /metrics",
+            "",
+        ]
+        for server in self._fleet.statuses():
+            told = f"  {server.name:24} {server.state:10} {server.tools:5} tools"
+            lines.append(f"{told}   {server.last_error}" if server.last_error else told)
+        return 200, _TEXT, ("\n".join(lines) + "\n").encode()

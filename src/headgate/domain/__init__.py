@@ -1,0 +1,1 @@
+"""Frozen values and the error tree: what the rest of the gate talks about."""

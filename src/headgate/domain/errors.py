@@ -1,0 +1,199 @@
+"""Every deliberate error: a stable code, whether anything happened, and what to do next."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Effect(StrEnum):
+    """What may have happened upstream when a call failed."""
+
+    NONE = "none"
+    UNKNOWN = "unknown"
+    DONE = "done"
+
+
+class HeadgateError(Exception):
+    """The root of the tree; `str(error)` is the sentence that says what is wrong."""
+
+    code: ClassVar[str] = "INTERNAL"
+    number: ClassVar[int] = 1099
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+    effect: ClassVar[Effect] = Effect.NONE
+
+    def __init__(self, message: str, *, hint: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.retry_after_seconds = retry_after_seconds
+
+
+class InternalError(HeadgateError):
+    """A bug of ours: the client learns the id of the log entry and nothing else."""
+
+    effect = Effect.UNKNOWN
+
+    def __init__(self, entry: str) -> None:
+        super().__init__(
+            f"internal error {entry}",
+            hint=f"look for {entry} in the gateway's log and report it",
+        )
+
+
+class ConfigError(HeadgateError):
+    """A configuration that cannot be used; the message says where and what is allowed."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+
+class UpstreamError(HeadgateError):
+    """A call did not get its answer from the upstream; `effect` says what may have happened."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream was asked and did not answer in time."""
+
+    code = "TIMEOUT"
+    number = 1001
+    http_status = 504
+    effect = Effect.UNKNOWN
+
+    def __init__(self, upstream: str, what: str, seconds: float) -> None:
+        super().__init__(
+            f"{upstream!r} did not answer {what!r} within {seconds:g} s, so it may have been carried out",
+            hint=f"check whether it was before trying again, or raise the timeout of {upstream!r}",
+        )
+
+
+class UpstreamUnreachable(UpstreamError):
+    """The upstream could not be reached; nothing was sent."""
+
+    code = "CONNECTION_ERROR"
+    number = 1002
+    http_status = 502
+    retryable = True
+
+    def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{upstream!r} could not be reached: {reason}",
+            hint="try again; if it persists, check the server's command or URL",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class UpstreamLost(UpstreamError):
+    """The connection ended after the call was sent and before it was answered."""
+
+    code = "NETWORK_ERROR"
+    number = 1003
+    http_status = 502
+    effect = Effect.UNKNOWN
+
+    def __init__(self, upstream: str, what: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{upstream!r} was lost while it worked on {what!r} ({reason}), so it may have been carried out",
+            hint="check whether it was carried out before trying again",
+        )
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The upstream is starting, restarting or resting after failures; nothing was sent."""
+
+    code = "TEMPORARY_FAILURE"
+    number = 1004
+    http_status = 503
+    retryable = True
+
+    def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{upstream!r} is not available: {reason}",
+            hint=f"try again in {retry_after_seconds:.1f} s; the other servers work",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class Exhausted(HeadgateError):
+    """A queue or a memory limit is full; nothing was sent."""
+
+    code = "RESOURCE_EXHAUSTED"
+    number = 1005
+    http_status = 503
+    retryable = True
+
+    def __init__(self, what: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(what, hint="try again later", retry_after_seconds=retry_after_seconds)
+
+
+class InvalidAnswer(UpstreamError):
+    """The upstream answered with something that is not a message of the protocol."""
+
+    code = "INVALID_MESSAGE"
+    number = 1012
+    http_status = 502
+    effect = Effect.UNKNOWN
+
+    def __init__(self, upstream: str, what: str, reason: str) -> None:
+        super().__init__(
+            f"{upstream!r} answered {what!r} with {reason}, so it may have been carried out",
+            hint=f"report it to the authors of {upstream!r}",
+        )
+
+
+class VersionMismatch(UpstreamError):
+    """The upstream speaks no protocol version that we speak."""
+
+    code = "VERSION_MISMATCH"
+    number = 1013
+    http_status = 400
+
+    def __init__(self, upstream: str, theirs: str) -> None:
+        super().__init__(
+            f"{upstream!r} speaks {theirs}, which this gateway does not",
+            hint="update the gateway or the server",
+        )
+
+
+class UpstreamRefused(UpstreamError):
+    """The upstream refused the gateway's credentials or its request; nothing happened."""
+
+    code = "AUTH_INVALID"
+    number = 1021
+    http_status = 401
+
+    def __init__(self, upstream: str, status: int) -> None:
+        super().__init__(
+            f"{upstream!r} refused the gateway with HTTP {status}",
+            hint=f"check the headers configured for {upstream!r}",
+        )
+
+
+class UpstreamBusy(UpstreamError):
+    """The upstream says that it is asked too often; nothing happened."""
+
+    code = "RATE_LIMIT"
+    number = 1006
+    http_status = 429
+    retryable = True
+
+    def __init__(self, upstream: str, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{upstream!r} is asked too often",
+            hint=f"try again in {retry_after_seconds:g} s",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class ToolNotFound(HeadgateError):
+    """No tool has this name for this caller; the nearest names are given."""
+
+    code = "TOOL_NOT_FOUND"
+    number = 1030
+    http_status = 404
+
+    def __init__(self, name: str, nearest: list[str]) -> None:
+        known = f"nearest: {', '.join(nearest)}" if nearest else "no tool has a similar name"
+        super().__init__(f"Unknown tool: {name[:200]!r}", hint=f"{known}; tools/list shows all")

@@ -1,0 +1,27 @@
+"""What crosses the gate without being looked at: bytes in memory, or bytes kept on disk."""
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Spooled(Protocol):
+    """A JSON value that is too large for memory; whoever takes it closes it."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes, in pieces of bounded size."""
+
+    def close(self) -> None:
+        """Give its disk space back."""
+
+
+Payload = bytes | Spooled
+
+
+def size_of(payload: Payload) -> int:
+    """How many bytes the payload has."""
+    return len(payload) if isinstance(payload, bytes) else payload.size

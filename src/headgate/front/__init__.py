@@ -1,0 +1,1 @@
+"""Clients come in: stdio, streamable HTTP of both eras, legacy SSE."""

@@ -1,0 +1,91 @@
+"""The legacy SSE transport: one long stream to the client, a POST per message from it."""
+
+import asyncio
+from urllib.parse import parse_qs
+
+from headgate.front import asgi
+from headgate.front.answers import Answers
+from headgate.front.asgi import Send
+from headgate.front.audience import Audience
+from headgate.front.guard import Refused
+from headgate.front.outbox import Outbox
+from headgate.front.reply import Reply
+from headgate.front.sessions import Session
+from headgate.front.streamable import cancel, stream
+from headgate.wire.envelope import Envelope
+from headgate.wire.eras import LATEST_HANDSHAKE, Era
+from headgate.wire.violations import Violation
+
+
+class LegacySse:
+    """Serves clients that came before streamable HTTP."""
+
+    def __init__(self, answers: Answers, audience: Audience, most: int) -> None:
+        self._answers = answers
+        self._audience = audience
+        self._most = most
+        self._sessions: dict[str, tuple[Session, Outbox]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(self, send: Send, messages_path: str) -> None:
+        """The stream of one client; the session lives as long as it does."""
+        if len(self._sessions) >= self._most:
+            raise Refused(503, "too many streams are open; try again later")
+        session = Session(LATEST_HANDSHAKE, self._loop.time())
+        outbox = session.listen()
+        id = session.id.decode()
+        self._sessions[id] = (session, outbox)
+        self._audience.join(session.tools_changed)
+        try:
+            endpoint = f"event: endpoint\r\ndata: {messages_path}?session_id={id}\r\n\r\n"
+            await stream(send, outbox, self._audience, first=endpoint.encode())
+        finally:
+            del self._sessions[id]
+            self._audience.leave(session.tools_changed)
+            session.running.cancel_all()
+
+    async def post(self, envelope: Envelope, query: bytes, send: Send) -> None:
+        """One message from a client, whose answer goes into its stream."""
+        ids = parse_qs(query.decode("latin-1")).get("session_id", [""])
+        found = self._sessions.get(ids[0])
+        if found is None:
+            raise Refused(404, "session not found: open the stream again")
+        session, outbox = found
+        if envelope.method and envelope.id:
+            task = self._loop.create_task(self._answer(envelope, session, outbox))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif envelope.method == "notifications/cancelled":
+            cancel(session.running, envelope)
+        await asgi.respond(send, 202, b"Accepted", asgi.TEXT)
+
+    async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox) -> None:
+        reply = await answer_handshake(self._answers, envelope, session, outbox)
+        if reply is not None:
+            await outbox.put(reply)
+
+
+async def answer_handshake(
+    answers: Answers, envelope: Envelope, session: Session, outbox: Outbox
+) -> Reply | None:
+    """The reply to a request that came over a two-way stream; None when the client cancelled it."""
+    id = bytes(envelope.id)
+    try:
+        if envelope.method == "initialize":
+            session.version, reply = answers.initialize(envelope)
+            return reply
+        session.running.start(id)
+        try:
+            return await answers.answer(envelope, Era.HANDSHAKE, outbox.notify)
+        finally:
+            session.running.finish(id)
+    except Violation as violation:
+        return Reply(violation.encode())
+    except asyncio.CancelledError as cancelled:
+        if cancelled.args:
+            return None
+        raise

@@ -1,0 +1,167 @@
+"""The stdio front: one client, one JSON message per line, on the gateway's own input and output."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO
+
+from headgate.front.answers import Answers
+from headgate.front.audience import Audience
+from headgate.front.legacy_sse import answer_handshake
+from headgate.front.reply import Reply
+from headgate.front.sessions import Session
+from headgate.front.stateless import Subscription, check
+from headgate.front.streamable import cancel
+from headgate.wire.envelope import Envelope, parse
+from headgate.wire.eras import LATEST_HANDSHAKE, META_VERSION, Era
+from headgate.wire.framing import pieces
+from headgate.wire.violations import INVALID_REQUEST, Violation
+
+_READ_BYTES = 256 * 1024
+_QUIET_SECONDS = 3600.0
+
+
+class StdioFront:
+    """Serves the program that started the gateway."""
+
+    def __init__(self, answers: Answers, audience: Audience, max_line_bytes: int) -> None:
+        self._answers = answers
+        self._audience = audience
+        self._max_line_bytes = max_line_bytes
+        self._loop = asyncio.get_running_loop()
+        self._session = Session(LATEST_HANDSHAKE, self._loop.time())
+        self._outbox = self._session.listen()
+        self._era: Era | None = None
+        self._subscriptions: dict[bytes, Subscription] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, source: BinaryIO, sink: BinaryIO) -> None:
+        """Answer until the input ends and everything asked for is answered."""
+        # Pipes, files and terminals all have blocking reads; a thread each serves them all alike.
+        with ThreadPoolExecutor(2, thread_name_prefix="stdio") as threads:
+            writing = self._loop.create_task(self._write(sink, threads))
+            self._audience.join(self._tools_changed)
+            try:
+                async for line in self._lines(source, threads):
+                    self._take(line)
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+            finally:
+                self._audience.leave(self._tools_changed)
+                self._outbox.end()
+                await writing
+
+    def _tools_changed(self) -> None:
+        if self._era is Era.HANDSHAKE:
+            self._session.tools_changed()
+        for subscription in self._subscriptions.values():
+            subscription.tools_changed()
+
+    async def _lines(self, source: BinaryIO, threads: ThreadPoolExecutor) -> AsyncIterator[bytes]:
+        line: list[bytes] = []
+        size = 0
+        while data := await self._loop.run_in_executor(threads, os.read, source.fileno(), _READ_BYTES):
+            for piece in pieces(data):
+                size += len(piece.data)
+                if size <= self._max_line_bytes:
+                    line.append(piece.data)
+                if piece.ends:
+                    if size > self._max_line_bytes:
+                        refusal = Violation(
+                            INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
+                        )
+                        self._outbox.notify(refusal.encode())
+                    elif text := b"".join(line).strip():
+                        yield text
+                    line, size = [], 0
+
+    def _take(self, line: bytes) -> None:
+        try:
+            envelope = parse(line)
+        except Violation as violation:
+            self._outbox.notify(violation.encode())
+            return
+        if self._era is None and envelope.id:
+            self._era = _era(envelope)
+        if envelope.method and envelope.id:
+            task = self._loop.create_task(self._answer(envelope))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif envelope.method == "notifications/cancelled":
+            cancel(self._session.running, envelope)
+
+    async def _answer(self, envelope: Envelope) -> None:
+        # Old clients that probe for the new era go on with the handshake.
+        if envelope.method == "initialize":
+            self._era = Era.HANDSHAKE
+        if self._era is Era.HANDSHAKE:
+            reply = await answer_handshake(self._answers, envelope, self._session, self._outbox)
+        else:
+            reply = await self._answer_stateless(envelope)
+        if reply is not None:
+            await self._outbox.put(reply)
+
+    async def _answer_stateless(self, envelope: Envelope) -> Reply | None:
+        id = bytes(envelope.id)
+        running = self._session.running
+        try:
+            check(envelope, None)
+            running.start(id)
+            try:
+                if envelope.method == "subscriptions/listen":
+                    return await self._listen(envelope)
+                return await self._answers.answer(envelope, Era.STATELESS, self._outbox.notify)
+            finally:
+                running.finish(id)
+        except Violation as violation:
+            return Reply(violation.encode())
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args:
+                return None
+            raise
+
+    async def _listen(self, envelope: Envelope) -> Reply:
+        """Hold a subscription until the client cancels it."""
+        subscription = Subscription(envelope)
+        subscription.outbox = self._outbox
+        self._outbox.notify(subscription.acknowledgement)
+        self._subscriptions[subscription.id] = subscription
+        try:
+            await asyncio.Event().wait()
+        finally:
+            del self._subscriptions[subscription.id]
+        return Reply(subscription.last_word)
+
+    async def _write(self, sink: BinaryIO, threads: ThreadPoolExecutor) -> None:
+        """Everything that is said, in order; blocking writes, in a thread of their own."""
+        broken = False
+        while (reply := await self._outbox.get(_QUIET_SECONDS)) is not None:
+            try:
+                if reply.size and not broken:
+                    await self._loop.run_in_executor(threads, _write_line, sink, reply)
+            except OSError:
+                # The client does not listen any more; its input will end too.
+                broken = True
+            finally:
+                reply.close()
+
+
+def _write_line(sink: BinaryIO, reply: Reply) -> None:
+    sink.writelines(reply.lines())
+    sink.write(b"\n")
+    sink.flush()
+
+
+def _era(envelope: Envelope) -> Era:
+    """The era of a client by its first request."""
+    if envelope.method == "initialize":
+        return Era.HANDSHAKE
+    return Era.STATELESS if META_VERSION.encode() in bytes(envelope.params) else Era.HANDSHAKE
+
+
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The gateway's input and output; whatever else prints goes to stderr from now on."""
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return sys.stdin.buffer, sink

@@ -1,0 +1,143 @@
+"""Streamable HTTP of the handshake era: sessions, a POST per message, a GET stream for what comes unasked."""
+
+import asyncio
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.front import asgi
+from headgate.front.answers import Answers
+from headgate.front.asgi import Send
+from headgate.front.audience import Audience
+from headgate.front.exchange import QUIET_SECONDS, Exchange, write_event
+from headgate.front.guard import Refused
+from headgate.front.outbox import Outbox
+from headgate.front.pulse import Pulse
+from headgate.front.reply import Reply
+from headgate.front.sessions import Running, Session, Sessions, TooManySessions
+from headgate.wire.envelope import ABSENT, Envelope
+from headgate.wire.eras import Era
+from headgate.wire.framing import SSE_PING
+from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
+
+_SESSION = b"mcp-session-id"
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: Raw = ABSENT  # noqa: N815 (the protocol's spelling)
+
+
+def cancel(running: Running, envelope: Envelope) -> None:
+    """Act on notifications/cancelled."""
+    try:
+        running.cancel(bytes(msgspec.json.decode(envelope.params or b"{}", type=_Cancelled).requestId))
+    except DecodeError:
+        return
+
+
+class Streamable:
+    """Serves clients that shake hands."""
+
+    def __init__(self, answers: Answers, sessions: Sessions, audience: Audience, pulse: Pulse) -> None:
+        self._answers = answers
+        self._sessions = sessions
+        self._audience = audience
+        self._pulse = pulse
+
+    async def post(self, envelope: Envelope, headers: dict[bytes, bytes], send: Send) -> None:
+        """One message from a client; raises Violation or Refused."""
+        if envelope.method == "initialize" and envelope.id:
+            await self._initialize(envelope, send)
+            return
+        session = self._session(headers)
+        if envelope.method and envelope.id:
+            await self._request(envelope, session, send)
+            return
+        if envelope.method == "notifications/cancelled":
+            cancel(session.running, envelope)
+        await asgi.respond(send, 202, b"")
+
+    async def _initialize(self, envelope: Envelope, send: Send) -> None:
+        version, reply = self._answers.initialize(envelope)
+        try:
+            session = self._sessions.open(version)
+        except TooManySessions as error:
+            message = "Too many sessions are open; try again later"
+            raise Violation(INTERNAL_ERROR, message, id=bytes(envelope.id), status=503) from error
+        await asgi.respond(send, 200, reply.whole or b"", asgi.JSON, (_SESSION, session.id))
+
+    def _session(self, headers: dict[bytes, bytes]) -> Session:
+        id = headers.get(_SESSION)
+        if id is None:
+            raise Violation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
+        session = self._sessions.get(id)
+        if session is None:
+            raise Violation(INVALID_REQUEST, "Session not found: initialize again", status=404)
+        return session
+
+    async def _request(self, envelope: Envelope, session: Session, send: Send) -> None:
+        id = bytes(envelope.id)
+        exchange = Exchange(send, self._pulse.now)
+        session.running.start(id)
+        self._pulse.watch(exchange)
+        try:
+            reply = await self._answers.answer(envelope, Era.HANDSHAKE, exchange.emit)
+        except Violation as violation:
+            # In this era an error is an answer like any other.
+            reply = Reply(violation.encode())
+        except asyncio.CancelledError as cancelled:
+            if not cancelled.args:
+                exchange.abandon()
+                raise
+            # Uncancelled, so that the end of the exchange can still be written.
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            reply = Reply(encode_error(id, 0, "Request cancelled"))
+        finally:
+            session.running.finish(id)
+            self._pulse.forget(exchange)
+        await exchange.finish(200, reply)
+
+    async def listen(self, headers: dict[bytes, bytes], send: Send) -> None:
+        """The GET stream: what the gateway says unasked, until the client leaves."""
+        session = self._session(headers)
+        if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
+            b"accept", b"*/*"
+        ):
+            raise Refused(406, "Accept must list text/event-stream")
+        if session.outbox is not None:
+            raise Violation(INVALID_REQUEST, "The session has a stream already", status=409)
+        outbox = session.listen()
+        try:
+            await stream(send, outbox, self._audience)
+        finally:
+            session.stop_listening(outbox)
+
+    async def delete(self, headers: dict[bytes, bytes], send: Send) -> None:
+        """The client ends its session."""
+        self._sessions.close(self._session(headers))
+        await asgi.respond(send, 200, b"")
+
+
+async def stream(
+    send: Send, outbox: Outbox, audience: Audience, *, first: bytes = SSE_PING, last: bytes = b""
+) -> None:
+    """Write what comes into the outbox as events, until the client leaves or the gateway ends."""
+    audience.opened(outbox.end)
+    try:
+        await asgi.start_stream(send)
+        # So that the client sees the stream open before anything happens.
+        await asgi.write(send, first)
+        while (reply := await outbox.get(QUIET_SECONDS)) is not None:
+            if reply.size == 0:
+                await asgi.write(send, SSE_PING)
+                continue
+            try:
+                await write_event(send, reply)
+            finally:
+                reply.close()
+        await asgi.write(send, last)
+        await asgi.end(send)
+    finally:
+        audience.closed(outbox.end)

@@ -1,0 +1,109 @@
+"""Servers that live inside the gateway: the same requests and answers, without a process or a socket."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import UpstreamTimeout, UpstreamUnreachable
+from headgate.domain.server import ServerSpec
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.link import Outgoing
+from headgate.wire.envelope import CallParams
+from headgate.wire.eras import LATEST_STATELESS
+from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND
+
+log = logging.getLogger("headgate.upstream")
+
+# Told how much of how much is done.
+Progress = Callable[[float, float], None]
+
+
+class BadArgument(ValueError):
+    """What is wrong with an argument, as one sentence for the model."""
+
+
+class BuiltinTool(msgspec.Struct, frozen=True):
+    """A tool written in Python."""
+
+    definition: Mapping[str, Any]
+    run: Callable[[dict[str, Any], Progress], Awaitable[str]]
+
+
+class BuiltinLink:
+    """The conversation with a server inside the gateway."""
+
+    pid = None
+
+    def __init__(self, spec: ServerSpec, tools: tuple[BuiltinTool, ...]) -> None:
+        self._spec = spec
+        self._tools = {tool.definition["name"]: tool for tool in tools}
+
+    async def request(self, outgoing: Outgoing) -> Answer:
+        """The server's answer; raises UpstreamTimeout."""
+        if outgoing.method == "server/discover":
+            return _result({"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}})
+        if outgoing.method == "tools/list":
+            return _result({"tools": [tool.definition for tool in self._tools.values()]})
+        if outgoing.method == "tools/call":
+            return await self._call(outgoing)
+        return _error(METHOD_NOT_FOUND, f"Method not found: {outgoing.method}")
+
+    async def _call(self, outgoing: Outgoing) -> Answer:
+        try:
+            params = msgspec.json.decode(outgoing.params, type=CallParams)
+            arguments = msgspec.json.decode(params.arguments or b"{}", type=dict[str, Any])
+        except DecodeError as error:
+            return _error(INVALID_PARAMS, f"Invalid params: {error}")
+        try:
+            async with asyncio.timeout(outgoing.max_timeout_seconds):
+                text = await self._tools[outgoing.name].run(arguments, _progress(outgoing))
+        except TimeoutError as error:
+            raise UpstreamTimeout(self._spec.name, outgoing.what, outgoing.max_timeout_seconds) from error
+        except BadArgument as error:
+            return _result({"content": [{"type": "text", "text": str(error)}], "isError": True})
+        return _result({"content": [{"type": "text", "text": text}]})
+
+    async def notify(self, message: bytes) -> None:
+        """Nothing to tell."""
+
+    def adopt(self, version: str) -> None:
+        """It speaks only this version."""
+
+    async def lost(self) -> str:
+        """Never."""
+        await asyncio.Event().wait()
+        return ""
+
+
+def _progress(outgoing: Outgoing) -> Progress:
+    def tell(done: float, total: float) -> None:
+        if outgoing.on_progress is not None:
+            numbers = {"progress": done, "total": total}
+            outgoing.on_progress({key: Raw(msgspec.json.encode(value)) for key, value in numbers.items()})
+
+    return tell
+
+
+def _result(result: dict[str, Any]) -> Answer:
+    return Answer(msgspec.json.encode({"resultType": "complete", **result}))
+
+
+def _error(code: int, message: str) -> Answer:
+    return Answer(error=msgspec.json.encode({"code": code, "message": message}))
+
+
+@asynccontextmanager
+async def open_builtin(
+    spec: ServerSpec, servers: Mapping[str, tuple[BuiltinTool, ...]], inbox: Inbox
+) -> AsyncIterator[BuiltinLink]:
+    """Speak with a built-in server; raises UpstreamUnreachable when there is none of that name."""
+    tools = servers.get(spec.builtin)
+    if tools is None:
+        raise UpstreamUnreachable(spec.name, f"no built-in server is called {spec.builtin!r}")
+    yield BuiltinLink(spec, tools)

@@ -1,0 +1,158 @@
+"""Finds out which era an upstream speaks: the stateless question first, then the old handshake."""
+
+import asyncio
+import logging
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import InvalidAnswer, VersionMismatch
+from headgate.domain.server import ServerSpec
+from headgate.upstream.link import Link, Outgoing
+from headgate.upstream.peer import CLIENT_INFO, Greeting, connection_meta, contents
+from headgate.wire.envelope import encode_notification, encode_object
+from headgate.wire.eras import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE, LATEST_STATELESS, STATELESS_VERSIONS
+from headgate.wire.violations import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+
+log = logging.getLogger("headgate.upstream")
+
+# A handshake server that ignores what it does not know is asked again in its own words after this long.
+_SILENCE_SECONDS = 5.0
+# Errors that only a server of the stateless era gives: it must not be taken for an old one.
+_STATELESS_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    data: Raw = Raw(b"")
+
+
+class _Versions(msgspec.Struct):
+    supported: list[str] = []
+
+
+class _Discovered(msgspec.Struct):
+    supportedVersions: list[str]  # noqa: N815 (the protocol's spelling)
+    capabilities: Raw = Raw(b"{}")
+
+
+class _Initialized(msgspec.Struct):
+    protocolVersion: str  # noqa: N815 (the protocol's spelling)
+    capabilities: Raw = Raw(b"{}")
+
+
+async def shake_hands(spec: ServerSpec, link: Link, remembered: str | None) -> Greeting:
+    """Agree on a version; raises UpstreamError. `remembered` is what was agreed the last time."""
+    if remembered in HANDSHAKE_VERSIONS:
+        greeting = await _initialize(spec, link)
+    else:
+        greeting = await _probe(spec, link)
+    link.adopt(greeting.version)
+    if greeting.version in HANDSHAKE_VERSIONS:
+        await link.notify(encode_notification("notifications/initialized"))
+    return greeting
+
+
+async def _probe(spec: ServerSpec, link: Link) -> Greeting:
+    """Ask in the words of the stateless era, and when no answer of that era comes, in the old ones."""
+    asked = asyncio.ensure_future(link.request(_discover(spec, LATEST_STATELESS)))
+    try:
+        done, _ = await asyncio.wait({asked}, timeout=_SILENCE_SECONDS)
+        if done:
+            return await _judge(spec, link, asked.result())
+        # A slow starter may still answer the first question; whichever is answered first decides.
+        old = asyncio.ensure_future(_initialize(spec, link))
+        try:
+            await asyncio.wait({asked, old}, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                greeting = _discovered(asked.result())
+                if greeting is not None:
+                    return greeting
+            return await old
+        finally:
+            old.cancel()
+    finally:
+        asked.cancel()
+
+
+async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:
+    greeting = _discovered(answer)
+    if greeting is not None:
+        return greeting
+    error = _error(answer)
+    if error.code in _STATELESS_ERRORS:
+        raise InvalidAnswer(spec.name, "server/discover", f"the error {error.code} {error.message[:200]}")
+    if error.code == UNSUPPORTED_VERSION:
+        supported = _supported(error.data)
+        for version in STATELESS_VERSIONS:
+            if version in supported:
+                again = _discovered(await link.request(_discover(spec, version)))
+                if again is not None:
+                    return again
+        if supported and not set(supported) & set(HANDSHAKE_VERSIONS):
+            raise VersionMismatch(spec.name, ", ".join(supported)[:200])
+    return await _initialize(spec, link)
+
+
+def _discover(spec: ServerSpec, version: str) -> Outgoing:
+    params = encode_object({"_meta": Raw(encode_object(connection_meta(version)))})
+    return _outgoing(spec, "server/discover", params)
+
+
+def _outgoing(spec: ServerSpec, method: str, params: bytes) -> Outgoing:
+    seconds = spec.start_timeout_seconds
+    return Outgoing(
+        method=method, params=params, what=method, timeout_seconds=seconds, max_timeout_seconds=seconds
+    )
+
+
+def _discovered(answer: Answer) -> Greeting | None:
+    """What a stateless server says about itself; None when this is not its answer."""
+    if answer.error:
+        return None
+    try:
+        found = msgspec.json.decode(contents(answer.result), type=_Discovered)
+    except (DecodeError, UnicodeDecodeError):
+        return None
+    agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
+    return Greeting(agreed[-1], found.capabilities) if agreed else None
+
+
+def _error(answer: Answer) -> _Error:
+    try:
+        return msgspec.json.decode(answer.error or b"{}", type=_Error)
+    except (DecodeError, UnicodeDecodeError):
+        return _Error()
+
+
+def _supported(data: Raw) -> list[str]:
+    try:
+        return msgspec.json.decode(data, type=_Versions).supported
+    except (DecodeError, UnicodeDecodeError):
+        return []
+
+
+async def _initialize(spec: ServerSpec, link: Link) -> Greeting:
+    params = b'{"protocolVersion":"%s","capabilities":{},"clientInfo":%s}' % (
+        LATEST_HANDSHAKE.encode(),
+        CLIENT_INFO,
+    )
+    answer = await link.request(_outgoing(spec, "initialize", params))
+    error = _error(answer)
+    if answer.error and error.code == UNSUPPORTED_VERSION:
+        # It answered the first question after all, and the connection is of the stateless era now.
+        greeting = _discovered(await link.request(_discover(spec, LATEST_STATELESS)))
+        if greeting is not None:
+            return greeting
+        raise VersionMismatch(spec.name, ", ".join(_supported(error.data))[:200] or "an unknown version")
+    if answer.error:
+        raise InvalidAnswer(spec.name, "initialize", f"the error {error.code} {error.message[:200]}")
+    try:
+        found = msgspec.json.decode(contents(answer.result), type=_Initialized)
+    except (DecodeError, UnicodeDecodeError) as problem:
+        raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
+    if found.protocolVersion not in HANDSHAKE_VERSIONS:
+        raise VersionMismatch(spec.name, found.protocolVersion[:200])
+    return Greeting(found.protocolVersion, found.capabilities)

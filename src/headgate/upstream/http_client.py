@@ -1,0 +1,313 @@
+"""A small HTTP/1.1 client for one origin: keep-alive, streaming, bounded, and cheap per request.
+
+Measured against the clients on the market in docs/decisions/0004-http-client.md.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+# Servers commonly close a connection after 5 idle seconds; one that is about to be closed must not be used.
+_KEEP_SECONDS = 3.0
+_MOST_HEADER_BYTES = 64 * 1024
+# Bytes that wait for their reader before the sender is asked to pause.
+_HIGH_WATER = 512 * 1024
+
+
+class NotConnected(Exception):
+    """The server could not be reached; nothing was sent."""
+
+
+class Dropped(Exception):
+    """The connection ended before the response did."""
+
+
+class Origin:
+    """Where a URL points to, taken apart once."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.secure = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.secure else 80)
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default = self.port == (443 if self.secure else 80)
+        self.authority = host if default else f"{host}:{self.port}"
+
+    def same_as(self, url: str) -> bool:
+        """Whether an absolute URL stays here."""
+        other = Origin(url)
+        return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
+
+
+class _Parser(Protocol):
+    def feed_data(self, data: bytes) -> None: ...
+    def get_status_code(self) -> int: ...
+    def should_keep_alive(self) -> bool: ...
+
+
+class Response:
+    """One response; its head is there, its body comes as `chunks`."""
+
+    def __init__(self, connection: "_Connection", loop: asyncio.AbstractEventLoop) -> None:
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.complete = False
+        self._connection = connection
+        self._loop = loop
+        self._parts: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, piece by piece; raises Dropped when it ends too early."""
+        while True:
+            while self._parts:
+                part = self._parts.popleft()
+                self._waiting_bytes -= len(part)
+                if self._waiting_bytes < _HIGH_WATER // 2:
+                    self._connection.resume()
+                yield part
+            if self.complete:
+                return
+            if self._error is not None:
+                raise self._error
+            await self.wait()
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, at most `limit` bytes of it."""
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > limit:
+                break
+        return bytes(body[:limit])
+
+    async def wait(self) -> None:
+        """Until something new has come."""
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    async def head(self) -> None:
+        """Until status and headers are there; raises Dropped."""
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            await self.wait()
+
+    def close(self) -> None:
+        """Done with it: the connection is used again if the response is complete, and closed otherwise."""
+        self._connection.release(self)
+
+    def add(self, data: bytes) -> None:
+        """More of the body has come."""
+        self._parts.append(data)
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > _HIGH_WATER:
+            self._connection.pause()
+        self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more will come."""
+        self._error = error
+        self.wake()
+
+    def wake(self) -> None:
+        """Somebody may be waiting."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Connection(asyncio.Protocol):
+    """One socket: one request at a time."""
+
+    def __init__(self, pool: "HttpClient", loop: asyncio.AbstractEventLoop) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser: _Parser | None = None
+        self._response: Response | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._header_bytes = 0
+        self._reusable = False
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent on it."""
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and self._loop.time() - self.idle_since < _KEEP_SECONDS
+        )
+
+    def send(self, request: bytes) -> Response:
+        """Send a whole request; its response fills as it comes."""
+        assert self._transport is not None
+        self._response = Response(self, self._loop)
+        self._parser = cast("_Parser", httptools.HttpResponseParser(self))
+        self._headers, self._header_bytes, self._reusable = {}, 0, False
+        self._transport.write(request)
+        return self._response
+
+    def pause(self) -> None:
+        """The reader is slower than the sender."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def release(self, response: Response) -> None:
+        """The response is not needed any more."""
+        if response is not self._response:
+            return
+        self._response = None
+        if response.complete and self._reusable:
+            self.idle_since = self._loop.time()
+            self._pool.keep(self)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Drop the socket, without waiting for what is still to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop and the parser tell us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._response is None or self._parser is None:
+            # Nobody asked anything: whatever it is, it must not become the answer to the next request.
+            self.close()
+            return
+        if not self._response.status:
+            self._header_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(Dropped(f"it does not speak HTTP ({error})"))
+            return
+        if not self._response.status and self._header_bytes > _MOST_HEADER_BYTES:
+            self._fail(Dropped("its headers are too large"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if self._response is not None and status >= 200:
+            self._response.status, self._response.headers = status, self._headers
+            self._response.wake()
+        self._headers = {}
+
+    def on_body(self, data: bytes) -> None:
+        if self._response is not None:
+            self._response.add(data)
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None
+        if self._response is not None and self._response.status:
+            self._reusable = self._parser.should_keep_alive()
+            self._response.complete = True
+            self._response.wake()
+
+    def eof_received(self) -> None:
+        if self._response is not None and self._response.status and not self._response.complete:
+            self._end_without_length()
+
+    def _end_without_length(self) -> None:
+        """A body without a length ends with the connection; any other body has been cut off."""
+        assert self._response is not None
+        headers = self._response.headers
+        if b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"").lower():
+            self._response.fail(Dropped("the connection ended in the middle of the answer"))
+        else:
+            self._response.complete = True
+            self._response.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.forget(self)
+        if self._response is not None and not self._response.complete:
+            self._response.fail(Dropped("the connection ended before the answer"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._response is not None:
+            self._response.fail(error)
+        self.close()
+
+
+class HttpClient:
+    """Requests to one origin over as many connections as are needed at once."""
+
+    def __init__(self, origin: Origin, connect_timeout_seconds: float) -> None:
+        self.origin = origin
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._ssl = ssl.create_default_context() if origin.secure else None
+        self._idle: list[_Connection] = []
+        self._all: set[_Connection] = set()
+
+    async def send(self, method: str, target: str, headers: bytes, body: bytes) -> Response:
+        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+        connection = self._kept() or await self._connect()
+        head = f"{method} {target} HTTP/1.1\r\nhost: {self.origin.authority}\r\naccept-encoding: identity\r\n"
+        length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
+        response = connection.send(b"".join((head.encode(), headers, length, b"\r\n", body)))
+        try:
+            await response.head()
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _kept(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_seconds):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self, loop), self.origin.host, self.origin.port, ssl=self._ssl
+                )
+        except TimeoutError as error:
+            raise NotConnected(f"no connection within {self._connect_timeout_seconds:g} s") from error
+        except ssl.SSLError as error:
+            raise NotConnected(f"TLS failed ({error.reason or error})") from error
+        except OSError as error:
+            raise NotConnected(error.strerror or str(error)) from error
+        self._all.add(connection)
+        return connection
+
+    def keep(self, connection: _Connection) -> None:
+        """A connection is free again."""
+        self._idle.append(connection)
+
+    def forget(self, connection: _Connection) -> None:
+        """A connection has ended."""
+        self._all.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        """End every connection."""
+        for connection in list(self._all):
+            connection.close()

@@ -1,0 +1,46 @@
+"""What every connection to an upstream offers, whatever carries it."""
+
+from typing import Protocol
+
+import msgspec
+
+from headgate.domain.call import Answer, ProgressListener
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """One request on its way to an upstream."""
+
+    method: str
+    params: bytes
+    # What an error calls it: the tool, or the method.
+    what: str
+    # The tool's own name, for the headers of the stateless era.
+    name: str = ""
+    timeout_seconds: float
+    max_timeout_seconds: float
+    progress_token: int = 0
+    on_progress: ProgressListener | None = None
+
+
+class SessionGone(Exception):
+    """The upstream forgot our session before it looked at the request; nothing happened."""
+
+
+class Link(Protocol):
+    """A connection that answers requests until it is lost."""
+
+    @property
+    def pid(self) -> int | None:
+        """The child process, if there is one."""
+
+    async def request(self, outgoing: Outgoing) -> Answer:
+        """The answer; raises UpstreamError, or SessionGone."""
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification."""
+
+    def adopt(self, version: str) -> None:
+        """From now on speak this version of the protocol."""
+
+    async def lost(self) -> str:
+        """Wait until the connection is of no use any more, and say why."""

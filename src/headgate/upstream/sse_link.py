@@ -1,0 +1,146 @@
+"""A legacy SSE upstream: requests are posted, answers come on one long stream."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urljoin
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import UpstreamRefused, UpstreamUnreachable
+from headgate.domain.server import ServerSpec
+from headgate.upstream.assembly import Garbled, Limits, TooLarge
+from headgate.upstream.http_body import Packed, events
+from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_link import header_lines
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.link import Outgoing
+from headgate.upstream.pending import Pending
+
+
+class SseLink:
+    """The conversation with one SSE server."""
+
+    pid = None
+
+    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox) -> None:
+        self._spec = spec
+        self._limits = limits
+        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds)
+        self._headers = header_lines(spec.headers)
+        self._pending = Pending(spec.name, self._send, inbox)
+        loop = asyncio.get_running_loop()
+        self._endpoint: asyncio.Future[str] = loop.create_future()
+        self._lost: asyncio.Future[str] = loop.create_future()
+
+    async def request(self, outgoing: Outgoing) -> Answer:
+        """The server's answer; raises UpstreamError."""
+        return await self._pending.request(outgoing)
+
+    async def notify(self, message: bytes) -> None:
+        """Send a notification."""
+        await self._send(message)
+
+    def adopt(self, version: str) -> None:
+        """Newer SSE servers want to see the version in each request."""
+        self._headers += b"mcp-protocol-version: " + version.encode() + b"\r\n"
+
+    async def lost(self) -> str:
+        """Wait until the stream has ended."""
+        return await asyncio.shield(self._lost)
+
+    async def _send(self, message: bytes) -> None:
+        target = await asyncio.shield(self._endpoint)
+        headers = b"content-type: application/json\r\n" + self._headers
+        try:
+            response = await self._client.send("POST", target, headers, message)
+        except (NotConnected, Dropped) as error:
+            self.lose(str(error))
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        try:
+            if response.status in (401, 403):
+                raise UpstreamRefused(self._spec.name, response.status)
+            if response.status >= 300:
+                # A server that forgot the session cannot answer on the stream either.
+                self.lose(f"it refused a message with HTTP {response.status}")
+                raise UpstreamUnreachable(
+                    self._spec.name, f"it refused a message with HTTP {response.status}"
+                )
+            await response.read(self._limits.spool_above)
+        except Dropped as error:
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        finally:
+            response.close()
+
+    async def connect(self) -> Response:
+        """Open the stream; raises UpstreamUnreachable or UpstreamRefused."""
+        headers = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._headers
+        try:
+            response = await self._client.send("GET", self._client.origin.target, headers, b"")
+        except (NotConnected, Dropped) as error:
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        if response.status in (401, 403):
+            response.close()
+            raise UpstreamRefused(self._spec.name, response.status)
+        if response.status != 200:
+            response.close()
+            raise UpstreamUnreachable(self._spec.name, f"it answered with HTTP {response.status}")
+        return response
+
+    async def read(self, response: Response) -> None:
+        """Take in everything that comes on the stream, until it ends."""
+        try:
+            await self._read(response)
+            self.lose("the stream ended")
+        except (Dropped, TooLarge, Packed) as error:
+            self.lose(str(error))
+        finally:
+            response.close()
+
+    async def _read(self, response: Response) -> None:
+        async for name, data in events(response, self._limits):
+            if name == b"endpoint":
+                self._set_endpoint(data.text())
+                continue
+            try:
+                self._pending.take(data.finish())
+            except Garbled as error:
+                self._pending.take_garbled(error)
+
+    def _set_endpoint(self, endpoint: str) -> None:
+        where = urljoin(self._spec.url, endpoint)
+        if not self._client.origin.same_as(where):
+            # It would carry our credentials to a stranger.
+            self.lose("it names an endpoint at another origin")
+        elif not self._endpoint.done():
+            self._endpoint.set_result(Origin(where).target)
+
+    def lose(self, reason: str) -> None:
+        """The stream is of no use any more."""
+        if not self._lost.done():
+            self._lost.set_result(reason)
+        if not self._endpoint.done():
+            self._endpoint.set_exception(UpstreamUnreachable(self._spec.name, reason))
+            # Nobody may be waiting for it.
+            self._endpoint.exception()
+        self._pending.fail_all(reason)
+
+    def close(self) -> None:
+        """End every connection."""
+        self.lose("the gateway closed it")
+        self._client.close()
+
+
+@asynccontextmanager
+async def open_sse(spec: ServerSpec, limits: Limits, inbox: Inbox) -> AsyncIterator[SseLink]:
+    """Speak with an SSE server for as long as the block lasts."""
+    link = SseLink(spec, limits, inbox)
+    try:
+        response = await link.connect()
+        reading = asyncio.create_task(link.read(response))
+        try:
+            yield link
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+    finally:
+        link.close()

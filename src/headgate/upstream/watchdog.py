@@ -1,0 +1,86 @@
+"""A tiny process that outlives the gateway by a moment, to end what a `kill -9` would leave behind."""
+
+import logging
+import os
+import signal
+import subprocess
+
+log = logging.getLogger("headgate.upstream")
+
+# Process groups come in as "+ID" and leave as "-ID"; the end of the input is the end of the gateway.
+_SCRIPT = r"""
+trap '' INT TERM HUP
+groups=' '
+while read -r line; do
+  case $line in
+    +*) groups="$groups${line#+} " ;;
+    -*)
+      kept=' '
+      for group in $groups; do [ "$group" = "${line#-}" ] || kept="$kept$group "; done
+      groups=$kept
+      ;;
+  esac
+done
+for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
+"""
+
+
+class Watchdog:
+    """Knows every process group of ours; started with the first one."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+
+    def watch(self, group: int) -> None:
+        """End this group when the gateway ends without a word."""
+        self._groups.add(group)
+        self._say(b"+%d\n" % group)
+
+    def forget(self, group: int) -> None:
+        """The group has ended."""
+        self._groups.discard(group)
+        self._say(b"-%d\n" % group)
+
+    def _say(self, line: bytes) -> None:
+        try:
+            self._pipe(line)
+        except OSError:
+            # Somebody ended the watchdog: start another one, which learns everything anew.
+            self._process = None
+            self._pipe(b"".join(b"+%d\n" % group for group in self._groups))
+
+    def _pipe(self, line: bytes) -> None:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": os.defpath},
+                cwd="/",
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        os.write(self._process.stdin.fileno(), line)
+
+    def close(self) -> None:
+        """The gateway ends in good order: so does the watchdog."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            # It has only to read the end of its input.
+            self._process.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+
+def end_group(group: int, how: signal.Signals) -> None:
+    """Signal a whole process group; it may have ended already."""
+    try:
+        os.killpg(group, how)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,62 @@
+"""What each era wants a result to look like; everything that an upstream put into it stays."""
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.wire.envelope import decode_object, encode_object
+from headgate.wire.eras import META_PREFIX
+
+COMPLETE = b'"resultType":"complete"'
+_MARK = META_PREFIX.encode()
+
+
+class NeedsInput(ValueError):
+    """A result that asks for something a handshake client was never told about."""
+
+
+def for_stateless(result: bytes) -> bytes:
+    """A handshake server's result for a stateless client: it says that it is complete."""
+    rest = result[1:].lstrip()
+    if b'"resultType"' in result and "resultType" in decode_object(result):
+        return result
+    return b"{" + COMPLETE + (b"," if rest[:1] != b"}" else b"") + result[1:]
+
+
+def for_handshake(result: bytes) -> bytes:
+    """A stateless server's result for a handshake client, which knows neither types nor connection keys."""
+    if _MARK not in result and result.startswith(b"{" + COMPLETE + b","):
+        return b"{" + result[len(COMPLETE) + 2 :]
+    if _MARK not in result and b'"resultType"' not in result:
+        return result
+    members = decode_object(result)
+    kind = members.pop("resultType", Raw(b'"complete"'))
+    if bytes(kind) != b'"complete"':
+        raise NeedsInput(bytes(kind).decode())
+    _drop_connection_keys(members)
+    return encode_object(members)
+
+
+def without_connection_keys(result: bytes) -> bytes:
+    """A stateless server's result for a stateless client: the server's name is the gateway's business."""
+    if _MARK not in result:
+        return result
+    members = decode_object(result)
+    _drop_connection_keys(members)
+    return encode_object(members)
+
+
+def _drop_connection_keys(members: dict[str, Raw]) -> None:
+    try:
+        meta = decode_object(members.get("_meta", b"null"))
+    except DecodeError:
+        return
+    kept = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
+    if kept:
+        members["_meta"] = Raw(encode_object(kept))
+    else:
+        members.pop("_meta")
+
+
+def text_failure(text: str, meta: dict[str, object]) -> bytes:
+    """A tool result that says what went wrong."""
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": True, "_meta": meta})

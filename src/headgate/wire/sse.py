@@ -1,0 +1,58 @@
+"""Server-sent events, read piece by piece, however the bytes are cut and however large an event is."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """A part of the value of one field of an event: `ends` with its line."""
+
+    name: bytes
+    data: bytes
+    ends: bool
+
+
+class EndOfEvent(NamedTuple):
+    """An empty line."""
+
+
+END = EndOfEvent()
+# No field has a longer name; a line without a colon is not gathered beyond this.
+_LONGEST_NAME = 1024
+
+
+class SseReader:
+    """Cuts a stream into fields; a long line comes in pieces, so that nothing large is gathered here."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._name: bytes | None = None
+        self._after_return = False
+
+    def feed(self, data: bytes) -> Iterator[Field | EndOfEvent]:
+        """The fields in `data`."""
+        if self._after_return and data[:1] == b"\n":
+            data = data[1:]
+        self._after_return = data[-1:] == b"\r"
+        # Lines may end in CR LF, LF or CR; JSON text contains none of them.
+        lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        for line in lines[:-1]:
+            yield from self._piece(line, ends=True)
+        if lines[-1]:
+            yield from self._piece(lines[-1], ends=False)
+
+    def _piece(self, piece: bytes, *, ends: bool) -> Iterator[Field | EndOfEvent]:
+        if self._name is None:
+            self._head += piece
+            name, colon, value = self._head.partition(b":")
+            # "data:" is followed by an optional space, which may be the first byte of the next piece.
+            if not ends and (not colon or not value) and len(self._head) < _LONGEST_NAME:
+                return
+            if ends and not self._head:
+                yield END
+                return
+            self._name, self._head = name, b""
+            piece = value.removeprefix(b" ")
+        yield Field(self._name, piece, ends)
+        if ends:
+            self._name = None

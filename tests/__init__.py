@@ -1,0 +1,1 @@
+"""Sentences about what Headgate does, checked with real processes and sockets."""

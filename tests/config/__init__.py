@@ -1,0 +1,1 @@
+"""What the operator writes, and what the gateway makes of it."""

@@ -1,0 +1,69 @@
+"""Whatever the file and the environment hold, the answer is settings or one sentence."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.config import Flags, load
+from headgate.config.entries import FIELDS, LATER
+from headgate.config.environment import KNOWN
+from headgate.config.keys import camel
+from headgate.config.options import FILE_FIELDS
+from headgate.domain.errors import ConfigError
+
+texts = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        ["${A}", "${A:-1}", "${", "$${", "~", "http://a/sse", "http", "true", "0", "1e999", "\0"]
+    ),
+)
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts)
+values: st.SearchStrategy[Any] = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+entries = values | st.dictionaries(st.sampled_from([*FIELDS, *LATER]) | texts, values, max_size=5)
+servers = values | st.dictionaries(texts, entries, max_size=4)
+proxy = values | st.dictionaries(st.sampled_from([camel(field) for field in FILE_FIELDS]), values, max_size=5)
+documents = values | st.fixed_dictionaries(
+    {}, optional={"mcpServers": servers, "proxySettings": proxy, "x": values}
+)
+
+
+def outcome(content: bytes, environ: dict[str, str]) -> None:
+    with TemporaryDirectory() as directory:
+        cwd = Path(directory)
+        (cwd / "headgate.json").write_bytes(content)
+        try:
+            found = load(Flags(), {"HOME": directory} | environ, cwd, secrets=cwd)
+        except ConfigError as error:
+            sentences = [error.message, error.hint]
+        else:
+            sentences = [*found.warnings]
+            assert all(server.name for server in found.servers)
+    for sentence in sentences:
+        assert "\n" not in sentence
+        assert sentence.encode()
+
+
+@settings(deadline=None, max_examples=300)
+@given(documents)
+def test_any_json_is_settings_or_one_sentence(document: Any) -> None:
+    outcome(json.dumps(document).encode(), {})
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200) | st.text('{}[]",:/*\\ \n1ae', max_size=60).map(str.encode))
+def test_any_bytes_are_settings_or_one_sentence(content: bytes) -> None:
+    outcome(content, {})
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(KNOWN) | st.just("A"), texts, max_size=4))
+def test_any_environment_is_settings_or_one_sentence(environ: dict[str, str]) -> None:
+    outcome(b'{"mcpServers": {"a": {"command": "${A}"}}}', environ)

@@ -1,0 +1,147 @@
+"""The documentation and the schema say what the code does."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import msgspec
+import pytest
+
+from headgate.config import Flags, Settings, entries, environment, files, loading
+from headgate.config.keys import camel
+from headgate.config.options import FILE_FIELDS
+from headgate.config.schema import schema, text
+from headgate.config.values import allowed
+from tests.config.place import Place
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "settings.md").read_text()
+FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
+
+
+def row(section: str, first_cell: str) -> list[str]:
+    _, text_after = PAGE.split(f"## {section}\n")
+    (line,) = re.findall(rf"^\| {re.escape(first_cell)} \|.*$", text_after.split("\n## ")[0], re.MULTILINE)
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_published_schema_is_current() -> None:
+    assert (DOCS / "headgate.schema.json").read_text() == text()
+
+
+def words(default: object) -> str:
+    if default == () or default == {}:
+        return "[]" if default == () else "{}"
+    return json.dumps(default) if not isinstance(default, str) else default
+
+
+@pytest.mark.parametrize("field", FILE_FIELDS)
+def test_every_setting_of_the_file_is_described_with_its_default_and_range(field: str) -> None:
+    _, _, _, default, range_, meaning = row("The gateway", f"`{camel(field)}`")
+    assert meaning
+    if FIELDS[field].default not in (None, msgspec.NODEFAULT):
+        assert default == f"`{words(FIELDS[field].default)}`"
+    if field != "host":
+        assert range_.startswith(allowed(FIELDS[field].type))
+
+
+@pytest.mark.parametrize("key", entries.FIELDS)
+def test_every_key_of_a_server_is_described_with_its_default_and_range(key: str) -> None:
+    _, default, range_, meaning = row("One server", f"`{key}`")
+    field = entries.FIELDS[key]
+    assert meaning
+    if field.default not in (None, "", msgspec.NODEFAULT):
+        assert default == f"`{words(field.default)}`"
+    if key not in ("url", "cwd", "type"):
+        assert range_ == allowed(field.type)
+
+
+@pytest.mark.parametrize("part", environment.SETTINGS)
+def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
+    field = environment.SETTINGS[part]
+    (line,) = re.findall(rf"^.*`HEADGATE_{part}`.*$", PAGE, re.MULTILINE)
+    if field in FILE_FIELDS:
+        assert f"`{camel(field)}`" in line
+    for name in environment.spellings(part):
+        assert name.startswith("MCPPROXY_") or f"`{name}`" in line
+
+
+@pytest.mark.parametrize("part", environment.LATER)
+def test_every_variable_for_later_is_described_with_its_range(part: str) -> None:
+    assert row("The gateway", f"`HEADGATE_{part}`")[1] == allowed(environment.LATER[part])
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *files.NAMES,
+        *files.VARIABLES,
+        *environment.UNPROTECTED,
+        *entries.LATER,
+        *entries.ALIASES,
+        *loading.LATER_PROXY_KEYS,
+        *loading.LATER_TOP_KEYS,
+        *loading.TOP_KEYS,
+    ],
+)
+def test_every_other_word_is_on_the_page(word: str) -> None:
+    assert f"`{word}`" in PAGE or f'"{word}"' in PAGE
+
+
+@pytest.mark.parametrize("flag", [field.name for field in msgspec.structs.fields(Flags)])
+def test_every_flag_is_on_the_page(flag: str) -> None:
+    assert f"`--{flag.replace('_', '-')}`" in PAGE
+
+
+def test_the_example_of_the_page_is_accepted_as_it_stands(place: Place) -> None:
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    place.write(example)
+    settings = place.load(GITHUB_TOKEN="x")
+    assert [server.enabled for server in settings.servers] == [True, True, False]
+    assert settings.warnings == ()
+    check(json.loads(example))
+
+
+def check(document: Any) -> None:
+    jsonschema.Draft202012Validator(schema()).validate(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"$schema": "x", "mcpServers": {}},
+        {"servers": {"a": {"command": "x", "args": ["y"], "timeout": 1, "someOther": 1}}},
+        {"mcpServers": {"a": {"serverUrl": "http://a/", "type": "sse", "timeout": "${T:-1}"}}},
+        {"proxySettings": {"port": 0, "transport": "streamable-http", "prefix": "${P}", "dataDir": "x"}},
+    ],
+)
+def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
+    place.write(document)
+    place.load(P="true")
+    check(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {"mcpServers": []},
+        {"mcpServers": {"": {"command": "x"}}},
+        {"mcpServers": {"a": {}}},
+        {"mcpServers": {"a": {"command": "x", "url": "http://a/"}}},
+        {"mcpServers": {"a": {"command": "x", "args": "y"}}},
+        {"mcpServers": {"a": {"command": "x", "timeout": 0}}},
+        {"mcpServers": {"a": {"builtin": "other"}}},
+        {"proxySettings": {"port": 65536}},
+        {"proxySettings": {"port": "8000x"}},
+        {"proxySettings": {"listing": "everything"}},
+        {"proxySettings": {"allowedHosts": "x"}},
+    ],
+)
+def test_the_schema_refuses_what_the_gateway_refuses(document: object) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    with pytest.raises(jsonschema.ValidationError):
+        check(document)

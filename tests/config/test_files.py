@@ -1,0 +1,210 @@
+"""Which file is read, and what is said of a missing or broken one."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.config import Flags
+from tests.config.place import Place
+
+NAMED = {"proxySettings": {"name": "named"}, "mcpServers": {"one": {"builtin": "example"}}}
+
+
+def called(name: str) -> dict[str, object]:
+    return {"proxySettings": {"name": name}, "mcpServers": {"one": {"builtin": "example"}}}
+
+
+def test_the_first_file_of_the_documented_order_is_read(place: Place) -> None:
+    user = place.home / ".config" / "headgate"
+    user.mkdir(parents=True)
+    place.write(called("user"))
+    (place.cwd / "headgate.json").rename(user / "headgate.json")
+    assert place.load().name == "user"
+    for name in ("mcp-config.json", "mcp_config.json", "mcp.json", "headgate.json"):
+        path = place.write(called(name), name)
+        settings = place.load()
+        assert (settings.name, settings.config_path) == (name, path)
+    variable = place.write(called("variable"), "elsewhere.json")
+    assert place.load(MCPPROXY_CONFIG_PATH=str(variable)).name == "variable"
+    flag = place.write(called("flag"), "flag.json")
+    assert place.load(Flags(config=flag), MCPPROXY_CONFIG_PATH=str(variable)).name == "flag"
+
+
+def test_the_strongest_variable_names_the_file(place: Place) -> None:
+    names = ("HEADGATE_CONFIG", "HEADGATE_CONFIG_PATH", "MCPPROXY_CONFIG_PATH")
+    environ = {name: str(place.write(called(name), f"{name}.json")) for name in names}
+    for name in names:
+        assert place.load(**environ).name == name
+        del environ[name]
+
+
+def test_the_users_directory_follows_xdg_config_home(place: Place) -> None:
+    directory = place.home / "xdg" / "headgate"
+    directory.mkdir(parents=True)
+    place.write(called("xdg")).rename(directory / "headgate.json")
+    assert place.load().config_path is None
+    assert place.load(XDG_CONFIG_HOME=str(place.home / "xdg")).name == "xdg"
+
+
+def test_relative_names_and_the_tilde_lead_to_the_file(place: Place) -> None:
+    place.write(called("relative"), "other.json")
+    (place.home / "mine.json").write_bytes(place.write(called("tilde"), "x.json").read_bytes())
+    assert place.load(Flags(config=Path("other.json"))).name == "relative"
+    assert place.load(HEADGATE_CONFIG="~/mine.json").name == "tilde"
+
+
+def test_a_named_file_that_is_missing_is_an_error_that_says_what_to_do(place: Place) -> None:
+    place.write(NAMED)
+    said = place.refusal(Flags(config=Path("nowhere.json")))
+    assert str(place.cwd / "nowhere.json") in said
+    assert "--config" in said
+    assert "create it" in said
+    assert "MCPPROXY_CONFIG_PATH" in place.refusal(MCPPROXY_CONFIG_PATH="nowhere.json")
+
+
+def test_without_any_file_the_gateway_starts_empty_and_says_how_to_add_a_server(place: Place) -> None:
+    settings = place.load()
+    assert settings.servers == ()
+    assert settings.config_path is None
+    (warning,) = settings.warnings
+    assert str(place.cwd / "headgate.json") in warning
+    assert '"mcpServers"' in warning
+
+
+def test_a_file_without_servers_says_how_to_add_one(place: Place) -> None:
+    place.write({"mcpServers": {}})
+    (warning,) = place.load().warnings
+    assert "no server" in warning
+
+
+def test_a_directory_in_the_place_of_the_file_is_an_error_only_when_it_is_named(place: Place) -> None:
+    (place.cwd / "headgate.json").mkdir()
+    assert place.load().config_path is None
+    assert "cannot be read" in place.refusal(Flags(config=Path("headgate.json")))
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_accepted(place: Place, mark: str) -> None:
+    place.write('{"proxySettings": {"name": "Zürich"}}'.encode(mark))
+    assert place.load().name == "Zürich"
+
+
+def test_comments_and_trailing_commas_are_accepted_and_strings_are_left_alone(place: Place) -> None:
+    place.write("""
+    // one
+    {
+      /* two
+         lines */
+      "mcpServers": {
+        "a": {"url": "https://example.com/a", /* , } */ "headers": {"X-A": "/* , } // */"}, }, // three
+      },
+      "proxySettings": {"allowedHosts": ["a.example", ], }, // {
+    }""")
+    settings = place.load()
+    assert settings.servers[0].url == "https://example.com/a"
+    assert settings.servers[0].headers == {"X-A": "/* , } // */"}
+    assert settings.allowed_hosts == ("a.example",)
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "fix"),
+    [
+        ('{\n "a": 1\n "b": 2}', 3, 2, "comma"),
+        ('{\n "a" 1}', 2, 6, "colon"),
+        ("{\n a: 1}", 2, 2, "double quotes"),
+        ('{"a": }', 1, 7, "write a value"),
+        ('{"a": "x', 1, 7, "close the string"),
+        ('{"a": "C:\\dir"}', 1, 10, "backslash"),
+        ('{"a": "x\n"}', 1, 9, "line break"),
+        ('{"a": 1} x', 1, 10, "remove"),
+        ('// a comment\n{"a": 1 "b": 2}', 2, 9, "comma"),
+        ("", 1, 1, "write a value"),
+    ],
+)
+def test_broken_json_is_one_sentence_with_line_column_and_fix(
+    place: Place, text: str, line: int, column: int, fix: str
+) -> None:
+    path = place.write(text)
+    said = place.refusal()
+    assert f"{path} is not valid JSON at line {line}, column {column}" in said
+    assert fix in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b'{"a": "\\ud800"}', "half of a character pair"),
+        (b"[1]", "does not hold a JSON object"),
+        (b'{"a": NaN}', "not a JSON number"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "smaller number"),
+        (b'{"a": ' + b"[" * 100_000, "nested more than 64 deep"),
+        (b" " * (4 * 1024 * 1024) + b"{}", "larger than"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(place: Place, content: bytes, part: str) -> None:
+    place.write(content)
+    assert part in place.refusal()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"mcpServers": {"a": {"builtin": "example"}, "a": {"command": "x"}}}',
+        '{"mcpServers": {"a": {"command": "x", "command": "y"}}}',
+        '{"mcpServers": {}, "mcpServers": {}}',
+    ],
+)
+def test_a_key_that_appears_twice_is_an_error_and_never_silently_the_last(place: Place, text: str) -> None:
+    place.write(text)
+    assert "twice" in place.refusal()
+
+
+def test_a_server_in_both_spellings_of_the_list_is_an_error(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}, "servers": {"a": {"command": "x"}}})
+    assert "'a' twice" in place.refusal()
+
+
+def test_the_spelling_of_vs_code_is_accepted(place: Place) -> None:
+    place.write({"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []})
+    settings = place.load()
+    assert [server.name for server in settings.servers] == ["a"]
+    assert settings.warnings == (f"'inputs' in {settings.config_path} has no effect in this version",)
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers", "proxySettings"])
+@pytest.mark.parametrize("value", [[], "x", 1, True])
+def test_a_section_of_the_wrong_kind_is_an_error_that_names_it(place: Place, key: str, value: object) -> None:
+    place.write({key: value})
+    assert f"{key} in {place.cwd / 'headgate.json'} is" in place.refusal()
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(place: Place) -> None:
+    place.write(
+        {
+            "$schema": "./headgate.schema.json",
+            "mcpServer": {},
+            "mcp_servers": {"a": {"builtin": "example", "enabeld": False, "autoApprove": []}},
+            "proxySettings": {"portt": 1, "maxResponseSize": 1},
+        }
+    )
+    path = place.cwd / "headgate.json"
+    assert set(place.load().warnings) == {
+        f"'mcpServer' in {path} is not a known key; did you mean 'mcpServers'?",
+        "'enabeld' in server 'a' is not a known key; did you mean 'enabled'?",
+        "'autoApprove' in server 'a' is not a known key",
+        f"'portt' in proxySettings in {path} is not a known key; did you mean 'port'?",
+        f"'maxResponseSize' in proxySettings in {path} has no effect in this version",
+    }
+
+
+def test_a_directory_that_may_not_be_entered_holds_nothing_for_us(place: Place) -> None:
+    # A user directory that is a file stands for it, because root may enter every directory.
+    (place.home / ".config").write_text("")
+    assert place.load().config_path is None
+
+
+def test_a_path_with_a_zero_byte_is_an_error(place: Place) -> None:
+    assert "control characters" in place.refusal(Flags(config=Path("a\0b")))

@@ -1,0 +1,254 @@
+"""What one entry of the server list becomes."""
+
+from typing import Any
+
+import pytest
+
+from headgate.domain.server import ServerSpec, Transport
+from tests.config.place import Place
+
+
+def test_servers_keep_the_order_of_the_file(place: Place) -> None:
+    names = ["zeta", "alpha", "Mid", "1"]
+    place.write({"mcpServers": {name: {"builtin": "example"} for name in names}})
+    assert [server.name for server in place.load().servers] == names
+
+
+def test_an_entry_with_a_command_is_a_process(place: Place) -> None:
+    spec, warnings = place.load_server(
+        {"command": "uvx", "args": ["--from", "x y"], "env": {"A": "b"}, "cwd": "/srv"}
+    )
+    assert spec == ServerSpec(
+        name="it",
+        transport=Transport.STDIO,
+        command="uvx",
+        args=("--from", "x y"),
+        env={"A": "b"},
+        cwd="/srv",
+    )
+    assert warnings == ()
+
+
+def test_an_entry_with_a_url_is_remote(place: Place) -> None:
+    spec, warnings = place.load_server({"url": "https://example.com/mcp", "headers": {"Authorization": "x"}})
+    assert spec == ServerSpec(
+        name="it",
+        transport=Transport.STREAMABLE_HTTP,
+        url="https://example.com/mcp",
+        headers={"Authorization": "x"},
+    )
+    assert warnings == ()
+
+
+def test_an_entry_with_builtin_is_part_of_the_gateway(place: Place) -> None:
+    spec, warnings = place.load_server({"builtin": "example"})
+    assert spec == ServerSpec(name="it", transport=Transport.BUILTIN, builtin="example")
+    assert warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "transport"),
+    [
+        ({"url": "http://localhost:8000/sse"}, Transport.SSE),
+        ({"url": "http://localhost:8000/sse/"}, Transport.SSE),
+        ({"url": "http://localhost:8000/sse?key=1#x"}, Transport.SSE),
+        ({"url": "http://localhost:8000/mcp?next=/sse"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost:8000/classes"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost:8000/sse", "transport": "http"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost/mcp", "type": "sse"}, Transport.SSE),
+        ({"url": "http://localhost/sse", "type": "streamable-http"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost/sse", "type": "streamableHttp"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost/sse", "type": "HTTP"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost/sse", "type": "http", "transport": "streamable-http"}, "streamable-http"),
+        ({"serverUrl": "http://localhost/mcp"}, Transport.STREAMABLE_HTTP),
+        ({"httpUrl": "http://localhost/mcp"}, Transport.STREAMABLE_HTTP),
+        ({"command": "x", "type": "stdio"}, Transport.STDIO),
+    ],
+)
+def test_the_transport_is_what_the_entry_says_or_what_its_url_says(
+    place: Place, entry: dict[str, object], transport: str
+) -> None:
+    spec, warnings = place.load_server(entry)
+    assert spec is not None
+    assert spec.transport == transport
+    assert warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "parts"),
+    [
+        ({"command": "x", "url": "http://a/"}, ["command and url", "exactly one"]),
+        ({"command": "x", "builtin": "example"}, ["command and builtin", "exactly one"]),
+        ({}, ["none of command, url and builtin", "exactly one"]),
+        ({"command": ""}, ["none of command", "exactly one"]),
+        ({"command": None, "args": ["x"]}, ["none of command", "exactly one"]),
+        ({"command": 1}, ["command is", "allowed is text"]),
+        ({"command": ["npx", "x"]}, ["command is", "allowed is text"]),
+        ({"command": "x", "args": "--flag"}, ["args is", "a list of strings"]),
+        ({"command": "x", "args": [1]}, ["args is", "a list of strings"]),
+        ({"command": "x", "env": ["A=b"]}, ["env is", "an object whose values are strings"]),
+        ({"command": "x", "env": {"A": 1}}, ["env is", "an object whose values are strings"]),
+        ({"command": "x", "env": {"A=B": "c"}}, ["env", "no usable name"]),
+        ({"command": "x", "env": {"": "c"}}, ["env", "no usable name"]),
+        ({"command": "x", "args": ["a\0b"]}, ["args", "zero byte"]),
+        ({"command": "C:\new"}, ["command has a control character", r"\\"]),
+        ({"command": "x", "cwd": "a\nb"}, ["cwd is", "a path"]),
+        ({"command": "x", "type": "http"}, ["does not fit its command", "stdio"]),
+        ({"url": "http://a/", "type": "stdio"}, ["does not fit its url", "streamable-http or sse"]),
+        ({"url": "http://a/", "type": "sse", "transport": "http"}, ["does not fit its url"]),
+        ({"builtin": "example", "type": "stdio"}, ["does not fit its builtin"]),
+        ({"builtin": "exampel"}, ["builtin is 'exampel'", "allowed is example"]),
+        ({"command": "x", "type": "carrier-pigeon"}, ["type is 'carrier-pigeon'", "stdio, http"]),
+        ({"url": "ftp://a/"}, ["url is not usable", "https://"]),
+        ({"url": "localhost:8000/mcp"}, ["url is not usable"]),
+        ({"url": "http://"}, ["url is not usable"]),
+        ({"url": "http://a b/"}, ["url is not usable"]),
+        ({"url": "http://a:99999/"}, ["url is not usable"]),
+        ({"url": "http://[::1/"}, ["url is not usable"]),
+        ({"url": "http://a/", "headers": {"A": "b\r\nC: d"}}, ["header 'A'"]),
+        ({"url": "http://a/", "headers": {"A B": "c"}}, ["header 'A B'"]),
+        ({"command": "x", "enabled": "perhaps"}, ["enabled is 'perhaps'", "true or false"]),
+        ({"command": "x", "max_timeout": 1, "maxTimeout": 2}, ["'max_timeout' and 'maxTimeout'"]),
+        ("npx", ["definition is 'npx'", "an object"]),
+        (None, ["definition is null", "an object"]),
+        ([], ["definition is a list", "an object"]),
+    ],
+)
+def test_a_wrong_entry_is_left_out_with_the_server_the_key_and_what_is_allowed(
+    place: Place, entry: object, parts: list[str]
+) -> None:
+    spec, (warning,) = place.load_server(entry)
+    assert spec is None
+    assert warning.startswith("server 'it' is left out: ")
+    assert all(part in warning for part in parts), warning
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "x", "args": "--token=hunter2"},
+        {"command": "x", "env": "TOKEN=hunter2"},
+        {"url": "hunter2"},
+        {"url": "http://a/", "headers": "Authorization: hunter2"},
+        {"url": "http://a/", "headers": {"Authorization": "hunter2\n"}},
+        {"command": ["hunter2"]},
+    ],
+)
+def test_no_warning_shows_what_may_be_a_secret(place: Place, entry: dict[str, object]) -> None:
+    _, (warning,) = place.load_server(entry)
+    assert "hunter2" not in warning
+
+
+LIMITS = [
+    ("timeout", "timeout_seconds", 0.1, 3600),
+    ("maxTimeout", "max_timeout_seconds", 60, 86_400),
+    ("connectTimeout", "connect_timeout_seconds", 0.1, 300),
+    ("startTimeout", "start_timeout_seconds", 0.1, 3600),
+]
+
+
+@pytest.mark.parametrize(("key", "field", "least", "most"), LIMITS)
+def test_a_time_is_accepted_at_both_limits(
+    place: Place, key: str, field: str, least: float, most: float
+) -> None:
+    for seconds in (least, most):
+        spec, warnings = place.load_server({"command": "x", key: seconds})
+        assert spec is not None
+        assert getattr(spec, field) == seconds
+        assert warnings == ()
+
+
+@pytest.mark.parametrize(("key", "field", "least", "most"), LIMITS)
+@pytest.mark.parametrize("wrong", ["over", 0, 0.09, -1, True, "soon", "nan"])
+def test_a_time_beyond_its_limits_leaves_the_server_out(
+    place: Place, key: str, field: str, least: float, most: float, wrong: Any
+) -> None:
+    value = most + 1 if wrong == "over" else wrong
+    spec, (warning,) = place.load_server({"command": "x", key: value})
+    assert spec is None
+    assert f"{key} is" in warning
+    assert f"to {most}" in warning
+
+
+def test_a_call_that_may_take_longer_than_the_greatest_time_raises_it(place: Place) -> None:
+    spec, _ = place.load_server({"command": "x", "timeout": 1800})
+    assert spec is not None
+    assert spec.max_timeout_seconds == 1800
+
+
+@pytest.mark.parametrize(
+    ("entry", "enabled"),
+    [
+        ({}, True),
+        ({"enabled": True}, True),
+        ({"enabled": False}, False),
+        ({"disabled": True}, False),
+        ({"disabled": False}, True),
+        ({"enabled": True, "disabled": True}, False),
+    ],
+)
+def test_a_server_can_be_turned_off_in_both_spellings(
+    place: Place, entry: dict[str, object], *, enabled: bool
+) -> None:
+    spec, warnings = place.load_server({"command": "x", **entry})
+    assert spec is not None
+    assert spec.enabled is enabled
+    assert warnings == ()
+
+
+def test_snake_case_is_accepted_and_null_is_not_set(place: Place) -> None:
+    spec, warnings = place.load_server({"command": "x", "max_timeout": 100, "start_timeout": 7, "cwd": None})
+    assert spec is not None
+    assert (spec.max_timeout_seconds, spec.start_timeout_seconds, spec.cwd) == (100, 7, None)
+    assert warnings == ()
+
+
+def test_a_relative_directory_is_relative_to_the_file(place: Place) -> None:
+    for given, meant in (("sub", place.cwd / "sub"), ("~/x", place.home / "x"), ("/srv", "/srv")):
+        spec, _ = place.load_server({"command": "x", "cwd": given})
+        assert spec is not None
+        assert spec.cwd == str(meant)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["listing", "pin", "hide", "rename", "limits", "oauth", "idle_timeout", "hot", "cold", "behaviour"],
+)
+def test_a_key_of_a_later_version_is_a_warning(place: Place, key: str) -> None:
+    spec, warnings = place.load_server({"command": "x", key: {"any": "thing"}})
+    assert spec is not None
+    assert spec.enabled
+    assert warnings == (f"{key!r} in server 'it' has no effect in this version",)
+
+
+def test_a_key_that_does_not_belong_to_the_kind_of_server_is_a_warning(place: Place) -> None:
+    spec, warnings = place.load_server({"url": "http://a/mcp", "args": ["x"]})
+    assert spec is not None
+    assert warnings == ("'args' in server 'it' has no effect on a server with 'url'",)
+
+
+@pytest.mark.parametrize("name", ["a", "Ü-ber server.com/x", "n" * 128])
+def test_a_name_is_any_printable_text(place: Place, name: str) -> None:
+    place.write({"mcpServers": {name: {"builtin": "example"}}})
+    assert [server.name for server in place.load().servers] == [name]
+
+
+@pytest.mark.parametrize("name", ["", "n" * 129, "a\nb", "a\x1b[31m", "a\u2028b"])
+def test_a_name_that_no_log_line_can_carry_is_left_out(place: Place, name: str) -> None:
+    place.write({"mcpServers": {name: {"builtin": "example"}, "good": {"builtin": "example"}}})
+    settings = place.load()
+    assert [server.name for server in settings.servers] == ["good"]
+    (warning,) = settings.warnings
+    assert "1 to 128 printable characters" in warning
+    assert warning.isprintable()
+
+
+def test_names_without_prefix_are_for_one_enabled_server(place: Place) -> None:
+    one, two = {"builtin": "example"}, {"command": "x"}
+    off = {"command": "y", "enabled": False}
+    place.write({"mcpServers": {"one": one, "off": off}, "proxySettings": {"prefix": False}})
+    assert place.load().prefix is False
+    place.write({"mcpServers": {"one": one, "two": two}, "proxySettings": {"prefix": False}})
+    said = place.refusal()
+    assert "prefix is false" in said
+    assert "2 servers are enabled" in said

@@ -1,0 +1,303 @@
+"""Where each setting comes from, which source wins, and what each accepts."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.config import Flags, Settings
+from tests.config.place import Place
+
+
+def test_the_defaults_are_those_of_the_documentation(place: Place) -> None:
+    settings = place.load()
+    assert settings == Settings(data_dir=place.home / ".headgate", warnings=settings.warnings)
+    assert (settings.name, settings.prefix, settings.listing) == ("headgate", True, "auto")
+    assert (settings.transport, settings.host, settings.port) == ("stdio", "127.0.0.1", 8000)
+    assert (settings.tool_name_limit, settings.log_level, settings.log_format) == (None, "INFO", None)
+    assert (settings.max_body_bytes, settings.max_header_bytes, settings.max_headers) == (
+        4 << 20,
+        32 << 10,
+        100,
+    )
+    assert (settings.header_timeout_seconds, settings.body_timeout_seconds) == (10, 30)
+    assert (settings.max_upstream_message_bytes, settings.spool_above_bytes) == (256 << 20, 1 << 20)
+    assert (settings.max_sessions, settings.session_idle_seconds, settings.page_bytes) == (
+        10000,
+        1800,
+        262144,
+    )
+
+
+SOURCES: list[tuple[str, str, str, Any, Any, Any]] = [
+    ("transport", "TRANSPORT", "transport", "sse", "http", "stdio"),
+    ("host", "HOST", "host", "127.0.0.2", "127.0.0.3", "localhost"),
+    ("port", "PORT", "port", 1, 2, 3),
+    ("dataDir", "DATA_DIR", "data_dir", "/file", "/variable", "/flag"),
+]
+
+
+@pytest.mark.parametrize(("key", "part", "field", "file", "variable", "flag"), SOURCES)
+def test_flags_win_over_the_environment_and_that_over_the_file(
+    place: Place, key: str, part: str, field: str, file: Any, variable: Any, flag: Any
+) -> None:
+    kind = type(getattr(Settings(data_dir=Path()), field))
+    place.write({"proxySettings": {key: file}})
+    assert getattr(place.load(), field) == kind(file)
+    environ = {f"MCPPROXY_{part}": str(variable)}
+    assert getattr(place.load(**environ), field) == kind(variable)
+    flags = msgspec.structs.replace(Flags(), **{field: kind(flag)})
+    assert getattr(place.load(flags, **environ), field) == kind(flag)
+
+
+@pytest.mark.parametrize("port", [65536, "${NO}"])
+def test_a_value_that_cannot_be_used_is_a_warning_where_it_is_overridden(place: Place, port: Any) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"port": port}})
+    assert "proxySettings.port" in place.refusal()
+    settings = place.load(Flags(port=9), MCPPROXY_PORT="x")
+    assert settings.port == 9
+    variable, file = settings.warnings
+    assert variable.startswith("MCPPROXY_PORT is 'x'")
+    assert file.startswith("proxySettings.port in")
+    assert all("overridden" in warning for warning in settings.warnings)
+
+
+def test_a_flag_wins_over_the_file_for_the_listing(place: Place) -> None:
+    assert place.load_settings(listing="full").listing == "full"
+    assert place.load(Flags(listing="auto")).listing == "auto"
+
+
+VARIABLES: list[tuple[str, str, str, Any]] = [
+    ("TRANSPORT", "transport", "http", "http"),
+    ("HOST", "host", "::1", "::1"),
+    ("PORT", "port", "9", 9),
+    ("DATA_DIR", "data_dir", "/data", Path("/data")),
+    ("TOOL_NAME_LIMIT", "tool_name_limit", "40", 40),
+    ("LOG_LEVEL", "log_level", "debug", "DEBUG"),
+    ("LOG_FILE", "log_file", "/log", Path("/log")),
+    ("LOG_FORMAT", "log_format", "JSON", "json"),
+    ("RESET_DATA", "reset_data", "true", True),
+    ("LIST_CHANGED_EXEC", "list_changed_exec", "notify-send changed", "notify-send changed"),
+]
+
+
+@pytest.mark.parametrize(("part", "field", "text", "value"), VARIABLES)
+def test_a_variable_makes_its_setting_in_both_spellings(
+    place: Place, part: str, field: str, text: str, value: Any
+) -> None:
+    for prefix in ("MCPPROXY_", "HEADGATE_"):
+        assert getattr(place.load(**{prefix + part: text}), field) == value
+    default = getattr(place.load(), field)
+    assert getattr(place.load(**{f"HEADGATE_{part}": "", f"MCPPROXY_{part}": ""}), field) == default
+
+
+def test_the_newer_spelling_wins_when_both_are_set(place: Place) -> None:
+    assert place.load(MCPPROXY_PORT="1", HEADGATE_PORT="2").port == 2
+
+
+def test_the_third_spelling_of_the_log_level_is_the_weakest(place: Place) -> None:
+    assert place.load(MCP_PROXY_LOG_LEVEL="ERROR").log_level == "ERROR"
+    assert place.load(MCP_PROXY_LOG_LEVEL="ERROR", MCPPROXY_LOG_LEVEL="DEBUG").log_level == "DEBUG"
+
+
+RANGES: list[tuple[str, str, float, float]] = [
+    ("toolNameLimit", "tool_name_limit", 10, 200),
+    ("port", "port", 0, 65535),
+    ("maxBodyBytes", "max_body_bytes", 1024, 1 << 30),
+    ("maxHeaderBytes", "max_header_bytes", 1024, 1 << 20),
+    ("maxHeaders", "max_headers", 10, 1000),
+    ("headerTimeoutSeconds", "header_timeout_seconds", 0.1, 300),
+    ("bodyTimeoutSeconds", "body_timeout_seconds", 0.1, 3600),
+    ("maxUpstreamMessageBytes", "max_upstream_message_bytes", 1 << 16, 1 << 31),
+    ("spoolAboveBytes", "spool_above_bytes", 4096, 1 << 31),
+    ("maxSessions", "max_sessions", 1, 1_000_000),
+    ("sessionIdleSeconds", "session_idle_seconds", 0.1, 604_800),
+    ("pageBytes", "page_bytes", 4096, 1_000_000),
+]
+
+
+@pytest.mark.parametrize(("key", "field", "least", "most"), RANGES)
+def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
+    place: Place, key: str, field: str, least: float, most: float
+) -> None:
+    for value in (least, most):
+        assert getattr(place.load_settings(**{key: value}), field) == value
+    for value in (least - 1 if least >= 1 else -0.1, most + 1):
+        place.write({"proxySettings": {key: value}})
+        said = place.refusal()
+        assert f"proxySettings.{key} in {place.cwd / 'headgate.json'} is {value}" in said
+        assert f"from {least} to {most}" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "good", "bad"),
+    [
+        ("PORT", ["0", "65535"], ["-1", "65536", "http", "1.5"]),
+        ("TOOL_NAME_LIMIT", ["10", "200"], ["9", "201", "x"]),
+        ("TOP_K", ["1", "50"], ["0", "51", "x"]),
+        ("TOOLS_LIMIT", ["1", "100"], ["0", "101", "x"]),
+        ("TRUNCATE_OUTPUT_LEN", ["0", "1000000"], ["-1", "x"]),
+        ("ROUTING_TYPE", ["DYNAMIC", "call_tool"], ["SEARCH"]),
+        ("EMBEDDER", ["BM25", "HF", "openai", "SEMANTIC"], ["WORD2VEC"]),
+        ("HF_MODEL", ["sentence-transformers/all-MiniLM-L6-v2"], []),
+        ("TRANSPORT", ["stdio", "http", "streamable-http", "sse", "SSE"], ["websocket"]),
+        (
+            "HOST",
+            ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost"],
+            ["0.0.0.0", "::", "10.0.0.1", "box"],
+        ),
+        ("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "info"], ["LOUD"]),
+        ("LOG_FORMAT", ["pretty", "json"], ["xml"]),
+        ("RESET_DATA", ["true", "false", "1", "0", "True"], ["perhaps"]),
+        ("DATA_DIR", ["/x", "x", "~"], ["a\nb"]),
+        ("LOG_FILE", ["/x"], ["a\nb"]),
+        ("LIST_CHANGED_EXEC", ["x"], ["a\nb"]),
+    ],
+)
+def test_the_range_of_every_variable_is_enforced(
+    place: Place, variable: str, good: list[str], bad: list[str]
+) -> None:
+    for prefix in ("MCPPROXY_", "HEADGATE_"):
+        for value in good:
+            place.load(**{prefix + variable: value})
+        for value in bad:
+            said = place.refusal(**{prefix + variable: value})
+            assert f"{prefix}{variable} is" in said
+            assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "MCPPROXY_ROUTING_TYPE=DYNAMIC",
+        "MCPPROXY_EMBEDDER=BM25",
+        "MCPPROXY_HF_MODEL=x",
+        "HEADGATE_TOP_K=5",
+        "MCPPROXY_TOOLS_LIMIT=15",
+        "MCPPROXY_TRUNCATE_OUTPUT_LEN=500",
+        "HEADGATE_API_KEY=hunter2",
+        "BMCIS_API_KEY=hunter2",
+        "BMCIS_RATE_LIMIT_MINUTE=1",
+    ],
+)
+def test_a_variable_of_a_later_version_is_a_warning_without_its_value(place: Place, variable: str) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+    name, value = variable.split("=")
+    (warning,) = place.load(**{name: value}).warnings
+    assert f"{name} has no effect in this version" in warning
+    assert "hunter2" not in warning
+
+
+def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_known_one(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+    assert place.load(MCPPROXY_PROT="1", UNRELATED="x", MCPPROXY_ZZZZ="1").warnings == (
+        "the variable 'MCPPROXY_PROT' is not known; did you mean MCPPROXY_PORT?",
+        "the variable 'MCPPROXY_ZZZZ' is not known",
+    )
+
+
+def test_streamable_http_is_another_word_for_http(place: Place) -> None:
+    assert place.load_settings(transport="streamable-http").transport == "http"
+    assert place.load(Flags(transport="streamable-http")).transport == "http"
+    assert place.load(MCPPROXY_TRANSPORT="streamable-http").transport == "http"
+
+
+@pytest.mark.parametrize("word", ["slim", "search", "dynamic", "budget", "Slim"])
+def test_a_listing_of_a_later_version_says_so_and_what_to_use(place: Place, word: str) -> None:
+    said = place.refusal(Flags(listing=word))
+    assert said == f"--listing is {word!r}, which is not available in this version; use full"
+    place.write({"proxySettings": {"listing": word}})
+    assert "not available in this version; use full" in place.refusal()
+
+
+def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
+    assert "--listing is 'everything', allowed is auto or full" in place.refusal(Flags(listing="everything"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "gate.example.com", ""])
+def test_an_address_that_others_can_reach_is_refused_with_what_to_do(place: Place, host: str) -> None:
+    place.write({"proxySettings": {"host": host}})
+    said = place.refusal()
+    assert "without authentication" in said
+    assert "127.0.0.1" in said
+    assert "allowedHosts" in said
+    assert "--host is" in place.refusal(Flags(host=host))
+
+
+def test_the_data_directory_of_the_predecessor_is_used_where_only_that_exists(place: Place) -> None:
+    assert place.load().data_dir == place.home / ".headgate"
+    (place.home / ".mcpproxy").mkdir()
+    assert place.load().data_dir == place.home / ".mcpproxy"
+    (place.home / ".headgate").mkdir()
+    assert place.load().data_dir == place.home / ".headgate"
+
+
+def test_a_relative_path_belongs_to_where_it_was_written(place: Place) -> None:
+    path = place.write({"proxySettings": {"dataDir": "data", "logFile": "~/gate.log"}})
+    moved = path.rename(place.home / "moved.json")
+    environ = {"HEADGATE_CONFIG": str(moved)}
+    settings = place.load(**environ)
+    assert (settings.data_dir, settings.log_file) == (place.home / "data", place.home / "gate.log")
+    assert place.load(HEADGATE_DATA_DIR="data", **environ).data_dir == place.cwd / "data"
+    assert place.load(Flags(data_dir=Path("flag"))).data_dir == place.cwd / "flag"
+
+
+def test_hosts_and_origins_are_kept_in_lower_case(place: Place) -> None:
+    settings = place.load_settings(
+        allowedHosts=["Gate.Example.com", "gate:8443", "[::1]:80"],
+        allowed_origins=["https://App.example.com", "vscode-webview://x", "http://localhost:3000"],
+    )
+    assert settings.allowed_hosts == ("gate.example.com", "gate:8443", "[::1]:80")
+    assert settings.allowed_origins == (
+        "https://app.example.com",
+        "vscode-webview://x",
+        "http://localhost:3000",
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("allowedHosts", ["https://gate.example.com"]),
+        ("allowedHosts", ["*"]),
+        ("allowedHosts", [""]),
+        ("allowedHosts", "gate.example.com"),
+        ("allowedOrigins", ["app.example.com"]),
+        ("allowedOrigins", ["https://app.example.com/"]),
+        ("allowedOrigins", ["*"]),
+        ("allowedOrigins", [1]),
+        ("name", ""),
+        ("name", "n" * 65),
+        ("name", "a\nb"),
+        ("prefix", "perhaps"),
+        ("logFile", ""),
+        ("logFile", 1),
+        ("listChangedExec", ["a"]),
+        ("transport", ["http"]),
+        ("port", 1.5),
+        ("port", 10**400),
+        ("port", {}),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(place: Place, key: str, value: Any) -> None:
+    place.write({"proxySettings": {key: value}})
+    said = place.refusal()
+    assert f"proxySettings.{key} in" in said
+    assert "allowed is" in said
+    assert len(said) < 600
+
+
+def test_a_file_cannot_ask_to_erase_the_data(place: Place) -> None:
+    settings = place.load_settings(resetData=True)
+    assert settings.reset_data is False
+    assert "'resetData'" in settings.warnings[0]
+
+
+def test_null_and_an_empty_command_mean_not_set(place: Place) -> None:
+    settings = place.load_settings(logFile=None, port=None, listChangedExec=" ")
+    assert (settings.log_file, settings.port, settings.list_changed_exec) == (None, 8000, None)
+
+
+def test_without_a_home_the_working_directory_stands_for_it(place: Place) -> None:
+    assert place.load(HOME="").data_dir == place.cwd / ".headgate"

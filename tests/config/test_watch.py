@@ -1,0 +1,216 @@
+"""An edit of the file takes effect while the gateway runs, and a broken one does no harm."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate.config import Flags, Settings, changes
+from tests.config.place import Place
+
+# Far more than one look takes, and only waited for when something is wrong.
+BOUND_SECONDS = 10
+
+
+class Watch:
+    """A running watcher whose sleep lasts until the test asks for the next look."""
+
+    def __init__(self) -> None:
+        self._asleep = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._seen: list[Settings] = []
+
+    async def run(self, place: Place, flags: Flags, current: Settings) -> None:
+        """Collect what the watcher yields."""
+        found = changes(lambda: place.load(flags), current, 1.0, sleep=self._sleep)
+        async with aclosing(found):
+            async for settings in found:
+                self._seen.append(settings)
+
+    async def _sleep(self, _seconds: float) -> None:
+        self._asleep.set()
+        await self._wake.wait()
+        self._wake.clear()
+
+    async def looks(self, count: int = 2) -> list[Settings]:
+        """Return what so many looks bring; after two an edit has settled."""
+        self._seen.clear()
+        async with asyncio.timeout(BOUND_SECONDS):
+            for _ in range(count):
+                await self._asleep.wait()
+                self._asleep.clear()
+                self._wake.set()
+                await self._asleep.wait()
+        return list(self._seen)
+
+
+@asynccontextmanager
+async def watching(place: Place, flags: Flags | None = None) -> AsyncIterator[Watch]:
+    """Watch what is written in `place` now, from a first look that found nothing new."""
+    flags = flags or Flags()
+    watch = Watch()
+    current = await asyncio.to_thread(place.load, flags)
+    running = asyncio.create_task(watch.run(place, flags, current))
+    try:
+        yield watch
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def servers(*names: str) -> dict[str, object]:
+    return {"mcpServers": {name: {"builtin": "example"} for name in names}}
+
+
+def named(found: list[Settings]) -> list[list[str]]:
+    return [[server.name for server in settings.servers] for settings in found]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [entry.getMessage() for entry in caplog.records if entry.name == "headgate.config"]
+
+
+async def test_an_edit_yields_the_new_settings_once(place: Place) -> None:
+    place.write(servers("a"))
+    async with watching(place) as watch:
+        assert await watch.looks() == []
+        place.write(servers("a", "b"))
+        assert named(await watch.looks(5)) == [["a", "b"]]
+
+
+async def test_an_edit_before_the_first_look_is_not_missed(place: Place) -> None:
+    place.write(servers("a"))
+    async with watching(place) as watch:
+        place.write(servers("b"))
+        assert named(await watch.looks()) == [["b"]]
+
+
+async def test_a_touch_or_a_comment_is_not_a_change(place: Place) -> None:
+    path = place.write(servers("a"))
+    async with watching(place) as watch:
+        os.utime(path, ns=(1, 1))
+        assert await watch.looks(3) == []
+        path.write_text(f"// a comment\n{path.read_text()}")
+        assert await watch.looks(3) == []
+
+
+async def test_a_second_edit_that_the_clock_of_the_file_system_cannot_tell_is_seen(place: Place) -> None:
+    path = place.write(servers("a"))
+    async with watching(place) as watch:
+        await watch.looks()
+        place.write(servers("b"))
+        before = path.stat()
+        assert named(await watch.looks(1)) == [["b"]]
+        with path.open("r+b") as file:
+            file.write(path.read_bytes().replace(b'"b"', b'"c"'))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert named(await watch.looks(1)) == [["c"]]
+
+
+@pytest.mark.parametrize("flags", [Flags(), Flags(config=Path("headgate.json"))])
+async def test_a_broken_edit_is_told_once_and_the_old_stays(
+    place: Place, caplog: pytest.LogCaptureFixture, flags: Flags
+) -> None:
+    place.write(servers("a"))
+    async with watching(place, flags) as watch:
+        await watch.looks()
+        place.write('{"mcpServers": {')
+        assert await watch.looks(5) == []
+        (told,) = errors(caplog)
+        assert "the configuration in force stays" in told
+        assert "line 1" in told
+        assert "\n" not in told
+        place.write(servers("a", "b"))
+        assert named(await watch.looks()) == [["a", "b"]]
+        assert errors(caplog) == [told]
+
+
+async def test_a_file_that_is_half_written_at_one_look_is_not_worth_a_word(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.write(servers("a"))
+    async with watching(place) as watch:
+        await watch.looks()
+        place.write('{"mcpSer')
+        assert await watch.looks(1) == []
+        place.write(servers("b"))
+        assert named(await watch.looks()) == [["b"]]
+        assert errors(caplog) == []
+
+
+@pytest.mark.parametrize("flags", [Flags(), Flags(config=Path("headgate.json"))])
+async def test_a_file_that_is_deleted_and_made_again_is_followed(
+    place: Place, caplog: pytest.LogCaptureFixture, flags: Flags
+) -> None:
+    path = place.write(servers("a"))
+    async with watching(place, flags) as watch:
+        await watch.looks()
+        path.unlink()
+        assert await watch.looks(4) == []
+        (told,) = errors(caplog)
+        assert f"{path} is gone" in told
+        place.write(servers("b"))
+        assert named(await watch.looks()) == [["b"]]
+
+
+async def test_a_file_that_is_replaced_by_renaming_is_followed(place: Place) -> None:
+    path = place.write(servers("a"))
+    async with watching(place) as watch:
+        await watch.looks()
+        for name in ("b", "c"):
+            place.write(servers(name), "new.tmp").rename(path)
+            assert named(await watch.looks()) == [[name]]
+
+
+async def test_a_link_that_is_pointed_elsewhere_is_followed(place: Place) -> None:
+    first, second = place.write(servers("a"), "1.json"), place.write(servers("b"), "2.json")
+    link = place.cwd / "headgate.json"
+    link.symlink_to(first)
+    async with watching(place) as watch:
+        await watch.looks()
+        (place.cwd / "link.tmp").symlink_to(second)
+        (place.cwd / "link.tmp").rename(link)
+        assert named(await watch.looks()) == [["b"]]
+
+
+async def test_a_variable_that_is_added_beside_the_file_enables_its_server(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"command": "${PROGRAM}"}}})
+    async with watching(place) as watch:
+        await watch.looks()
+        (place.cwd / ".env").write_text("PROGRAM=x\n")
+        (settings,) = await watch.looks()
+        assert settings.servers[0].enabled
+        assert settings.warnings == ()
+
+
+async def test_started_without_a_file_it_waits_for_one(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watching(place) as watch:
+        assert await watch.looks(3) == []
+        place.write("{")
+        assert await watch.looks(3) == []
+        assert len(errors(caplog)) == 1
+        place.write(servers("a"))
+        assert named(await watch.looks()) == [["a"]]
+        place.write(servers("b"))
+        assert named(await watch.looks()) == [["b"]]
+
+
+async def test_another_file_that_would_come_first_needs_a_restart(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.write(servers("a"), "mcp.json")
+    async with watching(place) as watch:
+        await watch.looks()
+        place.write(servers("b"), "headgate.json")
+        place.write(servers("c"), "mcp.json")
+        assert await watch.looks(3) == []
+        (told,) = errors(caplog)
+        assert "restart" in told
+    assert caplog.records[0].levelno == logging.ERROR

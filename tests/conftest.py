@@ -1,0 +1,47 @@
+"""Fixtures that many tests share: real parts, free ports, running gates."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import BlockBuster
+
+from tests.gate import Gate, free_port, running_gate
+from tests.parts import Parts
+
+
+@pytest.fixture(scope="session")
+def parts() -> Parts:
+    """Return the paths of the real servers and clients."""
+    return Parts()
+
+
+@pytest.fixture(name="free_port")
+def free_port_fixture() -> int:
+    """Return a port that nobody listens on."""
+    return free_port()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Callable[..., Gate]]:
+    """Return a function that starts a gate, with the arguments of `running_gate`; it stops with the test."""
+    with ExitStack() as gates:
+        started = 0
+
+        def start(config: dict[str, Any], **settings: Any) -> Gate:
+            nonlocal started
+            started += 1
+            return gates.enter_context(running_gate(config, tmp_path / f"gate-{started}", **settings))
+
+        yield start
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls_on_the_loop() -> Iterator[None]:
+    """Make a blocking call of Headgate on a running loop an error."""
+    guard = BlockBuster("headgate")
+    guard.activate()
+    yield
+    guard.deactivate()
