@@ -5,10 +5,12 @@ shown out; and a client that leaves cancels what it asked for, without a task pe
 """
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from headgate.wire.cork import Cork
 
 
 class DoorLimits(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class Door(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Head and body of a response in one system call: they cost more here than anything else.
+        self.transport = cast("asyncio.Transport", Cork(transport, self.loop))
         self._time_reading(self.limits.header_seconds)
 
     def data_received(self, data: bytes) -> None:

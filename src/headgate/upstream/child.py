@@ -16,6 +16,7 @@ from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending
 from headgate.upstream.watchdog import Watchdog, end_group
+from headgate.wire.cork import Cork
 from headgate.wire.envelope import one_line
 from headgate.wire.framing import pieces
 
@@ -41,7 +42,7 @@ class ChildLink(asyncio.SubprocessProtocol):
         self._assembly = Assembly(limits)
         self._pending = Pending(spec.name, self._send, inbox)
         self._lost: asyncio.Future[str] = self._loop.create_future()
-        self._stdin: asyncio.WriteTransport | None = None
+        self._stdin: Cork | None = None
         self._unread: asyncio.TimerHandle | None = None
         self.exited = asyncio.Event()
 
@@ -92,7 +93,7 @@ class ChildLink(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         process = cast("asyncio.SubprocessTransport", transport)
         self.pid = process.get_pid()
-        self._stdin = cast("asyncio.WriteTransport", process.get_pipe_transport(0))
+        self._stdin = Cork(cast("asyncio.WriteTransport", process.get_pipe_transport(0)), self._loop)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:

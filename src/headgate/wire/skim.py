@@ -5,18 +5,16 @@ carried, not judged; what matters is that no member can pretend to end before it
 """
 
 import re
-from itertools import accumulate
 
 from msgspec import DecodeError
 from msgspec.json import decode
 
-_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+from headgate.wire.brackets import levels, mask_escapes, outside_strings, step
+
+# On masked text, in which every quote begins or ends a string.
+_TOKENS = re.compile(rb'"[^"]*"?|[\[\]{}]')
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SCALAR = re.compile(rb"[^\s,\]}\[{\":]*+")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 # An envelope has five; a peer that sends more than this is not speaking JSON-RPC.
 _MOST_MEMBERS = 64
 _LONGEST_KEY = 256
@@ -42,14 +40,19 @@ class Skimmer:
 
     def feed(self, chunk: bytes) -> None:
         """Read on; raises NotAnObject as soon as it cannot become one."""
+        if not chunk:
+            return
+        masked = mask_escapes(b"." + chunk[1:] if self._escaped else chunk)
+        # The escaped character is in the next chunk.
+        self._escaped = masked.endswith(b"\\")
         at = 0
         while at < len(chunk):
             if self._in_string:
-                at = self._string(chunk, at)
+                at = self._string(chunk, masked, at)
             elif self._depth >= 2:
-                at = self._nested(chunk, at)
+                at = self._nested(masked, at)
             else:
-                at = self._outermost(chunk, at)
+                at = self._outermost(masked, at)
         self._offset += len(chunk)
 
     def finish(self) -> dict[str, tuple[int, int]]:
@@ -58,23 +61,15 @@ class Skimmer:
             raise NotAnObject("the message ends in the middle")
         return self.spans
 
-    def _string(self, chunk: bytes, at: int) -> int:
+    def _string(self, chunk: bytes, masked: bytes, at: int) -> int:
         """Read on inside a string."""
-        start = at
-        if self._escaped:
-            self._escaped = False
-            at += 1
-        end = _end_of_text(chunk, at)
-        if end < len(chunk) and chunk[end] == ord("\\"):
-            # The escaped character is in the next chunk.
-            self._escaped = True
-            end += 1
-        closed = end < len(chunk)
+        quote = masked.find(b'"', at)
+        end = len(chunk) if quote < 0 else quote
         if self._key is not None:
-            self._key += chunk[start:end]
+            self._key += chunk[at:end]
             if len(self._key) > _LONGEST_KEY:
                 raise NotAnObject("a key is too long")
-        if not closed:
+        if quote < 0:
             return end
         self._in_string = False
         if self._depth == 1:
@@ -97,41 +92,34 @@ class Skimmer:
         self.spans[self._name] = (self._start, end)
         self._name, self._start = None, -1
 
-    def _nested(self, chunk: bytes, at: int) -> int:
+    def _nested(self, masked: bytes, at: int) -> int:
         """Read on inside a member; most chunks end in it and need no closer look."""
-        bare, quote, tail = _STRINGS.sub(b"", chunk[at:]).partition(b'"')
-        levels = list(
-            accumulate(map(_STEP.__getitem__, bare.translate(None, _NOT_BRACKETS)), initial=self._depth)
-        )
-        if min(levels) < 2:
-            return self._nested_by_token(chunk, at)
-        self._depth = levels[-1]
-        # A quote without its partner opens a string that goes on in the next chunk.
-        self._in_string = bool(quote)
-        return len(chunk) - len(tail)
+        bare, in_string = outside_strings(masked[at:])
+        seen = levels(bare, self._depth)
+        if min(seen) < 2:
+            return self._nested_by_token(masked, at)
+        self._depth, self._in_string = seen[-1], in_string
+        return len(masked)
 
-    def _nested_by_token(self, chunk: bytes, at: int) -> int:
-        for token in _TOKENS.finditer(chunk, at):
-            text = token.group()
-            if text[:1] == b'"':
-                if len(text) == 1 or text[-1:] != b'"' or (token.end() == len(chunk) and _open(text)):
-                    # It goes on in the next chunk: read it again from its first character.
-                    self._in_string = True
-                    return token.start() + 1
+    def _nested_by_token(self, masked: bytes, at: int) -> int:
+        for token in _TOKENS.finditer(masked, at):
+            sign = masked[token.start()]
+            if sign == ord('"'):
+                self._in_string = token.end() - token.start() == 1 or masked[token.end() - 1] != ord('"')
                 continue
-            self._depth += _STEP[text[0]]
+            self._depth += step(sign)
             if self._depth == 1:
                 self._end_of_value(self._offset + token.end())
                 return token.end()
-        return len(chunk)
+        return len(masked)
 
-    def _outermost(self, chunk: bytes, at: int) -> int:
+    def _outermost(self, masked: bytes, at: int) -> int:
         """Read on between the members of the outermost object."""
-        space = _SPACE.match(chunk, at)
+        space = _SPACE.match(masked, at)
         at = space.end() if space else at
-        if at == len(chunk):
+        if at == len(masked):
             return at
-        sign = chunk[at : at + 1]
+        sign = masked[at : at + 1]
         if self._ended or (self._depth == 0 and sign != b"{"):
             raise NotAnObject("something stands outside of the object")
         if self._depth == 0:
@@ -150,13 +138,13 @@ class Skimmer:
             if sign == b"}":
                 self._depth, self._ended = 0, True
         elif sign != b":":
-            return self._scalar(chunk, at)
+            return self._scalar(masked, at)
         return at + 1
 
-    def _scalar(self, chunk: bytes, at: int) -> int:
+    def _scalar(self, masked: bytes, at: int) -> int:
         if self._start < 0:
             self._start = self._offset + at
-        found = _SCALAR.match(chunk, at)
+        found = _SCALAR.match(masked, at)
         end = found.end() if found else at
         if end == at:
             raise NotAnObject("a bracket is out of place")
@@ -165,18 +153,3 @@ class Skimmer:
     def _end_of_scalar(self, end: int) -> None:
         if self._name is not None and self._start >= 0:
             self._end_of_value(end)
-
-
-def _end_of_text(chunk: bytes, at: int) -> int:
-    """Where the text of a string ends: at its quote, at a lone backslash, or with the chunk."""
-    quote = chunk.find(b'"', at)
-    end = len(chunk) if quote < 0 else quote
-    if chunk.find(b"\\", at, end) < 0:
-        return end
-    found = _IN_STRING.match(chunk, at)
-    return found.end() if found else at
-
-
-def _open(text: bytes) -> bool:
-    """Whether a token that ends in a quote is still open, because the quote is escaped."""
-    return _STRINGS.fullmatch(text) is None
