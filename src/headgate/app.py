@@ -17,6 +17,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
 from headgate.config.watch import changes
+from headgate.console.hook import ListChangedHook
 from headgate.console.pages import Pages
 from headgate.console.tally import Tally
 from headgate.delivery.delivery import Delivery
@@ -82,6 +83,8 @@ class _Core:
         self.audience = Audience()
         self.answers = Answers(gateway, settings.name, fleet.wait_for_listing)
         catalog.on_change(self.audience.tools_changed)
+        if settings.list_changed_exec is not None:
+            self.audience.join(ListChangedHook(settings.list_changed_exec).tools_changed)
 
     def apply(self, servers: tuple[ServerSpec, ...]) -> None:
         """Run exactly these servers."""
@@ -129,7 +132,10 @@ class _Events:
 
 @asynccontextmanager
 async def _core(settings: Settings) -> AsyncIterator[_Core]:
-    state = StateFile(settings.data_dir / "state.json")
+    state_path = settings.data_dir / "state.json"
+    if settings.reset_data:
+        state_path.unlink(missing_ok=True)
+    state = StateFile(state_path)
     events = _Events()
     events.catalog = catalog = Catalog(
         name_limit=settings.tool_name_limit or default_limit(settings.name),
@@ -206,7 +212,8 @@ async def _serve_http(core: _Core, settings: Settings) -> None:
             settings.max_body_bytes,
         )
         server = _Server(_uvicorn_config(front, settings), core.audience, pages)
-        log.info("listening", extra={"url": f"http://{settings.host}:{port}/mcp"})
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
         # What is here now stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()

@@ -28,7 +28,8 @@ def row(section: str, first_cell: str) -> list[str]:
 
 
 def test_the_published_schema_is_current() -> None:
-    assert (DOCS / "headgate.schema.json").read_text() == text()
+    published = (DOCS / "headgate.schema.json").read_text()
+    assert published == text(), "write headgate.config.schema.text() into docs/headgate.schema.json"
 
 
 def words(default: object) -> str:

@@ -103,6 +103,8 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_says(
         ({"url": "localhost:8000/mcp"}, ["url is not usable"]),
         ({"url": "http://"}, ["url is not usable"]),
         ({"url": "http://a b/"}, ["url is not usable"]),
+        ({"url": "http://a/\nb"}, ["url is not usable"]),
+        ({"url": "http://a:0/"}, ["url is not usable"]),
         ({"url": "http://a:99999/"}, ["url is not usable"]),
         ({"url": "http://[::1/"}, ["url is not usable"]),
         ({"url": "http://a/", "headers": {"A": "b\r\nC: d"}}, ["header 'A'"]),

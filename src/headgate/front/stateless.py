@@ -103,6 +103,7 @@ class Subscription:
     def __init__(self, envelope: Envelope) -> None:
         self.id = bytes(envelope.id)
         self.outbox = Outbox()
+        self.ended = asyncio.Event()
         tag = encode_object({META_SUBSCRIPTION: Raw(self.id)})
         self._changed = encode_notification("notifications/tools/list_changed", b'{"_meta":' + tag + b"}")
         self.wants_tools = _wants_tools(envelope)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import BinaryIO
 
 from headgate.front.answers import Answers
@@ -14,6 +14,7 @@ from headgate.front.reply import Reply
 from headgate.front.sessions import Session
 from headgate.front.stateless import Subscription, check
 from headgate.front.streamable import cancel
+from headgate.front.thread import StreamThread
 from headgate.wire.envelope import Envelope, parse
 from headgate.wire.eras import LATEST_HANDSHAKE, META_VERSION, Era
 from headgate.wire.framing import pieces
@@ -21,6 +22,7 @@ from headgate.wire.violations import INVALID_REQUEST, Violation
 
 _READ_BYTES = 256 * 1024
 _QUIET_SECONDS = 3600.0
+_LAST_WORDS_SECONDS = 2.0
 
 
 class StdioFront:
@@ -39,18 +41,23 @@ class StdioFront:
 
     async def serve(self, source: BinaryIO, sink: BinaryIO) -> None:
         """Answer until the input ends and everything asked for is answered."""
-        # Pipes, files and terminals all have blocking reads; a thread each serves them all alike.
-        with ThreadPoolExecutor(2, thread_name_prefix="stdio") as threads:
-            writing = self._loop.create_task(self._write(sink, threads))
-            self._audience.join(self._tools_changed)
-            try:
-                async for line in self._lines(source, threads):
-                    self._take(line)
-                await asyncio.gather(*self._tasks, return_exceptions=True)
-            finally:
-                self._audience.leave(self._tools_changed)
-                self._outbox.end()
-                await writing
+        writing = self._loop.create_task(self._write(sink))
+        self._audience.join(self._tools_changed)
+        try:
+            async for line in self._lines(source):
+                self._take(line)
+            self._end_subscriptions()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            self._audience.leave(self._tools_changed)
+            self._outbox.end()
+            # A client that does not read must not keep the gateway from ending.
+            await asyncio.wait({writing}, timeout=_LAST_WORDS_SECONDS)
+            writing.cancel()
+
+    def _end_subscriptions(self) -> None:
+        for subscription in list(self._subscriptions.values()):
+            subscription.ended.set()
 
     def _tools_changed(self) -> None:
         if self._era is Era.HANDSHAKE:
@@ -58,10 +65,12 @@ class StdioFront:
         for subscription in self._subscriptions.values():
             subscription.tools_changed()
 
-    async def _lines(self, source: BinaryIO, threads: ThreadPoolExecutor) -> AsyncIterator[bytes]:
+    async def _lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
         line: list[bytes] = []
         size = 0
-        while data := await self._loop.run_in_executor(threads, os.read, source.fileno(), _READ_BYTES):
+        # Pipes, files and terminals all have blocking reads; a thread serves them all alike.
+        thread = StreamThread("stdin")
+        while data := await thread.do(lambda: os.read(source.fileno(), _READ_BYTES)):
             for piece in pieces(data):
                 size += len(piece.data)
                 if size <= self._max_line_bytes:
@@ -122,24 +131,25 @@ class StdioFront:
             raise
 
     async def _listen(self, envelope: Envelope) -> Reply:
-        """Hold a subscription until the client cancels it."""
+        """Hold a subscription until the client cancels it or leaves."""
         subscription = Subscription(envelope)
         subscription.outbox = self._outbox
         self._outbox.notify(subscription.acknowledgement)
         self._subscriptions[subscription.id] = subscription
         try:
-            await asyncio.Event().wait()
+            await subscription.ended.wait()
         finally:
             del self._subscriptions[subscription.id]
         return Reply(subscription.last_word)
 
-    async def _write(self, sink: BinaryIO, threads: ThreadPoolExecutor) -> None:
-        """Everything that is said, in order; blocking writes, in a thread of their own."""
+    async def _write(self, sink: BinaryIO) -> None:
+        """Everything that is said, in order."""
+        thread = StreamThread("stdout")
         broken = False
         while (reply := await self._outbox.get(_QUIET_SECONDS)) is not None:
             try:
                 if reply.size and not broken:
-                    await self._loop.run_in_executor(threads, _write_line, sink, reply)
+                    await thread.do(partial(_write_line, sink, reply))
             except OSError:
                 # The client does not listen any more; its input will end too.
                 broken = True

@@ -152,10 +152,10 @@ class Keeper:
             self._changes.discard(change)
         return True
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: State, *, quietly: bool = False) -> None:
         # A server that fails again for the same reason is no news.
         news = (state, self._last_error)
-        loud = state is not State.STARTING and news != self._told
+        loud = not quietly and state is not State.STARTING and news != self._told
         log.log(
             logging.INFO if loud else logging.DEBUG,
             "upstream %s",
@@ -248,7 +248,8 @@ class Keeper:
         if self._peer is peer:
             self._peer = None
             self._next_attempt = self._loop.time()
-            self._become(State.BACKOFF)
+            # Why is not known yet.
+            self._become(State.BACKOFF, quietly=True)
 
     async def _serve(self, peer: Peer) -> str:
         """Stay until the connection is lost, and list the tools again whenever they change."""

@@ -46,7 +46,7 @@ class Greeting(msgspec.Struct, frozen=True):
             declared = msgspec.json.decode(self.capabilities, type=_Capabilities)
         except DecodeError:
             return True
-        return declared.tools is not None or self.capabilities in (b"", b"{}")
+        return declared.tools is not None or bytes(self.capabilities) in (b"", b"{}")
 
     @property
     def tells_changes(self) -> bool:
