@@ -1,0 +1,48 @@
+"""Runs the operator's command after the tools have changed."""
+
+import asyncio
+import logging
+import shlex
+
+log = logging.getLogger("headgate.console")
+
+_SECONDS = 60.0
+
+
+class ListChangedHook:
+    """One run at a time; changes during a run lead to one more."""
+
+    def __init__(self, command: str) -> None:
+        self._command = shlex.split(command)
+        self._again = False
+        self._running: asyncio.Task[None] | None = None
+
+    def tools_changed(self) -> None:
+        """Run the command, now or after the run that is under way."""
+        self._again = True
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._again:
+            self._again = False
+            await self._run_once()
+
+    async def _run_once(self) -> None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError as error:
+            log.warning("list-changed command did not start", extra={"reason": str(error)})
+            return
+        try:
+            async with asyncio.timeout(_SECONDS):
+                code = await process.wait()
+        except TimeoutError:
+            log.warning("list-changed command took too long", extra={"seconds": _SECONDS})
+        else:
+            log.info("list-changed command ended", extra={"exit_code": code})
+        finally:
+            if process.returncode is None:
+                process.kill()
