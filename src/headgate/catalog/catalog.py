@@ -85,7 +85,9 @@ class Catalog:
     def _named(self, offered: list[tuple[str, UpstreamTool]]) -> list[Tool]:
         if not self._prefixed:
             return [Tool(server, tool.name, tool.name, tool.definition.encode()) for server, tool in offered]
-        names = allot([(server, tool.name) for server, tool in offered], self._name_limit, self._owners)
+        names = allot(
+            [(server, tool.name) for server, tool in offered], self._name_limit, self._owners, self._order
+        )
         return [
             Tool(server, tool.name, name, tool.named(name))
             for server, tool in offered

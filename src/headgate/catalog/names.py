@@ -18,8 +18,8 @@ class Owners(Protocol):
     def owner(self, public_name: str) -> tuple[str, str] | None:
         """The server and tool that had the name first, if anybody had."""
 
-    def claim(self, public_name: str, server: str, tool: str) -> None:
-        """Remember the first owner."""
+    def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Remember who owns each of these names now."""
 
 
 def default_limit(gateway_name: str) -> int:
@@ -45,43 +45,28 @@ def with_hash(name: str, server: str, tool: str, limit: int) -> str:
     return f"{name[: limit - _HASH_LENGTH - 1]}_{digest}"
 
 
-def allot(
-    tools: list[tuple[str, str]], limit: int, owners: Owners, reserved: Mapping[str, object] | None = None
-) -> dict[tuple[str, str], str]:
+def allot(tools: list[tuple[str, str]], limit: int, owners: Owners) -> dict[tuple[str, str], str]:
     """A distinct public name for each (server, tool).
 
-    Whoever had a name first keeps it, also when another server with the same name is connected sooner after a
+    Whoever had a name first keeps it, also when another server of the same name is connected sooner after a
     restart: a call must never reach a tool that the client did not mean.
     """
-    taken: dict[str, tuple[str, str]] = {}
     names: dict[tuple[str, str], str] = {}
-    for key in tools:
-        plain = public_name(*key, limit)
-        owner = owners.owner(plain) or taken.get(plain)
-        free = (owner is None or owner == key) and plain not in (reserved or ())
-        name = plain if free else with_hash(plain, *key, limit)
+    taken: set[str] = set()
+    plain = {key: public_name(*key, limit) for key in tools}
+    # Owners first, so that nobody else takes what is theirs.
+    for key in sorted(tools, key=lambda key: owners.owner(plain[key]) != key):
+        owner = owners.owner(plain[key])
+        name = plain[key] if owner in (None, key) else with_hash(plain[key], *key, limit)
         names[key] = _distinct(name, key, taken, limit)
-        taken[names[key]] = key
-    _claim_contested(tools, names, limit, owners)
+        taken.add(names[key])
+    owners.claim({name: key for key, name in names.items()})
     return names
 
 
-def _distinct(name: str, key: tuple[str, str], taken: Mapping[str, object], limit: int) -> str:
+def _distinct(name: str, key: tuple[str, str], taken: set[str], limit: int) -> str:
     salt = 0
     while name in taken:
         salt += 1
-        name = with_hash(name, key[0], f"{key[1]}\0{salt}", limit)
+        name = with_hash(name, key[0], key[1] if salt == 1 else f"{key[1]}\0{salt}", limit)
     return name
-
-
-def _claim_contested(
-    tools: list[tuple[str, str]], names: dict[tuple[str, str], str], limit: int, owners: Owners
-) -> None:
-    """Remember who owns the names that several tools would have; the others need no memory."""
-    wanted: dict[str, int] = {}
-    for key in tools:
-        plain = public_name(*key, limit)
-        wanted[plain] = wanted.get(plain, 0) + 1
-    for key, name in names.items():
-        if wanted.get(name, 0) > 1 and owners.owner(name) is None:
-            owners.claim(name, *key)

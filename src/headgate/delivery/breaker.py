@@ -38,6 +38,9 @@ class Breaker:
 
     def failed(self) -> None:
         """No answer came; calls that were never sent do not count."""
+        if self._open_until is not None and not self._probing:
+            # Sent before it opened.
+            return
         self._failures += 1
         if self._failures >= FAILURES or self._probing:
             self._openings += 1

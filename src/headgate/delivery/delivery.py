@@ -1,5 +1,6 @@
 """Delivers one call to its upstream, unless the upstream is known to be in no state to take it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -39,13 +40,16 @@ class Delivery:
         server = call.tool.server
         breaker = self._breakers.get(server) or self._breakers.setdefault(server, Breaker(self._now))
         started = self._now()
-        outcome = "cancelled"
+        outcome = "INTERNAL"
         try:
             answer = await self._attempt(call, breaker)
             outcome = "error" if answer.error else "ok"
             return answer
         except HeadgateError as error:
             outcome = error.code
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
             raise
         finally:
             self._count(server, outcome, self._now() - started)

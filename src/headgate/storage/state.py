@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -27,10 +28,11 @@ class StateFile:
         """The server and tool that had the name first."""
         return self._facts.names.get(public_name)
 
-    def claim(self, public_name: str, server: str, tool: str) -> None:
-        """Remember the first owner of a name."""
-        self._facts.names[public_name] = (server, tool)
-        self._write()
+    def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Remember the first owner of each name."""
+        if not names.items() <= self._facts.names.items():
+            self._facts.names.update(names)
+            self._write()
 
     def version(self, server: str) -> str | None:
         """The protocol version that was agreed with this server the last time."""

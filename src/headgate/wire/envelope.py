@@ -65,13 +65,13 @@ def _accounts_for(envelope: Envelope, size: int) -> bool:
     return known == size
 
 
-def _refuse_duplicates(body: bytes, keys: set[str]) -> None:
+def _refuse_duplicates(body: bytes, keys: set[str], id: bytes = b"null") -> None:
     # msgspec keeps the last of two equal keys, other parsers the first: nobody may profit from that.
     seen: set[str] = set()
     try:
         for member in members(body.decode()):
             if member.key in keys and member.key in seen:
-                raise Violation(INVALID_REQUEST, f"Duplicate key {member.key!r}")
+                raise Violation(INVALID_REQUEST, f"Duplicate key {member.key!r}", id=id)
             seen.add(member.key)
     except (ValueError, RecursionError) as error:
         raise Violation(PARSE_ERROR, f"Parse error: {error}") from error
@@ -114,7 +114,7 @@ def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
     known += 9 if call.meta else 0
     if known == len(params):
         return call, {}
-    _refuse_duplicates(bytes(params), {"name", "arguments", "_meta"})
+    _refuse_duplicates(bytes(params), {"name", "arguments", "_meta"}, id)
     known_keys = ("name", "arguments", "_meta")
     return call, {key: value for key, value in decode_object(params).items() if key not in known_keys}
 

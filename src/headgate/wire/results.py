@@ -17,7 +17,7 @@ class NeedsInput(ValueError):
 def for_stateless(result: bytes) -> bytes:
     """A handshake server's result for a stateless client: it says that it is complete."""
     rest = result[1:].lstrip()
-    if b'"resultType"' in result and "resultType" in decode_object(result):
+    if b'"resultType"' in result and "resultType" in _members(result):
         return result
     return b"{" + COMPLETE + (b"," if rest[:1] != b"}" else b"") + result[1:]
 
@@ -28,7 +28,9 @@ def for_handshake(result: bytes) -> bytes:
         return b"{" + result[len(COMPLETE) + 2 :]
     if _MARK not in result and b'"resultType"' not in result:
         return result
-    members = decode_object(result)
+    members = _members(result)
+    if not members:
+        return result
     kind = members.pop("resultType", Raw(b'"complete"'))
     if bytes(kind) != b'"complete"':
         raise NeedsInput(bytes(kind).decode())
@@ -40,9 +42,19 @@ def without_connection_keys(result: bytes) -> bytes:
     """A stateless server's result for a stateless client: the server's name is the gateway's business."""
     if _MARK not in result:
         return result
-    members = decode_object(result)
+    members = _members(result)
+    if not members:
+        return result
     _drop_connection_keys(members)
     return encode_object(members)
+
+
+def _members(result: bytes) -> dict[str, Raw]:
+    """The members of a result; none when it is nested too deep to be opened, and so stays as it is."""
+    try:
+        return decode_object(result)
+    except RecursionError:
+        return {}
 
 
 def _drop_connection_keys(members: dict[str, Raw]) -> None:

@@ -50,6 +50,7 @@ class Skimmer:
         self._key: bytearray | None = None
         self._name: str | None = None
         self._start = -1
+        self._scalar_end = -1
         self._ended = False
 
     def feed(self, chunk: bytes) -> None:
@@ -142,6 +143,8 @@ class Skimmer:
             raise NotAnObject("something stands outside of the object")
         if self._depth == 0:
             self._depth = 1
+        elif sign in b'"{[' and self._start >= 0:
+            raise NotAnObject("two values stand where one must")
         elif sign == b'"':
             self._in_string = True
             if self._start < 0 and self._name is None:
@@ -152,7 +155,7 @@ class Skimmer:
             self._start = self._offset + at
             self._depth = 2
         elif sign in b",}":
-            self._end_of_scalar(self._offset + at)
+            self._end_of_scalar()
             if sign == b"}":
                 self._depth, self._ended = 0, True
         elif sign != b":":
@@ -166,8 +169,9 @@ class Skimmer:
         end = found.end() if found else at
         if end == at:
             raise NotAnObject("a bracket is out of place")
+        self._scalar_end = self._offset + end
         return end
 
-    def _end_of_scalar(self, end: int) -> None:
+    def _end_of_scalar(self) -> None:
         if self._name is not None and self._start >= 0:
-            self._end_of_value(end)
+            self._end_of_value(self._scalar_end)

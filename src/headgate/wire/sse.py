@@ -31,6 +31,8 @@ class SseReader:
 
     def feed(self, data: bytes) -> Iterator[Field | EndOfEvent]:
         """The fields in `data`."""
+        if not data:
+            return
         if self._after_return and data[:1] == b"\n":
             data = data[1:]
         self._after_return = data[-1:] == b"\r"
@@ -51,7 +53,9 @@ class SseReader:
             if ends and not self._head:
                 yield END
                 return
-            self._name, self._head = name, b""
+            # A line that has no colon by now is nothing that anybody acts on.
+            self._name = name if colon or ends else b""
+            self._head = b""
             piece = value.removeprefix(b" ")
         yield Field(self._name, piece, ends)
         if ends:

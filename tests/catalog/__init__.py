@@ -1,0 +1,1 @@
+"""Which tools exist, what they are called and how they are listed."""

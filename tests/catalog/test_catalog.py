@@ -1,0 +1,95 @@
+"""Calls are routed by a table: the public name, or the two spellings that people type."""
+
+import json
+
+import pytest
+
+from headgate.catalog.catalog import Catalog
+from headgate.domain.call import LOCAL
+from headgate.domain.errors import ToolNotFound
+from tests.catalog.owners import catalog_of, public, target, tool
+
+
+def names(catalog: Catalog) -> list[str]:
+    page = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    return [listed["name"] for listed in page["tools"]]
+
+
+def test_a_tool_is_reached_by_its_public_name_and_by_two_other_spellings() -> None:
+    catalog = catalog_of("my-server.com")
+    catalog.offer("my-server.com", [tool("get/data:v1")])
+    for name in ("my_server_com_get_data_v1", "my-server.com:get/data:v1", "my-server.com__get/data:v1"):
+        assert target(catalog, name) == ("my-server.com", "get/data:v1")
+
+
+def test_underscores_in_the_name_of_a_server_confuse_nobody() -> None:
+    catalog = catalog_of("big", "big_two")
+    catalog.offer("big", [tool("two_x")])
+    catalog.offer("big_two", [tool("x")])
+    for server, name in (("big", "two_x"), ("big_two", "x")):
+        assert target(catalog, public(catalog, server, name)) == (server, name)
+        assert target(catalog, f"{server}__{name}") == (server, name)
+
+
+def test_a_spelling_that_could_mean_two_tools_means_none() -> None:
+    catalog = catalog_of("a", "a__b")
+    catalog.offer("a", [tool("b__c")])
+    catalog.offer("a__b", [tool("c")])
+    assert target(catalog, "a:b__c") == ("a", "b__c")
+    assert target(catalog, "a__b:c") == ("a__b", "c")
+    with pytest.raises(ToolNotFound):
+        catalog.resolve("a__b__c", LOCAL)
+
+
+def test_a_public_name_wins_over_another_spelling() -> None:
+    catalog = catalog_of("a", "a_")
+    catalog.offer("a", [tool("_b")])
+    catalog.offer("a_", [tool("b")])
+    for name in names(catalog):
+        server, original = target(catalog, name)
+        assert public(catalog, server, original) == name
+
+
+def test_without_prefix_names_pass_unchanged() -> None:
+    definition = b'{ "name" : "Get/Data:V1", "inputSchema":{"type":"object"}, "x": 1.0 }'
+    catalog = catalog_of("only", prefixed=False)
+    catalog.offer("only", [definition])
+    assert catalog.page(None, LOCAL) == b'"tools":[' + definition + b"]"
+    for name in ("Get/Data:V1", "only:Get/Data:V1", "only__Get/Data:V1"):
+        assert target(catalog, name) == ("only", "Get/Data:V1")
+
+
+def test_an_unknown_name_is_told_its_neighbours() -> None:
+    catalog = catalog_of("files")
+    catalog.offer("files", [tool("read_file"), tool("write_file")])
+    with pytest.raises(ToolNotFound) as missing:
+        catalog.resolve("files_read_fil", LOCAL)
+    assert missing.value.code == "TOOL_NOT_FOUND"
+    assert "files_read_file" in missing.value.hint
+    with pytest.raises(ToolNotFound):
+        catalog.resolve("x" * 1_000_000, LOCAL)
+
+
+def test_servers_are_listed_in_the_order_of_the_configuration() -> None:
+    catalog = catalog_of("one", "two", "three")
+    for server in ("three", "one", "two"):
+        catalog.offer(server, [tool("b"), tool("a")])
+    assert names(catalog) == ["one_b", "one_a", "two_b", "two_a", "three_b", "three_a"]
+    catalog.order(["two", "one"])
+    assert names(catalog) == ["two_b", "two_a", "one_b", "one_a"]
+    with pytest.raises(ToolNotFound):
+        catalog.resolve("three_a", LOCAL)
+
+
+def test_who_listens_is_told_of_changes_and_of_nothing_else() -> None:
+    catalog = catalog_of("one", "two")
+    told: list[int] = []
+    catalog.on_change(lambda: told.append(len(catalog)))
+    catalog.offer("one", [tool("a")])
+    catalog.offer("one", [tool("a")])
+    catalog.offer("two", [])
+    assert told == [1]
+    catalog.offer("one", [tool("a", "another description")])
+    catalog.offer("one", [tool("a", "another description"), tool("b")])
+    catalog.order(["two"])
+    assert told == [1, 1, 2, 0]

@@ -1,0 +1,97 @@
+"""One odd tool is repaired or left out with a reason; the others are served byte for byte."""
+
+import json
+import logging
+
+import pytest
+from hypothesis import given
+
+from headgate.catalog.intake import take_in
+from headgate.domain.call import LOCAL
+from tests.catalog.owners import catalog_of, tool
+from tests.wire.spelling import JsonValue, Pen, objects, pens
+
+GOOD = tool("good")
+
+
+@given(pens, objects)
+def test_a_definition_passes_byte_for_byte_apart_from_its_name(pen: Pen, more: dict[str, JsonValue]) -> None:
+    rest = {key: pen.value(value) for key, value in more.items() if key not in ("name", "inputSchema")}
+    rest["inputSchema"] = pen.value({"type": "object", "properties": {"a": {"type": "string"}}})
+    order = pen.shuffled(rest)
+    place = pen.choice(len(order))
+
+    def definition(name: str) -> bytes:
+        # The same pen from the same place: the same spelling of everything else.
+        return Pen(7).object([*order[:place], ("name", f'"{name}"'), *order[place:]]).encode()
+
+    catalog = catalog_of("s")
+    catalog.offer("s", [definition("original")])
+    assert catalog.page(None, LOCAL) == b'"tools":[' + definition("s_original") + b"]"
+
+
+@pytest.mark.parametrize(
+    ("definition", "repaired"),
+    [
+        (b'{"name":"a"}', b'{"inputSchema":{"type":"object"},"name":"s_a"}'),
+        (b'{"name":"a","inputSchema":{}}', b'{"name":"s_a","inputSchema":{"type":"object"}}'),
+        (
+            b'{"name":"a", "inputSchema": { "properties":{"type":{}} } , "z":1}',
+            b'{"name":"s_a", "inputSchema": {"type":"object", "properties":{"type":{}} } , "z":1}',
+        ),
+    ],
+)
+def test_a_missing_type_is_put_in_and_the_repair_is_logged(
+    definition: bytes, repaired: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headgate")
+    catalog = catalog_of("s")
+    assert catalog.offer("s", [definition]).left_out == {}
+    assert catalog.page(None, LOCAL) == b'"tools":[' + repaired + b"]"
+    assert "tool repaired" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b"null",
+        b"5",
+        b"[]",
+        b'"tool"',
+        b"{}",
+        b'{"inputSchema":{"type":"object"}}',
+        b'{"name":"","inputSchema":{"type":"object"}}',
+        b'{"name":5,"inputSchema":{"type":"object"}}',
+        b'{"name":null,"inputSchema":{"type":"object"}}',
+        b'{"name":"a","name":"b","inputSchema":{"type":"object"}}',
+        b'{"name":"a","n\\u0061me":"b","inputSchema":{"type":"object"}}',
+        b'{"name":"a","inputSchema":null}',
+        b'{"name":"a","inputSchema":[]}',
+        b'{"name":"a","inputSchema":true}',
+        b'{"name":"a","inputSchema":{},"inputSchema":{}}',
+        b'{"name":"a","inputSchema":{"type":"object","type":"string"}}',
+        b'{"name":"\\ud800","inputSchema":{"type":"object"}}',
+        b'{"name":"a","inputSchema":{"type":"object"},"x":"\xff"}',
+        GOOD,
+    ],
+    ids=range(19),
+)
+def test_a_tool_that_nobody_could_use_is_left_out_and_the_others_are_served(definition: bytes) -> None:
+    intake = take_in("s", [GOOD, definition, tool("also good")])
+    assert [served.name for served in intake.tools] == ["good", "also good"]
+    assert list(intake.left_out) == ["#2"]
+    assert intake.left_out["#2"]
+
+
+def test_of_two_tools_with_one_name_the_first_is_served() -> None:
+    catalog = catalog_of("s")
+    intake = catalog.offer("s", [tool("a", "first"), tool("a", "second")])
+    assert "'a'" in intake.left_out["#2"]
+    listed = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")["tools"]
+    assert [one["description"] for one in listed] == ["first"]
+
+
+def test_a_schema_of_any_depth_does_not_cost_the_other_tools() -> None:
+    deep = b'{"name":"deep","inputSchema":{"type":"object","x":' + b"[" * 5000 + b"]" * 5000 + b"}}"
+    names = [served.name for served in take_in("s", [deep, GOOD]).tools]
+    assert "good" in names

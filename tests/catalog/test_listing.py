@@ -1,0 +1,89 @@
+"""tools/list comes in pages of bounded size that together are the whole, in order."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.listing import InvalidCursor
+from headgate.domain.call import LOCAL
+from tests.catalog.owners import catalog_of, tool
+
+PAGE_BYTES = 4096
+
+
+def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    cursor: str | None = None
+    while True:
+        members = catalog.page(cursor, LOCAL)
+        page = json.loads(b"{" + members + b"}")
+        yield members, page
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return
+
+
+def names(catalog: Catalog) -> list[str]:
+    return [listed["name"] for _, page in pages(catalog) for listed in page["tools"]]
+
+
+@given(st.lists(st.integers(0, 2 * PAGE_BYTES), max_size=40))
+def test_the_pages_are_the_whole_in_order_and_each_is_small(sizes: list[int]) -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    catalog.offer("s", [tool(f"t{number}", "x" * size) for number, size in enumerate(sizes)])
+    assert names(catalog) == [f"s_t{number}" for number in range(len(sizes))]
+    for members, page in pages(catalog):
+        assert len(members) <= PAGE_BYTES + 200 or len(page["tools"]) == 1
+        assert page["tools"] or not sizes
+
+
+def test_pages_are_filled() -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    catalog.offer("s", [tool(f"t{number}", "x" * 100) for number in range(200)])
+    sizes = [len(members) for members, _ in pages(catalog)]
+    assert all(size > PAGE_BYTES // 2 for size in sizes[:-1])
+
+
+def test_the_same_question_gets_the_same_bytes() -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    catalog.offer("s", [tool(f"t{number}", "x" * 300) for number in range(50)])
+    assert [members for members, _ in pages(catalog)] == [members for members, _ in pages(catalog)]
+
+
+def test_a_cursor_survives_a_change_elsewhere() -> None:
+    catalog = catalog_of("s", "later", page_bytes=PAGE_BYTES)
+    everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
+    catalog.offer("s", everything)
+    first = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    last_seen = first["tools"][-1]["name"]
+    catalog.offer("later", [tool("new")])
+    catalog.offer("s", [everything[0], *everything[2:]])
+    rest = json.loads(b"{" + catalog.page(first["nextCursor"], LOCAL) + b"}")
+    following = names(catalog)
+    assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bm9ib2R5", "é", "\udcff", "AAAA" * 10_000, "/w=="])
+def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    catalog.offer("s", [tool(f"t{number}", "x" * 300) for number in range(30)])
+    with pytest.raises(InvalidCursor):
+        catalog.page(cursor, LOCAL)
+
+
+def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
+    catalog.offer("s", everything)
+    first = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    catalog.offer("s", everything[:2])
+    with pytest.raises(InvalidCursor):
+        catalog.page(first["nextCursor"], LOCAL)
+
+
+def test_an_empty_catalog_has_one_empty_page() -> None:
+    assert catalog_of().page(None, LOCAL) == b'"tools":[]'

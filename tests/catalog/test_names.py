@@ -1,0 +1,138 @@
+"""Public names: accepted by every client, never two alike, and the same after a restart."""
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.catalog.names import allot, default_limit, public_name
+from headgate.storage.state import StateFile
+from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
+
+ALLOWED = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "limit", "expected"),
+    [
+        ("my-server.com", "get/data:v1", 60, "my_server_com_get_data_v1"),
+        ("MyServer", "GetData", 60, "myserver_getdata"),
+        ("server", "tool", 10, "server_too"),
+        ("", "test_tool", 60, "server_test_tool"),
+        ("123server", "456tool", 60, "tool_123server_456tool"),
+        ("a", "", 60, "a_tool"),
+        ("a", "///", 60, "a_tool"),
+        ("a--b", "c...d", 60, "a_b_c_d"),
+        ("Grüße", "日本", 60, "gr_e_tool"),
+    ],
+)
+def test_the_names_of_the_specification(server: str, name: str, limit: int, expected: str) -> None:
+    assert public_name(server, name, limit) == expected
+
+
+@pytest.mark.parametrize(("gateway", "limit"), [("headgate", 49), ("x", 56), ("g" * 64, 10)])
+def test_the_default_limit_leaves_room_for_the_prefix_of_the_client(gateway: str, limit: int) -> None:
+    assert default_limit(gateway) == limit
+
+
+words = st.one_of(
+    st.text(st.sampled_from("aAb_-. 1é"), max_size=6),
+    st.sampled_from(["big", "big_two", "two_x", "x", "server", "tool", "a" * 80, "a" * 81]),
+)
+tools = st.lists(st.tuples(words, words), unique=True, max_size=12)
+
+
+@given(tools, st.integers(10, 200))
+def test_no_two_tools_share_a_name_and_every_name_is_allowed(
+    offered: list[tuple[str, str]], limit: int
+) -> None:
+    names = allot(offered, limit, RememberedOwners())
+    assert list(names) == offered
+    assert len(set(names.values())) == len(names)
+    for name in names.values():
+        assert ALLOWED.fullmatch(name)
+        assert len(name) <= limit
+
+
+@given(tools, st.integers(10, 200), st.randoms(use_true_random=False))
+def test_names_are_the_same_after_a_restart_in_another_order(
+    offered: list[tuple[str, str]], limit: int, random: Random
+) -> None:
+    owners = RememberedOwners()
+    before = allot(offered, limit, owners)
+    again = list(offered)
+    random.shuffle(again)
+    assert allot(again, limit, owners) == before
+
+
+def offer_in_order(
+    owners: StateFile, configured: Sequence[str], connected: Sequence[str]
+) -> dict[tuple[str, str], str]:
+    catalog = catalog_of(*configured, owners=owners)
+    offers = {"big": "two_x", "big_two": "x", "other": "x"}
+    for server in connected:
+        catalog.offer(server, [tool(offers[server])])
+    return {(server, offers[server]): public(catalog, server, offers[server]) for server in connected}
+
+
+@pytest.mark.parametrize("connected", list(permutations(["big", "big_two", "other"])))
+def test_the_order_of_connecting_after_a_restart_changes_no_name(
+    tmp_path: Path, connected: tuple[str, ...]
+) -> None:
+    configured = ("big", "big_two", "other")
+    before = offer_in_order(StateFile(tmp_path / "state.json"), configured, configured)
+    after = offer_in_order(StateFile(tmp_path / "state.json"), configured, connected)
+    assert after == before
+    assert before["big", "two_x"] == "big_two_x"
+    assert before["big_two", "x"].startswith("big_two_x_")
+
+
+def test_a_name_that_clients_know_does_not_pass_to_a_server_that_connects_later() -> None:
+    # The server that stands first in the configuration was down when the clients listed.
+    catalog = catalog_of("big", "big_two")
+    catalog.offer("big_two", [tool("x")])
+    assert target(catalog, "big_two_x") == ("big_two", "x")
+    catalog.offer("big", [tool("two_x")])
+    assert target(catalog, "big_two_x") == ("big_two", "x")
+    assert public(catalog, "big", "two_x") != "big_two_x"
+
+
+def test_a_name_that_clients_know_does_not_pass_to_another_server_with_a_restart(tmp_path: Path) -> None:
+    first = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
+    first.offer("big_two", [tool("x")])
+    assert target(first, "big_two_x") == ("big_two", "x")
+    second = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
+    second.offer("big", [tool("two_x")])
+    second.offer("big_two", [tool("x")])
+    assert target(second, "big_two_x") == ("big_two", "x")
+
+
+def test_a_name_does_not_pass_on_while_its_owner_is_away(tmp_path: Path) -> None:
+    state = StateFile(tmp_path / "state.json")
+    offer_in_order(state, ("big", "big_two"), ("big", "big_two"))
+    alone = catalog_of("big_two", owners=StateFile(tmp_path / "state.json"))
+    alone.offer("big_two", [tool("x")])
+    assert public(alone, "big_two", "x") != "big_two_x"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"names":5}', b"\xff\xfe", b'{"names":{"a":["b"]}}'])
+def test_a_broken_memory_costs_no_tool(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    state = StateFile(path)
+    assert set(offer_in_order(state, ("big", "big_two"), ("big", "big_two"))) == {
+        ("big", "two_x"),
+        ("big_two", "x"),
+    }
+    assert StateFile(path).owner("big_two_x") == ("big", "two_x")
+
+
+def test_a_memory_that_cannot_be_written_costs_no_tool(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    state = StateFile(tmp_path / "file" / "state.json")
+    assert len(offer_in_order(state, ("big", "big_two"), ("big", "big_two"))) == 2

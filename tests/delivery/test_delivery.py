@@ -1,0 +1,80 @@
+"""Each call is sent once, and counted once with what became of it."""
+
+import asyncio
+
+import pytest
+
+from headgate.delivery.breaker import FAILURES
+from headgate.domain.errors import (
+    Exhausted,
+    HeadgateError,
+    InvalidAnswer,
+    UpstreamLost,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from tests.delivery.scripted import DONE, WRONG, Desk
+
+
+async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
+    desk = Desk(DONE, WRONG)
+    assert await desk.deliver() is DONE
+    assert await desk.deliver() is WRONG
+    assert desk.outcomes == ["ok", "error"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UpstreamTimeout("bank", "pay", 5.0),
+        UpstreamLost("bank", "pay", "it ended"),
+        UpstreamUnreachable("bank", "nobody listens"),
+        InvalidAnswer("bank", "pay", "nonsense"),
+        Exhausted("full"),
+    ],
+    ids=lambda error: error.code,
+)
+async def test_a_failure_is_counted_under_its_code_and_not_tried_again(error: HeadgateError) -> None:
+    desk = Desk(error)
+    with pytest.raises(type(error)) as raised:
+        await desk.deliver()
+    assert raised.value is error
+    assert desk.outcomes == [error.code]
+    assert len(desk.upstream.received) == 1
+
+
+async def test_a_refused_call_is_counted_too() -> None:
+    desk = Desk(UpstreamLost("bank", "pay", "it ended"))
+    for _ in range(FAILURES + 1):
+        with pytest.raises(HeadgateError):
+            await desk.deliver()
+    assert desk.outcomes == ["NETWORK_ERROR"] * FAILURES + ["TEMPORARY_FAILURE"]
+
+
+async def test_a_cancelled_call_is_counted_as_cancelled() -> None:
+    desk = Desk(DONE)
+    desk.upstream.open.clear()
+    call = asyncio.create_task(desk.deliver())
+    await desk.upstream.reached(1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert desk.outcomes == ["cancelled"]
+
+
+async def test_a_bug_of_ours_is_not_counted_as_a_cancellation() -> None:
+    desk = Desk(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await desk.deliver()
+    assert desk.outcomes == ["INTERNAL"]
+
+
+async def test_the_time_that_a_call_took_is_counted() -> None:
+    desk = Desk(DONE)
+    desk.upstream.open.clear()
+    call = asyncio.create_task(desk.deliver())
+    await desk.upstream.reached(1)
+    desk.clock.forward(2.5)
+    desk.upstream.open.set()
+    await call
+    assert desk.counted == [("bank", "ok", 2.5)]

@@ -1,0 +1,1 @@
+"""Messages as bytes: what is refused, and that nothing else is lost."""
