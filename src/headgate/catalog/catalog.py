@@ -85,9 +85,7 @@ class Catalog:
     def _named(self, offered: list[tuple[str, UpstreamTool]]) -> list[Tool]:
         if not self._prefixed:
             return [Tool(server, tool.name, tool.name, tool.definition.encode()) for server, tool in offered]
-        names = allot(
-            [(server, tool.name) for server, tool in offered], self._name_limit, self._owners, self._order
-        )
+        names = allot([(server, tool.name) for server, tool in offered], self._name_limit, self._owners)
         return [
             Tool(server, tool.name, name, tool.named(name))
             for server, tool in offered
