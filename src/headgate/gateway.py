@@ -4,6 +4,7 @@ from typing import Protocol
 
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.tool import Tool
+from headgate.wire.eras import Era
 
 
 class Access(Protocol):
@@ -22,7 +23,7 @@ class Catalog(Protocol):
     def resolve(self, name: str, caller: Caller) -> Tool:
         """The tool of that name; raises ToolNotFound with the nearest ones."""
 
-    def page(self, cursor: str | None, caller: Caller) -> bytes:
+    def page(self, cursor: str | None, caller: Caller, era: Era) -> bytes:
         """One page of the listing: the members of a tools/list result, without its braces."""
 
 
@@ -60,6 +61,6 @@ class Gateway:
         # After delivery, so that what is recorded is what the upstream said, not what we showed.
         return self._responses.shape(call, answer)
 
-    def list_tools(self, caller: Caller, cursor: str | None) -> bytes:
+    def list_tools(self, caller: Caller, cursor: str | None, era: Era) -> bytes:
         """One page of tools/list; raises InvalidCursor."""
-        return self._catalog.page(cursor, caller)
+        return self._catalog.page(cursor, caller, era)

@@ -7,11 +7,12 @@ import pytest
 from headgate.catalog.catalog import Catalog
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import ToolNotFound
+from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of, public, target, tool
 
 
 def names(catalog: Catalog) -> list[str]:
-    page = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    page = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
     return [listed["name"] for listed in page["tools"]]
 
 
@@ -54,7 +55,7 @@ def test_without_prefix_names_pass_unchanged() -> None:
     definition = b'{ "name" : "Get/Data:V1", "inputSchema":{"type":"object"}, "x": 1.0 }'
     catalog = catalog_of("only", prefixed=False)
     catalog.offer("only", [definition])
-    assert catalog.page(None, LOCAL) == b'"tools":[' + definition + b"]"
+    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + definition + b"]"
     for name in ("Get/Data:V1", "only:Get/Data:V1", "only__Get/Data:V1"):
         assert target(catalog, name) == ("only", "Get/Data:V1")
 

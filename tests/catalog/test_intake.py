@@ -8,15 +8,28 @@ from hypothesis import given
 
 from headgate.catalog.intake import take_in
 from headgate.domain.call import LOCAL
+from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of, tool
 from tests.wire.spelling import JsonValue, Pen, objects, pens
 
 GOOD = tool("good")
+# Members that mean something: of the wrong type they are taken out, which the tests below show.
+KNOWN = (
+    "name",
+    "inputSchema",
+    "title",
+    "description",
+    "annotations",
+    "icons",
+    "execution",
+    "outputSchema",
+    "_meta",
+)
 
 
 @given(pens, objects)
 def test_a_definition_passes_byte_for_byte_apart_from_its_name(pen: Pen, more: dict[str, JsonValue]) -> None:
-    rest = {key: pen.value(value) for key, value in more.items() if key not in ("name", "inputSchema")}
+    rest = {key: pen.value(value) for key, value in more.items() if key not in KNOWN}
     rest["inputSchema"] = pen.value({"type": "object", "properties": {"a": {"type": "string"}}})
     order = pen.shuffled(rest)
     place = pen.choice(len(order))
@@ -27,7 +40,7 @@ def test_a_definition_passes_byte_for_byte_apart_from_its_name(pen: Pen, more: d
 
     catalog = catalog_of("s")
     catalog.offer("s", [definition("original")])
-    assert catalog.page(None, LOCAL) == b'"tools":[' + definition("s_original") + b"]"
+    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + definition("s_original") + b"]"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +60,7 @@ def test_a_missing_type_is_put_in_and_the_repair_is_logged(
     caplog.set_level(logging.INFO, "headgate")
     catalog = catalog_of("s")
     assert catalog.offer("s", [definition]).left_out == {}
-    assert catalog.page(None, LOCAL) == b'"tools":[' + repaired + b"]"
+    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + repaired + b"]"
     assert "tool repaired" in caplog.text
 
 
@@ -87,7 +100,7 @@ def test_of_two_tools_with_one_name_the_first_is_served() -> None:
     catalog = catalog_of("s")
     intake = catalog.offer("s", [tool("a", "first"), tool("a", "second")])
     assert "'a'" in intake.left_out["#2"]
-    listed = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")["tools"]
+    listed = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")["tools"]
     assert [one["description"] for one in listed] == ["first"]
 
 
@@ -95,3 +108,58 @@ def test_a_schema_of_any_depth_does_not_cost_the_other_tools() -> None:
     deep = b'{"name":"deep","inputSchema":{"type":"object","x":' + b"[" * 5000 + b"]" * 5000 + b"}}"
     names = [served.name for served in take_in("s", [deep, GOOD]).tools]
     assert "good" in names
+
+
+@pytest.mark.parametrize(
+    ("member", "kept"),
+    [
+        ('"title":null', False),
+        ('"title":"t"', True),
+        ('"description":5', False),
+        ('"annotations":[]', False),
+        ('"annotations":{"readOnlyHint":"yes"}', False),
+        ('"annotations":{"readOnlyHint":true,"x":1}', True),
+        ('"icons":[{}]', False),
+        ('"icons":[{"src":"https://e.example/i.png"}]', True),
+        ('"_meta":[]', False),
+        ('"_meta":{"a/b":null}', True),
+        ('"outputSchema":null', False),
+        ('"outputSchema":{"type":"object"}', True),
+        ('"execution":7', False),
+    ],
+)
+def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
+    member: str, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    schema = '"inputSchema":{"type":"object"}'
+    catalog = catalog_of("s")
+    catalog.offer("s", [f'{{"name":"a", {member} ,{schema}}}'.encode()])
+    expected = f'{{"name":"s_a", {member} ,{schema}}}' if kept else f'{{"name":"s_a", {schema}}}'
+    assert catalog.page(None, LOCAL, Era.STATELESS) == f'"tools":[{expected}]'.encode()
+    assert ("tool repaired" in caplog.text) is not kept
+
+
+def test_an_output_schema_of_the_stateless_era_is_shown_to_that_era_only() -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", [b'{"name":"a","outputSchema":{"type":"array"},"inputSchema":{"type":"object"}}'])
+    assert b'"outputSchema":{"type":"array"}' in catalog.page(None, LOCAL, Era.STATELESS)
+    assert b"outputSchema" not in catalog.page(None, LOCAL, Era.HANDSHAKE)
+
+
+@pytest.mark.parametrize(
+    ("schema", "served"),
+    [
+        ('{"type":["object","null"]}', '{"type":"object"}'),
+        ('{"type":"object","$schema":5}', '{"type":"object"}'),
+        ('{"type":"object","required":"a"}', '{"type":"object"}'),
+        ('{"type":"object","properties":{"a":true}}', '{"type":"object"}'),
+    ],
+)
+def test_a_schema_that_no_client_reads_is_mended(schema: str, served: str) -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", [f'{{"name":"a","inputSchema":{schema}}}'.encode()])
+    assert (
+        catalog.page(None, LOCAL, Era.STATELESS)
+        == f'"tools":[{{"name":"s_a","inputSchema":{served}}}]'.encode()
+    )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing import InvalidCursor
 from headgate.domain.call import LOCAL
+from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of, tool
 
 PAGE_BYTES = 4096
@@ -19,7 +20,7 @@ PAGE_BYTES = 4096
 def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
     cursor: str | None = None
     while True:
-        members = catalog.page(cursor, LOCAL)
+        members = catalog.page(cursor, LOCAL, Era.HANDSHAKE)
         page = json.loads(b"{" + members + b"}")
         yield members, page
         cursor = page.get("nextCursor")
@@ -58,11 +59,11 @@ def test_a_cursor_survives_a_change_elsewhere() -> None:
     catalog = catalog_of("s", "later", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
     catalog.offer("s", everything)
-    first = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    first = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
     last_seen = first["tools"][-1]["name"]
     catalog.offer("later", [tool("new")])
     catalog.offer("s", [everything[0], *everything[2:]])
-    rest = json.loads(b"{" + catalog.page(first["nextCursor"], LOCAL) + b"}")
+    rest = json.loads(b"{" + catalog.page(first["nextCursor"], LOCAL, Era.HANDSHAKE) + b"}")
     following = names(catalog)
     assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
 
@@ -72,18 +73,18 @@ def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     catalog.offer("s", [tool(f"t{number}", "x" * 300) for number in range(30)])
     with pytest.raises(InvalidCursor):
-        catalog.page(cursor, LOCAL)
+        catalog.page(cursor, LOCAL, Era.HANDSHAKE)
 
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
     catalog.offer("s", everything)
-    first = json.loads(b"{" + catalog.page(None, LOCAL) + b"}")
+    first = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
     catalog.offer("s", everything[:2])
     with pytest.raises(InvalidCursor):
-        catalog.page(first["nextCursor"], LOCAL)
+        catalog.page(first["nextCursor"], LOCAL, Era.HANDSHAKE)
 
 
 def test_an_empty_catalog_has_one_empty_page() -> None:
-    assert catalog_of().page(None, LOCAL) == b'"tools":[]'
+    assert catalog_of().page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[]'

@@ -8,7 +8,8 @@ from headgate.catalog.listing import Listing
 from headgate.catalog.names import Owners, allot
 from headgate.domain.call import Caller
 from headgate.domain.errors import ToolNotFound
-from headgate.domain.tool import Tool, UpstreamTool
+from headgate.domain.tool import Tool, UpstreamTool, published
+from headgate.wire.eras import Era
 
 _MOST_NEAREST = 3
 
@@ -25,7 +26,8 @@ class Catalog:
         self._order: tuple[str, ...] = ()
         self._listeners: list[Callable[[], None]] = []
         self._routes: dict[str, Tool] = {}
-        self._listing = Listing((), page_bytes)
+        self._listing = self._handshake_listing = Listing((), page_bytes)
+        self._known: dict[tuple[str, str], tuple[UpstreamTool, Tool]] = {}
         self._definitions: tuple[bytes, ...] = ()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -54,9 +56,9 @@ class Catalog:
             raise ToolNotFound(name, self._nearest(name))
         return tool
 
-    def page(self, cursor: str | None, caller: Caller) -> bytes:
+    def page(self, cursor: str | None, caller: Caller, era: Era) -> bytes:
         """One page of the listing; raises InvalidCursor."""
-        return self._listing.page(cursor)
+        return (self._listing if era is Era.STATELESS else self._handshake_listing).page(cursor)
 
     def __len__(self) -> int:
         return len(self._definitions)
@@ -78,19 +80,30 @@ class Catalog:
         if definitions == self._definitions:
             return
         self._definitions = definitions
-        self._listing = Listing(tools, self._page_bytes)
+        self._listing = Listing([(tool.public_name, tool.definition) for tool in tools], self._page_bytes)
+        self._handshake_listing = Listing(
+            [(tool.public_name, tool.handshake_definition) for tool in tools], self._page_bytes
+        )
         for listener in self._listeners:
             listener()
 
     def _named(self, offered: list[tuple[str, UpstreamTool]]) -> list[Tool]:
-        if not self._prefixed:
-            return [Tool(server, tool.name, tool.name, tool.definition.encode()) for server, tool in offered]
-        names = allot([(server, tool.name) for server, tool in offered], self._name_limit, self._owners)
-        return [
-            Tool(server, tool.name, name, tool.named(name))
-            for server, tool in offered
-            for name in (names[server, tool.name],)
-        ]
+        keys = [(server, tool.name) for server, tool in offered]
+        names = (
+            allot(keys, self._name_limit, self._owners) if self._prefixed else {key: key[1] for key in keys}
+        )
+        tools = [self._published(server, tool, names[server, tool.name]) for server, tool in offered]
+        self._known = {
+            (tool.server, tool.name): (source, tool) for (_, source), tool in zip(offered, tools, strict=True)
+        }
+        return tools
+
+    def _published(self, server: str, tool: UpstreamTool, name: str) -> Tool:
+        """The tool as clients see it; made once, because every server that connects lists them all again."""
+        source, known = self._known.get((server, tool.name), (None, None))
+        if known is not None and source == tool and known.public_name == name:
+            return known
+        return published(server, tool, name)
 
 
 def _routes(tools: list[Tool]) -> dict[str, Tool]:

@@ -4,10 +4,6 @@ import base64
 import binascii
 from collections.abc import Sequence
 
-import msgspec
-
-from headgate.domain.tool import Tool
-
 # SDK clients refuse an event over 1 MiB; a page stays well below.
 PAGE_BYTES = 256 * 1024
 
@@ -16,20 +12,15 @@ class InvalidCursor(ValueError):
     """A cursor that this listing never gave, or whose place is gone."""
 
 
-class Page(msgspec.Struct, frozen=True):
-    """`"tools":[...]` and, except on the last page, `"nextCursor":"..."`."""
-
-    members: bytes
-
-
 class Listing:
     """Every page of one listing; a cursor names the last tool before it, so it survives changes elsewhere."""
 
-    def __init__(self, tools: Sequence[Tool], page_bytes: int = PAGE_BYTES) -> None:
+    def __init__(self, tools: Sequence[tuple[str, bytes]], page_bytes: int = PAGE_BYTES) -> None:
+        """`tools` are public names and definitions, in order."""
         self._tools = tools
         self._page_bytes = page_bytes
         self._pages: dict[str | None, bytes] = {}
-        self._index = {tool.public_name: position for position, tool in enumerate(tools)}
+        self._index = {name: position for position, (name, _) in enumerate(tools)}
         self._prepare(None, 0)
 
     def page(self, cursor: str | None) -> bytes:
@@ -44,19 +35,19 @@ class Listing:
             self._pages[cursor], end = self._encode(start)
             if end >= len(self._tools):
                 return
-            cursor, start = _cursor(self._tools[end - 1].public_name), end
+            cursor, start = _cursor(self._tools[end - 1][0]), end
 
     def _encode(self, start: int) -> tuple[bytes, int]:
         end, size = start, 0
         while end < len(self._tools) and (end == start or size < self._page_bytes):
-            size += len(self._tools[end].definition) + 1
+            size += len(self._tools[end][1]) + 1
             if size > self._page_bytes and end > start:
                 break
             end += 1
-        tools = b",".join(tool.definition for tool in self._tools[start:end])
+        tools = b",".join(definition for _, definition in self._tools[start:end])
         more = b""
         if end < len(self._tools):
-            more = b',"nextCursor":"' + _cursor(self._tools[end - 1].public_name).encode() + b'"'
+            more = b',"nextCursor":"' + _cursor(self._tools[end - 1][0]).encode() + b'"'
         return b'"tools":[' + tools + b"]" + more, end
 
     def _after(self, cursor: str) -> int:

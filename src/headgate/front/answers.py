@@ -116,7 +116,7 @@ class Answers:
         await self._before_listing()
         try:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
-            members = self._gateway.list_tools(LOCAL, params.cursor)
+            members = self._gateway.list_tools(LOCAL, params.cursor, era)
         except (DecodeError, InvalidCursor) as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         if era is Era.HANDSHAKE:

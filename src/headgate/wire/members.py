@@ -15,9 +15,10 @@ _WHITESPACE = " \t\n\r"
 
 
 class Member(NamedTuple):
-    """One `key: value` of an object; `start` and `end` enclose the value in the text."""
+    """One `key: value` of an object: where its key begins, and what encloses the value in the text."""
 
     key: str
+    key_start: int
     start: int
     end: int
 
@@ -33,13 +34,14 @@ def members(text: str) -> Iterator[Member]:
     while True:
         if text[at : at + 1] != '"':
             raise ValueError(f"a key was expected at character {at}")
+        key_start = at
         key, at = _scanner.raw_decode(text, at)
         at = _skip(text, at)
         if text[at : at + 1] != ":":
             raise ValueError(f"a colon was expected at character {at}")
         start = _skip(text, at + 1)
         _, end = _scanner.raw_decode(text, start)
-        yield Member(key, start, end)
+        yield Member(key, key_start, start, end)
         at = _skip(text, end)
         if text[at : at + 1] == "}":
             return
@@ -58,6 +60,15 @@ def _skip(text: str, at: int) -> int:
 def replace(text: str, member: Member, value: str) -> str:
     """`text` with the value of `member` replaced and every other character kept."""
     return text[: member.start] + value + text[member.end :]
+
+
+def remove(text: str, member: Member) -> str:
+    """`text` without `member` and the comma that parted it from the others."""
+    after = _skip(text, member.end)
+    if text[after] == ",":
+        return text[: member.key_start] + text[_skip(text, after + 1) :]
+    before = text[: member.key_start].rstrip(_WHITESPACE)
+    return before.removesuffix(",") + text[member.end :]
 
 
 def insert_first(text: str, member: str) -> str:
