@@ -143,10 +143,24 @@ def _with_object_schema(text: str, repairs: list[str]) -> str:
     inner = text[schema.start : schema.end]
     if not inner.startswith("{"):
         raise Unusable("its inputSchema is not an object")
-    mended, more = _without_wrong_members(inner, _SCHEMA_OPTIONAL, "inputSchema.")
+    mended = _with_object_properties(inner, repairs)
+    mended, more = _without_wrong_members(mended, _SCHEMA_OPTIONAL, "inputSchema.")
     repairs += more
     mended = _typed_object(mended, repairs)
     return text if mended == inner else replace(text, schema, mended)
+
+
+def _with_object_properties(schema: str, repairs: list[str]) -> str:
+    """`true` is a schema that allows everything, and some clients only know its other spelling."""
+    properties = _only(schema, "properties")
+    if properties is None or schema[properties.start] != "{":
+        return schema
+    inner = mended = schema[properties.start : properties.end]
+    for member in reversed(list(members(inner))):
+        if inner[member.start : member.end] == "true":
+            mended = replace(mended, member, "{}")
+            repairs.append(f"inputSchema.properties.{member.key} was true and became {{}}")
+    return schema if mended == inner else replace(schema, properties, mended)
 
 
 def _typed_object(schema: str, repairs: list[str]) -> str:
