@@ -1,0 +1,1 @@
+"""The campaign: what the gate must survive, run against real processes and sockets."""

@@ -1,0 +1,124 @@
+"""Web pages and hosts that try to reach a gate on this machine (A11, A13)."""
+
+from campaign import http1
+from campaign.bad_input import Poster, call_body, poster
+from campaign.http1 import Heard
+from campaign.trial import Trial, case
+
+_ROUTES = (
+    ("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("GET", "/sse"),
+    ("GET", "/mcp/sse"), ("POST", "/messages?session_id=x"), ("GET", "/ready"), ("GET", "/metrics"),
+)  # fmt: skip
+
+
+async def _ask(one: Poster, verb: str, path: str, headers: dict[str, str]) -> Heard:
+    body = call_body(b'{"text":"x"}') if verb == "POST" else None
+    request = http1.request(one.gate.port, verb, path, one.headers | headers, body)
+    return await http1.converse(one.gate.port, request, quiet_seconds=0.05, limit_seconds=2)
+
+
+@case(
+    "A11",
+    "Origin and Host of others: evil, null, another local port",
+    "403 and 421 on every route, nothing executed",
+)
+async def foreign_origins(trial: Trial) -> None:
+    """Every route refuses what a page from elsewhere would send."""
+    async with poster(trial) as one:
+        port = one.gate.port
+        origins = (
+            "http://evil.example", "https://evil.example", "null", f"http://127.0.0.1:{port + 1}",
+            f"http://localhost:{port + 1}", f"http://127.0.0.1.evil.example:{port}", f"http://evil.example:{port}",
+            f"http://localhost:{port}@evil.example", f"http://127.0.0.1:{port}.evil.example", "file://",
+        )  # fmt: skip
+        hosts = (
+            "evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}",
+            f"localhost.evil.example:{port}", "169.254.169.254", f"0.0.0.0.evil.example:{port}",
+        )  # fmt: skip
+        wrong = []
+        for verb, path in _ROUTES:
+            for origin in origins:
+                heard = await _ask(one, verb, path, {"Origin": origin})
+                if heard.statuses != [403]:
+                    wrong.append(f"{verb} {path} Origin {origin}: {heard.statuses}")
+            for host in hosts:
+                heard = await _ask(one, verb, path, {"Host": host})
+                if heard.statuses != [421]:
+                    wrong.append(f"{verb} {path} Host {host}: {heard.statuses}")
+        trial.measure("refused", f"{len(_ROUTES) * (len(origins) + len(hosts)) - len(wrong)} of "
+                      f"{len(_ROUTES) * (len(origins) + len(hosts))}")  # fmt: skip
+        trial.check("403 for each Origin, 421 for each Host", not wrong, wrong[:6])
+        trial.check("nothing was executed", one.executed() == 0, one.executed())
+        for headers in ({}, {"Origin": f"http://127.0.0.1:{port}"}, {"Host": f"localhost:{port}"}):
+            heard = await _ask(one, "POST", "/mcp", headers)
+            trial.check(f"our own may: {headers}", heard.statuses == [200], heard.statuses)
+
+
+def _bad_hosts(port: int) -> dict[str, bytes]:
+    """Raw values of Host that a careless reader would take apart wrongly."""
+    good = b"127.0.0.1:%d" % port
+    return {
+        "path": b"x/../admin?",
+        "good with path": good + b"/../admin",
+        "good with query": good + b"?x",
+        "good with fragment": good + b"#x",
+        "user": b"user@" + good,
+        "good as user": good + b"@evil.example",
+        "list": good + b", evil.example",
+        "two words": good + b" evil.example",
+        "empty": b"",
+        "port only": b":%d" % port,
+        "port too large": b"127.0.0.1:99999",
+        "port no number": b"127.0.0.1:abc",
+        "space before port": b"127.0.0.1 :%d" % port,
+        "open bracket": b"[::1",
+        "bracket and more": b"[::1]evil:%d" % port,
+        "encoded slash": b"127.0.0.1%%2f:%d" % port,
+        "backslash": b"127.0.0.1\\@evil:%d" % port,
+        "short address": b"127.1:%d" % port,
+        "decimal address": b"2130706433:%d" % port,
+        "hexadecimal address": b"0x7f000001:%d" % port,
+        "octal address": b"0177.0.0.1:%d" % port,
+        "any address": b"0.0.0.0:%d" % port,
+        "mapped address": b"[::ffff:127.0.0.1]:%d" % port,
+        "long": b"a" * 10_000,
+        "not ASCII": "localh\u00f6st".encode() + b":%d" % port,
+        "fullwidth": "\uff11\uff12\uff17.0.0.1".encode() + b":%d" % port,
+        "NUL": good + b"\x00",
+        "CR": good + b"\revil",
+        "LF": good + b"\nX-A: b",
+        "folded": good + b"\r\n evil.example",
+        "scheme": b"http://" + good,
+    }
+
+
+@case("A13", "malformed Host: paths, users, CRLF, other spellings of an address", "400 or 421; bypasses = 0")
+async def malformed_hosts(trial: Trial) -> None:
+    """No spelling of Host gets past the check or changes which path is served."""
+    async with poster(trial) as one:
+        port = one.gate.port
+        right = http1.request(port, "POST", "/mcp", one.headers, call_body(b'{"text":"x"}'))
+        host = b"Host: 127.0.0.1:%d\r\n" % port
+        requests = {
+            label: right.replace(host, b"Host: " + value + b"\r\n")
+            for label, value in _bad_hosts(port).items()
+        }
+        requests |= {
+            "none": right.replace(host, b""),
+            "twice": right.replace(host, host + b"Host: evil.example\r\n"),
+            "twice, evil first": right.replace(host, b"Host: evil.example\r\n" + host),
+            "forwarded": right.replace(
+                host, b"Host: evil.example\r\nX-Forwarded-Host: 127.0.0.1:%d\r\n" % port
+            ),
+            "absolute target": right.replace(b"POST /mcp", b"POST http://evil.example/mcp", 1),
+        }
+        passed = []
+        for label, request in requests.items():
+            heard = await http1.converse(port, request, quiet_seconds=0.05, limit_seconds=2)
+            refused = (not heard.statuses and heard.closed) or heard.statuses in ([400], [421], [431])
+            trial.check(f"{label}: 400 or 421", refused, heard.statuses)
+            if not refused:
+                passed.append(label)
+        trial.measure("tried", len(requests))
+        trial.measure("bypasses", len(passed))
+        trial.check("nothing was executed", one.executed() == 0, one.executed())

@@ -1,0 +1,193 @@
+"""Stdio upstreams whose bytes are too many, too slow, too deep, or not to be touched (F08-F10, F14-F17)."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from campaign.bystander import bystander
+from campaign.client import Answer, Client, client
+from campaign.fixtures import payload
+from campaign.servers import rogue
+from campaign.trial import MEBIBYTE, Trial, Usage, case
+from campaign.upstream_stdio import AT_ONCE_SECONDS, recovery
+
+
+@dataclass(slots=True)
+class TextDigest:
+    """Hashes the text of a result as it streams by, without keeping it."""
+
+    size: int
+    _start: bytes = b""
+    _end: bytes = b""
+    _left: int = -1
+    _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def take(self, piece: bytes) -> None:
+        """Look at the next piece of the body."""
+        if self._left < 0:
+            self._start += piece
+            mark = self._start.find(b'"text":"')
+            if mark < 0:
+                return
+            piece, self._left = self._start[mark + 8 :], self.size
+        self._digest.update(piece[: self._left])
+        self._end += piece[self._left :]
+        self._left = max(0, self._left - len(piece))
+
+    @property
+    def whole(self) -> bool:
+        """Whether exactly the text that was sent went by."""
+        right = self._digest.hexdigest() == payload.filler_digest(self.size)
+        return right and self._left == 0 and self._end.startswith(b'"')
+
+
+@case("F08", "one line of 100 MiB", "<= 3 s CPU, RSS <= +64 MB, delivered whole")
+async def huge_line(trial: Trial) -> None:
+    """A result of 100 MiB on one line is spooled and delivered byte for byte."""
+    size = 100 * MEBIBYTE
+    async with trial.gate({"rogue": rogue(timeout=60)}) as gate, client(gate.port) as caller:
+        await caller.call("rogue_echo", {"text": "warm"})
+        usage, text = Usage(gate), TextDigest(size)
+        answer = await caller.call("rogue_big_line", {"size": size}, take=text.take)
+        cpu, growth = usage.cpu_seconds, usage.peak_growth_mib
+        trial.measure("took", answer.seconds, "s")
+        trial.measure("CPU", cpu, "s")
+        trial.measure("RSS", f"+{growth:.0f} MB")
+        trial.check("delivered whole", answer.status == 200 and text.whole, answer.status)
+        trial.check("at most 3 s CPU", cpu <= 3, f"{cpu:.2f} s")
+        trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
+        spooled = [
+            path for path in gate.log.parent.rglob("*") if path.is_file() and path.stat().st_size > MEBIBYTE
+        ]
+        trial.check("no spool file is left", not spooled, spooled)
+
+
+@case("F09", "1 GB without a newline", "cut at 256 MiB, RSS <= +64 MB, the child recycled", quick_seconds=60)
+async def endless_line(trial: Trial) -> None:
+    """A line that never ends is cut at the cap, and the child replaced."""
+    size = trial.size(quick=384 * MEBIBYTE, full=1024 * MEBIBYTE)
+    noted = trial.directory / "written"
+    async with trial.gate({"rogue": rogue(timeout=60)}) as gate, client(gate.port) as caller:
+        before = (await caller.call("rogue_pid")).text
+        usage = Usage(gate)
+        answer = await caller.call("rogue_no_newline", {"size": size, "progress_file": str(noted)})
+        growth, written = usage.peak_growth_mib, int(noted.read_text()) / MEBIBYTE
+        trial.measure("cut after", answer.seconds, "s")
+        trial.measure("read", written, "MiB")
+        trial.measure("RSS", f"+{growth:.0f} MB")
+        trial.measure("as", answer.outcome)
+        trial.check("a typed error", answer.failure is not None, answer.outcome)
+        trial.check("cut at 256 MiB", 250 <= written <= 260, f"{written:.0f} MiB")
+        trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
+        await recovery(trial, caller)
+        trial.check("the child is another one", (await caller.call("rogue_pid")).text != before)
+        spooled = [
+            path for path in gate.log.parent.rglob("*") if path.is_file() and path.stat().st_size > MEBIBYTE
+        ]
+        trial.check("no spool file is left", not spooled, spooled)
+
+
+@case("F10", "answer drips, 1 byte per 10 ms", "ok, no busy loop")
+async def dripping(trial: Trial) -> None:
+    """A reply that arrives byte by byte costs next to nothing."""
+    async with trial.gate({"rogue": rogue(timeout=20)}) as gate, client(gate.port) as caller:
+        usage = Usage(gate)
+        answer = await caller.call("rogue_drip")
+        share = usage.cpu_share
+        trial.measure("took", answer.seconds, "s")
+        trial.measure("CPU", share * 100, "% of a core, probes included")
+        trial.check("answered", answer.text.startswith("drop by drop"), answer.outcome)
+        trial.check("no busy loop", share < 0.25, f"{share:.2f}")
+
+
+async def _passes_or_fails_at_once(
+    trial: Trial, caller: Client, label: str, tool: str, arguments: dict[str, int], exact: bytes
+) -> None:
+    answer = await caller.call(tool, arguments)
+    passed = exact in answer.raw
+    trial.measure(label, f"{answer.seconds:.3f} s {'byte for byte' if passed else answer.outcome}")
+    trial.check(f"{label}: at once", answer.seconds < AT_ONCE_SECONDS, f"{answer.seconds:.2f} s")
+    trial.check(f"{label}: passed byte for byte or a typed error", passed or answer.failure, answer.outcome)
+
+
+@case(
+    "F14",
+    "depth 500 and 10^5, integer of 5,000 digits, lone surrogate",
+    "answered at once, never by the timeout",
+)
+async def hard_to_parse(trial: Trial) -> None:
+    """Results that break parsers pass untouched or fail at once, in both eras."""
+    async with trial.gate({"rogue": rogue(timeout=15)}) as gate:
+        for modern in (False, True):
+            async with client(gate.port, modern=modern) as caller:
+                era = "new" if modern else "old"
+                for levels in (500, 100_000):
+                    await _passes_or_fails_at_once(
+                        trial,
+                        caller,
+                        f"{era} depth {levels}",
+                        "rogue_deep",
+                        {"levels": levels},
+                        payload.deep(levels),
+                    )
+                digits = payload.big_integer()
+                await _passes_or_fails_at_once(trial, caller, f"{era} integer", "rogue_big_int", {}, digits)
+                await _passes_or_fails_at_once(
+                    trial, caller, f"{era} surrogate", "rogue_lone_surrogate", {}, b'"\\ud800"'
+                )
+                answer = await caller.call("rogue_echo", {"text": "back"})
+                trial.check("the upstream still answers", answer.text == "back", answer.outcome)
+
+
+@case("F15", "NaN and Infinity in a result", "rejected with a typed error, never changed")
+async def not_numbers(trial: Trial) -> None:
+    """Literals that JSON does not have are refused, not turned into null."""
+    async with trial.gate({"rogue": rogue(timeout=15)}) as gate, client(gate.port) as caller:
+        for literal in ("NaN", "Infinity", "-Infinity"):
+            answer = await caller.call("rogue_not_a_number", {"literal": literal})
+            trial.measure(literal, f"{answer.outcome} {answer.seconds:.3f} s")
+            trial.check(f"{literal}: a typed error", _code(answer) == "INVALID_MESSAGE", answer.outcome)
+            trial.check(f"{literal}: at once", answer.seconds < AT_ONCE_SECONDS, f"{answer.seconds:.2f} s")
+        await recovery(trial, caller)
+
+
+def _code(answer: Answer) -> str:
+    return answer.failure.code if answer.failure else ""
+
+
+@case("F16", "2^64, 1.0 and 1, duplicate keys, odd spacing", "bytes preserved both ways: differences = 0")
+async def numbers_untouched(trial: Trial) -> None:
+    """Arguments and results keep their bytes, between clients of both eras and the upstream."""
+    differences = 0
+    async with trial.gate({"rogue": rogue(timeout=15)}) as gate:
+        for modern in (False, True):
+            async with client(gate.port, modern=modern) as caller:
+                result = await caller.call("rogue_big_numbers")
+                echoed = await caller.call("rogue_echo_arguments", payload.NUMBERS)
+                expected = b'"structuredContent":{"value":' + payload.NUMBERS + b"}"
+                for way, answer in (("result", result), ("arguments", echoed)):
+                    same = expected in answer.raw
+                    differences += not same
+                    trial.check(f"{way} identical ({'new' if modern else 'old'} era)", same, answer.raw[:300])
+    trial.measure("differences", differences)
+
+
+@case("F17", "stderr flood", "the pipe never blocks; memory and log bounded; others unaffected",
+      quick_seconds=40, full_seconds=180)  # fmt: skip
+async def stderr_flood(trial: Trial) -> None:
+    """A child that writes 2 GB to stderr neither blocks nor fills the log."""
+    size = trial.size(quick=128 * MEBIBYTE, full=2048 * MEBIBYTE)
+    async with (
+        trial.gate({"rogue": rogue(timeout=120), "steady": rogue()}) as gate,
+        client(gate.port) as caller,
+    ):
+        usage = Usage(gate)
+        async with bystander(trial, gate, "steady_echo"):
+            answer = await caller.call("rogue_stderr_flood", {"size": size})
+        growth, kept = usage.peak_growth_mib, gate.log.stat().st_size / MEBIBYTE
+        trial.measure("flood", f"{size / MEBIBYTE:.0f} MB in {answer.seconds:.1f} s")
+        trial.measure("kept", kept, "MB of log")
+        trial.measure("RSS", f"+{growth:.0f} MB")
+        trial.measure("CPU", usage.cpu_seconds, "s")
+        trial.check("the call ends", answer.text == "flooded", answer.outcome)
+        trial.check("the log keeps at most 16 MB", kept <= 16, f"{kept:.1f} MB")
+        trial.check("RSS at most +32 MB", growth <= 32, f"{growth:.0f} MB")

@@ -1,0 +1,161 @@
+"""The lives of stdio upstreams: orphans, groups, crash loops, slow starts, full pipes (F18-F22)."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import time
+from pathlib import Path
+
+from campaign import process
+from campaign.bystander import bystander
+from campaign.client import Answer, Client, client
+from campaign.gate import eventually
+from campaign.servers import rogue
+from campaign.trial import Trial, case
+from campaign.upstream_stdio import recovery
+
+ORPHAN_SECONDS = 2.0
+
+
+async def _family(caller: Client) -> set[int]:
+    """The child and three grandchildren of it, all of which ignore a polite request to end."""
+    forked = await caller.call("rogue_fork_children", {"count": 3})
+    return {int((await caller.call("rogue_pid")).text), *map(int, forked.text.split())}
+
+
+async def _survivors(pids: set[int], seconds: float) -> set[int]:
+    """Who of them is alive after at most `seconds`; they are killed then, to leave nothing behind."""
+    with contextlib.suppress(TimeoutError):
+        await eventually(lambda: not any(map(process.alive, pids)), seconds, "the processes to end")
+    left = {pid for pid in pids if process.alive(pid)}
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return left
+
+
+@case("F18", "the child ignores EOF; kill -9 of the gate", "no orphan 2 s later, grandchildren included")
+async def killed_gate(trial: Trial) -> None:
+    """Nothing outlives a gate that had no chance to clean up."""
+    async with trial.gate({"rogue": rogue("--ignore-eof")}, stall_seconds=None) as gate:
+        async with client(gate.port, modern=True) as caller:
+            family = await _family(caller)
+        everyone = family | process.descendants(gate.pid)
+        trial.check("all are there before", all(map(process.alive, family)), family)
+        killed = time.monotonic()
+        await gate.stop(signal.SIGKILL)
+        orphans = await _survivors(everyone, ORPHAN_SECONDS)
+        trial.measure("orphans", f"{len(orphans)} of {len(everyone)}")
+        trial.measure("all gone after", time.monotonic() - killed, "s")
+        trial.check("no orphan", not orphans, orphans)
+
+
+@case("F19", "the child forks grandchildren", "the whole group is killed with the child, and with the gate")
+async def forking_child(trial: Trial) -> None:
+    """Grandchildren end when their parent is replaced and when the gate stops."""
+    async with trial.gate({"rogue": rogue("--ignore-eof")}) as gate, client(gate.port) as caller:
+        family = await _family(caller)
+        await caller.call("rogue_kill_self")
+        left = await _survivors(family, 5)
+        trial.measure("survivors of the child", len(left))
+        trial.check("none survives the child", not left, left)
+        await recovery(trial, caller, limit=5)
+    async with trial.gate({"rogue": rogue("--ignore-eof")}, stall_seconds=None) as gate:
+        async with client(gate.port) as caller:
+            family = await _family(caller)
+        took = await gate.stop(signal.SIGTERM)
+        left = await _survivors(family, 2)
+        trial.measure("survivors of SIGTERM", len(left))
+        trial.measure("stopped in", took, "s")
+        trial.check("none survives the gate", not left, left)
+
+
+def _spawns(log: Path) -> list[float]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [float(line.split()[1]) for line in lines]
+
+
+@case("F20", "crash loop", "backoff grows, spawns per minute bounded, state visible, others fine")
+async def crash_loop(trial: Trial) -> None:
+    """A server that crashes after each handshake is restarted ever more rarely."""
+    log = trial.directory / "spawns"
+    seconds = trial.size(quick=10, full=60)
+    servers = {"rogue": rogue("--crash-after", "0.1", "--spawn-log", str(log)), "steady": rogue()}
+    async with trial.gate(servers, ready=["steady"]) as gate:
+        states = set()
+        async with bystander(trial, gate, "steady_echo"):
+            started = time.monotonic()
+            while time.monotonic() - started < seconds:
+                server = (await gate.servers())["rogue"]
+                states.add(server["state"])
+                await asyncio.sleep(0.1)
+        spawns = _spawns(log)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(spawns)]
+        trial.measure("spawns", f"{len(spawns)} in {seconds} s")
+        trial.measure("longest pause", max(gaps, default=0.0), "s")
+        trial.check("restarted at all", len(spawns) >= 2, spawns)
+        allowed = 10 if trial.quick else 20
+        trial.check(f"at most {allowed} spawns", len(spawns) <= allowed, len(spawns))
+        trial.check("the pauses grow", len(gaps) < 3 or gaps[-1] > gaps[0], gaps)
+        trial.check("backoff is visible", "backoff" in states, states)
+        trial.check("the cause is visible", server.get("last_error"), server)
+
+
+@case("F21", "slow start, exit before ready", "queued calls fail with the cause, in time")
+async def never_ready(trial: Trial) -> None:
+    """Calls to a server that is not there yet, or never will be, end with the reason."""
+    delay = trial.size(quick=10, full=60)
+    servers = {
+        "slow": rogue("--start-delay", str(delay), startTimeout=3),
+        "late": rogue("--start-delay", "1.5", startTimeout=20),
+        "broken": rogue("--exit-before-ready", "cannot open the database"),
+        "steady": rogue(),
+    }
+    async with trial.gate(servers, ready=["steady"]) as gate, client(gate.port) as caller:
+        slow, late, broken = await asyncio.gather(
+            caller.call("slow:echo", {"text": "x"}),
+            caller.call("late:echo", {"text": "x"}),
+            caller.call("broken:echo", {"text": "x"}),
+        )
+        _check_cause(trial, "slow", slow, within=4.5)
+        _check_cause(trial, "broken", broken, within=4.5)
+        trial.measure("late", f"{late.outcome} {late.seconds:.2f} s")
+        waits_or_says = late.ok or (late.failure and late.failure.code == "TEMPORARY_FAILURE")
+        trial.check("late: waits or says try again", waits_or_says, late.outcome)
+        await gate.wait_ready(["late"])
+        trial.check("late: answers once it is there", (await caller.call("late_echo", {"text": "x"})).ok)
+        status = (await gate.servers())["broken"]
+        told = str(status.get("stderr_tail")) + str(status.get("last_error"))
+        trial.check("the operator sees what it said", "cannot open the database" in told, status)
+
+
+def _check_cause(trial: Trial, name: str, answer: Answer, *, within: float) -> None:
+    failure = answer.failure
+    trial.measure(name, f"{answer.outcome} {answer.seconds:.2f} s")
+    codes = ("TEMPORARY_FAILURE", "CONNECTION_ERROR")
+    trial.check(f"{name}: a typed error", failure is not None and failure.code in codes, answer.outcome)
+    trial.check(f"{name}: nothing happened", failure is not None and failure.effect == "none", answer.outcome)
+    trial.check(f"{name}: in time", answer.seconds <= within, f"{answer.seconds:.2f} s")
+    trial.check(f"{name}: the text names the server", name in answer.text, answer.text)
+
+
+@case("F22", "the child never reads stdin, pipe full", "write timeout, no stall, others fine, back again",
+      quick_seconds=40)  # fmt: skip
+async def full_pipe(trial: Trial) -> None:
+    """Calls to a child that stopped reading end by a timeout, and the gate stays free."""
+    large = {"text": "x" * (1 << 20)}
+    async with (
+        trial.gate({"rogue": rogue(timeout=2), "steady": rogue()}) as gate,
+        client(gate.port) as caller,
+    ):
+        await caller.call("rogue_stop_reading")
+        async with bystander(trial, gate, "steady_echo"):
+            answers = await asyncio.gather(*(caller.call("rogue_echo", large) for _ in range(8)))
+        longest = max(answer.seconds for answer in answers)
+        trial.measure("failed within", longest, "s")
+        trial.measure("as", ", ".join(sorted({answer.outcome for answer in answers})))
+        trial.check("all fail, typed", all(answer.failure for answer in answers))
+        trial.check("within the timeout of 2 s", longest < 3.5, f"{longest:.2f} s")
+        await recovery(trial, caller, limit=15)

@@ -1,0 +1,235 @@
+"""An MCP client of either era that sends and takes what a real one would refuse."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from campaign import http1
+
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+ACCEPT = "application/json, text/event-stream"
+_FRESH_SECONDS = 20.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What the gate says about a call that failed."""
+
+    code: str
+    effect: str = ""
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+    hint: str = ""
+
+
+class RpcError(msgspec.Struct, frozen=True):
+    """A JSON-RPC error."""
+
+    code: int
+    message: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    failure: Failure | None = msgspec.field(name="io.headgate/error", default=None)
+
+
+class _Content(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+class _Result(msgspec.Struct, frozen=True):
+    content: list[_Content] = []
+    is_error: bool = msgspec.field(name="isError", default=False)
+    meta: _Meta = msgspec.field(name="_meta", default=_Meta())
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    result: _Result | None = None
+    error: RpcError | None = None
+
+
+class Answer:
+    """One answer: its HTTP side, the bytes of its message, and what they say."""
+
+    def __init__(self, response: http1.Response) -> None:
+        self.status = response.status
+        self.seconds = response.seconds
+        self.headers = response.headers
+        self.events = _events(response) if _is_stream(response) else [response.body]
+        self.raw = self.events[-1] if self.events else b""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The gate's own error, if the call failed on the way."""
+        reply = self._reply
+        return reply.result.meta.failure if reply.result else None
+
+    @property
+    def rpc_error(self) -> RpcError | None:
+        """The JSON-RPC error, if there is one."""
+        return self._reply.error
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool answered and did not call its answer an error."""
+        result = self._reply.result
+        return self.status == 200 and result is not None and not result.is_error
+
+    @property
+    def text(self) -> str:
+        """The first text of the result."""
+        result = self._reply.result
+        return result.content[0].text if result and result.content else ""
+
+    @property
+    def outcome(self) -> str:
+        """The answer in a few words, for the table."""
+        if self.failure:
+            return f"{self.failure.code}/{self.failure.effect}"
+        if self.rpc_error:
+            return f"rpc {self.rpc_error.code}"
+        return "ok" if self.ok else f"http {self.status}"
+
+    @property
+    def _reply(self) -> _Reply:
+        try:
+            return msgspec.json.decode(self.raw, type=_Reply)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return _Reply()
+
+
+def _is_stream(response: http1.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _events(response: http1.Response) -> list[bytes]:
+    blocks = response.body.replace(b"\r\n", b"\n").split(b"\n\n")
+    lines = (line for block in blocks for line in block.split(b"\n"))
+    return [line[5:].strip() for line in lines if line.startswith(b"data:") and line[5:].strip()]
+
+
+class Client:
+    """One client of the gate; each call under way has a connection of its own."""
+
+    def __init__(self, port: int, *, modern: bool) -> None:
+        self.port = port
+        self.modern = modern
+        self.session: str | None = None
+        self._ids = itertools.count(1)
+        self._idle: list[tuple[http1.Connection, float]] = []
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any] | bytes = b"{}",
+        *,
+        progress: bool = False,
+        take: Callable[[bytes], object] | None = None,
+    ) -> Answer:
+        """Call a tool by its public name; `arguments` may be raw bytes."""
+        return await self.exchange(self.call_request(tool, arguments, progress=progress), take)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> Answer:
+        """Send any other request."""
+        return await self.exchange(self._post(method, params or {}, b""))
+
+    async def exchange(self, request: bytes, take: Callable[[bytes], object] | None = None) -> Answer:
+        """Send the bytes of one request on a free connection."""
+        connection = await self._free_connection()
+        try:
+            response = await connection.exchange(request, take)
+        except BaseException:
+            connection.close()
+            raise
+        if response.headers.get("connection", "").lower() == "close":
+            connection.close()
+        else:
+            self._idle.append((connection, time.monotonic()))
+        return Answer(response)
+
+    async def _free_connection(self) -> http1.Connection:
+        """One that was used lately, since the gate may close one that was not, or a new one."""
+        while self._idle:
+            connection, used = self._idle.pop()
+            if time.monotonic() - used < _FRESH_SECONDS:
+                return connection
+            connection.close()
+        return await http1.connect(self.port)
+
+    async def list_tools(self) -> list[str]:
+        """The names of all tools, over all pages."""
+        names: list[str] = []
+        cursor: str | None = None
+        while True:
+            answer = await self.request("tools/list", {"cursor": cursor} if cursor else {})
+            result = msgspec.json.decode(answer.raw).get("result", {})
+            names += [tool["name"] for tool in result.get("tools", [])]
+            cursor = result.get("nextCursor")
+            if not cursor:
+                return names
+
+    def call_request(
+        self, tool: str, arguments: dict[str, Any] | bytes = b"{}", *, progress: bool = False
+    ) -> bytes:
+        """The bytes of one tools/call, for a case that sends them itself."""
+        raw = arguments if isinstance(arguments, bytes) else msgspec.json.encode(arguments)
+        params: dict[str, Any] = {"name": tool, "arguments": msgspec.Raw(raw)}
+        if progress:
+            params["_meta"] = {"progressToken": next(self._ids)}
+        return self._post("tools/call", params, tool.encode())
+
+    def _post(self, method: str, params: dict[str, Any], name: bytes) -> bytes:
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT}
+        if self.modern:
+            meta = {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            params = params | {"_meta": params.get("_meta", {}) | meta}
+            headers |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+            if name:
+                headers["Mcp-Name"] = name.decode()
+        else:
+            headers["MCP-Protocol-Version"] = LEGACY
+            if self.session:
+                headers["Mcp-Session-Id"] = self.session
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        return http1.request(self.port, "POST", "/mcp", headers, msgspec.json.encode(message))
+
+    async def open(self) -> None:
+        """Shake hands, if this client is of the era that does."""
+        if self.modern:
+            return
+        info = {"name": "campaign", "version": "1"}
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info}
+        answer = await self.request("initialize", params)
+        self.session = answer.headers["mcp-session-id"]
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT, "Mcp-Session-Id": self.session}
+        ready = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+        await self.exchange(http1.request(self.port, "POST", "/mcp", headers, ready))
+
+    def close(self) -> None:
+        """Drop the connections that are free."""
+        for connection, _ in self._idle:
+            connection.close()
+        self._idle.clear()
+
+
+@contextlib.asynccontextmanager
+async def client(port: int, *, modern: bool = False) -> AsyncIterator[Client]:
+    """A client that has shaken hands; its session is ended with the block."""
+    one = Client(port, modern=modern)
+    try:
+        await one.open()
+        yield one
+        if one.session:
+            headers = {"Mcp-Session-Id": one.session}
+            async with asyncio.timeout(5):
+                await one.exchange(http1.request(port, "DELETE", "/mcp", headers))
+    finally:
+        one.close()

@@ -1,0 +1,71 @@
+"""The upstreams of the cases: configuration entries, and HTTP servers as processes of their own."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def rogue(*options: str, **settings: Any) -> dict[str, Any]:
+    """The configuration of a rogue stdio server with these command-line options."""
+    return _stdio("campaign.fixtures.rogue_stdio", options) | settings
+
+
+def canary(*options: str, **settings: Any) -> dict[str, Any]:
+    """The configuration of a fast stdio server that answers with the caller's canary."""
+    return _stdio("campaign.fixtures.canary_stdio", options) | settings
+
+
+def _stdio(module: str, options: tuple[str, ...]) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-m", module, *options], "cwd": str(ROOT)}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """A rogue HTTP server that is running."""
+
+    port: int
+    record: Path
+
+    @property
+    def url(self) -> str:
+        """Where it serves MCP."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def entry(self, **settings: Any) -> dict[str, Any]:
+        """Its configuration."""
+        return {"url": self.url, "transport": "streamable-http"} | settings
+
+    def received(self) -> list[dict[str, Any]]:
+        """Every request that arrived: its line, headers and body."""
+        if not self.record.exists():
+            return []
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
+
+    def calls(self) -> int:
+        """How many tools/call arrived."""
+        return sum('"tools/call"' in request["body"] for request in self.received())
+
+
+@contextlib.asynccontextmanager
+async def rogue_http(directory: Path, name: str = "rogue_http", *options: str) -> AsyncIterator[HttpServer]:
+    """Run a rogue HTTP server until the block ends."""
+    record = directory / f"{name}.jsonl"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "campaign.fixtures.rogue_http", "--record", str(record), *options,
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert child.stdout
+    try:
+        async with asyncio.timeout(15):
+            port = int((await child.stdout.readline()).split()[1])
+        yield HttpServer(port, record)
+    finally:
+        child.kill()
+        await child.wait()

@@ -1,0 +1,198 @@
+"""A case under trial: how it is registered, what it measures, and the invariants that hold after each."""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaign import process
+from campaign.gate import Census, Gate, eventually, running
+from campaign.probe import Seen, watching
+
+HEALTH_SECONDS = 1.0
+STALL_SECONDS = 0.1
+SETTLE_SECONDS = 10.0
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of the campaign; its bounds are what it may take in all."""
+
+    id: str
+    what: str
+    must_hold: str
+    run: Callable[["Trial"], Awaitable[None]]
+    quick_seconds: float
+    full_seconds: float
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(
+    case_id: str, what: str, must_hold: str, *, quick_seconds: float = 30.0, full_seconds: float = 120.0
+) -> Callable[[Callable[["Trial"], Awaitable[None]]], Callable[["Trial"], Awaitable[None]]]:
+    """Register an async function as the case with this id."""
+
+    def register(run: Callable[[Trial], Awaitable[None]]) -> Callable[[Trial], Awaitable[None]]:
+        assert case_id not in CASES, f"{case_id} is registered twice"
+        CASES[case_id] = Case(case_id, what, must_hold, run, quick_seconds, full_seconds)
+        return run
+
+    return register
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came out of one case."""
+
+    case: Case
+    measured: dict[str, str] = field(default_factory=dict)
+    checks: int = 0
+    failures: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """A case without a check or without a measured value has no result, and so has failed."""
+        return not self.failures and self.checks > 0 and bool(self.measured)
+
+
+class Trial:
+    """What a case works with: its gate, its measurements, its checks."""
+
+    def __init__(self, verdict: Verdict, directory: Path, *, quick: bool) -> None:
+        self.verdict = verdict
+        self.directory = directory
+        self.quick = quick
+        self._gates = 0
+
+    def size(self, *, quick: int, full: int) -> int:
+        """The one that this run asks for."""
+        return quick if self.quick else full
+
+    def measure(self, name: str, value: float | str, unit: str = "") -> None:
+        """Keep a measured value for the table."""
+        shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+        self.verdict.measured[name] = f"{shown} {unit}".strip()
+
+    def check(self, claim: str, holds: object, seen: object = "") -> None:
+        """Count a claim, and keep it as a failure unless it holds."""
+        self.verdict.checks += 1
+        if not holds:
+            self.verdict.failures.append(f"{claim}{f' (seen: {seen})' if seen != '' else ''}")
+
+    @contextlib.asynccontextmanager
+    async def gate(
+        self,
+        servers: dict[str, Any],
+        *,
+        ready: Iterable[str] | None = None,
+        settings: dict[str, Any] | None = None,
+        spare_files: int = 0,
+        spare_children: int = 0,
+        stall_seconds: float | None = STALL_SECONDS,
+    ) -> AsyncIterator[Gate]:
+        """A gate with these upstreams, probed while the block runs and checked when it ends.
+
+        `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
+        are how many more there may rightly be at the end (connections kept to HTTP upstreams, say);
+        `stall_seconds` None means that the case ends the gate itself.
+        """
+        self._gates += 1
+        directory = self.directory / f"gate{self._gates}"
+        directory.mkdir()
+        config = {"mcpServers": servers, "proxySettings": settings or {}}
+        async with running(directory, config) as gate:
+            self.verdict.log = []
+            try:
+                await gate.wait_ready(servers if ready is None else ready)
+                before = gate.census()
+                async with watching(gate.port, gate.pid) as stall:
+                    yield gate
+                if stall_seconds is not None:
+                    allowed = Census(before.files + spare_files, before.children + spare_children)
+                    await self._check_invariants(gate, allowed, stall, stall_seconds)
+            finally:
+                self.verdict.log = gate.log_lines()[-25:]
+
+    async def _check_invariants(self, gate: Gate, allowed: Census, stall: Seen, stall_seconds: float) -> None:
+        self.check("the gate is alive", gate.alive)
+        if not gate.alive:
+            return
+        health = await gate.get("/health")
+        self.check("/health within 1 s", health.status == 200 and health.seconds <= HEALTH_SECONDS)
+        self.measure("stall", stall.longest_seconds * 1000, "ms")
+        self.check(
+            f"no stall over {stall_seconds * 1000:.0f} ms",
+            stall.asked > 0 and not stall.failures and stall.longest_seconds < stall_seconds,
+            f"{stall.longest_seconds * 1000:.0f} ms, {stall.failures} of {stall.asked} probes failed",
+        )
+        await self._check_census(gate, allowed)
+        broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
+        self.check("no traceback in the log", not broken, broken[:1])
+
+    async def _check_census(self, gate: Gate, allowed: Census) -> None:
+        def settled() -> bool:
+            now = gate.census()
+            return now.files <= allowed.files and now.children <= allowed.children
+
+        try:
+            await eventually(settled, SETTLE_SECONDS, "open files and children to settle")
+        except TimeoutError:
+            now = gate.census()
+            self.check(
+                f"open files and children back within {SETTLE_SECONDS:g} s", False,
+                f"{now}, allowed {allowed}",
+            )  # fmt: skip
+
+
+class Usage:
+    """What a stretch of a case cost the gate: CPU, and memory above where it began."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._pid = gate.pid
+        process.reset_peak_rss(self._pid)
+        self._cpu = process.cpu_seconds(self._pid)
+        self._rss = process.rss_bytes(self._pid)
+        self._started = time.monotonic()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU since the beginning."""
+        return process.cpu_seconds(self._pid) - self._cpu
+
+    @property
+    def cpu_share(self) -> float:
+        """CPU since the beginning as a share of one core."""
+        return self.cpu_seconds / (time.monotonic() - self._started)
+
+    @property
+    def peak_growth_mib(self) -> float:
+        """The most memory since the beginning, above what there was."""
+        return (process.peak_rss_bytes(self._pid) - self._rss) / MEBIBYTE
+
+
+async def judge(one: Case, *, quick: bool) -> Verdict:
+    """Run one case within its bound; whatever goes wrong is a failure of the case."""
+    verdict = Verdict(one)
+    started = time.monotonic()
+    bound = one.quick_seconds if quick else one.full_seconds
+    with tempfile.TemporaryDirectory(prefix=f"campaign-{one.id}-") as directory:
+        try:
+            async with asyncio.timeout(bound):
+                await one.run(Trial(verdict, Path(directory), quick=quick))
+        except TimeoutError as error:
+            verdict.failures.append(str(error) or f"no result within {bound:g} s")
+        except Exception as error:  # noqa: BLE001 - a case that breaks must not end the campaign
+            verdict.failures.append(f"{type(error).__name__}: {error}")
+            verdict.log += traceback.format_exc().splitlines()[-8:]
+    verdict.seconds = time.monotonic() - started
+    return verdict

@@ -1,0 +1,1 @@
+"""Headgate judged by the clients and servers that people use."""

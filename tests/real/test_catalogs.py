@@ -1,0 +1,195 @@
+"""Every tool of 98 real catalogs is listed as it came in, and can be called by the name that it got."""
+
+import json
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate import Gate, running_gate
+from tests.parts import Parts
+from tests.real.listing import Definition, definitions
+from tests.real.raw import ModernHttpClient, legacy_http_client, modern_http_client, pages
+from tests.real.scripts import run_script
+from tests.real.upstreams import configuration, replay_command, stdio_entry
+
+DATA = Path(__file__).parents[1] / "data"
+# 99 children start at once on however few cores there are.
+START_SECONDS = 60.0
+# SDK clients refuse a larger event, whole listing and all.
+LARGEST_PAGE = 1024 * 1024
+# Of odd-tools.json, in its order: 16 tools that can be served, the last three of them after a repair;
+# 5 that nobody could call; 9 for which SDK clients refuse the whole page, so none may be served as it is.
+SERVED, UNUSABLE = 16, 5
+REPAIRED = {"no_type", "empty_schema", "no_schema"}
+REFUSED = {
+    "two_types",
+    "text_schema",
+    "null_title",
+    "number_title",
+    "number_description",
+    "list_annotations",
+    "list_meta",
+    "empty_icon",
+    "number_dialect",
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A gate in front of one replaying upstream per catalog, and what each of them lists."""
+
+    gate: Gate
+    listings: dict[str, list[Definition]]
+
+    def original(self, server: str, tool: str) -> Definition:
+        (found, *_) = [definition for definition in self.listings[server] if definition.name == tool]
+        return found
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
+    place = tmp_path_factory.mktemp("catalogs")
+    sources = dict(catalogs()) | {"odd": (DATA / "odd-tools.json").read_text(encoding="utf-8")}
+    servers = {}
+    for server, listing in sources.items():
+        (place / f"{server}.json").write_text(listing, encoding="utf-8")
+        servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
+    with running_gate(configuration(servers), place / "gate", start_seconds=START_SECONDS) as gate:
+        gate.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield Replay(gate, {server: definitions(listing) for server, listing in sources.items()})
+
+
+def catalogs() -> Iterator[tuple[str, str]]:
+    """Each server's name and the source text of its listing."""
+    mark = ',"listing":'
+    with lzma.open(DATA / "catalogs.jsonl.xz", "rt", encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield json.loads(line)["server"], line[line.index(mark) + len(mark) : -len("}\n")]
+
+
+@pytest.fixture(scope="module")
+def listed(replay: Replay) -> list[Definition]:
+    with modern_http_client(replay.gate.url) as client:
+        return [definition for page in pages(client) for definition in definitions(page)]
+
+
+@pytest.fixture(scope="module")
+def origins(replay: Replay, listed: list[Definition]) -> dict[str, tuple[str, str]]:
+    """The server and the tool that each public name reaches, found by calling it."""
+    with modern_http_client(replay.gate.url) as client:
+        return {definition.name: call(client, definition.name) for definition in listed}
+
+
+def call(client: ModernHttpClient, name: str) -> tuple[str, str]:
+    result = json.loads(client.ask("tools/call", {"name": name, "arguments": {}}))
+    assert not result.get("isError"), f"{name}: {result}"
+    server, tool = (content["text"] for content in result["content"])
+    return server, tool
+
+
+def test_every_tool_can_be_called_and_none_is_listed_twice(
+    replay: Replay, listed: list[Definition], origins: dict[str, tuple[str, str]]
+) -> None:
+    expected = {
+        (server, definition.name)
+        for server, listing in replay.listings.items()
+        for definition in listing
+        if server != "odd"
+    }
+
+    reached = [origins[definition.name] for definition in listed]
+
+    assert len(expected) == 3250
+    assert {origin for origin in reached if origin[0] != "odd"} == expected
+    assert len(reached) == len(set(reached)) == len(origins)
+
+
+def test_every_definition_leaves_byte_for_byte(
+    replay: Replay, listed: list[Definition], origins: dict[str, tuple[str, str]]
+) -> None:
+    changed = {
+        origins[definition.name]
+        for definition in listed
+        if definition.rest != replay.original(*origins[definition.name]).rest
+    }
+
+    assert {(server, tool) for server, tool in changed if tool not in REFUSED} == lacking_type(replay)
+
+
+def lacking_type(replay: Replay) -> set[tuple[str, str]]:
+    """The tools whose input schema misses its `type`, which clients refuse: the one repair there is."""
+    gitlab = {("server-gitlab", definition.name) for definition in replay.listings["server-gitlab"]}
+    return gitlab | {("odd", name) for name in REPAIRED}
+
+
+def test_a_repair_adds_the_missing_type_and_nothing_else_and_is_logged(
+    replay: Replay, listed: list[Definition], origins: dict[str, tuple[str, str]]
+) -> None:
+    repaired = [definition for definition in listed if origins[definition.name] in lacking_type(replay)]
+    for definition in repaired:
+        original = replay.original(*origins[definition.name])
+        before, after = in_order(original.rest), in_order(definition.rest)
+        schema = dict(after)["inputSchema"]
+        assert ("type", "object") in schema
+        without_type = [member for member in schema if member != ("type", "object")]
+        assert without_type == dict(before).get("inputSchema", [])
+        assert [m for m in after if m[0] != "inputSchema"] == [m for m in before if m[0] != "inputSchema"]
+
+    entries = [json.loads(line) for line in replay.gate.log().splitlines() if line.startswith("{")]
+    logged = [entry["server"] for entry in entries if entry.get("event") == "tool repaired"]
+    assert len(repaired) == len(lacking_type(replay))
+    assert logged.count("server-gitlab") == len(replay.listings["server-gitlab"])
+    assert logged.count("odd") >= len(REPAIRED)
+    assert set(logged) == {"server-gitlab", "odd"}
+
+
+def in_order(rest: str) -> list[tuple[str, Any]]:
+    """The members of a definition whose name was cut out, in order, objects as lists of members."""
+    whole = rest.replace('"name":', '"name":null', 1)
+    members: list[tuple[str, Any]] = json.loads(whole, object_pairs_hook=list)
+    return members
+
+
+def test_an_unusable_tool_is_left_out_and_its_neighbours_stay(
+    replay: Replay, origins: dict[str, tuple[str, str]]
+) -> None:
+    served = {tool for server, tool in origins.values() if server == "odd"}
+    usable = {definition.name for definition in replay.listings["odd"][:SERVED]}
+
+    assert served - REFUSED == usable
+    reasons = replay.gate.servers()["odd"]["tools_left_out"]
+    assert len(reasons) == UNUSABLE + len(REFUSED - served)
+    assert all(reasons.values())
+
+
+def test_pages_are_small_enough_for_every_client(replay: Replay) -> None:
+    with legacy_http_client(replay.gate.url) as client:
+        sizes = [len(page.encode()) for page in pages(client)]
+
+    assert len(sizes) > 5
+    assert max(sizes) < LARGEST_PAGE
+
+
+@pytest.mark.parametrize(
+    ("client", "era"),
+    [
+        ("python-2", "legacy"),
+        ("python-2", "modern"),
+        ("python-1", "legacy"),
+        ("typescript-2", "legacy"),
+        ("typescript-2", "modern"),
+        ("typescript-1", "legacy"),
+    ],
+)
+def test_every_sdk_reads_the_whole_listing(
+    replay: Replay, listed: list[Definition], parts: Parts, client: str, era: str
+) -> None:
+    plan = {"front": "http", "url": replay.gate.url, "era": era, "tool": "odd_spaced", "arguments": {}}
+
+    report = run_script(client, plan, parts)
+
+    assert [tool["name"] for tool in report["tools"]] == [definition.name for definition in listed]

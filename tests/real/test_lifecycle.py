@@ -1,0 +1,205 @@
+"""Upstreams may die and the gate may be killed: calls work again soon, and nothing is left behind."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult
+
+from tests.gate import Gate, free_port, running_gate
+from tests.parts import Parts
+from tests.real.processes import alive, descendants
+from tests.real.raw import stdio_client
+from tests.real.upstreams import (
+    SERVERS,
+    configuration,
+    era_command,
+    era_server,
+    lines_of,
+    listening,
+    plain_environment,
+    replay_command,
+    stdio_entry,
+)
+from tests.real.visitors import Visitor, stdio_gate_command, words
+from tests.waiting import eventually, wait_until
+
+START_SECONDS = 30.0
+# "Within seconds": an SDK server alone takes one or two to start on a busy machine.
+RECOVERY_SECONDS = 8.0
+NOTICE_SECONDS = 10.0
+Start = Callable[..., Gate]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_killed_child_fails_its_calls_and_is_replaced(
+    gateway: Start, tmp_path: Path, era: str
+) -> None:
+    journal = tmp_path / "journal"
+    gate = gateway(
+        configuration({"one": stdio_entry(era_command(era, journal))}), start_seconds=START_SECONDS
+    )
+    gate.wait_until_ready("one", seconds=START_SECONDS)
+    visitor = Visitor(gate.url, era)
+    async with visitor.client:
+        orders = {"text": "victim", "until": str(tmp_path / "never")}
+        running = asyncio.create_task(visitor.client.call_tool("one_hold", orders))
+        await eventually(
+            lambda: "started victim" in lines_of(journal), NOTICE_SECONDS, "the call has started"
+        )
+
+        os.kill(gate.servers()["one"]["pid"], signal.SIGKILL)
+
+        async with asyncio.timeout(2):
+            lost = await running
+        assert lost.is_error
+        assert problem(lost)["code"] == "NETWORK_ERROR"
+        assert problem(lost)["effect"] == "unknown"
+        await works_again(visitor, "one_echo", {"text": "back"}, "back")
+        assert gate.servers()["one"]["restarts"] == 1
+
+
+def remote_server(kind: str, parts: Parts, place: Path, port: int) -> AbstractContextManager[Any]:
+    if kind == "sse":
+        return listening([str(parts.node), str(parts.npm_bin("mcp-server-everything")), "sse"], port)
+    return era_server(kind, place / "journal", port=port)
+
+
+@pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
+async def test_a_remote_server_that_was_restarted_is_found_again(
+    gateway: Start, parts: Parts, tmp_path: Path, kind: str
+) -> None:
+    port = free_port()
+    tool, arguments = ("echo", {"text": "hello"}) if kind != "sse" else ("echo", {"message": "hello"})
+    entry = {"url": f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"}
+    entry |= {"transport": "sse"} if kind == "sse" else {}
+    run = partial(remote_server, kind, parts, tmp_path, port)
+    with ExitStack() as first_life:
+        first_life.enter_context(run())
+        gate = gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
+        gate.wait_until_ready("far", seconds=START_SECONDS)
+        visitor = Visitor(gate.url, "modern")
+        async with visitor.client:
+            greeting = words(await visitor.client.call_tool(f"far_{tool}", arguments))
+            first_life.close()
+            with run():
+                await works_again(visitor, f"far_{tool}", arguments, greeting)
+
+
+async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
+    gateway: Start, tmp_path: Path
+) -> None:
+    with era_server("legacy", tmp_path / "journal") as url:
+        gate = gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
+        gate.wait_until_ready("far", seconds=START_SECONDS)
+    visitor = Visitor(gate.url, "modern")
+    async with visitor.client, asyncio.timeout(5):
+        failed = await visitor.client.call_tool("far_echo", {"text": "hello"})
+
+    assert failed.is_error
+    assert problem(failed)["code"] in ("CONNECTION_ERROR", "TEMPORARY_FAILURE")
+    assert problem(failed)["effect"] == "none"
+    assert problem(failed)["retryable"]
+
+
+async def works_again(visitor: Visitor, tool: str, arguments: dict[str, Any], expected: str) -> None:
+    """The call succeeds soon, and until then it fails in a way that invites another attempt."""
+    give_up_at = time.monotonic() + RECOVERY_SECONDS
+    while True:
+        result = await visitor.client.call_tool(tool, arguments)
+        if not result.is_error:
+            break
+        assert problem(result)["retryable"], result
+        assert time.monotonic() < give_up_at, f"still failing after {RECOVERY_SECONDS:g} s: {result}"
+        await asyncio.sleep(0.05)
+    assert words(result) == expected
+
+
+def problem(result: CallToolResult) -> dict[str, Any]:
+    assert result.meta is not None, result
+    error: dict[str, Any] = result.meta["io.headgate/error"]
+    return error
+
+
+@pytest.fixture
+def household(tmp_path: Path) -> dict[str, Any]:
+    """A plain server, one behind a shell as npx would start it, and one that no polite request ends."""
+    (tmp_path / "listing.json").write_text('{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}')
+    replay = replay_command("household", tmp_path / "listing.json")
+    shell = ["/bin/sh", "-c", '"$@"; exit 0', "sh", *replay]
+    stubborn = ["/bin/sh", str(SERVERS / "stubborn.sh"), *replay]
+    return configuration(
+        {"plain": stdio_entry(replay), "shell": stdio_entry(shell), "stubborn": stdio_entry(stubborn)}
+    )
+
+
+def test_a_gate_that_is_killed_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
+    with running_gate(household, tmp_path / "gate") as gate:
+        gate.wait_until_ready()
+        family = descendants(gate.pid)
+        # One plain; a shell and its server; a stubborn shell, its server and its two companions.
+        assert len(family) >= 6
+
+        gate.kill()
+
+        wait_until(lambda: not alive(family), NOTICE_SECONDS, "no process is left")
+
+
+def test_a_gate_that_is_stopped_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
+    with running_gate(household, tmp_path / "gate") as gate:
+        gate.wait_until_ready()
+        family = descendants(gate.pid)
+
+        assert gate.stop() == 0
+
+        wait_until(lambda: not alive(family), NOTICE_SECONDS, "no process is left")
+
+
+def test_a_gate_on_stdio_ends_with_its_input(household: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "headgate.json").write_text(json.dumps(household))
+    command = stdio_gate_command(tmp_path / "headgate.json", tmp_path / "data")
+    with stdio_client(command, plain_environment()) as client:
+        wait_until(lambda: "stubborn_t" in client.ask("tools/list", {}), START_SECONDS, "all are listed")
+        family = descendants(client.pid)
+        assert len(family) >= 6
+
+        client.hang_up()
+
+        wait_until(lambda: not alive(family | {client.pid}), NOTICE_SECONDS, "no process is left")
+
+
+async def test_a_stopping_gate_finishes_the_calls_that_run(gateway: Start, tmp_path: Path) -> None:
+    journal, release = tmp_path / "journal", tmp_path / "release"
+    gate = gateway(
+        configuration({"one": stdio_entry(era_command("legacy", journal))}), start_seconds=START_SECONDS
+    )
+    gate.wait_until_ready("one", seconds=START_SECONDS)
+    visitor = Visitor(gate.url, "modern")
+    async with visitor.client:
+        # The SDK asks for the list after a result whose schema it does not know; then nobody would answer.
+        await visitor.tools()
+        orders = {"text": "last", "until": str(release)}
+        running = asyncio.create_task(visitor.client.call_tool("one_hold", orders))
+        await eventually(lambda: "started last" in lines_of(journal), NOTICE_SECONDS, "the call has started")
+
+        stopping = asyncio.create_task(asyncio.to_thread(gate.stop))
+        await eventually(lambda: not takes_calls(gate), NOTICE_SECONDS, "the gate takes no new calls")
+        release.touch()
+
+        assert words(await running) == "held last"
+    assert await stopping == 0
+
+
+def takes_calls(gate: Gate) -> bool:
+    try:
+        return gate.get("/ready", seconds=1.0).status == 200
+    except OSError:
+        return False

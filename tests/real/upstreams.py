@@ -1,0 +1,87 @@
+"""Starts the servers that stand behind the gate in these tests."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.gate import HOST, free_port
+from tests.waiting import wait_until
+
+SERVERS = Path(__file__).parent / "servers"
+START_SECONDS = 20.0
+STOP_SECONDS = 10.0
+
+
+def configuration(servers: Mapping[str, Mapping[str, Any]], **settings: Any) -> dict[str, Any]:
+    """A configuration of the gate that lists every tool in full."""
+    return {"mcpServers": dict(servers), "proxySettings": {"listing": "full"} | settings}
+
+
+def era_command(era: str, journal: Path) -> list[str]:
+    """The command of a server of one era, on stdio unless more is said."""
+    return [sys.executable, str(SERVERS / "eras.py"), "--era", era, "--journal", str(journal)]
+
+
+def stdio_entry(command: list[str], **more: Any) -> dict[str, Any]:
+    """The configuration of a server that the gate starts as its child."""
+    return {"command": command[0], "args": command[1:]} | more
+
+
+def replay_command(label: str, listing: Path) -> list[str]:
+    """The command of a server that replays a listing; without site it starts twice as fast."""
+    return [sys.executable, "-IS", str(SERVERS / "replay.py"), label, str(listing)]
+
+
+@contextmanager
+def era_server(era: str, journal: Path, *, port: int = 0) -> Iterator[str]:
+    """Run a server of one era on streamable HTTP and give its address."""
+    command = [*era_command(era, journal), "--transport", "http", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}/mcp"
+        finally:
+            # Killed, not asked: a server that waits for its streams to end would hold up the tests.
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+
+@contextmanager
+def listening(command: list[str], port: int | None = None) -> Iterator[str]:
+    """Run a server that takes its port from the environment, and give its origin once it accepts."""
+    port = port or free_port()
+    with subprocess.Popen(
+        command,
+        env=plain_environment(PORT=str(port)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            wait_until(lambda: accepts(port), START_SECONDS, f"{command[-1]} listens")
+            yield f"http://{HOST}:{port}"
+        finally:
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+
+def accepts(port: int) -> bool:
+    """Say whether somebody listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def lines_of(journal: Path) -> list[str]:
+    """What a server has written down so far."""
+    return journal.read_text().splitlines() if journal.exists() else []
+
+
+def plain_environment(**more: str) -> dict[str, str]:
+    """The environment that real servers get when nobody configures one."""
+    return {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ} | more

@@ -1,0 +1,128 @@
+"""SDK clients that are connected to a gate, and stay connected while a module's tests run."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp.client.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters
+from mcp_types import CallToolResult, TextContent, Tool
+
+from tests.gate import Gate, clean_environment
+from tests.waiting import eventually
+
+MODES = {"legacy": "legacy", "modern": "2026-07-28"}
+# Far above what any answer here takes; a lost answer fails the test instead of hanging it.
+ANSWER_SECONDS = 20.0
+
+
+class Visitor:
+    """A connected client, and the notifications that it has received."""
+
+    def __init__(self, server: Any, era: str) -> None:
+        self.era = era
+        self.news: asyncio.Queue[str] = asyncio.Queue()
+        self.client = Client(
+            server,
+            mode=MODES[era],
+            read_timeout_seconds=ANSWER_SECONDS,
+            message_handler=self._note,
+        )
+
+    async def tools(self) -> dict[str, Tool]:
+        """Every tool by its public name, as the gate lists it now."""
+        found: dict[str, Tool] = {}
+        cursor = None
+        while True:
+            page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
+            found |= {tool.name: tool for tool in page.tools}
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator["Visitor"]:
+        """Receive list_changed: in the modern era only while a listen stream is open."""
+        if self.era == "legacy":
+            yield self
+            return
+        async with self.client.listen(tools_list_changed=True):
+            yield self
+
+    async def wait_for_tool(self, name: str, *, gone: bool = False) -> None:
+        """List again after each list_changed, as a client would, until the tool is there (or gone)."""
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while True:
+                await self.news.get()
+                if (name in await self.tools()) is not gone:
+                    return
+
+    async def _note(self, message: Any) -> None:
+        if getattr(message, "method", None) == "notifications/tools/list_changed":
+            self.news.put_nowait(message.method)
+
+
+def doorway(gate: Gate, front: str) -> Any:
+    """What the SDK client needs to come in by that front; the stdio front is a gate of its own."""
+    if front == "stdio":
+        return stdio_gate(gate.config_path, gate.data_dir.parent / "stdio-data")
+    return sse_client(gate.sse_url) if front == "sse" else gate.url
+
+
+def stdio_gate(config: Path, data: Path) -> StdioServerParameters:
+    command, *arguments = stdio_gate_command(config, data)
+    return StdioServerParameters(command=command, args=arguments, env=clean_environment())
+
+
+def stdio_gate_command(config: Path, data: Path) -> list[str]:
+    serve = [sys.executable, "-m", "headgate", "serve", "--transport", "stdio"]
+    return [*serve, "--config", str(config), "--data-dir", str(data)]
+
+
+class Guests:
+    """Visitors that stay: each lives in a task of its own, because its scopes must end where they began."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._visitors: dict[tuple[str, str, int], Visitor] = {}
+        self._leave = asyncio.Event()
+        self._stays: list[asyncio.Task[None]] = []
+
+    async def visitor(self, front: str, era: str, number: int = 0) -> Visitor:
+        key = (front, era, number)
+        if key not in self._visitors:
+            self._visitors[key] = await self._admit(Visitor(doorway(self._gate, front), era))
+        return self._visitors[key]
+
+    async def _admit(self, visitor: Visitor) -> Visitor:
+        arrived = asyncio.Event()
+
+        async def stay() -> None:
+            async with visitor.client:
+                arrived.set()
+                await self._leave.wait()
+
+        staying = asyncio.create_task(stay())
+        await eventually(
+            lambda: arrived.is_set() or staying.done(), ANSWER_SECONDS, "the client is connected"
+        )
+        if staying.done():
+            await staying
+        self._stays.append(staying)
+        return visitor
+
+    async def leave(self) -> None:
+        self._leave.set()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await asyncio.gather(*self._stays)
+
+
+def words(result: CallToolResult) -> str:
+    """The text of a result that has exactly one."""
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
