@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import uvicorn
-
 from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import default_limit
@@ -25,10 +23,11 @@ from headgate.domain.errors import ConfigError
 from headgate.domain.server import ServerSpec, Transport
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
-from headgate.front.door import DoorLimits, door_with
+from headgate.front.door import DoorLimits, House
 from headgate.front.guard import Guard
 from headgate.front.http import HttpFront
 from headgate.front.legacy_sse import LegacySse
+from headgate.front.porter import Porter
 from headgate.front.pulse import beating
 from headgate.front.sessions import Sessions
 from headgate.front.stateless import Stateless
@@ -53,7 +52,6 @@ log = logging.getLogger("headgate")
 _BUILTIN = {"example": example.TOOLS}
 # Calls that are under way when the gateway is told to end get this long.
 _DRAIN_SECONDS = 10
-_KEEP_ALIVE_SECONDS = 75
 _RELOAD_SECONDS = 1.0
 
 
@@ -204,56 +202,33 @@ async def _serve_http(core: _Core, settings: Settings) -> None:
 
         pages = Pages(core.fleet, core.tally, gauges)
         front = HttpFront(
-            Guard(port, settings.allowed_hosts, settings.allowed_origins),
             Streamable(core.answers, sessions, core.audience, pulse),
             Stateless(core.answers, core.audience, pulse),
             legacy,
             pages,
-            settings.max_body_bytes,
         )
-        server = _Server(_uvicorn_config(front, settings), core.audience, pages)
+        guard = Guard(port, settings.allowed_hosts, settings.allowed_origins)
+        house = House(front, guard, _door_limits(settings), set())
+
+        def closing() -> None:
+            pages.draining = True
+            core.audience.dismiss()
+
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
         # What is here now stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        await server.serve(sockets=[listener])
+        await Porter(house, _DRAIN_SECONDS).serve(listener, closing)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, which ends the streams that clients would keep open before it waits for the rest."""
-
-    def __init__(self, config: uvicorn.Config, audience: Audience, pages: Pages) -> None:
-        super().__init__(config)
-        self._audience = audience
-        self._pages = pages
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._pages.draining = True
-        self._audience.dismiss()
-        await super().shutdown(sockets)
-
-
-def _uvicorn_config(front: HttpFront, settings: Settings) -> uvicorn.Config:
-    limits = DoorLimits(
+def _door_limits(settings: Settings) -> DoorLimits:
+    return DoorLimits(
+        body_bytes=settings.max_body_bytes,
         header_bytes=settings.max_header_bytes,
         headers=settings.max_headers,
         header_seconds=settings.header_timeout_seconds,
         body_seconds=settings.body_timeout_seconds,
-    )
-    return uvicorn.Config(
-        front,
-        http=door_with(limits),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_DRAIN_SECONDS,
     )
 
 
@@ -270,6 +245,5 @@ def _listener(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
             hint="choose another --port, or stop what uses this one",
         ) from error
-    listener.listen(2048)
     listener.setblocking(False)
     return listener

@@ -1,7 +1,7 @@
 """The paths of the gateway that are not MCP: health, readiness, metrics and the front page."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -9,9 +9,6 @@ from headgate import __version__
 from headgate.console.metrics import exposition
 from headgate.console.tally import Tally
 from headgate.domain.server import ServerStatus, State
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
@@ -36,7 +33,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """The operator's pages, as an ASGI application."""
+    """The operator's pages."""
 
     def __init__(self, fleet: Fleet, tally: Tally, gauges: Callable[[], dict[str, float]]) -> None:
         self._fleet = fleet
@@ -44,16 +41,8 @@ class Pages:
         self._gauges = gauges
         self.draining = False
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        status, kind, body = self._page(scope["path"], scope["method"])
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
-        if status == 405:
-            headers.append((b"allow", b"GET, HEAD"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
-
-    def _page(self, path: str, method: str) -> tuple[int, bytes, bytes]:
+    def __call__(self, method: str, path: str) -> tuple[int, bytes, bytes]:
+        """The status, the content type and the body that answer a request."""
         pages = {"/health": self._health, "/ready": self._ready, "/metrics": self._metrics, "/": self._front}
         page = pages.get(path)
         if page is None:

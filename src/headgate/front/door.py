@@ -1,149 +1,297 @@
-"""The HTTP server's door: uvicorn's protocol with the limits that it lacks.
+"""The HTTP server's door: one connection of a client, read within limits, answered in one system call.
 
-A peer that sends its head or body too slowly, a head that is too large, or a reader that does not read is
-shown out; and a client that leaves cancels what it asked for, without a task per request that watches for it.
+Our own and not a web server's, because the way from a byte to a task and back is what a call costs most:
+docs/decisions/0003-our-own-door.md has the measurement. httptools does the parsing.
 """
 
 import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+import httptools
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from headgate.wire.cork import Cork
+from headgate.front.guard import Guard, Refused
+from headgate.front.visit import JSON, Visit, head
+from headgate.wire.violations import INVALID_REQUEST, encode_error
+
+FOREVER = float("inf")
+# Requests that a client may send ahead of the answers.
+_MOST_AHEAD = 16
+# How long a client that was refused may go on sending before it is cut off; meanwhile it can read why.
+_LINGER_SECONDS = 2.0
+# Otherwise the kernel would keep megabytes for a client that never reads.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class DoorLimits(msgspec.Struct, frozen=True):
+class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much and how slowly a client may send."""
 
-    header_bytes: int = 32 * 1024
-    headers: int = 100
-    header_seconds: float = 10.0
-    body_seconds: float = 30.0
+    body_bytes: int
+    header_bytes: int
+    headers: int
+    header_seconds: float
+    body_seconds: float
     # A client that takes nothing of its answer for so long is gone.
     write_seconds: float = 30.0
+    # Between two requests.
+    idle_seconds: float = 75.0
 
 
-class Door(HttpToolsProtocol):
-    """One connection of a client."""
+Serve = Callable[[Visit], Awaitable[None]]
 
-    limits = DoorLimits()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+class House(msgspec.Struct):
+    """What all doors share: who serves, who guards, how many are open."""
+
+    serve: Serve
+    guard: Guard
+    limits: DoorLimits
+    doors: set["Door"]
+    closing: bool = False
+
+
+class Door(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._limits = house.limits
+        self._loop = asyncio.get_running_loop()
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        # When the client is shown out, unless something happens before; looked at once a second.
+        self.deadline = FOREVER
+        self._write_deadline = FOREVER
         self._head_bytes = 0
         self._in_head = True
-        self._in_body = False
-        self._refused = False
-        self._reading_timer: asyncio.TimerHandle | None = None
-        self._writing_timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._header_count = 0
+        self._refusal: Refused | None = None
+        self._coming: Visit | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ahead: deque[Visit] = deque()
+        self._visit: Visit | None = None
+        self._task: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        # Nothing more is read of a client that was refused; nothing more is said to one that is gone.
+        self._deaf = False
+        self._gone = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        # Head and body of a response in one system call: they cost more here than anything else.
-        self.transport = cast("asyncio.Transport", Cork(transport, self.loop))
-        self._time_reading(self.limits.header_seconds)
+    # What the event loop tells us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._house.doors.add(self)
+        self.deadline = self._loop.time() + self._limits.header_seconds
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._deaf:
             return
         if self._in_head:
+            if not self._head_bytes and self._visit is None:
+                self.deadline = self._loop.time() + self._limits.header_seconds
             self._head_bytes += len(data)
-        super().data_received(data)
-        if self._in_head and self._head_bytes > self.limits.header_bytes:
-            self._refuse(431)
-        elif self._in_head and self._head_bytes:
-            self._time_reading(self.limits.header_seconds)
-        elif self._in_body:
-            self._time_reading(self.limits.body_seconds)
-        elif self._reading_timer is not None:
-            self._reading_timer.cancel()
-            self._reading_timer = None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(Refused(400, "this gateway speaks HTTP/1.1 only"))
+        except httptools.HttpParserCallbackError as error:
+            refused = error.__context__
+            if not isinstance(refused, Refused):
+                raise
+            self._refuse(refused)
+        except httptools.HttpParserError:
+            self._refuse(Refused(400, "the request is malformed"))
+        else:
+            if self._in_head and self._head_bytes > self._limits.header_bytes:
+                self._refuse(Refused(431, "the headers are too large"))
 
-    def _time_reading(self, seconds: float) -> None:
-        """Start the clock, once per head and once per body: sending slowly must not wind it up again."""
-        if self._reading_timer is None:
-            self._reading_timer = self.loop.call_later(seconds, self._too_slow)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._house.doors.discard(self)
+        self.deadline = self._write_deadline = FOREVER
+        self._deaf = self._gone = True
+        self._ahead.clear()
+        self._wake()
+        if self._task is not None:
+            # Nobody is there for the answer any more.
+            self._task.cancel()
 
-    def _too_slow(self) -> None:
-        self._reading_timer = None
-        if self._in_body:
-            self._refuse(408)
-        elif not self.transport.is_closing():
-            self._refused = True
-            self.transport.close()
+    def eof_received(self) -> bool:
+        return False
 
-    def _refuse(self, status: int) -> None:
-        self._refused = True
-        if not self.transport.is_closing():
-            cycle: RequestResponseCycle | None = self.cycle
-            if cycle is None or not cycle.response_started:
-                self.transport.write(STATUS_LINE[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+        self._write_deadline = self._loop.time() + self._limits.write_seconds
+
+    def resume_writing(self) -> None:
+        self._write_deadline = FOREVER
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._drained is not None:
+            drained, self._drained = self._drained, None
+            if not drained.done():
+                drained.set_result(None)
 
     # What the parser tells us.
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self._url, self._headers, self._header_count = b"", {}, 0
         self._in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._header_count += 1
+        known = self._headers.get(name)
+        if known is not None:
+            if name in ONCE:
+                raise Refused(400, f"the header {name.decode('latin-1')} is there twice")
+            value = known + b", " + value
+        self._headers[name] = value
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._head_bytes = 0
-        size = sum(len(name) + len(value) for name, value in self.headers)
-        if len(self.headers) > self.limits.headers or size > self.limits.header_bytes:
-            self._refuse(431)
-            return
-        if self._reading_timer is not None:
-            self._reading_timer.cancel()
-            self._reading_timer = None
-        self._in_body = True
-        super().on_headers_complete()
+        size, self._head_bytes, self._in_head = self._head_bytes, 0, False
+        limits, headers = self._limits, self._headers
+        if self._header_count > limits.headers:
+            raise Refused(431, f"there are more than {limits.headers} headers")
+        # The body may have come along with the head.
+        if size > limits.header_bytes and len(self._url) + _size(headers) > limits.header_bytes:
+            raise Refused(431, f"the headers are larger than {limits.header_bytes} bytes")
+        if self._url[:1] != b"/":
+            # A whole URL names a host of its own, which nobody would compare with the Host header.
+            raise Refused(400, "the request target must be a path")
+        self._house.guard.check(headers)
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > limits.body_bytes:
+            raise Refused(413, f"the body is larger than {limits.body_bytes} bytes")
+        path, _, query = self._url.decode("latin-1").partition("?")
+        self._coming = Visit(self._parser.get_method().decode("latin-1"), path, query, headers, self)
+        self._parts, self._size = [], 0
+        if headers.get(b"expect", b"").lower() == b"100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._visit is None:
+            self.deadline = self._loop.time() + limits.body_seconds
 
     def on_body(self, body: bytes) -> None:
-        if not self._refused:
-            super().on_body(body)
+        self._parts.append(body)
+        self._size += len(body)
+        if self._size > self._limits.body_bytes:
+            raise Refused(413, f"the body is larger than {self._limits.body_bytes} bytes")
 
     def on_message_complete(self) -> None:
-        self._in_body = False
-        # Between two requests no head is being read.
+        visit, self._coming = self._coming, None
+        assert visit is not None
+        visit.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        visit.close = not self._parser.should_keep_alive()
         self._in_head = True
-        if not self._refused:
-            super().on_message_complete()
+        if self._visit is None:
+            self._start(visit)
+        else:
+            self._ahead.append(visit)
+            if len(self._ahead) >= _MOST_AHEAD:
+                self._transport.pause_reading()
 
-    # What happens to the client.
+    # One request after the other.
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        task = self.loop.create_task(cycle.run_asgi(app))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
-        self._task = task
+    def _start(self, visit: Visit) -> None:
+        self._visit = visit
+        self.deadline = FOREVER
+        self._task = asyncio.ensure_future(self._house.serve(visit))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        for timer in (self._reading_timer, self._writing_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._task is not None and not self._task.done() and not self.cycle.response_complete:
-            self._task.cancel()
+    def finished(self) -> None:
+        """The response is complete: the next request, or the end."""
+        visit, self._visit, self._task = self._visit, None, None
+        if self._gone:
+            return
+        if (visit is not None and visit.close) or self._house.closing:
+            self._transport.close()
+        elif self._ahead:
+            self._start(self._ahead.popleft())
+            self._transport.resume_reading()
+        else:
+            self.deadline = self._loop.time() + self._limits.idle_seconds
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._writing_timer is None:
-            self._writing_timer = self.loop.call_later(self.limits.write_seconds, self._never_read)
+    def send(self, parts: list[bytes]) -> None:
+        """Send these bytes in one system call."""
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
 
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._writing_timer is not None:
-            self._writing_timer.cancel()
-            self._writing_timer = None
+    async def drain(self) -> None:
+        """Wait until the client has taken enough of what was sent."""
+        if self._drained is not None:
+            await self._drained
+        else:
+            # Disk is faster than most sockets; others must get their turn.
+            await asyncio.sleep(0)
 
-    def _never_read(self) -> None:
-        self._writing_timer = None
-        self.transport.abort()
+    # How a client is shown out.
+
+    def _refuse(self, refused: Refused) -> None:
+        """Say why, and read no further; the client may still be sending, and must be able to read it."""
+        self._deaf = True
+        if self._visit is not None:
+            # An answer is under way; what came after it is not even looked at.
+            self._visit.close = True
+            self._ahead.clear()
+            return
+        body = encode_error(b"null", INVALID_REQUEST, refused.reason)
+        self._transport.write(head(refused.status, JSON, len(body), close=True) + body)
+        self._transport.write_eof()
+        self.deadline = self._loop.time() + _LINGER_SECONDS
+
+    def look(self, now: float) -> None:
+        """Show out a client that takes too long; called once a second."""
+        if now < self.deadline and now < self._write_deadline:
+            return
+        if self._coming is not None and not self._deaf:
+            self._refuse(Refused(408, "the body took too long"))
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection, together with what the client has not taken."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._transport.abort()
+
+    def retire(self) -> None:
+        """The gateway ends: an idle connection is closed, a busy one after its answer."""
+        if self._visit is None:
+            self._transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way."""
+        return self._visit is not None
 
 
-def door_with(limits: DoorLimits) -> type[Door]:
-    """The protocol class that uvicorn is to use."""
-    return type("Door", (Door,), {"limits": limits})
+def _size(headers: dict[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers.items())
+
+
+# Headers that mean something different when they are there twice.
+ONCE = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"content-type",
+        b"content-length",
+        b"authorization",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"mcp-method",
+        b"mcp-name",
+    }
+)

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from headgate.front import asgi
-from headgate.front.asgi import Header, Send
 from headgate.front.reply import Reply
+from headgate.front.visit import Visit
 from headgate.wire.framing import SSE_PING, sse_event
 
 # A connection without traffic for so long may be cut by a proxy in between.
@@ -14,10 +13,10 @@ QUIET_SECONDS = 15.0
 class Exchange:
     """The way back to the client of one request."""
 
-    __slots__ = ("_done", "_events", "_more", "_pump", "_send", "last")
+    __slots__ = ("_done", "_events", "_more", "_pump", "_visit", "last")
 
-    def __init__(self, send: Send, now: float) -> None:
-        self._send = send
+    def __init__(self, visit: Visit, now: float) -> None:
+        self._visit = visit
         self._events: list[bytes] = []
         self._more: asyncio.Event | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -40,43 +39,33 @@ class Exchange:
         self._more.set()
 
     async def _stream(self, more: asyncio.Event) -> None:
-        await asgi.start_stream(self._send)
+        await self._visit.start_stream()
         while not self._done or self._events:
             await more.wait()
             more.clear()
             events, self._events = self._events, []
             for event in events:
-                await asgi.write(self._send, event)
+                await self._visit.write(event)
 
-    async def finish(self, status: int, reply: Reply, *headers: Header) -> None:
+    async def finish(self, reply: Reply) -> None:
         """Send the answer."""
         try:
             if self._pump is not None:
-                await self._finish_stream(reply)
-            elif (whole := reply.whole) is not None:
-                await asgi.respond(self._send, status, whole, asgi.JSON, *headers)
+                await self._finish_stream(reply, self._pump)
+            elif isinstance(reply.payload, bytes):
+                self._visit.answer(reply)
             else:
-                await self._finish_from_disk(reply)
+                await self._visit.answer_from_disk(reply)
         finally:
             reply.close()
 
-    async def _finish_from_disk(self, reply: Reply) -> None:
-        length = (b"content-length", b"%d" % reply.size)
-        await self._send({"type": "http.response.start", "status": 200, "headers": [asgi.JSON, length]})
-        for chunk in reply.chunks():
-            await asgi.write(self._send, chunk)
-            # Disk is faster than most sockets; others must get their turn.
-            await asyncio.sleep(0)
-        await asgi.end(self._send)
-
-    async def _finish_stream(self, reply: Reply) -> None:
-        assert self._pump is not None
-        assert self._more is not None
+    async def _finish_stream(self, reply: Reply, pump: "asyncio.Task[None]") -> None:
         self._done = True
-        self._more.set()
-        await self._pump
-        await write_event(self._send, reply)
-        await asgi.end(self._send)
+        if self._more is not None:
+            self._more.set()
+        await pump
+        await write_event(self._visit, reply)
+        self._visit.end()
 
     def abandon(self) -> None:
         """The client is gone: nothing more is said."""
@@ -84,14 +73,12 @@ class Exchange:
             self._pump.cancel()
 
 
-async def write_event(send: Send, reply: Reply) -> None:
+async def write_event(visit: Visit, reply: Reply) -> None:
     """One message as an event, however large."""
-    whole = reply.whole
-    if whole is not None:
-        await asgi.write(send, sse_event(b"".join(reply.lines())))
+    if isinstance(reply.payload, bytes):
+        await visit.write(sse_event(b"".join(reply.lines())))
         return
-    await asgi.write(send, b"event: message\r\ndata: ")
+    await visit.write(b"event: message\r\ndata: ")
     for chunk in reply.lines():
-        await asgi.write(send, chunk)
-        await asyncio.sleep(0)
-    await asgi.write(send, b"\r\n\r\n")
+        await visit.write(chunk)
+    await visit.write(b"\r\n\r\n")

@@ -3,15 +3,14 @@
 import asyncio
 from urllib.parse import parse_qs
 
-from headgate.front import asgi
 from headgate.front.answers import Answers
-from headgate.front.asgi import Send
 from headgate.front.audience import Audience
 from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.sessions import Session
 from headgate.front.streamable import cancel, stream
+from headgate.front.visit import TEXT, Visit
 from headgate.wire.envelope import Envelope
 from headgate.wire.eras import LATEST_HANDSHAKE, Era
 from headgate.wire.violations import Violation
@@ -31,7 +30,7 @@ class LegacySse:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, send: Send, messages_path: str) -> None:
+    async def open(self, visit: Visit, messages_path: str) -> None:
         """The stream of one client; the session lives as long as it does."""
         if len(self._sessions) >= self._most:
             raise Refused(503, "too many streams are open; try again later")
@@ -42,15 +41,15 @@ class LegacySse:
         self._audience.join(session.tools_changed)
         try:
             endpoint = f"event: endpoint\r\ndata: {messages_path}?session_id={id}\r\n\r\n"
-            await stream(send, outbox, self._audience, first=endpoint.encode())
+            await stream(visit, outbox, self._audience, first=endpoint.encode())
         finally:
             del self._sessions[id]
             self._audience.leave(session.tools_changed)
             session.running.cancel_all()
 
-    async def post(self, envelope: Envelope, query: bytes, send: Send) -> None:
+    def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client, whose answer goes into its stream."""
-        ids = parse_qs(query.decode("latin-1")).get("session_id", [""])
+        ids = parse_qs(visit.query).get("session_id", [""])
         found = self._sessions.get(ids[0])
         if found is None:
             raise Refused(404, "session not found: open the stream again")
@@ -61,7 +60,7 @@ class LegacySse:
             task.add_done_callback(self._tasks.discard)
         elif envelope.method == "notifications/cancelled":
             cancel(session.running, envelope)
-        await asgi.respond(send, 202, b"Accepted", asgi.TEXT)
+        visit.respond(202, b"Accepted", TEXT)
 
     async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox) -> None:
         reply = await answer_handshake(self._answers, envelope, session, outbox)

@@ -5,14 +5,13 @@ import asyncio
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.front import asgi
 from headgate.front.answers import Answers
-from headgate.front.asgi import Send
 from headgate.front.audience import Audience
 from headgate.front.exchange import Exchange
 from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
 from headgate.front.streamable import stream
+from headgate.front.visit import Visit
 from headgate.wire.envelope import (
     ABSENT,
     Envelope,
@@ -59,19 +58,19 @@ class Stateless:
         self._audience = audience
         self._pulse = pulse
 
-    async def post(self, envelope: Envelope, headers: dict[bytes, bytes], send: Send) -> None:
+    async def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client; raises Violation."""
         if not envelope.method:
             raise Violation(INVALID_REQUEST, "Only requests and notifications are sent in this era")
         if not envelope.id:
-            _check_version(headers[b"mcp-protocol-version"].decode("latin-1"), b"null")
-            await asgi.respond(send, 202, b"")
+            _check_version(visit.headers[b"mcp-protocol-version"].decode("latin-1"), b"null")
+            visit.respond(202, b"")
             return
-        check(envelope, headers)
+        check(envelope, visit.headers)
         if envelope.method == "subscriptions/listen":
-            await self._listen(envelope, send)
+            await self._listen(envelope, visit)
             return
-        exchange = Exchange(send, self._pulse.now)
+        exchange = Exchange(visit, self._pulse.now)
         self._pulse.watch(exchange)
         try:
             reply = await self._answers.answer(envelope, Era.STATELESS, exchange.emit)
@@ -80,14 +79,14 @@ class Stateless:
             raise
         finally:
             self._pulse.forget(exchange)
-        await exchange.finish(200, reply)
+        await exchange.finish(reply)
 
-    async def _listen(self, envelope: Envelope, send: Send) -> None:
+    async def _listen(self, envelope: Envelope, visit: Visit) -> None:
         subscription = Subscription(envelope)
         self._audience.join(subscription.tools_changed)
         try:
             await stream(
-                send,
+                visit,
                 subscription.outbox,
                 self._audience,
                 first=sse_event(subscription.acknowledgement),

@@ -5,9 +5,7 @@ import asyncio
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.front import asgi
 from headgate.front.answers import Answers
-from headgate.front.asgi import Send
 from headgate.front.audience import Audience
 from headgate.front.exchange import QUIET_SECONDS, Exchange, write_event
 from headgate.front.guard import Refused
@@ -15,6 +13,7 @@ from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
 from headgate.front.reply import Reply
 from headgate.front.sessions import Running, Session, Sessions, TooManySessions
+from headgate.front.visit import Visit
 from headgate.wire.envelope import ABSENT, Envelope
 from headgate.wire.eras import Era
 from headgate.wire.framing import SSE_PING
@@ -44,30 +43,30 @@ class Streamable:
         self._audience = audience
         self._pulse = pulse
 
-    async def post(self, envelope: Envelope, headers: dict[bytes, bytes], send: Send) -> None:
+    async def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client; raises Violation or Refused."""
         if envelope.method == "initialize" and envelope.id:
-            await self._initialize(envelope, send)
+            self._initialize(envelope, visit)
             return
-        session = self._session(headers)
+        session = self._session(visit)
         if envelope.method and envelope.id:
-            await self._request(envelope, session, send)
+            await self._request(envelope, session, visit)
             return
         if envelope.method == "notifications/cancelled":
             cancel(session.running, envelope)
-        await asgi.respond(send, 202, b"")
+        visit.respond(202, b"")
 
-    async def _initialize(self, envelope: Envelope, send: Send) -> None:
+    def _initialize(self, envelope: Envelope, visit: Visit) -> None:
         version, reply = self._answers.initialize(envelope)
         try:
             session = self._sessions.open(version)
         except TooManySessions as error:
             message = "Too many sessions are open; try again later"
             raise Violation(INTERNAL_ERROR, message, id=bytes(envelope.id), status=503) from error
-        await asgi.respond(send, 200, reply.whole or b"", asgi.JSON, (_SESSION, session.id))
+        visit.respond(200, reply.whole or b"", extra=_SESSION + b": " + session.id + b"\r\n")
 
-    def _session(self, headers: dict[bytes, bytes]) -> Session:
-        id = headers.get(_SESSION)
+    def _session(self, visit: Visit) -> Session:
+        id = visit.headers.get(_SESSION)
         if id is None:
             raise Violation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
         session = self._sessions.get(id)
@@ -75,15 +74,17 @@ class Streamable:
             raise Violation(INVALID_REQUEST, "Session not found: initialize again", status=404)
         return session
 
-    async def _request(self, envelope: Envelope, session: Session, send: Send) -> None:
+    async def _request(self, envelope: Envelope, session: Session, visit: Visit) -> None:
         id = bytes(envelope.id)
-        exchange = Exchange(send, self._pulse.now)
+        exchange = Exchange(visit, self._pulse.now)
         session.running.start(id)
         self._pulse.watch(exchange)
         try:
             reply = await self._answers.answer(envelope, Era.HANDSHAKE, exchange.emit)
         except Violation as violation:
-            # In this era an error is an answer like any other.
+            if violation.code == INVALID_REQUEST:
+                raise
+            # In this era every other error is an answer like any other.
             reply = Reply(violation.encode())
         except asyncio.CancelledError as cancelled:
             if not cancelled.args:
@@ -97,11 +98,11 @@ class Streamable:
         finally:
             session.running.finish(id)
             self._pulse.forget(exchange)
-        await exchange.finish(200, reply)
+        await exchange.finish(reply)
 
-    async def listen(self, headers: dict[bytes, bytes], send: Send) -> None:
+    async def listen(self, visit: Visit) -> None:
         """The GET stream: what the gateway says unasked, until the client leaves."""
-        session = self._session(headers)
+        session, headers = self._session(visit), visit.headers
         if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
             b"accept", b"*/*"
         ):
@@ -110,34 +111,34 @@ class Streamable:
             raise Violation(INVALID_REQUEST, "The session has a stream already", status=409)
         outbox = session.listen()
         try:
-            await stream(send, outbox, self._audience)
+            await stream(visit, outbox, self._audience)
         finally:
             session.stop_listening(outbox)
 
-    async def delete(self, headers: dict[bytes, bytes], send: Send) -> None:
+    def delete(self, visit: Visit) -> None:
         """The client ends its session."""
-        self._sessions.close(self._session(headers))
-        await asgi.respond(send, 200, b"")
+        self._sessions.close(self._session(visit))
+        visit.respond(200, b"")
 
 
 async def stream(
-    send: Send, outbox: Outbox, audience: Audience, *, first: bytes = SSE_PING, last: bytes = b""
+    visit: Visit, outbox: Outbox, audience: Audience, *, first: bytes = SSE_PING, last: bytes = b""
 ) -> None:
     """Write what comes into the outbox as events, until the client leaves or the gateway ends."""
     audience.opened(outbox.end)
     try:
-        await asgi.start_stream(send)
+        await visit.start_stream()
         # So that the client sees the stream open before anything happens.
-        await asgi.write(send, first)
+        await visit.write(first)
         while (reply := await outbox.get(QUIET_SECONDS)) is not None:
             if reply.size == 0:
-                await asgi.write(send, SSE_PING)
+                await visit.write(SSE_PING)
                 continue
             try:
-                await write_event(send, reply)
+                await write_event(visit, reply)
             finally:
                 reply.close()
-        await asgi.write(send, last)
-        await asgi.end(send)
+        await visit.write(last)
+        visit.end()
     finally:
         audience.closed(outbox.end)

@@ -6,15 +6,16 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge
+from headgate.upstream.background import Background
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending
+from headgate.upstream.process import Pipe, Process
 from headgate.upstream.watchdog import Watchdog, end_group
 from headgate.wire.cork import Cork
 from headgate.wire.envelope import one_line
@@ -28,23 +29,46 @@ _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 _UNREAD_SECONDS = 10.0
 # How long a child may take to leave after its input ended, and after it was told to.
 _GRACE_SECONDS = 2.0
+# A child that ends closes its pipes a moment before.
+_EXIT_SECONDS = 0.05
 
 
-class ChildLink(asyncio.SubprocessProtocol):
+class ChildLink:
     """The conversation with one child."""
 
-    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox, stderr: deque[str]) -> None:
-        self.pid: int | None = None
-        self._stderr = stderr
+    def __init__(
+        self, spec: ServerSpec, process: Process, limits: Limits, inbox: Inbox, stderr: deque[str]
+    ) -> None:
+        self.pid: int | None = process.pid
         self._spec = spec
-        self._inbox = inbox
+        self._process = process
+        self._stderr = stderr
         self._loop = asyncio.get_running_loop()
         self._assembly = Assembly(limits)
         self._pending = Pending(spec.name, self._send, inbox)
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._stdin: Cork | None = None
+        self._written = 0
         self._unread: asyncio.TimerHandle | None = None
-        self.exited = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Connect the child's pipes, and watch over it."""
+        await self._process.connect(
+            Pipe(lambda data: None, lambda: self._closed("input")),
+            Pipe(self._data, lambda: self._closed("output")),
+            Pipe(self._keep_stderr, lambda: None),
+        )
+        if self._process.stdin is not None:
+            self._stdin = Cork(self._process.stdin, self._loop)
+
+    async def watch(self) -> None:
+        """Wait for the child's end."""
+        await self._process.exited.wait()
+        self._lose("it ended")
+
+    def _closed(self, what: str) -> None:
+        # Exit usually follows at once and knows more; a child that lives on without its pipes is of no use.
+        self._loop.call_later(_EXIT_SECONDS, self._lose, f"it closed its {what}")
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The child's answer; raises UpstreamError."""
@@ -70,35 +94,33 @@ class ChildLink(asyncio.SubprocessProtocol):
         unread = stdin.get_write_buffer_size()
         if unread:
             self._mind_unread(unread)
-        stdin.write(one_line(message) + b"\n")
+        line = one_line(message) + b"\n"
+        self._written += len(line)
+        stdin.write(line)
 
     def _mind_unread(self, unread: int) -> None:
         if unread > _MOST_UNREAD_BYTES:
             raise Exhausted(f"{self._spec.name!r} does not read what it is sent")
         if self._unread is None:
-            self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, unread)
+            read = self._written - unread
+            self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, read)
 
     def _still_unread(self, before: int) -> None:
         self._unread = None
-        if self._stdin is not None and self._stdin.get_write_buffer_size() >= before:
+        if self._stdin is None:
+            return
+        unread = self._stdin.get_write_buffer_size()
+        if unread and self._written - unread <= before:
             self._lose(f"it has read nothing for {_UNREAD_SECONDS:g} s")
+        elif unread:
+            self._mind_unread(unread)
 
     def _lose(self, reason: str) -> None:
         if not self._lost.done():
             self._lost.set_result(reason)
         self._pending.fail_all(reason)
 
-    # What the event loop tells us about the child.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        process = cast("asyncio.SubprocessTransport", transport)
-        self.pid = process.get_pid()
-        self._stdin = Cork(cast("asyncio.WriteTransport", process.get_pipe_transport(0)), self._loop)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            self._keep_stderr(data)
-            return
+    def _data(self, data: bytes) -> None:
         try:
             for piece in pieces(data):
                 self._assembly.add(piece.data)
@@ -123,17 +145,6 @@ class ChildLink(asyncio.SubprocessProtocol):
             if line.strip():
                 self._stderr.append(line[:_STDERR_LINE_CHARACTERS])
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            # Exit usually follows at once and knows more; a child that lives on without output is of no use.
-            self._loop.call_later(0.05, self._lose, "it closed its output")
-        elif fd == 0:
-            self._loop.call_later(0.05, self._lose, "it closed its input")
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        self._lose("it ended")
-
     def close(self) -> None:
         """Forget what is under way."""
         self._lose("the gateway closed it")
@@ -152,48 +163,41 @@ async def open_child(
     spec: ServerSpec, limits: Limits, watchdog: Watchdog, inbox: Inbox, stderr: deque[str]
 ) -> AsyncIterator[ChildLink]:
     """Run the server's command for as long as the block lasts; raises UpstreamUnreachable."""
-    loop = asyncio.get_running_loop()
-    link = ChildLink(spec, limits, inbox, stderr)
     try:
-        transport, _ = await loop.subprocess_exec(
-            lambda: link,
-            spec.command,
-            *spec.args,
-            env=environment(spec),
-            cwd=spec.cwd,
-            start_new_session=True,
-        )
+        process = await Process.start([spec.command, *spec.args], environment(spec), spec.cwd)
     except (OSError, ValueError) as error:
         raise UpstreamUnreachable(spec.name, f"its command did not start ({error})") from error
-    group = transport.get_pid()
-    watchdog.watch(group)
+    watchdog.watch(process.pid)
+    link = ChildLink(spec, process, limits, inbox, stderr)
     try:
-        yield link
+        async with Background() as background:
+            await link.connect()
+            background.start(link.watch())
+            yield link
     finally:
         link.close()
-        await asyncio.shield(_end(link, transport, group))
-        watchdog.forget(group)
+        await asyncio.shield(_end(process))
+        watchdog.forget(process.pid)
 
 
-async def _end(link: ChildLink, transport: asyncio.SubprocessTransport, group: int) -> None:
+async def _end(process: Process) -> None:
     """Let the child go: its input ends, then it is asked, then it is made to, with all that it started."""
-    stdin = transport.get_pipe_transport(0)
-    if stdin is not None:
-        stdin.close()
+    if process.stdin is not None:
+        process.stdin.close()
     for how in (signal.SIGTERM, signal.SIGKILL):
-        if await _exits(link):
+        if await _exits(process):
             break
-        end_group(group, how)
+        end_group(process.pid, how)
     # Whatever else lives in the group has lost its parent.
-    end_group(group, signal.SIGKILL)
-    await _exits(link)
-    transport.close()
+    end_group(process.pid, signal.SIGKILL)
+    await _exits(process)
+    process.close()
 
 
-async def _exits(link: ChildLink) -> bool:
+async def _exits(process: Process) -> bool:
     try:
         async with asyncio.timeout(_GRACE_SECONDS):
-            await link.exited.wait()
+            await process.exited.wait()
     except TimeoutError:
         return False
     return True

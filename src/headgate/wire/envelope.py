@@ -51,7 +51,7 @@ def parse(body: bytes) -> Envelope:
     except (DecodeError, UnicodeDecodeError) as error:
         raise Violation(PARSE_ERROR, f"Parse error: {error}") from error
     if not _accounts_for(envelope, len(body)):
-        _refuse_duplicates(body, {"jsonrpc", "id", "method"})
+        _refuse_duplicates(body, {"jsonrpc", "id", "method", "params"})
     _check(envelope)
     return envelope
 

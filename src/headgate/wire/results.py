@@ -24,9 +24,10 @@ def for_stateless(result: bytes) -> bytes:
 
 def for_handshake(result: bytes) -> bytes:
     """A stateless server's result for a handshake client, which knows neither types nor connection keys."""
-    if _MARK not in result and result.startswith(b"{" + COMPLETE + b","):
+    plain = _MARK not in result and b'"structuredContent"' not in result
+    if plain and result.startswith(b"{" + COMPLETE + b","):
         return b"{" + result[len(COMPLETE) + 2 :]
-    if _MARK not in result and b'"resultType"' not in result:
+    if plain and b'"resultType"' not in result:
         return result
     members = _members(result)
     if not members:
@@ -34,6 +35,9 @@ def for_handshake(result: bytes) -> bytes:
     kind = members.pop("resultType", Raw(b'"complete"'))
     if bytes(kind) != b'"complete"':
         raise NeedsInput(bytes(kind).decode())
+    if bytes(members.get("structuredContent", b"{"))[:1] != b"{":
+        # Only objects are legal in this era; the text says the same.
+        del members["structuredContent"]
     _drop_connection_keys(members)
     return encode_object(members)
 

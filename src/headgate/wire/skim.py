@@ -18,6 +18,8 @@ _SCALAR = re.compile(rb"[^\s,\]}\[{\":]*+")
 # An envelope has five; a peer that sends more than this is not speaking JSON-RPC.
 _MOST_MEMBERS = 64
 _LONGEST_KEY = 256
+# Looked at in bulk; only the slice in which a member ends is looked at bracket by bracket.
+_SLICE = 16 * 1024
 
 
 _skim = Decoder(Raw).decode
@@ -113,15 +115,17 @@ class Skimmer:
 
     def _nested(self, masked: bytes, at: int) -> int:
         """Read on inside a member; most chunks end in it and need no closer look."""
-        bare, in_string = outside_strings(masked[at:])
+        end = min(at + _SLICE, len(masked))
+        bare, in_string = outside_strings(masked[at:end])
         seen = levels(bare, self._depth)
         if min(seen) < 2:
-            return self._nested_by_token(masked, at)
+            return self._nested_by_token(masked, at, end)
         self._depth, self._in_string = seen[-1], in_string
-        return len(masked)
+        return end
 
-    def _nested_by_token(self, masked: bytes, at: int) -> int:
-        for token in _TOKENS.finditer(masked, at):
+    def _nested_by_token(self, masked: bytes, at: int, end: int) -> int:
+        """Read on to the end of the member, bracket by bracket."""
+        for token in _TOKENS.finditer(masked, at, end):
             sign = masked[token.start()]
             if sign == ord('"'):
                 self._in_string = token.end() - token.start() == 1 or masked[token.end() - 1] != ord('"')
@@ -130,7 +134,7 @@ class Skimmer:
             if self._depth == 1:
                 self._end_of_value(self._offset + token.end())
                 return token.end()
-        return len(masked)
+        return end
 
     def _outermost(self, masked: bytes, at: int) -> int:
         """Read on between the members of the outermost object."""

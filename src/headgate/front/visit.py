@@ -1,0 +1,104 @@
+"""One HTTP request and the way back to its client."""
+
+import http
+from typing import Protocol
+
+from headgate.front.reply import Reply
+
+JSON = b"application/json"
+TEXT = b"text/plain; charset=utf-8"
+EVENTS = b"text/event-stream"
+# No proxy in between may gather events before it hands them on.
+STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+
+_STATUS = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
+}
+_OK_JSON = _STATUS[200] + b"content-type: " + JSON + b"\r\ncontent-length: "
+# More than this is not copied once more to leave in one piece.
+_LARGE = 64 * 1024
+
+
+class Wire(Protocol):
+    """The connection that the response goes out on."""
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send these bytes in one system call."""
+
+    async def drain(self) -> None:
+        """Wait until the client has taken enough of what was sent."""
+
+    def finished(self) -> None:
+        """The response is complete."""
+
+
+class Visit:
+    """A request that has come in whole; it is answered once, at once or piece by piece."""
+
+    __slots__ = ("_chunked", "_wire", "body", "close", "headers", "method", "path", "query")
+
+    def __init__(self, method: str, path: str, query: str, headers: dict[bytes, bytes], wire: Wire) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = b""
+        # Whether the connection ends with the response.
+        self.close = False
+        self._wire = wire
+        self._chunked = True
+
+    def respond(self, status: int, body: bytes, kind: bytes = JSON, extra: bytes = b"") -> None:
+        """A whole response; `extra` is header lines."""
+        self._wire.send([head(status, kind, len(body), extra, close=self.close), self._shown(body)])
+        self._wire.finished()
+
+    def _shown(self, body: bytes) -> bytes:
+        return b"" if self.method == "HEAD" else body
+
+    def answer(self, reply: Reply) -> None:
+        """A whole response with a message that is in memory: the usual case."""
+        payload = reply.payload
+        assert isinstance(payload, bytes)
+        if self.close or len(payload) > _LARGE:
+            opening = head(200, JSON, reply.size, close=self.close)
+            self._wire.send([opening, reply.head, payload, reply.tail])
+        else:
+            length = b"%d\r\n\r\n" % (len(reply.head) + len(payload) + len(reply.tail))
+            self._wire.send([b"".join((_OK_JSON, length, reply.head, payload, reply.tail))])
+        self._wire.finished()
+
+    async def answer_from_disk(self, reply: Reply) -> None:
+        """A whole response with a message that is too large for memory."""
+        self._wire.send([head(200, JSON, reply.size, close=self.close)])
+        for chunk in reply.chunks():
+            self._wire.send([chunk])
+            await self._wire.drain()
+        self._wire.finished()
+
+    async def start_stream(self) -> None:
+        """The head of an event stream."""
+        self._chunked = not self.close
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
+        opening = _STATUS[200] + b"content-type: " + EVENTS + b"\r\n" + STREAM_HEADERS + framing + b"\r\n"
+        self._wire.send([opening])
+        await self._wire.drain()
+
+    async def write(self, data: bytes) -> None:
+        """Some more of a stream."""
+        if data:
+            self._wire.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._chunked else [data])
+        await self._wire.drain()
+
+    def end(self) -> None:
+        """The end of a stream."""
+        if self._chunked:
+            self._wire.send([b"0\r\n\r\n"])
+        self._wire.finished()
+
+
+def head(status: int, kind: bytes, length: int, extra: bytes = b"", *, close: bool) -> bytes:
+    """Status line and headers of a whole response."""
+    closing = b"connection: close\r\n" if close else b""
+    described = b"content-type: %s\r\ncontent-length: %d\r\n" % (kind, length)
+    return b"".join((_STATUS[status], described, closing, extra, b"\r\n"))

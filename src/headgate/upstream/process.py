@@ -1,0 +1,121 @@
+"""One child process with its three pipes, in a group of its own.
+
+Started by the standard library rather than by the event loop: uvloop hands copies of the pipes on to the
+child, so that nobody notices when it closes its output, and forks, which takes long in a large process.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import IO, Self, cast
+
+_PIPE_BYTES = 256 * 1024
+
+
+class Pipe(asyncio.Protocol):
+    """Hands on what a child writes, and tells when it closes the pipe."""
+
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+def _spawn(command: list[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=dict(env),
+        cwd=cwd,
+        bufsize=0,
+        start_new_session=True,
+    )
+    if child.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
+        # Large results come in fewer pieces; where the system does not allow it, nothing is lost.
+        with suppress(OSError):
+            fcntl.fcntl(child.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return child
+
+
+def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]") -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        child = starting.result()
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+class Process:
+    """A running child; `exited` is set when it has ended."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._loop = asyncio.get_running_loop()
+        self._transports: list[asyncio.BaseTransport] = []
+        self.pid = child.pid
+        self.exited = asyncio.Event()
+        self.stdin: asyncio.WriteTransport | None = None
+
+    @classmethod
+    async def start(cls, command: list[str], env: Mapping[str, str], cwd: str | None) -> Self:
+        """Run a command; raises OSError or ValueError when it does not start."""
+        starting = asyncio.ensure_future(asyncio.to_thread(_spawn, command, env, cwd))
+        try:
+            process = cls(await asyncio.shield(starting))
+        except asyncio.CancelledError:
+            # Nobody will ever talk to it.
+            starting.add_done_callback(_end_unwanted)
+            raise
+        process._watch()
+        return process
+
+    async def connect(self, stdin: Pipe, stdout: Pipe, stderr: Pipe) -> None:
+        """Connect the three pipes."""
+        child = self._child
+        writing, _ = await self._loop.connect_write_pipe(lambda: stdin, cast("IO[bytes]", child.stdin))
+        reading, _ = await self._loop.connect_read_pipe(lambda: stdout, cast("IO[bytes]", child.stdout))
+        complaining, _ = await self._loop.connect_read_pipe(lambda: stderr, cast("IO[bytes]", child.stderr))
+        self.stdin = writing
+        self._transports = [writing, reading, complaining]
+
+    def _watch(self) -> None:
+        """Notice the end of the child."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            # Not on this system: a thread waits instead.
+            threading.Thread(target=self._wait, name=f"child {self.pid}", daemon=True).start()
+            return
+
+        def ended() -> None:
+            self._loop.remove_reader(handle)
+            os.close(handle)
+            self._child.wait()
+            self.exited.set()
+
+        self._loop.add_reader(handle, ended)
+
+    def _wait(self) -> None:
+        self._child.wait()
+        try:
+            self._loop.call_soon_threadsafe(self.exited.set)
+        except RuntimeError:
+            # The loop has ended before the child.
+            return
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for transport in self._transports:
+            transport.close()
