@@ -14,7 +14,7 @@ from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
-from headgate.config.watch import changes
+from headgate.config.watch import changes, servers_to_run
 from headgate.console.hook import ListChangedHook
 from headgate.console.pages import Pages
 from headgate.console.tally import Tally
@@ -53,6 +53,7 @@ _BUILTIN = {"example": example.TOOLS}
 # Calls that are under way when the gateway is told to end get this long.
 _DRAIN_SECONDS = 10
 _RELOAD_SECONDS = 1.0
+_BACKLOG = 2048
 
 
 async def serve(settings: Settings, load: Callable[[], Settings]) -> None:
@@ -91,19 +92,27 @@ class _Core:
 
     async def follow(self, load: Callable[[], Settings], settings: Settings) -> None:
         """Take over every change of the server list; what else changed needs a restart, and is said so."""
+        servers, prefix = settings.servers, settings.prefix
         async for fresh in changes(load, settings, _RELOAD_SECONDS):
             warn(fresh)
-            self.apply(fresh.servers)
-            log.info("configuration reloaded", extra={"servers": len(fresh.servers)})
+            servers = servers_to_run(fresh, servers, prefix=prefix)
+            for server in servers:
+                if server.name in fresh.left_out:
+                    log.warning(
+                        "server %r keeps running with its old definition until its entry in %s is mended",
+                        server.name,
+                        fresh.config_path,
+                    )
+            self.apply(servers)
+            log.info("configuration reloaded", extra={"servers": len(servers)})
             if _apart_from_servers(fresh) != _apart_from_servers(settings):
                 log.warning("settings other than the servers take effect after a restart")
             settings = fresh
 
 
 def _apart_from_servers(settings: Settings) -> tuple[object, ...]:
-    fields = (
-        name for name in settings.__struct_fields__ if name not in ("servers", "warnings", "config_path")
-    )
+    of_servers = ("servers", "left_out", "warnings", "config_path")
+    fields = (name for name in settings.__struct_fields__ if name not in of_servers)
     return tuple(getattr(settings, name) for name in fields)
 
 
@@ -245,5 +254,6 @@ def _listener(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
             hint="choose another --port, or stop what uses this one",
         ) from error
+    listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener

@@ -20,6 +20,9 @@ class Access(Protocol):
 class Catalog(Protocol):
     """Knows every tool and its names."""
 
+    def silent_server(self, name: str) -> str | None:
+        """The server that such a tool belongs to, if it has not told its tools yet."""
+
     def resolve(self, name: str, caller: Caller) -> Tool:
         """The tool of that name; raises ToolNotFound with the nearest ones."""
 
@@ -29,6 +32,9 @@ class Catalog(Protocol):
 
 class Delivery(Protocol):
     """Carries a call to its upstream."""
+
+    async def await_ready(self, server: str) -> None:
+        """Wait until the server has told its tools; raises HeadgateError with the cause when it does not."""
 
     async def deliver(self, call: Call) -> Answer:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
@@ -54,6 +60,10 @@ class Gateway:
         """Carry one tool call to its upstream and its answer back; raises HeadgateError."""
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
+        # A server that is still starting may have the tool, so it is too early to say that nobody has.
+        server = self._catalog.silent_server(request.tool)
+        if server is not None:
+            await self._delivery.await_ready(server)
         tool = self._catalog.resolve(request.tool, request.caller)
         self._access.permit(request.caller, tool)
         call = Call(request, tool)

@@ -94,3 +94,64 @@ def test_who_listens_is_told_of_changes_and_of_nothing_else() -> None:
     catalog.offer("one", [tool("a", "another description"), tool("b")])
     catalog.order(["two"])
     assert told == [1, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [
+        ("my-server.com:get", "my-server.com"),
+        ("my-server.com__get", "my-server.com"),
+        ("my_server_com_get", "my-server.com"),
+        ("tool_1st_get", "1st"),
+        ("1st:get", "1st"),
+        ("big_x", "big"),
+        ("big_two_x", "big_two"),
+        ("big:two_x", "big"),
+        ("big__two_x", "big"),
+        ("my_server_com", None),
+        ("My_Server_Com_get", None),
+        ("bigger_x", None),
+        ("nobody_x", None),
+        ("", None),
+    ],
+)
+def test_a_name_belongs_to_a_server_that_has_not_told_its_tools_yet(name: str, server: str | None) -> None:
+    catalog = catalog_of("my-server.com", "1st", "big", "big_two")
+    assert catalog.silent_server(name) == server
+
+
+def test_who_has_told_its_tools_is_not_waited_for() -> None:
+    catalog = catalog_of("big", "big_two")
+    catalog.offer("big_two", [tool("x")])
+    assert catalog.silent_server("big_two_x") is None
+    assert catalog.silent_server("big_two:x") is None
+    # It may still be a tool of the other, called `two_y`.
+    assert catalog.silent_server("big_two_y") == "big"
+    catalog.offer("big", [])
+    assert catalog.silent_server("big_two_y") is None
+    assert catalog.silent_server("big:y") is None
+
+
+def test_a_server_that_is_not_configured_any_more_is_not_waited_for() -> None:
+    catalog = catalog_of("one", "two")
+    catalog.order(["two"])
+    assert catalog.silent_server("one_x") is None
+    assert catalog.silent_server("two_x") == "two"
+
+
+def test_without_prefix_every_name_belongs_to_the_only_server() -> None:
+    catalog = catalog_of("only", prefixed=False)
+    assert catalog.silent_server("anything") == "only"
+    catalog.offer("only", [tool("x")])
+    assert catalog.silent_server("anything") is None
+    assert catalog_of(prefixed=False).silent_server("anything") is None
+
+
+def test_both_eras_see_a_change_that_came_after_their_first_look() -> None:
+    catalog = catalog_of("one", "two")
+    catalog.offer("two", [tool("a")])
+    before = [catalog.page(None, LOCAL, era) for era in Era]
+    catalog.offer("one", [tool("b")])
+    after = [catalog.page(None, LOCAL, era) for era in Era]
+    assert all(b"one_b" not in page for page in before)
+    assert all(b"one_b" in page and b"two_a" in page for page in after)

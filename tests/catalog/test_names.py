@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.names import allot, default_limit, public_name
+from headgate.catalog.names import allot, beginnings, default_limit, public_name
 from headgate.storage.state import StateFile
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
 
@@ -57,6 +57,12 @@ def test_no_two_tools_share_a_name_and_every_name_is_allowed(
     for name in names.values():
         assert ALLOWED.fullmatch(name)
         assert len(name) <= limit
+
+
+@given(tools, st.integers(10, 200))
+def test_a_public_name_begins_as_names_of_its_server_do(offered: list[tuple[str, str]], limit: int) -> None:
+    for (server, _), name in allot(offered, limit, RememberedOwners()).items():
+        assert name.startswith(beginnings(server, limit)[-1])
 
 
 @given(tools, st.integers(10, 200), st.randoms(use_true_random=False))

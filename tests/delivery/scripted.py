@@ -4,6 +4,7 @@ import asyncio
 
 from headgate.delivery.delivery import Delivery
 from headgate.domain.call import LOCAL, Answer, Call, Request
+from headgate.domain.errors import HeadgateError
 from headgate.domain.tool import Tool
 from tests.waiting import eventually
 
@@ -35,6 +36,15 @@ class ScriptedUpstream:
         # Cleared, calls wait until it is set.
         self.open = asyncio.Event()
         self.open.set()
+        # The servers that somebody waited for, and why none of them becomes ready.
+        self.awaited: list[str] = []
+        self.absence: HeadgateError | None = None
+
+    async def await_ready(self, server: str) -> None:
+        self.awaited.append(server)
+        await self.open.wait()
+        if self.absence is not None:
+            raise self.absence
 
     async def reached(self, calls: int) -> None:
         """Wait until so many calls have arrived."""
@@ -71,5 +81,5 @@ class Desk:
 
 def call(server: str = "bank") -> Call:
     """One call of a tool of that server."""
-    tool = Tool(server, "pay", f"{server}_pay", b"{}")
+    tool = Tool(server, "pay", f"{server}_pay", b"{}", b"{}")
     return Call(Request(caller=LOCAL, tool=tool.public_name, arguments=b"{}"), tool)

@@ -11,9 +11,11 @@ from headgate.domain.errors import (
     InvalidAnswer,
     UpstreamLost,
     UpstreamTimeout,
+    UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from tests.delivery.scripted import DONE, WRONG, Desk
+from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG, Desk
+from tests.waiting import eventually
 
 
 async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
@@ -78,3 +80,32 @@ async def test_the_time_that_a_call_took_is_counted() -> None:
     desk.upstream.open.set()
     await call
     assert desk.counted == [("bank", "ok", 2.5)]
+
+
+async def test_a_server_that_becomes_ready_is_no_call_yet() -> None:
+    desk = Desk(DONE)
+    await desk.delivery.await_ready("bank")
+    assert desk.upstream.awaited == ["bank"]
+    assert desk.counted == []
+
+
+async def test_a_call_that_waited_in_vain_is_counted_with_its_cause() -> None:
+    desk = Desk(DONE)
+    desk.upstream.absence = UpstreamUnavailable("bank", "it does not start", retry_after_seconds=1.0)
+    with pytest.raises(UpstreamUnavailable) as raised:
+        await desk.delivery.await_ready("bank")
+    assert raised.value is desk.upstream.absence
+    assert desk.counted == [("bank", "TEMPORARY_FAILURE", 0.0)]
+    assert desk.upstream.received == []
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled() -> None:
+    desk = Desk(DONE)
+    desk.upstream.open.clear()
+    waiting = asyncio.create_task(desk.delivery.await_ready("bank"))
+    await eventually(lambda: bool(desk.upstream.awaited), WAIT_SECONDS, "somebody waits")
+    desk.clock.forward(3)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert desk.counted == [("bank", "cancelled", 3.0)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.wire.members import insert_first, members, replace
+from headgate.wire.members import insert_first, members, remove, replace
 from tests.wire.spelling import JsonValue, Pen, objects, pens, values
 
 
@@ -29,6 +29,19 @@ def test_replacing_a_value_keeps_every_other_character(
     replaced = replace(text, member, json.dumps(fresh))
     assert replaced == text[: member.start] + json.dumps(fresh) + text[member.end :]
     assert json.loads(replaced) == value | {member.key: fresh}
+
+
+@given(pens, objects.filter(bool), st.integers(0, 100))
+def test_without_a_member_the_others_are_as_they_were(
+    pen: Pen, value: dict[str, JsonValue], which: int
+) -> None:
+    spelled = {key: pen.value(item) for key, item in value.items()}
+    text = pen.object(spelled)
+    found = list(members(text))
+    member = found[which % len(found)]
+    shorter = remove(text, member)
+    del spelled[member.key]
+    assert {one.key: shorter[one.start : one.end] for one in members(shorter)} == spelled
 
 
 @given(pens, objects, values)

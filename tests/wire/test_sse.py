@@ -22,7 +22,7 @@ class Script(NamedTuple):
 lines = st.one_of(
     st.none(),
     st.tuples(
-        st.sampled_from([b"data", b"event", b"id", b"retry", b"", b"x" * 2000]),
+        st.sampled_from([b"data", b"event", b"id", b"retry", b"", b"x" * 500]),
         st.binary(max_size=20).map(lambda value: value.replace(b"\r", b"-").replace(b"\n", b"-")),
     ),
 )

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 
 from headgate.catalog.intake import Intake, take_in
 from headgate.catalog.listing import Listing
-from headgate.catalog.names import Owners, allot
+from headgate.catalog.names import Key, Owners, allot, beginnings
+from headgate.catalog.offer import Offer
 from headgate.domain.call import Caller
 from headgate.domain.errors import ToolNotFound
-from headgate.domain.tool import Tool, UpstreamTool, published
+from headgate.domain.tool import Tool
 from headgate.wire.eras import Era
 
 _MOST_NEAREST = 3
@@ -22,13 +23,13 @@ class Catalog:
         self._prefixed = prefixed
         self._page_bytes = page_bytes
         self._owners = owners
-        self._offers: dict[str, Intake] = {}
+        self._offers: dict[str, list[Offer]] = {}
         self._order: tuple[str, ...] = ()
         self._listeners: list[Callable[[], None]] = []
+        self._tools: list[Tool] = []
         self._routes: dict[str, Tool] = {}
-        self._listing = self._handshake_listing = Listing((), page_bytes)
-        self._known: dict[tuple[str, str], tuple[UpstreamTool, Tool]] = {}
-        self._definitions: tuple[bytes, ...] = ()
+        # Made when somebody asks: while servers connect, the listing changes with each of them.
+        self._listings: dict[Era, Listing] = {}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever the listing is no longer what it was."""
@@ -44,8 +45,8 @@ class Catalog:
         """Replace what `server` offers."""
         intake = take_in(server, definitions)
         known = self._offers.get(server)
-        self._offers[server] = intake
-        if known is None or known.tools != intake.tools:
+        if known is None or [offer.source for offer in known] != list(intake.tools):
+            self._offers[server] = [Offer(server, tool, self._name_limit) for tool in intake.tools]
             self._rebuild()
         return intake
 
@@ -56,54 +57,63 @@ class Catalog:
             raise ToolNotFound(name, self._nearest(name))
         return tool
 
+    def silent_server(self, name: str) -> str | None:
+        """The server that such a tool belongs to, if it has not told its tools yet."""
+        if name in self._routes:
+            return None
+        silent = [server for server in self._order if server not in self._offers]
+        if not self._prefixed:
+            return silent[0] if silent else None
+        fitting = [
+            (beginning, server)
+            for server in silent
+            for beginning in beginnings(server, self._name_limit)
+            if name.startswith(beginning)
+        ]
+        # The longest, because `big_two_x` is more likely a tool of `big_two` than one of `big`.
+        return max(fitting, key=lambda fit: len(fit[0]))[1] if fitting else None
+
     def page(self, cursor: str | None, caller: Caller, era: Era) -> bytes:
         """One page of the listing; raises InvalidCursor."""
-        return (self._listing if era is Era.STATELESS else self._handshake_listing).page(cursor)
+        listing = self._listings.get(era)
+        if listing is None:
+            listing = self._listings[era] = self._listing(era)
+        return listing.page(cursor)
 
     def __len__(self) -> int:
-        return len(self._definitions)
+        return len(self._tools)
+
+    def _listing(self, era: Era) -> Listing:
+        stateless = era is Era.STATELESS
+        return Listing(
+            [
+                (tool.public_name, tool.definition if stateless else tool.handshake_definition)
+                for tool in self._tools
+            ],
+            self._page_bytes,
+        )
 
     def _nearest(self, name: str) -> list[str]:
         public = {tool.public_name: None for tool in self._routes.values()}
         return difflib.get_close_matches(name[:200], public, n=_MOST_NEAREST, cutoff=0.5)
 
     def _rebuild(self) -> None:
-        offered = [
-            (server, tool)
-            for server in self._order
-            if server in self._offers
-            for tool in self._offers[server].tools
-        ]
-        tools = self._named(offered)
-        definitions = tuple(tool.definition for tool in tools)
-        self._routes = _routes(tools)
-        if definitions == self._definitions:
+        offers = [offer for server in self._order for offer in self._offers.get(server, ())]
+        names = self._names(offers)
+        before = [tool.definition for tool in self._tools]
+        self._tools = [offer.published(names[offer.key]) for offer in offers]
+        self._routes = _routes(self._tools)
+        if before == [tool.definition for tool in self._tools]:
             return
-        self._definitions = definitions
-        self._listing = Listing([(tool.public_name, tool.definition) for tool in tools], self._page_bytes)
-        self._handshake_listing = Listing(
-            [(tool.public_name, tool.handshake_definition) for tool in tools], self._page_bytes
-        )
+        self._listings.clear()
         for listener in self._listeners:
             listener()
 
-    def _named(self, offered: list[tuple[str, UpstreamTool]]) -> list[Tool]:
-        keys = [(server, tool.name) for server, tool in offered]
-        names = (
-            allot(keys, self._name_limit, self._owners) if self._prefixed else {key: key[1] for key in keys}
-        )
-        tools = [self._published(server, tool, names[server, tool.name]) for server, tool in offered]
-        self._known = {
-            (tool.server, tool.name): (source, tool) for (_, source), tool in zip(offered, tools, strict=True)
-        }
-        return tools
-
-    def _published(self, server: str, tool: UpstreamTool, name: str) -> Tool:
-        """The tool as clients see it; made once, because every server that connects lists them all again."""
-        source, known = self._known.get((server, tool.name), (None, None))
-        if known is not None and source == tool and known.public_name == name:
-            return known
-        return published(server, tool, name)
+    def _names(self, offers: list[Offer]) -> dict[Key, str]:
+        if not self._prefixed:
+            return {offer.key: offer.source.name for offer in offers}
+        plain = {offer.key: offer.plain_name for offer in offers}
+        return allot(list(plain), self._name_limit, self._owners, plain)
 
 
 def _routes(tools: list[Tool]) -> dict[str, Tool]:

@@ -2,8 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+# A server, and the tool's name there.
+Key = tuple[str, str]
 
 # What model providers allow, less the prefix that a client puts before every name of this gateway.
 LONGEST_NAME = 64
@@ -15,10 +18,10 @@ _HASH_LENGTH = 6
 class Owners(Protocol):
     """Remembers across restarts whose a public name is."""
 
-    def owner(self, public_name: str) -> tuple[str, str] | None:
+    def owner(self, public_name: str) -> Key | None:
         """The server and tool that had the name first, if anybody had."""
 
-    def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def claim(self, names: Mapping[str, Key]) -> None:
         """Remember who owns each of these names now."""
 
 
@@ -29,10 +32,17 @@ def default_limit(gateway_name: str) -> int:
 
 def public_name(server: str, tool: str, limit: int) -> str:
     """The name of a tool as clients see it, before collisions are looked at."""
-    name = f"{_sanitise(server) or 'server'}_{_sanitise(tool) or 'tool'}"
-    if name[0].isdigit():
-        name = f"tool_{name}"
-    return name[:limit]
+    return f"{_server_part(server)}{_sanitise(tool) or 'tool'}"[:limit]
+
+
+def beginnings(server: str, limit: int) -> tuple[str, ...]:
+    """What every spelling of every tool's name of that server begins with, before and after collisions."""
+    return f"{server}:", f"{server}__", _server_part(server)[: _room(limit)]
+
+
+def _server_part(server: str) -> str:
+    part = f"{_sanitise(server) or 'server'}_"
+    return f"tool_{part}" if part[0].isdigit() else part
 
 
 def _sanitise(text: str) -> str:
@@ -42,29 +52,39 @@ def _sanitise(text: str) -> str:
 def with_hash(name: str, server: str, tool: str, limit: int) -> str:
     """The name with a short stable hash, for a tool whose plain name belongs to another."""
     digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{name[: limit - _HASH_LENGTH - 1]}_{digest}"
+    return f"{name[: _room(limit)]}_{digest}"
 
 
-def allot(tools: list[tuple[str, str]], limit: int, owners: Owners) -> dict[tuple[str, str], str]:
-    """A distinct public name for each (server, tool).
+def _room(limit: int) -> int:
+    """How much of a name is left where a hash follows."""
+    return limit - _HASH_LENGTH - 1
+
+
+def allot(
+    tools: Sequence[Key], limit: int, owners: Owners, plain: Mapping[Key, str] | None = None
+) -> dict[Key, str]:
+    """A distinct public name for each tool; `plain` are the names from `public_name`, if they are known.
 
     Whoever had a name first keeps it, also when another server of the same name is connected sooner after a
     restart: a call must never reach a tool that the client did not mean.
     """
-    names: dict[tuple[str, str], str] = {}
-    taken: set[str] = set()
-    plain = {key: public_name(*key, limit) for key in tools}
+    plain = plain or {key: public_name(*key, limit) for key in tools}
     # Owners first, so that nobody else takes what is theirs.
-    for key in sorted(tools, key=lambda key: owners.owner(plain[key]) != key):
-        owner = owners.owner(plain[key])
-        name = plain[key] if owner in (None, key) else with_hash(plain[key], *key, limit)
-        names[key] = _distinct(name, key, taken, limit)
-        taken.add(names[key])
-    owners.claim({name: key for key, name in names.items()})
+    names = {key: plain[key] for key in tools if owners.owner(plain[key]) == key}
+    taken = set(names.values())
+    claims: dict[str, Key] = {}
+    for key in tools:
+        if key in names:
+            continue
+        name = plain[key] if owners.owner(plain[key]) is None else with_hash(plain[key], *key, limit)
+        names[key] = name = _distinct(name, key, taken, limit)
+        taken.add(name)
+        claims[name] = key
+    owners.claim(claims)
     return names
 
 
-def _distinct(name: str, key: tuple[str, str], taken: set[str], limit: int) -> str:
+def _distinct(name: str, key: Key, taken: set[str], limit: int) -> str:
     salt = 0
     while name in taken:
         salt += 1

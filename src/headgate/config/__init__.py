@@ -2,6 +2,6 @@
 
 from headgate.config.loading import load
 from headgate.config.settings import Flags, Settings
-from headgate.config.watch import changes
+from headgate.config.watch import changes, servers_to_run
 
-__all__ = ["Flags", "Settings", "changes", "load"]
+__all__ = ["Flags", "Settings", "changes", "load", "servers_to_run"]

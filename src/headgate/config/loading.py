@@ -46,6 +46,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path =
     """
     here = files.places(environ, cwd)
     warnings: list[str] = []
+    left_out: list[str] = []
     given: list[Given] = []
     servers: tuple[ServerSpec, ...] = ()
     path = files.find(flags.config, environ, here)
@@ -59,12 +60,14 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path =
         beside = Places(here.home, path.parent)
         sections = known_values(document, TOP_KEYS, str(path), warnings, later=LATER_TOP_KEYS)
         given += _from_file(sections.get("proxySettings", {}), lookup, beside, path, warnings)
-        servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings)
+        servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings, left_out)
     given += [Given(*one, here) for one in environment.given(environ)]
     given += _from_flags(flags, here)
     environment.check_the_rest(environ, warnings)
     values = {"data_dir": _default_data_dir(here)} | settle(given, warnings)
-    settings = Settings(servers=servers, config_path=path, warnings=tuple(warnings), **values)
+    settings = Settings(
+        servers=servers, config_path=path, warnings=tuple(warnings), left_out=tuple(left_out), **values
+    )
     _refuse_ambiguous_names(settings)
     return settings
 

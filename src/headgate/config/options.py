@@ -15,7 +15,7 @@ from headgate.domain.errors import ConfigError
 
 _TYPES: Mapping[str, object] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 # The rest comes from elsewhere: the servers, the file itself, the environment alone.
-_NOT_IN_FILE = ("servers", "config_path", "warnings", "reset_data")
+_NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
 FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
 
 # From a value and the words for where it was given to the value that goes on.

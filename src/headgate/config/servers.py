@@ -37,7 +37,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def read_servers(
-    raw: Mapping[str, object], lookup: Lookup, here: Places, warnings: list[str]
+    raw: Mapping[str, object], lookup: Lookup, here: Places, warnings: list[str], left_out: list[str]
 ) -> tuple[ServerSpec, ...]:
     """Every server that can be used; a wrong one is left out with a warning, and the others are served."""
     servers = []
@@ -45,6 +45,7 @@ def read_servers(
         try:
             servers.append(_read_server(name, entry, lookup, here, warnings))
         except ConfigError as error:
+            left_out.append(name)
             warnings.append(f"server {shown(name)} is left out: {error.message}; {error.hint}")
     return tuple(servers)
 

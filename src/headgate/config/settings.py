@@ -25,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     config_path: Path | None = None
     # What is odd but does not keep the gateway from running, one sentence each.
     warnings: tuple[str, ...] = ()
+    # The names of the entries that are wrong and so are not among the servers.
+    left_out: tuple[str, ...] = ()
     # From the environment only: a file that says so would erase the data on every start.
     reset_data: bool = False
 

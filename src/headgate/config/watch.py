@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
+from headgate.domain.server import ServerSpec
 
 log = logging.getLogger("headgate.config")
 
@@ -34,6 +35,26 @@ async def changes(
         if settings is not None and settings != current:
             current = settings
             yield current
+
+
+def servers_to_run(fresh: Settings, running: Sequence[ServerSpec], *, prefix: bool) -> tuple[ServerSpec, ...]:
+    """The servers of `fresh`, and each that runs and whose new entry is wrong: as it was and where it was.
+
+    `prefix` is the one in force: where it is false, a second server could have tools of the same names.
+    """
+    servers = list(fresh.servers)
+    for position, spec in enumerate(running):
+        if not spec.enabled or spec.name not in fresh.left_out:
+            continue
+        if prefix or not any(server.enabled for server in servers):
+            servers.insert(_place_after(running[:position], servers), spec)
+    return tuple(servers)
+
+
+def _place_after(before: Sequence[ServerSpec], servers: Sequence[ServerSpec]) -> int:
+    """The place behind the last of those before it that is still there, or the first place."""
+    names = [server.name for server in servers]
+    return next((names.index(spec.name) + 1 for spec in reversed(before) if spec.name in names), 0)
 
 
 async def _first_file(load: Load, interval_seconds: float, sleep: Sleep) -> Settings:

@@ -18,6 +18,9 @@ from headgate.domain.errors import (
 class Upstream(Protocol):
     """Whatever carries a call out."""
 
+    async def await_ready(self, server: str) -> None:
+        """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
+
     async def send(self, call: Call) -> Answer:
         """Send once. Raises UpstreamError saying what may have happened."""
 
@@ -34,6 +37,16 @@ class Delivery:
         self._now = now
         self._count = count
         self._breakers: dict[str, Breaker] = {}
+
+    async def await_ready(self, server: str) -> None:
+        """Wait until the server has told its tools; raises UpstreamError, and counts it as the call's end."""
+        started = self._now()
+        try:
+            await self._upstream.await_ready(server)
+        except (HeadgateError, asyncio.CancelledError) as error:
+            outcome = error.code if isinstance(error, HeadgateError) else "cancelled"
+            self._count(server, outcome, self._now() - started)
+            raise
 
     async def deliver(self, call: Call) -> Answer:
         """The upstream's answer; raises UpstreamError."""

@@ -171,6 +171,20 @@ class UpstreamRefused(UpstreamError):
         )
 
 
+class RequestRefused(UpstreamError):
+    """The upstream refused the request as such; nothing happened."""
+
+    code = "CONNECTION_ERROR"
+    number = 1002
+    http_status = 502
+
+    def __init__(self, upstream: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{upstream!r} refused the request: {reason}", hint="check the server's URL and headers"
+        )
+
+
 class UpstreamBusy(UpstreamError):
     """The upstream says that it is asked too often; nothing happened."""
 

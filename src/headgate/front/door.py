@@ -8,7 +8,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import httptools
@@ -41,7 +41,7 @@ class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 75.0
 
 
-Serve = Callable[[Visit], Awaitable[None]]
+Serve = Callable[[Visit], Coroutine[Any, Any, None]]
 
 
 class House(msgspec.Struct):
@@ -77,7 +77,7 @@ class Door(asyncio.Protocol):
         self._size = 0
         self._ahead: deque[Visit] = deque()
         self._visit: Visit | None = None
-        self._task: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         # Nothing more is read of a client that was refused; nothing more is said to one that is gone.
         self._deaf = False
@@ -205,7 +205,7 @@ class Door(asyncio.Protocol):
     def _start(self, visit: Visit) -> None:
         self._visit = visit
         self.deadline = FOREVER
-        self._task = asyncio.ensure_future(self._house.serve(visit))
+        self._task = visit.task = self._loop.create_task(self._house.serve(visit))
 
     def finished(self) -> None:
         """The response is complete: the next request, or the end."""

@@ -29,9 +29,7 @@ class Guard:
         """Raises Refused for a stranger."""
         host = headers.get(b"host", b"")
         if host not in self._hosts and host.lower() not in self._hosts:
-            raise Refused(
-                421, "not reached under that Host; add it to proxySettings.allowedHosts"
-            )
+            raise Refused(421, "not reached under that Host; add it to proxySettings.allowedHosts")
         origin = headers.get(b"origin")
         if origin is not None and origin.lower() not in self._origins:
             raise Refused(403, "pages of that Origin may not call; add it to proxySettings.allowedOrigins")

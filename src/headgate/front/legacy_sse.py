@@ -77,7 +77,7 @@ async def answer_handshake(
         if envelope.method == "initialize":
             session.version, reply = answers.initialize(envelope)
             return reply
-        session.running.start(id)
+        session.running.start(id, asyncio.current_task())
         try:
             return await answers.answer(envelope, Era.HANDSHAKE, outbox.notify)
         finally:

@@ -12,14 +12,12 @@ class Running:
     """The requests of one client that are being worked on, so that each can be cancelled."""
 
     def __init__(self) -> None:
-        self._tasks: dict[bytes, asyncio.Task[object]] = {}
+        self._tasks: dict[bytes, asyncio.Task[None] | None] = {}
 
-    def start(self, id: bytes) -> None:
-        """The current task works on this request; raises Violation when the id is in use."""
+    def start(self, id: bytes, task: "asyncio.Task[None] | None") -> None:
+        """`task` works on this request from now on; raises Violation when the id is in use."""
         if id in self._tasks:
             raise Violation(INVALID_REQUEST, "A request with this id is still running", id=id)
-        task = asyncio.current_task()
-        assert task is not None
         self._tasks[id] = task
 
     def finish(self, id: bytes) -> None:
@@ -35,7 +33,8 @@ class Running:
     def cancel_all(self) -> None:
         """The client is gone."""
         for task in self._tasks.values():
-            task.cancel("the client is gone")
+            if task is not None:
+                task.cancel("the client is gone")
 
     def __len__(self) -> int:
         return len(self._tasks)

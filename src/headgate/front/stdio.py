@@ -116,7 +116,7 @@ class StdioFront:
         running = self._session.running
         try:
             check(envelope, None)
-            running.start(id)
+            running.start(id, asyncio.current_task())
             try:
                 if envelope.method == "subscriptions/listen":
                     return await self._listen(envelope)

@@ -77,7 +77,7 @@ class Streamable:
     async def _request(self, envelope: Envelope, session: Session, visit: Visit) -> None:
         id = bytes(envelope.id)
         exchange = Exchange(visit, self._pulse.now)
-        session.running.start(id)
+        session.running.start(id, visit.task)
         self._pulse.watch(exchange)
         try:
             reply = await self._answers.answer(envelope, Era.HANDSHAKE, exchange.emit)
@@ -91,9 +91,8 @@ class Streamable:
                 exchange.abandon()
                 raise
             # Uncancelled, so that the end of the exchange can still be written.
-            task = asyncio.current_task()
-            if task is not None:
-                task.uncancel()
+            if visit.task is not None:
+                visit.task.uncancel()
             reply = Reply(encode_error(id, 0, "Request cancelled"))
         finally:
             session.running.finish(id)

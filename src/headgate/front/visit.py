@@ -1,5 +1,6 @@
 """One HTTP request and the way back to its client."""
 
+import asyncio
 import http
 from typing import Protocol
 
@@ -35,7 +36,7 @@ class Wire(Protocol):
 class Visit:
     """A request that has come in whole; it is answered once, at once or piece by piece."""
 
-    __slots__ = ("_chunked", "_wire", "body", "close", "headers", "method", "path", "query")
+    __slots__ = ("_chunked", "_wire", "body", "close", "headers", "method", "path", "query", "task")
 
     def __init__(self, method: str, path: str, query: str, headers: dict[bytes, bytes], wire: Wire) -> None:
         self.method = method
@@ -45,6 +46,8 @@ class Visit:
         self.body = b""
         # Whether the connection ends with the response.
         self.close = False
+        # The task that works on it, once there is one.
+        self.task: asyncio.Task[None] | None = None
         self._wire = wire
         self._chunked = True
 

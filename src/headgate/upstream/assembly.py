@@ -9,6 +9,7 @@ from msgspec import DecodeError, Raw, ValidationError
 from headgate.domain.payload import Payload
 from headgate.upstream.spool import CHUNK_BYTES, SpooledValue, SpoolFile
 from headgate.wire.envelope import Envelope, decode_envelope
+from headgate.wire.members import members
 from headgate.wire.skim import NotAnObject, Skimmer
 
 
@@ -109,8 +110,18 @@ def read(data: bytes) -> Message:
     except UnicodeDecodeError as error:
         raise Garbled("text that is not UTF-8", _evidence(data)) from error
     except DecodeError as error:
-        raise Garbled(f"text that is not JSON ({error})", _evidence(data)) from error
+        return _half_characters(data, error)
     return Message(envelope, bytes(envelope.result))
+
+
+def _half_characters(data: bytes, error: DecodeError) -> Message:
+    """A message that the parser refuses for an escaped half of a character, which JavaScript writes."""
+    text = data.decode()
+    try:
+        values = {member.key: text[member.start : member.end].encode() for member in members(text)}
+    except (ValueError, RecursionError):
+        raise Garbled(f"text that is not JSON ({error})", _evidence(data)) from error
+    return Message(_envelope(values), values.get("result", b""))
 
 
 def _skimmed(data: bytes) -> Message:
@@ -133,7 +144,9 @@ def _envelope(values: dict[str, bytes]) -> Envelope:
         method = msgspec.json.decode(values.get("method", b'""'), type=str)
     except (DecodeError, UnicodeDecodeError) as error:
         raise Garbled("a method that is not a text") from error
-    return Envelope(jsonrpc="2.0", method=method, **small)
+    # Whoever is not "2.0" is told so, and nothing else.
+    version = "2.0" if values.get("jsonrpc", b'"2.0"') == b'"2.0"' else ""
+    return Envelope(jsonrpc=version, method=method, **small)
 
 
 class _Spooling:

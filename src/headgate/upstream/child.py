@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from headgate.domain.call import Answer
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
-from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge
+from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
@@ -76,7 +76,7 @@ class ChildLink:
 
     async def notify(self, message: bytes) -> None:
         """Send a notification."""
-        await self._send(message)
+        self._send(message)
 
     def adopt(self, version: str) -> None:
         """Nothing changes on a pipe."""
@@ -85,7 +85,7 @@ class ChildLink:
         """Wait until the child is gone or of no use, and say why."""
         return await asyncio.shield(self._lost)
 
-    async def _send(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         stdin = self._stdin
         if stdin is None or self._lost.done():
             raise UpstreamUnreachable(
@@ -102,8 +102,8 @@ class ChildLink:
         if unread > _MOST_UNREAD_BYTES:
             raise Exhausted(f"{self._spec.name!r} does not read what it is sent")
         if self._unread is None:
-            read = self._written - unread
-            self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, read)
+            taken = self._written - unread
+            self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, taken)
 
     def _still_unread(self, before: int) -> None:
         self._unread = None
@@ -121,19 +121,25 @@ class ChildLink:
         self._pending.fail_all(reason)
 
     def _data(self, data: bytes) -> None:
+        if not self._assembly and data.find(b"\n") == len(data) - 1:
+            # The usual case: one line, and all of it.
+            self._line(data)
+            return
         try:
             for piece in pieces(data):
                 self._assembly.add(piece.data)
                 if piece.ends:
                     self._line()
         except TooLarge as error:
+            self._process.stop_reading()
             self._lose(f"it sent {error}")
 
-    def _line(self) -> None:
-        if not self._assembly:
+    def _line(self, whole: bytes = b"") -> None:
+        """One line has come: `whole`, or what has been assembled of it."""
+        if not self._assembly and (not whole or whole.isspace()):
             return
         try:
-            message = self._assembly.finish()
+            message = read(whole) if whole else self._assembly.finish()
         except Garbled as error:
             self._pending.take_garbled(error)
         else:

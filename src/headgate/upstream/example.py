@@ -21,8 +21,10 @@ async def _time(arguments: dict[str, Any], progress: Progress) -> str:
     name = arguments.get("timezone", "UTC")
     try:
         zone = UTC if name == "UTC" else ZoneInfo(str(name))
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadArgument(f"Unknown timezone {name!r}; use a name like 'Europe/Berlin' or 'UTC'.") from error
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise BadArgument(
+            f"Unknown timezone {str(name)[:50]!r}; use a name like 'Europe/Berlin' or 'UTC'."
+        ) from error
     return datetime.now(zone).isoformat(timespec="seconds")
 
 

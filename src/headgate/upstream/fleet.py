@@ -31,10 +31,17 @@ class Fleet:
 
     async def send(self, call: Call) -> Answer:
         """Carry one call out; raises UpstreamError."""
-        keeper = self._keepers.get(call.tool.server)
+        return await self._keeper(call.tool.server).send(call)
+
+    async def await_ready(self, server: str) -> None:
+        """Wait until the server has told its tools; raises UpstreamUnavailable with the cause."""
+        await self._keeper(server).await_ready()
+
+    def _keeper(self, server: str) -> Keeper:
+        keeper = self._keepers.get(server)
         if keeper is None:
-            raise UpstreamUnavailable(call.tool.server, "it was removed", retry_after_seconds=60.0)
-        return await keeper.send(call)
+            raise UpstreamUnavailable(server, "it was removed", retry_after_seconds=60.0)
+        return keeper
 
     def apply(self, specs: Iterable[ServerSpec]) -> None:
         """Run exactly these servers; what is replaced or removed finishes its calls first."""

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer
-from headgate.domain.errors import InvalidAnswer, VersionMismatch
+from headgate.domain.errors import InvalidAnswer, RequestRefused, VersionMismatch
 from headgate.domain.server import ServerSpec
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.peer import CLIENT_INFO, Greeting, connection_meta, contents
@@ -61,13 +61,13 @@ async def _probe(spec: ServerSpec, link: Link) -> Greeting:
     try:
         done, _ = await asyncio.wait({asked}, timeout=_SILENCE_SECONDS)
         if done:
-            return await _judge(spec, link, asked.result())
+            return await _judge(spec, link, _understood(asked))
         # A slow starter may still answer the first question; whichever is answered first decides.
         old = asyncio.ensure_future(_initialize(spec, link))
         try:
             await asyncio.wait({asked, old}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
-                greeting = _discovered(asked.result())
+                greeting = _discovered(_understood(asked))
                 if greeting is not None:
                     return greeting
             return await old
@@ -75,6 +75,14 @@ async def _probe(spec: ServerSpec, link: Link) -> Greeting:
             old.cancel()
     finally:
         asked.cancel()
+
+
+def _understood(asked: "asyncio.Future[Answer]") -> Answer:
+    """The answer to the first question; what cannot be read, or was refused, is what an old server says."""
+    try:
+        return asked.result()
+    except (InvalidAnswer, RequestRefused):
+        return Answer(error=b"{}")
 
 
 async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:

@@ -173,6 +173,7 @@ class _Connection(asyncio.Protocol):
             return
         self._response = None
         if response.complete and self._reusable:
+            self.resume()
             self.idle_since = self._loop.time()
             self._pool.keep(self)
         else:
@@ -203,24 +204,29 @@ class _Connection(asyncio.Protocol):
         if not self._response.status and self._header_bytes > _MOST_HEADER_BYTES:
             self._fail(Dropped("its headers are too large"))
 
+    def on_message_begin(self) -> None:
+        if self._response is not None and self._response.complete:
+            # Nobody asked for a second answer: whatever it is, the connection is of no use any more.
+            self._reusable = False
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if self._response is not None and status >= 200:
+        if self._response is not None and not self._response.complete and status >= 200:
             self._response.status, self._response.headers = status, self._headers
             self._response.wake()
         self._headers = {}
 
     def on_body(self, data: bytes) -> None:
-        if self._response is not None:
+        if self._response is not None and not self._response.complete:
             self._response.add(data)
 
     def on_message_complete(self) -> None:
         assert self._parser is not None
-        if self._response is not None and self._response.status:
+        if self._response is not None and self._response.status and not self._response.complete:
             self._reusable = self._parser.should_keep_alive()
             self._response.complete = True
             self._response.wake()

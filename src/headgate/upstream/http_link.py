@@ -11,8 +11,8 @@ from msgspec import Raw
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
     InvalidAnswer,
+    RequestRefused,
     UpstreamBusy,
-    UpstreamError,
     UpstreamLost,
     UpstreamRefused,
     UpstreamTimeout,
@@ -51,7 +51,7 @@ class HttpLink:
         self._inbox = inbox
         self._background = background
         self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds)
-        self._target = self._client.origin.target
+        self._url, self._target = spec.url, self._client.origin.target
         self._own_headers = header_lines(spec.headers)
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
@@ -140,12 +140,17 @@ class HttpLink:
             response = await self._client.send("POST", self._target, headers, body)
             if response.status not in (307, 308):
                 return response
-            where = urljoin(self._spec.url, response.headers.get(b"location", b"").decode("latin-1"))
+            location = response.headers.get(b"location", b"").decode("latin-1")
             response.close()
-            if not self._client.origin.same_as(where):
+            try:
+                where = urljoin(self._url, location)
+                stays = self._client.origin.same_as(where)
+            except ValueError as error:
+                raise NotConnected("it redirects to something that is no address") from error
+            if not stays:
                 # It would carry our credentials to a stranger.
                 raise NotConnected("it redirects to another origin; if that is right, configure its URL")
-            self._target = Origin(where).target
+            self._url, self._target = where, Origin(where).target
         raise NotConnected("it redirects in a circle")
 
     async def _answer(self, response: Response, outgoing: Outgoing, number: bytes) -> Answer:
@@ -199,7 +204,7 @@ class HttpLink:
         if status == 429:
             raise UpstreamBusy(name, _retry_after(response))
         if status < 500:
-            raise HttpRefused(name, f"it answered with HTTP {status}")
+            raise RequestRefused(name, f"it answered with HTTP {status}")
         raise UpstreamLost(name, outgoing.what, f"it answered with HTTP {status}")
 
     async def _error_in(self, response: Response) -> Answer | None:
@@ -208,7 +213,9 @@ class HttpLink:
             message = await whole(response, self._limits)
         except (Garbled, TooLarge, Packed):
             return None
-        return Answer(error=bytes(message.envelope.error)) if message.envelope.error else None
+        error = bytes(message.envelope.error)
+        # OAuth servers have errors of their own, which are texts.
+        return Answer(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
 
     def _cancel_upstream(self, outgoing: Outgoing, number: bytes) -> None:
         # In the stateless era closing the response is the cancellation, and that has happened.
@@ -274,19 +281,6 @@ class HttpLink:
         """End every connection."""
         self._lose("the gateway closed it")
         self._client.close()
-
-
-class HttpRefused(UpstreamError):
-    """The server refused the request as such; nothing happened."""
-
-    code = "CONNECTION_ERROR"
-    number = 1002
-    http_status = 502
-
-    def __init__(self, upstream: str, reason: str) -> None:
-        super().__init__(
-            f"{upstream!r} refused the request: {reason}", hint="check the server's URL and headers"
-        )
 
 
 def header_lines(headers: dict[str, str]) -> bytes:

@@ -109,6 +109,16 @@ class Keeper:
             if not self.in_flight and self._idle is not None:
                 self._idle.set()
 
+    async def await_ready(self) -> None:
+        """Wait until it has told its tools; raises UpstreamUnavailable with the cause."""
+        try:
+            await self._connected_peer()
+        except UpstreamUnavailable:
+            # The call that waited ends here and never gets to `send`.
+            self._calls += 1
+            self._errors += 1
+            raise
+
     async def idle(self) -> None:
         """Wait until no call is under way."""
         self._idle = asyncio.Event()
@@ -181,10 +191,8 @@ class Keeper:
                 self._become(State.STARTING)
                 try:
                     self._last_error = await self._connect_and_serve(remembered)
-                except UpstreamLost as error:
-                    self._last_error = self._with_last_words(f"{error.reason} before it was ready")
                 except HeadgateError as error:
-                    self._last_error = self._with_last_words(getattr(error, "reason", error.message))
+                    self._last_error = self._explain(error)
                 except Exception as error:
                     # The keeper must outlive whatever one connection does.
                     log.exception("upstream failed", extra={"server": self.spec.name})
@@ -202,29 +210,47 @@ class Keeper:
             self._peer = None
             self._become(State.STOPPED)
 
-    def _with_last_words(self, message: str) -> str:
-        return f"{message}; its last words: {self._stderr[-1]}" if self._stderr else message
+    def _explain(self, error: HeadgateError) -> str:
+        reason = getattr(error, "reason", error.message)
+        if isinstance(error, UpstreamLost):
+            reason = f"{reason} before it was ready"
+        return f"{reason}; its last words: {self._stderr[-1]}" if self._stderr else reason
 
     async def _connect_and_serve(self, remembered: str | None) -> str:
         """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
         self._was_ready = False
-        seconds = self.spec.start_timeout_seconds
+        deadline = self._loop.time() + self.spec.start_timeout_seconds
         try:
             async with (
-                asyncio.timeout(seconds) as start,
+                asyncio.timeout_at(deadline) as opening,
                 self._open_link(self.spec, self._inbox, self._stderr) as link,
             ):
-                peer = await self._start(link, remembered)
-                start.reschedule(None)
+                opening.reschedule(None)
+                peer = await self._start(link, remembered, deadline)
                 self._ready(peer)
                 try:
                     return await self._serve(peer)
                 finally:
                     self._drop(peer)
         except TimeoutError as error:
-            raise UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s") from error
+            raise self._too_late() from error
 
-    async def _start(self, link: Link, remembered: str | None) -> Peer:
+    async def _start(self, link: Link, remembered: str | None, deadline: float) -> Peer:
+        """A peer that has told its tools; raises TimeoutError or HeadgateError."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._greet(link, remembered)
+        except TimeoutError:
+            # To end a process that does not start takes seconds more, and calls are waiting for the verdict.
+            self._last_error = self._explain(self._too_late())
+            self._become(State.BACKOFF, quietly=True)
+            raise
+
+    def _too_late(self) -> UpstreamUnreachable:
+        seconds = self.spec.start_timeout_seconds
+        return UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s")
+
+    async def _greet(self, link: Link, remembered: str | None) -> Peer:
         greeting = await shake_hands(self.spec, link, remembered)
         peer = Peer(self.spec, link, greeting)
         self._offer(await peer.list_tools())

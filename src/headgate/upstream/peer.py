@@ -12,6 +12,7 @@ from headgate.domain.errors import InvalidAnswer
 from headgate.domain.payload import Payload
 from headgate.domain.server import ServerSpec
 from headgate.upstream.link import Link, Outgoing
+from headgate.wire.elements import elements
 from headgate.wire.envelope import encode_object
 from headgate.wire.eras import (
     META_CAPABILITIES,
@@ -21,6 +22,7 @@ from headgate.wire.eras import (
     Era,
     era_of,
 )
+from headgate.wire.skim import Skimmer
 
 CLIENT_INFO = msgspec.json.encode({"name": "headgate", "version": __version__})
 # A listing that has not ended after this many pages goes in circles.
@@ -64,6 +66,18 @@ class _Page(msgspec.Struct):
 
 
 _page = msgspec.json.Decoder(_Page)
+
+
+def _read_page(result: bytes) -> _Page:
+    """One page of tools; one tool that no parser takes must not cost the others. Raises ValueError."""
+    try:
+        return _page.decode(result)
+    except (DecodeError, RecursionError):
+        skimmer = Skimmer()
+        skimmer.feed(result)
+        values = {key: result[start:end] for key, (start, end) in skimmer.finish().items()}
+        cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
+        return _Page([Raw(tool) for tool in elements(values.get("tools", b""))], cursor)
 
 
 def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
@@ -146,9 +160,10 @@ class Peer:
         answer = await self._ask("tools/list", params)
         if answer.error:
             raise InvalidAnswer(self.spec.name, "tools/list", f"the error {answer.error[:200].decode()}")
+        result = contents(answer.result)
         try:
-            return _page.decode(contents(answer.result))
-        except (DecodeError, UnicodeDecodeError) as error:
+            return _read_page(result)
+        except (DecodeError, ValueError) as error:
             raise InvalidAnswer(self.spec.name, "tools/list", f"no list of tools ({error})") from error
 
     async def _ask(self, method: str, params: dict[str, Raw], seconds: float | None = None) -> Answer:

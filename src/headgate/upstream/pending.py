@@ -6,33 +6,45 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
-from headgate.domain.call import Answer
-from headgate.domain.errors import InvalidAnswer, UpstreamError, UpstreamLost, UpstreamTimeout
+from headgate.domain.call import Answer, ProgressListener
+from headgate.domain.errors import (
+    HeadgateError,
+    InvalidAnswer,
+    UpstreamError,
+    UpstreamLost,
+    UpstreamTimeout,
+)
 from headgate.upstream.assembly import Garbled, Message
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.wire.envelope import encode_notification, encode_request
 
+_NEVER = float("inf")
 _SOME_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
 class _Waiting:
-    """One request and the clock on it."""
+    """One request and when it has waited long enough."""
 
-    __slots__ = ("future", "outgoing", "renewed", "started", "timer")
+    __slots__ = ("deadline", "future", "outgoing", "started")
 
     def __init__(self, future: asyncio.Future[Answer], outgoing: Outgoing, now: float) -> None:
         self.future = future
         self.outgoing = outgoing
         self.started = now
-        self.renewed = now
-        self.timer: asyncio.TimerHandle | None = None
+        self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
+
+    def renew(self, now: float) -> None:
+        """Something was heard of it: it may take longer, but not for ever."""
+        outgoing = self.outgoing
+        self.deadline = min(now + outgoing.timeout_seconds, self.started + outgoing.max_timeout_seconds)
 
 
 class Pending:
     """The requests in flight on one connection."""
 
-    def __init__(self, server: str, send: Callable[[bytes], Awaitable[None]], inbox: Inbox) -> None:
+    def __init__(self, server: str, send: Callable[[bytes], Awaitable[None] | None], inbox: Inbox) -> None:
+        """`send` may take its time, or be done at once and return None."""
         self._server = server
         self._send = send
         self._inbox = inbox
@@ -40,6 +52,8 @@ class Pending:
         self._last = 0
         self._loop = asyncio.get_running_loop()
         self._replies: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_at = _NEVER
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -50,46 +64,62 @@ class Pending:
         number = self._last
         waiting = _Waiting(self._loop.create_future(), outgoing, self._loop.time())
         self._waiting[number] = waiting
-        seconds = min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
-        waiting.timer = self._loop.call_later(seconds, self._expire, number)
+        if waiting.deadline < self._look_at:
+            self._look_later(waiting.deadline)
         if outgoing.on_progress is not None:
-            self._inbox.listen(outgoing.progress_token, self._renewing(waiting))
+            self._inbox.listen(outgoing.progress_token, self._renewing(waiting, outgoing.on_progress))
         try:
-            await self._send(encode_request(b"%d" % number, outgoing.method, outgoing.params))
+            sending = self._send(encode_request(b"%d" % number, outgoing.method, outgoing.params))
+            if sending is not None:
+                await self._sent_in_time(sending, waiting)
             return await waiting.future
         except asyncio.CancelledError:
             if number in self._waiting:
                 self._cancel_upstream(number, "the client cancelled")
             raise
         finally:
-            waiting.timer.cancel()
             self._waiting.pop(number, None)
-            self._inbox.forget(outgoing.progress_token)
+            # Nobody looks at it any more, whatever it holds.
+            if not waiting.future.cancel() and not waiting.future.cancelled():
+                waiting.future.exception()
+            if outgoing.on_progress is not None:
+                self._inbox.forget(outgoing.progress_token)
 
-    def _renewing(self, waiting: _Waiting) -> Callable[[dict[str, Raw]], None]:
+    async def _sent_in_time(self, sending: Awaitable[None], waiting: _Waiting) -> None:
+        """The time limit counts from the moment that the call is made."""
+        try:
+            async with asyncio.timeout_at(waiting.deadline):
+                await sending
+        except TimeoutError as error:
+            seconds = self._loop.time() - waiting.started
+            raise UpstreamTimeout(self._server, waiting.outgoing.what, seconds) from error
+
+    def _renewing(self, waiting: _Waiting, listener: ProgressListener) -> ProgressListener:
         """The listener of a call, which also starts its time limit anew."""
-        listener = waiting.outgoing.on_progress
 
         def listen(params: dict[str, Raw]) -> None:
-            waiting.renewed = self._loop.time()
-            if listener is not None:
-                listener(params)
+            waiting.renew(self._loop.time())
+            listener(params)
 
         return listen
 
-    def _expire(self, number: int) -> None:
-        waiting = self._waiting.get(number)
-        if waiting is None:
-            return
-        outgoing, now = waiting.outgoing, self._loop.time()
-        deadline = min(
-            waiting.renewed + outgoing.timeout_seconds, waiting.started + outgoing.max_timeout_seconds
-        )
-        if deadline > now:
-            waiting.timer = self._loop.call_later(deadline - now, self._expire, number)
-            return
-        self._cancel_upstream(number, "it took too long")
-        self._fail(number, UpstreamTimeout(self._server, outgoing.what, now - waiting.started))
+    def _look_later(self, when: float) -> None:
+        """Look for requests that have waited too long; one timer for all, since most are answered in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look_at = when
+        self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        self._timer, self._look_at = None, _NEVER
+        now = self._loop.time()
+        for number, waiting in list(self._waiting.items()):
+            if waiting.deadline <= now:
+                self._cancel_upstream(number, "it took too long")
+                seconds = now - waiting.started
+                self._fail(number, UpstreamTimeout(self._server, waiting.outgoing.what, seconds))
+        if self._waiting:
+            self._look_later(min(waiting.deadline for waiting in self._waiting.values()))
 
     def _cancel_upstream(self, number: int, reason: str) -> None:
         # `initialize` must not be cancelled, says the specification.
@@ -102,8 +132,10 @@ class Pending:
 
         async def send() -> None:
             try:
-                await self._send(message)
-            except UpstreamError:
+                sending = self._send(message)
+                if sending is not None:
+                    await sending
+            except HeadgateError:
                 return
 
         task = self._loop.create_task(send())
@@ -113,6 +145,10 @@ class Pending:
     def take(self, message: Message) -> None:
         """Act on one message from the upstream."""
         envelope = message.envelope
+        if envelope.jsonrpc != "2.0":
+            # A line of somebody's log, which may have an id too.
+            self._discard(message, "JSON that is no message")
+            return
         if envelope.method:
             reply = self._inbox.take(envelope)
             if reply is not None:
@@ -120,8 +156,6 @@ class Pending:
             return
         waiting = self._waiting.get(_number(envelope.id))
         if waiting is None or waiting.future.done():
-            if not isinstance(message.result, bytes):
-                message.result.close()
             self._unclaimed(message)
         elif message.result:
             waiting.future.set_result(Answer(message.result))
@@ -141,7 +175,12 @@ class Pending:
             if not waiting.future.done():
                 waiting.future.set_result(Answer(error=bytes(message.envelope.error)))
                 return
-        self._inbox.count_noise("an answer that nobody waits for")
+        self._discard(message, "an answer that nobody waits for")
+
+    def _discard(self, message: Message, what: str) -> None:
+        if not isinstance(message.result, bytes):
+            message.result.close()
+        self._inbox.count_noise(what)
 
     def take_garbled(self, error: Garbled) -> None:
         """Fail the call that unreadable bytes belong to, at once; others are noise."""
@@ -169,6 +208,9 @@ class Pending:
 
     def fail_all(self, reason: str) -> None:
         """The connection is gone: nobody will answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._look_at = None, _NEVER
         for number in list(self._waiting):
             what = self._waiting[number].outgoing.what
             self._fail(number, UpstreamLost(self._server, what, reason))

@@ -90,6 +90,11 @@ class Process:
         self.stdin = writing
         self._transports = [writing, reading, complaining]
 
+    def stop_reading(self) -> None:
+        """Take nothing more of what the child writes."""
+        for transport in self._transports[1:]:
+            cast("asyncio.ReadTransport", transport).pause_reading()
+
     def _watch(self) -> None:
         """Notice the end of the child."""
         try:

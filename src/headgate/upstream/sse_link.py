@@ -107,8 +107,13 @@ class SseLink:
                 self._pending.take_garbled(error)
 
     def _set_endpoint(self, endpoint: str) -> None:
-        where = urljoin(self._spec.url, endpoint)
-        if not self._client.origin.same_as(where):
+        try:
+            where = urljoin(self._spec.url, endpoint)
+            stays = self._client.origin.same_as(where)
+        except ValueError:
+            self.lose("it names an endpoint that is no address")
+            return
+        if not stays:
             # It would carry our credentials to a stranger.
             self.lose("it names an endpoint at another origin")
         elif not self._endpoint.done():

@@ -30,6 +30,7 @@ def members(text: str) -> Iterator[Member]:
         raise ValueError("not an object")
     at = _skip(text, at + 1)
     if text[at : at + 1] == "}":
+        _expect_end(text, at + 1)
         return
     while True:
         if text[at : at + 1] != '"':
@@ -44,10 +45,16 @@ def members(text: str) -> Iterator[Member]:
         yield Member(key, key_start, start, end)
         at = _skip(text, end)
         if text[at : at + 1] == "}":
+            _expect_end(text, at + 1)
             return
         if text[at : at + 1] != ",":
             raise ValueError(f"a comma was expected at character {at}")
         at = _skip(text, at + 1)
+
+
+def _expect_end(text: str, at: int) -> None:
+    if _skip(text, at) != len(text):
+        raise ValueError("something stands behind the object")
 
 
 def _skip(text: str, at: int) -> int:

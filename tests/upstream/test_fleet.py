@@ -1,0 +1,133 @@
+"""A call that comes before its server has told its tools waits, and no longer than makes sense."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
+from headgate.domain.server import ServerSpec, State, Transport
+from headgate.upstream.builtin import BuiltinLink, open_builtin
+from headgate.upstream.example import TOOLS
+from headgate.upstream.fleet import Fleet, run_fleet
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.link import Link, Outgoing
+from tests.upstream.clock import in_no_time
+
+# How long a server that does not start takes to end.
+ENDING_SECONDS = 7.0
+
+
+class Facts:
+    """Remembers nothing, and writes down who has told its tools."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def version(self, server: str) -> str | None:
+        return None
+
+    def remember_version(self, server: str, version: str) -> None:
+        pass
+
+    def offered(self, server: str, definitions: list[bytes]) -> dict[str, str]:
+        self.told.append(server)
+        return {}
+
+    def connected(self, server: str) -> None:
+        pass
+
+
+class MuteLink(BuiltinLink):
+    """Takes requests and answers none."""
+
+    async def request(self, outgoing: Outgoing) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@asynccontextmanager
+async def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AsyncIterator[Link]:
+    """What a server does is said by its name."""
+    if spec.name == "broken":
+        raise UpstreamUnreachable(spec.name, "no database")
+    if spec.name == "late":
+        await asyncio.sleep(5)
+    if spec.name == "mute":
+        stderr.append("loading")
+        try:
+            yield MuteLink(spec, TOOLS)
+        finally:
+            await asyncio.sleep(ENDING_SECONDS)
+    else:
+        async with open_builtin(spec, {"example": TOOLS}, inbox) as link:
+            yield link
+
+
+@asynccontextmanager
+async def running(facts: Facts, name: str, **more: Any) -> AsyncIterator[Fleet]:
+    """A fleet of one server."""
+    async with run_fleet(open_link, facts, facts) as fleet:
+        fleet.apply([ServerSpec(name=name, transport=Transport.BUILTIN, builtin="example", **more)])
+        yield fleet
+
+
+async def failure(fleet: Fleet, server: str) -> tuple[str, float]:
+    """Why waiting for the server fails, and after how many seconds."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    with pytest.raises(UpstreamUnavailable) as raised:
+        await fleet.await_ready(server)
+    return raised.value.message, loop.time() - started
+
+
+@in_no_time
+async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> None:
+    facts = Facts()
+    async with running(facts, "late") as fleet:
+        await fleet.await_ready("late")
+        assert facts.told == ["late"]
+        (status,) = fleet.statuses()
+        assert status.state is State.READY
+        # Whatever waited goes on to `send`, which counts it.
+        assert (status.calls, status.errors) == (0, 0)
+
+
+@in_no_time
+async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
+    async with running(Facts(), "broken") as fleet:
+        message, seconds = await failure(fleet, "broken")
+        assert "no database" in message
+        assert seconds < 1
+        (status,) = fleet.statuses()
+        assert (status.calls, status.errors) == (1, 1)
+
+
+@in_no_time
+async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time() -> None:
+    async with running(Facts(), "mute", start_timeout_seconds=3.0) as fleet:
+        message, seconds = await failure(fleet, "mute")
+        assert "it was not ready within 3 s; its last words: loading" in message
+        assert 3 <= seconds < 3 + ENDING_SECONDS
+        (status,) = fleet.statuses()
+        assert status.state is State.BACKOFF
+
+
+@in_no_time
+async def test_a_call_waits_for_a_start_as_long_as_a_call_may_take() -> None:
+    async with running(Facts(), "mute", timeout_seconds=2.0) as fleet:
+        message, seconds = await failure(fleet, "mute")
+        assert "it is still starting" in message
+        assert 2 <= seconds < 3
+
+
+@in_no_time
+async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
+    async with running(Facts(), "late", enabled=False) as fleet:
+        assert "switched off" in (await failure(fleet, "late"))[0]
+        fleet.apply([])
+        assert "removed" in (await failure(fleet, "late"))[0]

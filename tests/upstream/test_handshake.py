@@ -1,0 +1,243 @@
+"""Which era a server speaks is found out by asking, and never guessed from an error of the other era."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import (
+    InvalidAnswer,
+    RequestRefused,
+    UpstreamError,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamTimeout,
+    VersionMismatch,
+)
+from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream.handshake import shake_hands
+from headgate.upstream.link import Outgoing
+from headgate.upstream.peer import Greeting
+from tests.upstream.clock import in_no_time
+
+SPEC = ServerSpec(name="far", transport=Transport.STDIO, start_timeout_seconds=60.0)
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+
+
+def discovered(*versions: str) -> Answer:
+    told = {"resultType": "complete", "supportedVersions": versions, "capabilities": {"tools": {}}}
+    return Answer(json.dumps(told).encode())
+
+
+def initialized(version: str) -> Answer:
+    return Answer(json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}}).encode())
+
+
+def failed(code: int, **data: Any) -> Answer:
+    return Answer(error=json.dumps({"code": code, "message": "no", "data": data}).encode())
+
+
+UNKNOWN_METHOD = failed(-32601)
+
+
+class ScriptedLink:
+    """Answers the two questions as its script says, each after some seconds."""
+
+    pid = None
+
+    def __init__(
+        self,
+        discover: Answer | UpstreamError | None,
+        initialize: Answer | None,
+        *,
+        after: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        self._answers = {"server/discover": (discover, after[0]), "initialize": (initialize, after[1])}
+        self.asked: list[str] = []
+        self.params: list[dict[str, Any]] = []
+        self.told: list[str] = []
+        self.adopted: list[str] = []
+
+    async def request(self, outgoing: Outgoing) -> Answer:
+        self.asked.append(outgoing.method)
+        self.params.append(json.loads(outgoing.params))
+        answer, seconds = self._answers[outgoing.method]
+        if answer is None:
+            await asyncio.sleep(outgoing.timeout_seconds)
+            raise UpstreamTimeout("far", outgoing.what, outgoing.timeout_seconds)
+        await asyncio.sleep(seconds)
+        if isinstance(answer, UpstreamError):
+            raise answer
+        return answer
+
+    async def notify(self, message: bytes) -> None:
+        self.told.append(json.loads(message)["method"])
+
+    def adopt(self, version: str) -> None:
+        self.adopted.append(version)
+
+    async def lost(self) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+
+async def agree(link: ScriptedLink, remembered: str | None = None) -> Greeting:
+    greeting = await shake_hands(SPEC, link, remembered)
+    assert link.adopted == [greeting.version]
+    assert link.told == (["notifications/initialized"] if greeting.version < MODERN else [])
+    return greeting
+
+
+@in_no_time
+async def test_a_stateless_server_is_asked_once() -> None:
+    link = ScriptedLink(discovered(MODERN), None)
+    assert (await agree(link)).version == MODERN
+    assert link.asked == ["server/discover"]
+    meta = link.params[0]["_meta"]
+    assert meta["io.modelcontextprotocol/protocolVersion"] == MODERN
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+    assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "headgate"
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@in_no_time
+async def test_a_handshake_server_is_asked_again_in_its_own_words(version: str) -> None:
+    link = ScriptedLink(UNKNOWN_METHOD, initialized(version))
+    assert (await agree(link)).version == version
+    assert link.asked == ["server/discover", "initialize"]
+    assert link.params[1]["protocolVersion"] == LEGACY
+    assert link.params[1]["capabilities"] == {}
+    assert link.params[1]["clientInfo"]["name"] == "headgate"
+
+
+@pytest.mark.parametrize("code", [-32601, -32600, -32602, -32603, -32700, -32000, 0, 1])
+@in_no_time
+async def test_any_error_that_an_old_server_may_give_leads_to_the_handshake(code: int) -> None:
+    link = ScriptedLink(failed(code), initialized(LEGACY))
+    assert (await agree(link)).version == LEGACY
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"tools":[]}', b"null", b"[]", b'{"supportedVersions":"x"}'])
+@in_no_time
+async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(answer: bytes) -> None:
+    link = ScriptedLink(Answer(answer), initialized(LEGACY))
+    assert (await agree(link)).version == LEGACY
+
+
+@pytest.mark.parametrize(
+    "error",
+    [InvalidAnswer("far", "server/discover", "nonsense"), RequestRefused("far", "HTTP 400")],
+    ids=["nonsense", "refused"],
+)
+@in_no_time
+async def test_an_answer_that_cannot_be_read_leads_to_the_handshake(error: UpstreamError) -> None:
+    link = ScriptedLink(error, initialized(LEGACY))
+    assert (await agree(link)).version == LEGACY
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UpstreamRefused("far", 401), UpstreamLost("far", "server/discover", "it ended")],
+    ids=["credentials", "gone"],
+)
+@in_no_time
+async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_again(
+    error: UpstreamError,
+) -> None:
+    link = ScriptedLink(error, initialized(LEGACY))
+    with pytest.raises(type(error)):
+        await shake_hands(SPEC, link, None)
+    assert link.asked == ["server/discover"]
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+@in_no_time
+async def test_an_error_that_only_a_stateless_server_gives_does_not_lead_to_the_handshake(code: int) -> None:
+    link = ScriptedLink(failed(code), initialized(LEGACY))
+    with pytest.raises(InvalidAnswer):
+        await shake_hands(SPEC, link, None)
+    assert link.asked == ["server/discover"]
+
+
+@in_no_time
+async def test_a_server_that_names_an_old_version_is_asked_for_the_handshake() -> None:
+    link = ScriptedLink(failed(-32022, supported=["2025-06-18", "2025-11-25"]), initialized("2025-06-18"))
+    assert (await agree(link)).version == "2025-06-18"
+
+
+@in_no_time
+async def test_a_server_that_refused_the_version_and_names_it_all_the_same_is_asked_once_more() -> None:
+    link = ScriptedLink(failed(-32022, supported=[MODERN]), failed(-32022, supported=[MODERN]))
+    with pytest.raises(VersionMismatch):
+        await shake_hands(SPEC, link, None)
+    assert 2 <= link.asked.count("server/discover") <= 3
+
+
+@in_no_time
+async def test_a_server_of_another_time_is_not_spoken_to() -> None:
+    link = ScriptedLink(failed(-32022, supported=["2031-01-01", "2030-01-01"]), initialized(LEGACY))
+    with pytest.raises(VersionMismatch, match="2031-01-01"):
+        await shake_hands(SPEC, link, None)
+    assert link.asked == ["server/discover"]
+
+
+@in_no_time
+async def test_a_version_that_we_do_not_speak_is_refused() -> None:
+    with pytest.raises(VersionMismatch, match="1999-01-01"):
+        await shake_hands(SPEC, ScriptedLink(UNKNOWN_METHOD, initialized("1999-01-01")), None)
+
+
+@in_no_time
+async def test_a_server_that_is_silent_about_what_it_does_not_know_gets_the_handshake() -> None:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    link = ScriptedLink(None, initialized(LEGACY))
+    assert (await agree(link)).version == LEGACY
+    assert loop.time() - started < 10.0
+
+
+@in_no_time
+async def test_a_slow_stateless_server_is_not_taken_for_an_old_one() -> None:
+    link = ScriptedLink(discovered(MODERN), None, after=(20.0, 0.0))
+    assert (await agree(link)).version == MODERN
+
+
+@in_no_time
+async def test_a_slow_old_server_answers_both_questions_late() -> None:
+    link = ScriptedLink(UNKNOWN_METHOD, initialized(LEGACY), after=(20.0, 25.0))
+    assert (await agree(link)).version == LEGACY
+    assert link.asked == ["server/discover", "initialize"]
+
+
+@in_no_time
+async def test_a_slow_stateless_server_that_refuses_the_handshake_first_is_asked_once_more() -> None:
+    link = ScriptedLink(discovered(MODERN), failed(-32022, supported=[MODERN]), after=(7.0, 0.5))
+    assert (await agree(link)).version == MODERN
+
+
+@in_no_time
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    with pytest.raises(UpstreamTimeout):
+        await shake_hands(SPEC, ScriptedLink(None, None), None)
+
+
+@in_no_time
+async def test_an_old_server_that_is_remembered_is_not_asked_twice() -> None:
+    link = ScriptedLink(UNKNOWN_METHOD, initialized("2025-06-18"))
+    assert (await agree(link, "2025-03-26")).version == "2025-06-18"
+    assert link.asked == ["initialize"]
+
+
+@in_no_time
+async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
+    link = ScriptedLink(discovered(MODERN), failed(-32022, supported=[MODERN]))
+    assert (await agree(link, LEGACY)).version == MODERN
+
+
+@pytest.mark.parametrize("answer", [failed(-32603), Answer(b"{}"), Answer(b'{"protocolVersion":5}')])
+@in_no_time
+async def test_a_handshake_that_fails_says_so(answer: Answer) -> None:
+    with pytest.raises(InvalidAnswer, match="initialize"):
+        await shake_hands(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)

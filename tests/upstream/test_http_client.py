@@ -1,0 +1,337 @@
+"""The HTTP client: connections are used again when that is safe, and answers never mix."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from tests.gate import free_port
+from tests.upstream.raw_server import HOST, Behaviour, RawServer, Received, raw_server, response
+from tests.waiting import eventually
+
+MOST = 64 * 1024 * 1024
+WAIT_SECONDS = 5.0
+# The client asks the sender to pause when more than this waits for its reader.
+HIGH_WATER = 512 * 1024
+
+
+@asynccontextmanager
+async def client_of(behaviour: Behaviour) -> AsyncIterator[tuple[HttpClient, RawServer]]:
+    async with raw_server(behaviour) as server:
+        client = HttpClient(Origin(server.url), 5.0)
+        try:
+            yield client, server
+        finally:
+            client.close()
+
+
+async def post(client: HttpClient, body: bytes = b"hello") -> Response:
+    async with asyncio.timeout(WAIT_SECONDS):
+        return await client.send("POST", "/mcp", b"", body)
+
+
+async def fetch(client: HttpClient, body: bytes = b"hello") -> tuple[int, bytes]:
+    answered = await post(client, body)
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return answered.status, await answered.read(MOST)
+    finally:
+        answered.close()
+
+
+async def echo(request: Received) -> None:
+    await request.answer(request.body)
+
+
+async def test_a_request_is_sent_as_it_should_be() -> None:
+    async with client_of(echo) as (client, server):
+        answered = await client.send("POST", "/mcp?x=1", b"x-own: 1\r\n", b"hello")
+        answered.close()
+        (request,) = server.received
+        assert (request.method, request.target, request.body) == ("POST", "/mcp?x=1", b"hello")
+        assert request.headers == {
+            "host": f"{HOST}:{server.port}",
+            "accept-encoding": "identity",
+            "x-own": "1",
+            "content-length": "5",
+        }
+
+
+async def test_a_connection_is_used_again() -> None:
+    async with client_of(echo) as (client, server):
+        for number in range(5):
+            assert await fetch(client, b"%d" % number) == (200, b"%d" % number)
+        assert server.connections == 1
+
+
+async def test_requests_at_once_have_a_connection_each_and_do_not_mix() -> None:
+    everybody = asyncio.Event()
+
+    async def wait_for_all(request: Received) -> None:
+        if len(server.received) == 20:
+            everybody.set()
+        await everybody.wait()
+        await request.answer(request.body)
+
+    async with client_of(wait_for_all) as (client, server):
+        answers = await asyncio.gather(*(fetch(client, b"%d" % number) for number in range(20)))
+        assert [body for _, body in answers] == [b"%d" % number for number in range(20)]
+        assert server.connections == 20
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BODIES = {
+    "a length": [b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 5\r\n\r\nhello"],
+    "a length, cut anywhere": [b"HTTP/1.1 200 O", b"K\r\nContent-Length: 5\r", b"\n\r", b"\nhel", b"lo"],
+    "chunks": [CHUNKED + b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"],
+    "chunks, cut anywhere": [CHUNKED, b"3", b"\r\nh", b"el\r", b"\n2;x=y\r\nlo\r\n0", b"\r\n", b"\r\n"],
+    "chunks and a trailer": [CHUNKED + b"5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("pieces", BODIES.values(), ids=BODIES)
+async def test_a_body_is_read_however_its_end_is_told(pieces: list[bytes]) -> None:
+    async def say(request: Received) -> None:
+        await request.say(*pieces)
+
+    async with client_of(say) as (client, server):
+        for _ in range(2):
+            assert await fetch(client) == (200, b"hello")
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"],
+)
+async def test_a_body_without_a_length_ends_with_the_connection(head: bytes) -> None:
+    async def say(request: Received) -> None:
+        await request.say(head + b"hel", b"lo")
+        await request.hang_up()
+
+    async with client_of(say) as (client, server):
+        for _ in range(2):
+            assert await fetch(client) == (200, b"hello")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "status", [b"204 No Content", b"304 Not Modified", b"202 Accepted\r\nContent-Length: 0"]
+)
+async def test_an_answer_without_a_body_is_complete(status: bytes) -> None:
+    async def say(request: Received) -> None:
+        await request.say(b"HTTP/1.1 " + status + b"\r\n\r\n")
+
+    async with client_of(say) as (client, server):
+        for _ in range(2):
+            assert (await fetch(client))[1] == b""
+        assert server.connections == 1
+
+
+async def test_a_server_that_wants_to_close_is_not_used_again() -> None:
+    async def say(request: Received) -> None:
+        await request.say(response(b"hello", more="Connection: close\r\n"))
+
+    async with client_of(say) as (client, server):
+        for _ in range(2):
+            assert await fetch(client) == (200, b"hello")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [b"HTTP/1.1 200"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"],
+        [CHUNKED + b"5\r\nhello\r\n"],
+        [CHUNKED + b"5\r\nhel"],
+    ],
+    ids=["nothing", "half a line", "half a head", "a head", "half a body", "no last chunk", "half a chunk"],
+)
+async def test_an_answer_that_is_cut_off_is_not_taken_for_a_whole_one(pieces: list[bytes]) -> None:
+    async def say(request: Received) -> None:
+        await request.say(*pieces)
+        await request.hang_up()
+
+    async with client_of(say) as (client, _):
+        with pytest.raises(Dropped):
+            await fetch(client)
+
+
+@pytest.mark.parametrize(
+    "said", [b"hello, I am SSH\r\n", b"HTTP/9.9 abc\r\n\r\n", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"]
+)
+async def test_a_server_that_does_not_speak_http_is_dropped(said: bytes) -> None:
+    async def say(request: Received) -> None:
+        await request.say(said)
+        await asyncio.sleep(WAIT_SECONDS)
+
+    async with client_of(say) as (client, _):
+        with pytest.raises(Dropped):
+            await fetch(client)
+
+
+@pytest.mark.parametrize("interim", [b"100 Continue", b"102 Processing", b"103 Early Hints\r\nLink: </x>"])
+async def test_what_is_said_before_the_answer_is_not_the_answer(interim: bytes) -> None:
+    async def say(request: Received) -> None:
+        early = b"HTTP/1.1 " + interim + b"\r\n\r\n"
+        await request.say(early, early + response(b"hello", "201 Created"))
+
+    async with client_of(say) as (client, server):
+        for _ in range(2):
+            assert await fetch(client) == (201, b"hello")
+        assert server.connections == 1
+
+
+async def test_bytes_that_nobody_asked_for_close_the_connection() -> None:
+    async def say(request: Received) -> None:
+        await request.answer(request.body)
+        if request.connection == 1:
+            released.clear()
+            await released.wait()
+            await request.say(response(b"poison"))
+
+    released = asyncio.Event()
+    async with client_of(say) as (client, server):
+        assert await fetch(client, b"one") == (200, b"one")
+        released.set()
+        await eventually(lambda: server.open == 0, WAIT_SECONDS, "the connection is closed")
+        assert await fetch(client, b"two") == (200, b"two")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("first", ["chunks", "a length"])
+async def test_a_second_answer_right_behind_the_first_belongs_to_nobody(first: str) -> None:
+    # To the next request it would be the wrong answer, and to this one it is too much.
+    async def say(request: Received) -> None:
+        poison = response(b"poison", "500 Oops", more="x-poison: 1\r\n") if request.connection == 1 else b""
+        await request.say(BODIES[first][0] + poison)
+
+    async with client_of(say) as (client, _):
+        answered = await post(client)
+        body = await answered.read(MOST)
+        assert (answered.status, body) == (200, b"hello")
+        assert b"x-poison" not in answered.headers
+        answered.close()
+        assert await fetch(client) == (200, b"hello")
+
+
+async def test_headers_without_end_are_refused() -> None:
+    async def say(request: Received) -> None:
+        await request.say(b"HTTP/1.1 200 OK\r\n")
+        for number in range(100_000):
+            await request.say(b"x-%d: %s\r\n" % (number, b"y" * 1000))
+
+    async with client_of(say) as (client, server):
+        with pytest.raises(Dropped, match="headers"):
+            await fetch(client)
+        await eventually(lambda: server.open == 0, WAIT_SECONDS, "the connection is closed")
+
+
+async def test_nobody_listens() -> None:
+    client = HttpClient(Origin(f"http://{HOST}:{free_port()}/"), 5.0)
+    with pytest.raises(NotConnected):
+        await post(client)
+
+
+async def test_a_host_that_does_not_answer_is_given_up_in_time() -> None:
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind((HOST, 0))
+        full.listen(0)
+        # The queue of connections that nobody accepts is full now, so the kernel ignores the next one.
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        client = HttpClient(Origin(f"http://{HOST}:{full.getsockname()[1]}/"), 0.2)
+        with pytest.raises(NotConnected, match=r"0\.2 s"):
+            await post(client)
+
+
+async def test_a_large_answer_waits_for_a_slow_reader() -> None:
+    body = bytes(range(256)) * 4 * 5000
+
+    async def say(request: Received) -> None:
+        await request.answer(body)
+
+    async with client_of(say) as (client, server):
+        answered = await post(client)
+        parts = []
+        async for part in answered.chunks():
+            parts.append(part)
+            await asyncio.sleep(0.001)
+        answered.close()
+        assert b"".join(parts) == body
+        assert await fetch(client) == (200, body)
+        assert server.connections == 1
+
+
+async def test_an_answer_that_nobody_reads_does_not_stall_the_next_request() -> None:
+    # Refusals and the answers to notifications may be large too, and nobody reads them.
+    async def say(request: Received) -> None:
+        await request.answer(b"x" * (HIGH_WATER + 1) if len(server.received) == 1 else b"hello")
+
+    async with client_of(say) as (client, server):
+        answered = await post(client)
+        await eventually(lambda: answered.complete, WAIT_SECONDS, "everything has come")
+        answered.close()
+        assert await fetch(client) == (200, b"hello")
+
+
+async def test_half_of_an_answer_is_enough_for_who_wants_no_more() -> None:
+    async def say(request: Received) -> None:
+        await request.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhello")
+
+    async with client_of(say) as (client, server):
+        answered = await post(client)
+        async for part in answered.chunks():
+            assert part == b"hello"
+            break
+        answered.close()
+        await eventually(lambda: server.open == 0, WAIT_SECONDS, "the connection is closed")
+
+
+async def test_a_request_that_is_given_up_closes_its_connection() -> None:
+    async def say(request: Received) -> None:
+        if request.connection > 1:
+            await request.answer(b"hello")
+            return
+        await asyncio.sleep(WAIT_SECONDS)
+
+    async with client_of(say) as (client, server):
+        asked = asyncio.create_task(fetch(client))
+        await eventually(lambda: len(server.received) == 1, WAIT_SECONDS, "the request has arrived")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert await fetch(client) == (200, b"hello")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "authority", "target"),
+    [
+        ("http://example.com", "example.com", "/"),
+        ("http://example.com:80/a/b?c=d", "example.com", "/a/b?c=d"),
+        ("https://example.com:443/", "example.com", "/"),
+        ("https://example.com:80/", "example.com:80", "/"),
+        ("http://[::1]:8000/mcp", "[::1]:8000", "/mcp"),
+        ("http://EXAMPLE.com/mcp", "example.com", "/mcp"),
+    ],
+)
+def test_a_url_is_taken_apart(url: str, authority: str, target: str) -> None:
+    origin = Origin(url)
+    assert (origin.authority, origin.target) == (authority, target)
+
+
+@pytest.mark.parametrize(
+    "other", ["https://a.com/", "http://a.com:81/", "http://b.com/", "http://a.com.b.com/", "http://x@b.com/"]
+)
+def test_another_scheme_host_or_port_is_another_origin(other: str) -> None:
+    assert Origin("http://a.com/x").same_as("http://a.com:80/y?z")
+    assert not Origin("http://a.com/x").same_as(other)

@@ -1,0 +1,130 @@
+"""A legacy SSE server: messages are posted, answers come on one long stream."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.domain.errors import (
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.sse_link import SseLink, open_sse
+from tests.upstream.conversation import outgoing
+from tests.upstream.raw_server import Received, raw_server
+from tests.upstream.spool import in_memory
+
+WAIT_SECONDS = 3.0
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+class OldServer:
+    """One SSE server; its answers can be changed."""
+
+    def __init__(self) -> None:
+        self.stream: Received | None = None
+        self.endpoint = b"/messages?session_id=abc"
+        self.accepts = True
+
+    async def behave(self, request: Received) -> None:
+        if request.method == "GET":
+            self.stream = request
+            await request.say(HEAD + b"event: endpoint\ndata: " + self.endpoint + b"\n\n")
+            return
+        if not self.accepts:
+            await asyncio.sleep(WAIT_SECONDS)
+        await request.answer(b"Accepted", "202 Accepted", "text/plain")
+        assert request.target == "/messages?session_id=abc"
+        message = {"jsonrpc": "2.0", "id": request.json()["id"], "result": {"done": True}}
+        assert self.stream is not None
+        await self.stream.say(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def talking(tmp_path: Path) -> Start:
+    @asynccontextmanager
+    async def start(behaviour: Any) -> AsyncIterator[SseLink]:
+        async with raw_server(behaviour) as server:
+            url = server.url.replace("/mcp", "/sse")
+            spec = ServerSpec(name="old", transport=Transport.SSE, url=url)
+            async with open_sse(spec, in_memory(tmp_path), Inbox("old", lambda: None)) as link:
+                yield link
+
+    return start
+
+
+async def test_an_answer_comes_on_the_stream(talking: Start) -> None:
+    async with talking(OldServer().behave) as link, asyncio.timeout(WAIT_SECONDS):
+        answer = await link.request(outgoing())
+        assert json.loads(answer.result) == {"done": True}
+
+
+async def test_a_stream_that_ends_fails_what_waits(talking: Start) -> None:
+    async def behave(request: Received) -> None:
+        if request.method == "GET":
+            streams.append(request)
+            await request.say(HEAD + b"event: endpoint\ndata: /messages\n\n")
+            return
+        await request.answer(b"Accepted", "202 Accepted", "text/plain")
+        await streams[0].hang_up()
+
+    streams: list[Received] = []
+    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+        with pytest.raises(UpstreamLost):
+            await link.request(outgoing())
+        assert await link.lost()
+
+
+async def test_a_post_that_is_never_answered_does_not_outlive_the_time_limit(talking: Start) -> None:
+    server = OldServer()
+    async with talking(server.behave) as link:
+        server.accepts = False
+        async with asyncio.timeout(WAIT_SECONDS - 1):
+            with pytest.raises(UpstreamTimeout):
+                await link.request(outgoing(seconds=0.2))
+
+
+@pytest.mark.parametrize("endpoint", [b"http://192.0.2.1/messages", b"https://127.0.0.1/messages"])
+async def test_an_endpoint_at_a_stranger_is_not_spoken_to(talking: Start, endpoint: bytes) -> None:
+    server = OldServer()
+    server.endpoint = endpoint
+    async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
+        with pytest.raises(UpstreamUnreachable):
+            await link.request(outgoing())
+        assert "another origin" in await link.lost()
+
+
+@pytest.mark.parametrize("endpoint", [b"http://[::1", b"http://h:port/"])
+async def test_an_endpoint_that_is_no_url_is_an_error_at_once(talking: Start, endpoint: bytes) -> None:
+    server = OldServer()
+    server.endpoint = endpoint
+    async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
+        with pytest.raises(UpstreamUnreachable):
+            await link.request(outgoing())
+        assert await link.lost()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [("401 Unauthorized", UpstreamRefused), ("404 Not Found", UpstreamUnreachable)],
+)
+async def test_a_stream_that_is_refused_is_an_error(
+    talking: Start, status: str, kind: type[Exception]
+) -> None:
+    async def behave(request: Received) -> None:
+        await request.answer(b"no", status, "text/plain")
+
+    with pytest.raises(kind):
+        async with talking(behave):
+            pass
