@@ -56,15 +56,14 @@ _RELOAD_SECONDS = 1.0
 _BACKLOG = 2048
 
 
-async def serve(settings: Settings, load: Callable[[], Settings]) -> None:
-    """Run the gateway until it is told to end; raises ConfigError when it cannot start."""
+async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
     async with _core(settings) as core:
         reloading = asyncio.create_task(core.follow(load, settings), name="reload")
         try:
             if settings.transport == "stdio":
-                await _serve_stdio(core, settings)
-            else:
-                await _serve_http(core, settings)
+                return await _serve_stdio(core, settings)
+            return await _serve_http(core, settings)
         finally:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
@@ -95,6 +94,12 @@ class _Core:
         servers, prefix = settings.servers, settings.prefix
         async for fresh in changes(load, settings, _RELOAD_SECONDS):
             warn(fresh)
+            if fresh.prefix is not prefix:
+                # Names would change under the feet of every client, and two tools could share one.
+                log.warning(
+                    "proxySettings.prefix has changed: restart the gateway, the servers stay as they are"
+                )
+                continue
             servers = servers_to_run(fresh, servers, prefix=prefix)
             for server in servers:
                 if server.name in fresh.left_out:
@@ -184,7 +189,7 @@ def _opener(
     return open_link
 
 
-async def _serve_stdio(core: _Core, settings: Settings) -> None:
+async def _serve_stdio(core: _Core, settings: Settings) -> int:
     front = StdioFront(core.answers, core.audience, settings.max_body_bytes)
     source, sink = own_streams()
     serving = asyncio.create_task(front.serve(source, sink), name="stdio")
@@ -192,9 +197,10 @@ async def _serve_stdio(core: _Core, settings: Settings) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, serving.cancel)
     await asyncio.gather(serving, return_exceptions=True)
+    return 0
 
 
-async def _serve_http(core: _Core, settings: Settings) -> None:
+async def _serve_http(core: _Core, settings: Settings) -> int:
     listener = _listener(settings)
     port = listener.getsockname()[1]
     sessions = Sessions(core.audience, settings.max_sessions, settings.session_idle_seconds)
@@ -223,12 +229,16 @@ async def _serve_http(core: _Core, settings: Settings) -> None:
             pages.draining = True
             core.audience.dismiss()
 
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
+        def opened() -> None:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
+
         # What is here now stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        await Porter(house, _DRAIN_SECONDS).serve(listener, closing)
+        sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing)
+        # As the shell says it for a program that was interrupted; being told to end is a good end.
+        return 128 + sign if sign == signal.SIGINT else 0
 
 
 def _door_limits(settings: Settings) -> DoorLimits:

@@ -1,14 +1,17 @@
 """The command line: parses, builds, runs; an error is one sentence with the fix."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate import __version__
 from headgate.domain.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,6 +39,8 @@ def serve(
 ) -> None:
     """Run the gateway."""
     # Imported here, so that `headgate --help` answers at once.
+    import asyncio
+
     from headgate.app import serve as run
     from headgate.app import warn
     from headgate.config import Flags, Settings, load
@@ -53,7 +58,7 @@ def serve(
         set_up(settings.log_level, settings.log_format, settings.log_file)
         warn(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(settings, read))
+            sys.exit(runner.run(run(settings, read)))
     except HeadgateError as error:
         if verbose:
             raise
@@ -63,7 +68,7 @@ def serve(
         sys.exit(130)
 
 
-def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+def _loop_factory() -> "type[AbstractEventLoop] | None":
     if sys.platform == "win32":
         return None
     import uvloop

@@ -254,3 +254,13 @@ def test_names_without_prefix_are_for_one_enabled_server(place: Place) -> None:
     said = place.refusal()
     assert "prefix is false" in said
     assert "2 servers are enabled" in said
+
+
+def test_the_names_of_entries_that_are_left_out_are_known(place: Place) -> None:
+    good = {"builtin": "example"}
+    place.write({"mcpServers": {"no command": {"args": ["x"]}, "good": good, "number": 5, "off": {**good}}})
+    settings = place.load()
+    assert settings.left_out == ("no command", "number")
+    assert [server.name for server in settings.servers] == ["good", "off"]
+    place.write({"mcpServers": {"good": good}})
+    assert place.load().left_out == ()

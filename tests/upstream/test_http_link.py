@@ -15,6 +15,7 @@ from headgate.domain.errors import (
     Effect,
     HeadgateError,
     InvalidAnswer,
+    RequestRefused,
     UpstreamBusy,
     UpstreamLost,
     UpstreamRefused,
@@ -23,7 +24,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.handshake import shake_hands
-from headgate.upstream.http_link import HttpLink, RequestRefused, open_http
+from headgate.upstream.http_link import HttpLink, open_http
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import SessionGone
 from tests.upstream.conversation import outgoing

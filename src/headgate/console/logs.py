@@ -41,7 +41,8 @@ class Json(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        whole = {key: _whole(value) if isinstance(value, str) else value for key, value in line.items()}
+        return msgspec.json.encode(whole, enc_hook=_whole).decode()
 
 
 class Pretty(logging.Formatter):
@@ -56,6 +57,11 @@ class Pretty(logging.Formatter):
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _ORDINARY and value is not None}
+
+
+def _whole(value: object) -> str:
+    """A text without halves of characters, which cannot be written."""
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 def _shown(value: object) -> str:

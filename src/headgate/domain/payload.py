@@ -12,6 +12,10 @@ class Spooled(Protocol):
     def size(self) -> int:
         """How many bytes it has."""
 
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+
     def chunks(self) -> Iterator[bytes]:
         """Its bytes, in pieces of bounded size."""
 

@@ -174,12 +174,14 @@ def _shown(id: bytes, answer: Answer, era: Era) -> Reply:
     if answer.error:
         return failure(id, answer.error)
     payload = answer.result
+    if (payload[:1] if isinstance(payload, bytes) else payload.first) != b"{":
+        if not isinstance(payload, bytes):
+            payload.close()
+        return result(id, failed(InvalidAnswer("the upstream", "tools/call", "a result that is no object")))
     if not isinstance(payload, bytes):
         # On disk, so not opened; a type too many does no harm, one too few does.
         opening = COMPLETE if era is Era.STATELESS and not answer.typed else b""
         return result(id, payload, opening=opening)
-    if payload[:1] != b"{":
-        return result(id, failed(InvalidAnswer("the upstream", "tools/call", "a result that is no object")))
     if era is Era.STATELESS:
         return result(id, without_connection_keys(payload) if answer.typed else for_stateless(payload))
     if not answer.typed:

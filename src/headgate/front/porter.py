@@ -17,23 +17,31 @@ class Porter:
         self._house = house
         self._drain_seconds = drain_seconds
         self._loop = asyncio.get_running_loop()
-        self._told = asyncio.Event()
+        self._signal: asyncio.Future[signal.Signals] = self._loop.create_future()
 
-    async def serve(self, listener: socket.socket, on_closing: Callable[[], None]) -> None:
-        """Until a signal comes; `on_closing` is told before the last answers are waited for."""
+    async def serve(
+        self, listener: socket.socket, on_open: Callable[[], None], on_closing: Callable[[], None]
+    ) -> signal.Signals:
+        """Until a signal comes, which is returned; `on_closing` is told before the last answers are sent."""
         for sign in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(sign, self._told.set)
+            self._loop.add_signal_handler(sign, self._end, sign)
         server = await self._loop.create_server(lambda: Door(self._house), sock=listener)
         looking = self._loop.create_task(self._look(), name="porter")
         try:
-            await self._told.wait()
+            on_open()
+            sign = await self._signal
             server.close()
             self._house.closing = True
             on_closing()
             await self._drain()
+            return sign
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+
+    def _end(self, sign: signal.Signals) -> None:
+        if not self._signal.done():
+            self._signal.set_result(sign)
 
     async def _look(self) -> None:
         while True:

@@ -70,6 +70,11 @@ class _Tail:
         """How many bytes it has."""
         return self._payload.size - 1
 
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+        return next(self.chunks())[:1]
+
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in order."""
         chunks = self._payload.chunks()

@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import BinaryIO
 
+from msgspec import DecodeError
+
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
+from headgate.front.intake import read_message
 from headgate.front.legacy_sse import answer_handshake
 from headgate.front.reply import Reply
 from headgate.front.sessions import Session
 from headgate.front.stateless import Subscription, check
 from headgate.front.streamable import cancel
 from headgate.front.thread import StreamThread
-from headgate.wire.envelope import Envelope, parse
+from headgate.wire.envelope import Envelope, decode_object
 from headgate.wire.eras import LATEST_HANDSHAKE, META_VERSION, Era
 from headgate.wire.framing import pieces
 from headgate.wire.violations import INVALID_REQUEST, Violation
@@ -45,7 +48,7 @@ class StdioFront:
         self._audience.join(self._tools_changed)
         try:
             async for line in self._lines(source):
-                self._take(line)
+                await self._take(line)
             self._end_subscriptions()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
@@ -66,30 +69,36 @@ class StdioFront:
             subscription.tools_changed()
 
     async def _lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
+        """The lines of the input that say something; the last one needs no end."""
         line: list[bytes] = []
         size = 0
         # Pipes, files and terminals all have blocking reads; a thread serves them all alike.
         thread = StreamThread("stdin")
-        while data := await thread.do(lambda: os.read(source.fileno(), _READ_BYTES)):
-            for piece in pieces(data):
+        while True:
+            data = await thread.do(lambda: os.read(source.fileno(), _READ_BYTES))
+            for piece in pieces(data or b"\n"):
                 size += len(piece.data)
                 if size <= self._max_line_bytes:
                     line.append(piece.data)
-                if piece.ends:
-                    if size > self._max_line_bytes:
-                        refusal = Violation(
-                            INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
-                        )
-                        self._outbox.notify(refusal.encode())
-                    elif text := b"".join(line).strip():
-                        yield text
-                    line, size = [], 0
+                if not piece.ends:
+                    continue
+                if size > self._max_line_bytes:
+                    await self._refuse_size()
+                elif text := b"".join(line).strip():
+                    yield text
+                line, size = [], 0
+            if not data:
+                return
 
-    def _take(self, line: bytes) -> None:
+    async def _refuse_size(self) -> None:
+        refusal = Violation(INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes")
+        await self._outbox.put(Reply(refusal.encode()))
+
+    async def _take(self, line: bytes) -> None:
         try:
-            envelope = parse(line)
+            envelope = await read_message(line)
         except Violation as violation:
-            self._outbox.notify(violation.encode())
+            await self._outbox.put(Reply(violation.encode()))
             return
         if self._era is None and envelope.id:
             self._era = _era(envelope)
@@ -167,7 +176,11 @@ def _era(envelope: Envelope) -> Era:
     """The era of a client by its first request."""
     if envelope.method == "initialize":
         return Era.HANDSHAKE
-    return Era.STATELESS if META_VERSION.encode() in bytes(envelope.params) else Era.HANDSHAKE
+    try:
+        meta = decode_object(decode_object(envelope.params or b"{}").get("_meta", b"{}"))
+    except (DecodeError, UnicodeDecodeError):
+        return Era.HANDSHAKE
+    return Era.STATELESS if META_VERSION in meta else Era.HANDSHAKE
 
 
 def own_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -12,12 +12,12 @@ from headgate.domain.errors import Exhausted, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
+from headgate.upstream.cork import Cork
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending
 from headgate.upstream.process import Pipe, Process
 from headgate.upstream.watchdog import Watchdog, end_group
-from headgate.wire.cork import Cork
 from headgate.wire.envelope import one_line
 from headgate.wire.framing import pieces
 

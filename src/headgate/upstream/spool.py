@@ -46,6 +46,11 @@ class SpooledValue:
         """How many bytes it has."""
         return self._end - self._start
 
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+        return self._file.read(self._start, 1)
+
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in order."""
         for start in range(self._start, self._end, CHUNK_BYTES):

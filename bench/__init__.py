@@ -1,0 +1,1 @@
+"""The benchmarks of Headgate: each section measures one promise beside its peers, as ratios of one run."""

@@ -1,0 +1,1 @@
+"""The load generator: its own process, the same for every candidate, verifying each answer it counts."""

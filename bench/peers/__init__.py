@@ -1,0 +1,1 @@
+"""The peers that we are measured beside, each in an environment of its own."""

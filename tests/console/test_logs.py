@@ -1,0 +1,78 @@
+"""One line per event: JSON for machines, one readable line for people."""
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.console.logs import Json, Pretty
+from tests.front.visitor import EXAMPLE, Session, modern_call, scripted
+from tests.gate import Gate
+
+Start = Callable[..., Gate]
+
+
+def record(message: str, **extra: object) -> logging.LogRecord:
+    logger = logging.getLogger("headgate.test")
+    return logger.makeRecord("headgate.test", logging.WARNING, "f.py", 1, message, (), None, extra=extra)
+
+
+def test_every_line_of_a_running_gate_is_json(gateway: Start, tmp_path: Path) -> None:
+    servers = {
+        "example": EXAMPLE,
+        "own": scripted(tmp_path / "journal"),
+        "dead": {"command": "nothing-at-all"},
+    }
+    config = {"mcpServers": servers, "proxySettings": {"nonsense": 1}}
+    gate = gateway(config, environment={"MCP_PROXY_LOG_LEVEL": "DEBUG"})
+    gate.wait_until_ready("example", "own")
+    modern_call(gate, "own_say", {"line": '{"jsonrpc":"2.0","id":ID}'})
+    Session(gate).call("no\nsuch\ntool\x1b[31m")
+    gate.stop()
+    lines = [json.loads(line) for line in gate.log().splitlines()]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+        assert line["level"] in ("debug", "info", "warning", "error")
+        assert line["event"]
+    (listening,) = [line for line in lines if line["event"] == "listening"]
+    assert listening["url"] == gate.url
+    assert {"own", "example"} <= {line.get("server") for line in lines if line["event"] == "upstream ready"}
+
+
+def test_lines_also_go_to_a_file(gateway: Start, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "gate.log"
+    gate = gateway({"mcpServers": {"example": EXAMPLE}}, environment={"MCPPROXY_LOG_FILE": str(log)})
+    gate.stop()
+    events = [json.loads(line)["event"] for line in log.read_text(encoding="utf-8").splitlines()]
+    assert "listening" in events
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\x1b[2Jcleared", "\r\0\x07", 'quo"te', "\udcff", "é世"])
+def test_no_text_breaks_out_of_its_line(text: str) -> None:
+    told = json.loads(Json().format(record("event", reason=text)))
+    assert told["event"] == "event"
+    line = Pretty().format(record(f"event {text}", reason=text))
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+
+
+def test_a_traceback_is_part_of_its_line() -> None:
+    try:
+        raise ValueError("no\nway")
+    except ValueError as error:
+        failed = record("event")
+        failed.exc_info = (type(error), error, error.__traceback__)
+    line = Json().format(failed)
+    assert "\n" not in line
+    assert "ValueError: no\nway" in json.loads(line)["traceback"]
+
+
+def test_values_of_any_kind_are_told() -> None:
+    told = json.loads(Json().format(record("event", path=Path("/x"), numbers=[1, 2.5], nothing=None)))
+    assert told["path"] == "/x"
+    assert told["numbers"] == [1, 2.5]
+    assert "nothing" not in told

@@ -1,0 +1,1 @@
+"""What clients are told, over real sockets and pipes."""

@@ -1,0 +1,1 @@
+"""Servers that run as children of a gate."""
