@@ -71,7 +71,6 @@ class Door(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = 0
-        self._refusal: Refused | None = None
         self._coming: Visit | None = None
         self._parts: list[bytes] = []
         self._size = 0

@@ -1,6 +1,7 @@
 """Messages that wait for one client's stream, in order and in bounded number."""
 
 import asyncio
+from contextlib import suppress
 
 from headgate.front.reply import Reply
 from headgate.wire.envelope import encode_notification
@@ -16,14 +17,11 @@ class Outbox:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Reply | None] = asyncio.Queue(_MOST_WAITING)
         self._ended = False
-        self.dropped = 0
 
     def notify(self, message: bytes) -> None:
         """Put a notification in, if there is room."""
-        try:
+        with suppress(asyncio.QueueFull):
             self._queue.put_nowait(Reply(message))
-        except asyncio.QueueFull:
-            self.dropped += 1
 
     def tools_changed(self) -> None:
         """Put in that the tools have changed."""

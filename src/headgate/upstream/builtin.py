@@ -60,11 +60,13 @@ class BuiltinLink:
             arguments = msgspec.json.decode(params.arguments or b"{}", type=dict[str, Any])
         except DecodeError as error:
             return _error(INVALID_PARAMS, f"Invalid params: {error}")
+        started = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(outgoing.max_timeout_seconds):
-                text = await self._tools[outgoing.name].run(arguments, _progress(outgoing))
+            async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
+                text = await self._tools[outgoing.name].run(arguments, _progress(outgoing, limit))
         except TimeoutError as error:
-            raise UpstreamTimeout(self._spec.name, outgoing.what, outgoing.max_timeout_seconds) from error
+            seconds = asyncio.get_running_loop().time() - started
+            raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except BadArgument as error:
             return _result({"content": [{"type": "text", "text": str(error)}], "isError": True})
         return _result({"content": [{"type": "text", "text": text}]})
@@ -81,8 +83,14 @@ class BuiltinLink:
         return ""
 
 
-def _progress(outgoing: Outgoing) -> Progress:
+def _progress(outgoing: Outgoing, limit: asyncio.Timeout) -> Progress:
+    """Tells the client, and starts the time limit anew."""
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + outgoing.max_timeout_seconds
+
     def tell(done: float, total: float) -> None:
+        if not limit.expired():
+            limit.reschedule(min(loop.time() + outgoing.timeout_seconds, latest))
         if outgoing.on_progress is not None:
             numbers = {"progress": done, "total": total}
             outgoing.on_progress({key: Raw(msgspec.json.encode(value)) for key, value in numbers.items()})

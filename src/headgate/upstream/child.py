@@ -43,6 +43,7 @@ class ChildLink:
         self._spec = spec
         self._process = process
         self._stderr = stderr
+        self._half_line = b""
         self._loop = asyncio.get_running_loop()
         self._assembly = Assembly(limits)
         self._pending = Pending(spec.name, self._send, inbox)
@@ -56,7 +57,7 @@ class ChildLink:
         await self._process.connect(
             Pipe(lambda data: None, lambda: self._closed("input")),
             Pipe(self._data, lambda: self._closed("output")),
-            Pipe(self._keep_stderr, lambda: None),
+            Pipe(self._keep_stderr, self._stderr_ended),
         )
         if self._process.stdin is not None:
             self._stdin = Cork(self._process.stdin, self._loop)
@@ -147,9 +148,13 @@ class ChildLink:
 
     def _keep_stderr(self, data: bytes) -> None:
         # Only the end of a flood can be of interest, so only that is decoded.
-        for line in data[-16 * 1024 :].decode(errors="replace").splitlines():
+        *lines, self._half_line = (self._half_line + data)[-16 * 1024 :].split(b"\n")
+        for line in lines:
             if line.strip():
-                self._stderr.append(line[:_STDERR_LINE_CHARACTERS])
+                self._stderr.append(line.decode(errors="replace").strip("\r")[:_STDERR_LINE_CHARACTERS])
+
+    def _stderr_ended(self) -> None:
+        self._keep_stderr(b"\n")
 
     def close(self) -> None:
         """Forget what is under way."""

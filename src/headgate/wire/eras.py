@@ -19,7 +19,6 @@ META_PREFIX = "io.modelcontextprotocol/"
 META_VERSION = META_PREFIX + "protocolVersion"
 META_CAPABILITIES = META_PREFIX + "clientCapabilities"
 META_CLIENT_INFO = META_PREFIX + "clientInfo"
-META_SERVER_INFO = META_PREFIX + "serverInfo"
 META_SUBSCRIPTION = META_PREFIX + "subscriptionId"
 META_PROGRESS_TOKEN = "progressToken"
 
