@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import path, ways
+from bench import clients, path, skim, start, ways
 from bench.frozen import ForwarderChanged
 from bench.options import Options
 from bench.process import StartFailed
@@ -19,8 +19,11 @@ Section = Callable[[Options], dict[str, object]]
 SECTIONS: Final[dict[str, Section]] = {
     "path": path.run,
     "ways": ways.run,
+    "clients": clients.run,
+    "skim": skim.run,
+    "start": start.run,
 }
-# What runs when no section is named; `ways` only answers how the peers are best run.
+# What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)
 ALL_CANDIDATES: Final = "abcdehm"
 _RESULTS: Final = Path(__file__).resolve().parent / "results"

@@ -13,7 +13,12 @@ _PACKAGES: Final = ("uvicorn", "uvloop", "httptools", "msgspec")
 
 
 def describe() -> dict[str, str]:
-    """Processor, cores, memory and the versions that matter."""
+    """Processor, cores, memory and the versions that matter; installs the peer whose Node it names."""
+    return describe_python() | {"node": _node()}
+
+
+def describe_python() -> dict[str, str]:
+    """The same for a section in which nothing runs on Node."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "processor": _processor(),
@@ -21,7 +26,6 @@ def describe() -> dict[str, str]:
         "memory": f"{memory:.0f} GiB",
         "system": platform.system(),
         "python": platform.python_version(),
-        "node": _node(),
         "packages": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
     }
 

@@ -16,7 +16,16 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     """Resident set size of the process."""
+    return _status_bytes(pid, "VmRSS:")
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The largest resident set size that the process has had."""
+    return _status_bytes(pid, "VmHWM:")
+
+
+def _status_bytes(pid: int, field: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(field):
             return int(line.split()[1]) * 1024
     raise ProcessLookupError(pid)
