@@ -175,10 +175,10 @@ async def open_child(
 ) -> AsyncIterator[ChildLink]:
     """Run the server's command for as long as the block lasts; raises UpstreamUnreachable."""
     try:
-        process = await Process.start([spec.command, *spec.args], environment(spec), spec.cwd)
+        command = [spec.command, *spec.args]
+        process = await Process.start(command, environment(spec), spec.cwd, watchdog)
     except (OSError, ValueError) as error:
         raise UpstreamUnreachable(spec.name, f"its command did not start ({error})") from error
-    watchdog.watch(process.pid)
     link = ChildLink(spec, process, limits, inbox, stderr)
     try:
         async with Background() as background:

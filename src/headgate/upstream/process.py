@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Self, cast
 
+from headgate.upstream.watchdog import Watchdog
+
 _PIPE_BYTES = 256 * 1024
 
 
@@ -31,18 +33,32 @@ class Pipe(asyncio.Protocol):
         self._on_end()
 
 
-def _spawn(command: list[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    child = subprocess.Popen(
-        command,
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        env=dict(env),
-        cwd=cwd,
-        bufsize=0,
-        start_new_session=True,
-    )
+def _spawn(
+    command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog
+) -> subprocess.Popen[bytes]:
+    """Start a child of which the watchdog knows at every moment, even if the gateway ends in here."""
+    reading, writing = os.pipe()
+    pipe = os.fstat(reading).st_ino
+    watchdog.expect(pipe)
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=reading,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            cwd=cwd,
+            bufsize=0,
+            start_new_session=True,
+        )
+        watchdog.watch(child.pid)
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+        watchdog.expect_no_more(pipe)
+    child.stdin = os.fdopen(writing, "wb", buffering=0)
     if child.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
         # Large results come in fewer pieces; where the system does not allow it, nothing is lost.
         with suppress(OSError):
@@ -50,11 +66,11 @@ def _spawn(command: list[str], env: Mapping[str, str], cwd: str | None) -> subpr
     return child
 
 
-def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]") -> None:
-    if not starting.cancelled() and starting.exception() is None:
-        child = starting.result()
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog: Watchdog) -> None:
+    if starting.exception() is None:
+        with starting.result() as child:
+            os.killpg(child.pid, signal.SIGKILL)
+        watchdog.forget(child.pid)
 
 
 class Process:
@@ -69,14 +85,19 @@ class Process:
         self.stdin: asyncio.WriteTransport | None = None
 
     @classmethod
-    async def start(cls, command: list[str], env: Mapping[str, str], cwd: str | None) -> Self:
+    async def start(
+        cls, command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog
+    ) -> Self:
         """Run a command; raises OSError or ValueError when it does not start."""
-        starting = asyncio.ensure_future(asyncio.to_thread(_spawn, command, env, cwd))
+        # No task, which the end of the gateway would cancel and forget the child with it.
+        loop = asyncio.get_running_loop()
+        starting = loop.run_in_executor(None, _spawn, command, env, cwd, watchdog)
         try:
             process = cls(await asyncio.shield(starting))
         except asyncio.CancelledError:
-            # Nobody will ever talk to it.
-            starting.add_done_callback(_end_unwanted)
+            # Spawning takes milliseconds and cannot be stopped; nobody will ever talk to this child.
+            await asyncio.wait({starting})
+            _end_unwanted(starting, watchdog)
             raise
         process._watch()
         return process

@@ -4,24 +4,37 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 
 log = logging.getLogger("headgate.upstream")
 
-# Process groups come in as "+ID" and leave as "-ID"; the end of the input is the end of the gateway.
+# Process groups come in as "+ID" and leave as "-ID". Before a child is spawned its input pipe comes in as
+# "?INODE", and leaves as "!INODE" when its group is known. The end of the input is the end of the gateway.
 _SCRIPT = r"""
 trap '' INT TERM HUP
-groups=' '
+groups=' ' pipes=' '
+without() {
+  kept=' '
+  for one in $1; do [ "$one" = "$2" ] || kept="$kept$one "; done
+}
 while read -r line; do
   case $line in
     +*) groups="$groups${line#+} " ;;
-    -*)
-      kept=' '
-      for group in $groups; do [ "$group" = "${line#-}" ] || kept="$kept$group "; done
-      groups=$kept
-      ;;
+    -*) without "$groups" "${line#-}"; groups=$kept ;;
+    \?*) pipes="${pipes}pipe:[${line#\?}] " ;;
+    !*) without "$pipes" "pipe:[${line#!}]"; pipes=$kept ;;
   esac
 done
 for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
+[ "$pipes" = ' ' ] && exit
+# The gateway ended while it was spawning: find the child by its input, once it has one.
+sleep 1
+for input in /proc/[0-9]*/fd/0; do
+  case $pipes in *" $(readlink "$input" 2>/dev/null) "*)
+    child=${input#/proc/} child=${child%%/*}
+    kill -KILL -"$child" "$child" 2>/dev/null ;;
+  esac
+done
 """
 
 
@@ -31,16 +44,30 @@ class Watchdog:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: set[int] = set()
+        # Children are spawned in threads.
+        self._lock = threading.Lock()
+
+    def expect(self, pipe: int) -> None:
+        """A child is about to be spawned whose input is the pipe of this inode."""
+        with self._lock:
+            self._say(b"?%d\n" % pipe)
+
+    def expect_no_more(self, pipe: int) -> None:
+        """The child is known by its group, or there is none."""
+        with self._lock:
+            self._say(b"!%d\n" % pipe)
 
     def watch(self, group: int) -> None:
         """End this group when the gateway ends without a word."""
-        self._groups.add(group)
-        self._say(b"+%d\n" % group)
+        with self._lock:
+            self._groups.add(group)
+            self._say(b"+%d\n" % group)
 
     def forget(self, group: int) -> None:
         """The group has ended."""
-        self._groups.discard(group)
-        self._say(b"-%d\n" % group)
+        with self._lock:
+            self._groups.discard(group)
+            self._say(b"-%d\n" % group)
 
     def _say(self, line: bytes) -> None:
         try:
