@@ -60,6 +60,7 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
     """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
     async with _core(settings) as core:
         reloading = asyncio.create_task(core.follow(load, settings), name="reload")
+        reloading.add_done_callback(_tell_failure)
         try:
             if settings.transport == "stdio":
                 return await _serve_stdio(core, settings)
@@ -67,6 +68,12 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
         finally:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
+
+
+def _tell_failure(task: "asyncio.Task[None]") -> None:
+    """Say it when something that should go on for ever has failed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s failed", task.get_name(), exc_info=error)
 
 
 class _Core:
@@ -165,6 +172,7 @@ async def _core(settings: Settings) -> AsyncIterator[_Core]:
             yield core
     finally:
         watchdog.close()
+        await state.flush()
 
 
 def _opener(
@@ -196,8 +204,9 @@ async def _serve_stdio(core: _Core, settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, serving.cancel)
-    await asyncio.gather(serving, return_exceptions=True)
-    return 0
+    serving.add_done_callback(_tell_failure)
+    await asyncio.wait({serving})
+    return 0 if serving.cancelled() or serving.exception() is None else 1
 
 
 async def _serve_http(core: _Core, settings: Settings) -> int:
@@ -222,7 +231,7 @@ async def _serve_http(core: _Core, settings: Settings) -> int:
             legacy,
             pages,
         )
-        guard = Guard(port, settings.allowed_hosts, settings.allowed_origins)
+        guard = Guard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
         house = House(front, guard, _door_limits(settings), set())
 
         def closing() -> None:

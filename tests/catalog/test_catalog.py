@@ -6,7 +6,7 @@ import pytest
 
 from headgate.catalog.catalog import Catalog
 from headgate.domain.call import LOCAL
-from headgate.domain.errors import ToolNotFound
+from headgate.domain.errors import ServerNotFound, ToolNotFound
 from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of, public, target, tool
 
@@ -155,3 +155,21 @@ def test_both_eras_see_a_change_that_came_after_their_first_look() -> None:
     after = [catalog.page(None, LOCAL, era) for era in Era]
     assert all(b"one_b" not in page for page in before)
     assert all(b"one_b" in page and b"two_a" in page for page in after)
+
+
+def test_a_server_that_nobody_configured_is_told_apart_from_a_tool() -> None:
+    catalog = catalog_of("weather", "clock")
+    catalog.offer("clock", [tool("now")])
+    with pytest.raises(ServerNotFound, match="Unknown server: 'wether'") as unknown:
+        catalog.resolve("wether:today", LOCAL)
+    assert "weather" in unknown.value.hint
+    with pytest.raises(ToolNotFound):
+        catalog.resolve("clock:later", LOCAL)
+
+
+def test_the_nearest_names_are_found_among_thousands() -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", [tool(f"do_thing_{number}") for number in range(2000)] + [tool("create_invoice")])
+    with pytest.raises(ToolNotFound) as unknown:
+        catalog.resolve("s_create_invoce", LOCAL)
+    assert "s_create_invoice" in unknown.value.hint

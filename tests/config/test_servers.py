@@ -264,3 +264,30 @@ def test_the_names_of_entries_that_are_left_out_are_known(place: Place) -> None:
     assert [server.name for server in settings.servers] == ["good", "off"]
     place.write({"mcpServers": {"good": good}})
     assert place.load().left_out == ()
+
+
+@pytest.mark.parametrize(
+    "header", ["Content-Length", "transfer-encoding", "Connection", "Mcp-Session-Id", "MCP-Protocol-Version"]
+)
+def test_a_header_that_only_the_gateway_may_write_leaves_the_server_out(place: Place, header: str) -> None:
+    spec, (warning,) = place.load_server({"url": "http://a/", "headers": {header: "1", "X-Own": "hunter2"}})
+    assert spec is None
+    assert header in warning
+    assert "take it out of headers" in warning
+    assert "hunter2" not in warning
+
+
+@pytest.mark.parametrize("header", ["Accept", "accept-encoding", "Content-Type"])
+def test_a_header_that_the_gateway_chooses_is_dropped_with_a_warning(place: Place, header: str) -> None:
+    spec, (warning,) = place.load_server({"url": "http://a/", "headers": {header: "x", "X-Own": "1"}})
+    assert spec is not None
+    assert spec.headers == {"X-Own": "1"}
+    assert header in warning
+    assert "no effect" in warning
+
+
+def test_the_name_that_a_server_is_called_by_may_be_another_than_in_its_url(place: Place) -> None:
+    spec, warnings = place.load_server({"url": "http://127.0.0.1:1/mcp", "headers": {"Host": "far.example"}})
+    assert spec is not None
+    assert spec.headers == {"Host": "far.example"}
+    assert warnings == ()

@@ -152,7 +152,7 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
         ("RESET_DATA", ["true", "false", "1", "0", "True"], ["perhaps"]),
         ("DATA_DIR", ["/x", "x", "~"], ["a\nb"]),
         ("LOG_FILE", ["/x"], ["a\nb"]),
-        ("LIST_CHANGED_EXEC", ["x"], ["a\nb"]),
+        ("LIST_CHANGED_EXEC", ["x"], ["a\nb", "say 'hello"]),
     ],
 )
 def test_the_range_of_every_variable_is_enforced(

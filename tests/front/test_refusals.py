@@ -12,6 +12,7 @@ from tests.front.visitor import (
     EXAMPLE,
     JSON_HEADERS,
     Session,
+    listening,
     modern_headers,
     modern_request,
     opened,
@@ -376,18 +377,78 @@ def _drip(connection: socket.socket) -> None:
     raise AssertionError("it was never shown out")
 
 
-def test_more_sessions_than_allowed_are_503_and_those_there_go_on(gateway: Start) -> None:
+def test_a_new_session_takes_the_place_of_the_one_idle_for_longest(gateway: Start) -> None:
     small = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
-    first, _ = Session(small), Session(small)
-    refused = post(small, request("initialize", {"protocolVersion": "2025-06-18"}))
-    assert refused.status == 503
-    assert "error" in refused.json()
-    assert first.ask("ping")["result"] == {}
-    assert send(small, "DELETE", "/mcp", first.headers).status == 200
-    Session(small)
+    first, second = Session(small), Session(small)
+    # The gate's clock ticks in milliseconds.
+    time.sleep(0.02)
+    first.ask("ping")
+    third = Session(small)
+    assert first.ask("ping")["result"] == third.ask("ping")["result"] == {}
+    assert second.post(PING).status == 404
+
+
+def test_sessions_in_use_are_kept_and_one_too_many_is_503(gateway: Start) -> None:
+    small = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"maxSessions": 2}})
+    first, second = Session(small), Session(small)
+    with listening(first), listening(second):
+        refused = post(small, request("initialize", {"protocolVersion": "2025-06-18"}))
+        assert refused.status == 503
+        assert "error" in refused.json()
+        assert first.ask("ping")["result"] == {}
     with opened(small, "GET", "/sse", {}) as one, opened(small, "GET", "/sse", {}) as two:
         assert {one.event()[0], two.event()[0]} == {"endpoint"}
         assert send(small, "GET", "/sse", {}).status == 503
+
+
+def test_a_session_is_not_idle_while_its_stream_was_open(gateway: Start) -> None:
+    brief = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": {"sessionIdleSeconds": 6}})
+    session = Session(brief)
+    with listening(session):
+        # Longer than a session may be idle, and than the gate takes to look for idle ones.
+        time.sleep(7.0)
+    assert session.ask("ping")["result"] == {}
+
+
+CHUNKED = (
+    "POST /mcp HTTP/1.1\r\nHost: {host}\r\n"
+    "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("trailers", ["Mcp-Session-Id: x\r\n", "A: 1\r\nB: 2\r\n" * 40])
+def test_what_comes_behind_a_chunked_body_is_never_a_header(gate: Gate, trailers: str) -> None:
+    body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"}))
+    head = CHUNKED.format(host=f"{HOST}:{gate.port}")
+    with wire(gate) as connection:
+        connection.sendall(f"{head}{len(body):x}\r\n{body}\r\n0\r\n{trailers}\r\n".encode())
+        # A second request on the same connection would inherit the trailer.
+        connection.sendall(f"GET /health HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\n\r\n".encode())
+        received = until_closed(connection)
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert status_of(received) in (200, 400)
+
+
+def test_a_chunked_request_is_answered_and_ends_its_connection(gate: Gate) -> None:
+    body = json.dumps(request("initialize", {"protocolVersion": "2025-06-18"}))
+    head = CHUNKED.format(host=f"{HOST}:{gate.port}")
+    with wire(gate) as connection:
+        connection.sendall(f"{head}{len(body):x}\r\n{body}\r\n0\r\n\r\n".encode())
+        received = until_closed(connection)
+    assert status_of(received) == 200
+    assert b"connection: close" in received
+    assert b"protocolVersion" in received
+
+
+def test_an_old_client_gets_a_stream_that_it_can_read(gate: Gate) -> None:
+    with wire(gate) as connection:
+        connection.sendall(
+            f"GET /sse HTTP/1.0\r\nHost: {HOST}:{gate.port}\r\nConnection: keep-alive\r\n\r\n".encode()
+        )
+        received = b""
+        while b"endpoint" not in received:
+            received += connection.recv(4096)
+    assert b"chunked" not in received
 
 
 def test_a_stateless_request_needs_no_room(gateway: Start) -> None:

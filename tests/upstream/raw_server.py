@@ -21,6 +21,8 @@ class Received:
     # Which connection it came on, counted from 1.
     connection: int
     writer: asyncio.StreamWriter
+    # The request line and the headers as they came.
+    head: str
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -98,7 +100,7 @@ async def _read(
     method, target, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Received(method, target, headers, body, connection, writer)
+    return Received(method, target, headers, body, connection, writer, head)
 
 
 @asynccontextmanager

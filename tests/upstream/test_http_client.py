@@ -335,3 +335,22 @@ def test_a_url_is_taken_apart(url: str, authority: str, target: str) -> None:
 def test_another_scheme_host_or_port_is_another_origin(other: str) -> None:
     assert Origin("http://a.com/x").same_as("http://a.com:80/y?z")
     assert not Origin("http://a.com/x").same_as(other)
+
+
+async def test_connections_that_only_a_burst_needed_are_closed_while_others_are_used() -> None:
+    everybody = asyncio.Event()
+
+    async def wait_for_all(request: Received) -> None:
+        if len(server.received) == 10:
+            everybody.set()
+        await everybody.wait()
+        await request.answer(request.body)
+
+    async with client_of(wait_for_all) as (client, server):
+        await asyncio.gather(*(fetch(client) for _ in range(10)))
+        assert server.open == 10
+        async with asyncio.timeout(WAIT_SECONDS):
+            while server.open > 1:
+                await fetch(client)
+                await asyncio.sleep(0.1)
+        assert server.connections == 10

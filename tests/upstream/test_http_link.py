@@ -371,3 +371,34 @@ async def test_a_server_that_is_gone_is_lost(talking: Start) -> None:
         assert unreachable.value.effect is Effect.NONE
         async with asyncio.timeout(WAIT_SECONDS):
             await talk.link.lost()
+
+
+async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can_wait(talking: Start) -> None:
+    pings = [{"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"} for number in range(200)]
+    posts: list[Received] = []
+    released = asyncio.Event()
+
+    async def say(request: Received) -> None:
+        if request.method == "GET":
+            await request.say(response(events(*pings), kind="text/event-stream"))
+            return
+        posts.append(request)
+        await released.wait()
+        await request.answer(b"", "202 Accepted")
+
+    async with talking(say, LEGACY) as talk:
+        await eventually(lambda: talk.inbox.noise == 200 - 72, WAIT_SECONDS, "too many")
+        await eventually(lambda: len(posts) == 8, WAIT_SECONDS, "a few")
+        assert talk.server.connections <= 9
+        released.set()
+        await eventually(lambda: len(posts) == 72, WAIT_SECONDS, "the others")
+        assert len({post.json()["id"] for post in posts}) == 72
+
+
+async def test_the_operator_may_say_what_the_server_is_called(talking: Start) -> None:
+    async with talking(done, headers={"Host": "far.example", "X-Own": "1"}) as talk:
+        await talk.ask()
+        (request,) = talk.server.received
+        assert request.headers["host"] == "far.example"
+        assert request.headers["x-own"] == "1"
+        assert request.head.lower().count("\r\nhost:") == 1

@@ -360,3 +360,83 @@ async def test_two_hundred_calls_at_once_do_not_mix() -> None:
         talk.reply(message["id"])
     answers = await asyncio.gather(*tasks)
     assert [result(answer)["to"] for answer in answers] == list(range(1, 201))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"message":"\xff"}}',
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":{"id":1},"x":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"x":"\xff"}}',
+    ],
+)
+@in_no_time
+async def test_a_garbled_notification_is_nobodys_answer(line: bytes) -> None:
+    talk = Conversation()
+    task = await talk.ask(outgoing())
+    talk.say(line)
+    talk.reply(1)
+    assert result(await task) == {"to": 1}
+    assert talk.inbox.noise == 1
+
+
+@in_no_time
+async def test_a_garbled_answer_that_speaks_of_methods_is_an_answer() -> None:
+    talk = Conversation()
+    task = await talk.ask(outgoing())
+    talk.say(b'{"jsonrpc":"2.0","id":1,"result":{"method":"GET","text":"\xff"}}')
+    with pytest.raises(InvalidAnswer):
+        await task
+
+
+@in_no_time
+async def test_a_garbled_answer_that_holds_several_numbers_is_the_first_ones() -> None:
+    talk = Conversation()
+    first, second = await talk.ask(outgoing()), await talk.ask(outgoing())
+    talk.say(b'{"jsonrpc":"2.0","id":2,"result":{"id":1,"text":"\xff"}}')
+    with pytest.raises(InvalidAnswer):
+        await second
+    assert not first.done()
+    talk.reply(1)
+    await first
+
+
+@pytest.mark.parametrize("methods", [["subscriptions/listen", "tools/call"], ["subscriptions/listen"]])
+@in_no_time
+async def test_a_subscription_is_not_the_only_call_that_waits(methods: list[str]) -> None:
+    talk = Conversation()
+    subscription, *calls = [await talk.ask(outgoing(method)) for method in methods]
+    talk.say(b'{"jsonrpc":"2.0","result":{"text":"\xff"}')
+    for call in calls:
+        with pytest.raises(InvalidAnswer):
+            await call
+    calls = [await talk.ask(outgoing()) for _ in calls]
+    talk.reply(None, error={"code": -32700, "message": "Parse error"})
+    for call in calls:
+        assert (await call).error
+    await asyncio.sleep(1)
+    assert not subscription.done()
+    subscription.cancel()
+
+
+@pytest.mark.parametrize("what", ["cancelled", "unsent"])
+def test_a_large_answer_that_comes_as_its_caller_leaves_gives_its_disk_space_back(
+    tmp_path: Path, what: str
+) -> None:
+    assembly = Assembly(limits(tmp_path))
+    assembly.add(b'{"jsonrpc":"2.0","id":1,"result":"' + b"x" * 100_000 + b'"}')
+    message = assembly.finish()
+
+    async def leave() -> None:
+        talk = Conversation()
+        if what == "unsent":
+            talk.writable.clear()
+        task = await talk.ask(outgoing())
+        talk.pending.take(message)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancellations(talk) == [], "it was answered"
+
+    asyncio.run(leave())
+    assert open_files(tmp_path) == []

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import (
+    Effect,
+    HeadgateError,
     UpstreamLost,
     UpstreamRefused,
     UpstreamTimeout,
@@ -128,3 +130,71 @@ async def test_a_stream_that_is_refused_is_an_error(
     with pytest.raises(kind):
         async with talking(behave):
             pass
+
+
+async def test_a_post_that_is_cut_off_may_have_been_carried_out_and_hurts_no_other_call(
+    talking: Start,
+) -> None:
+    server = OldServer()
+
+    async def behave(request: Received) -> None:
+        if request.method == "POST" and request.json()["params"] == {"cut": True}:
+            await request.hang_up()
+        elif request.method == "POST" and request.json()["params"] == {"wait": True}:
+            await request.answer(b"Accepted", "202 Accepted", "text/plain")
+            waiting.set()
+        else:
+            await server.behave(request)
+
+    waiting = asyncio.Event()
+    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+        other = asyncio.create_task(link.request(outgoing(params=b'{"wait":true}')))
+        await waiting.wait()
+        with pytest.raises(UpstreamLost, match="'pay'") as lost:
+            await link.request(outgoing(params=b'{"cut":true}'))
+        assert lost.value.effect is Effect.UNKNOWN
+        assert not other.done()
+        assert json.loads((await link.request(outgoing())).result) == {"done": True}
+        other.cancel()
+
+
+async def test_an_accepted_post_whose_response_is_cut_off_is_answered_on_the_stream(talking: Start) -> None:
+    server = OldServer()
+
+    async def behave(request: Received) -> None:
+        if request.method == "GET":
+            await server.behave(request)
+            return
+        await request.say(b"HTTP/1.1 202 Accepted\r\nContent-Length: 100\r\n\r\nAcc")
+        await request.hang_up()
+        await request.writer.wait_closed()
+        assert server.stream is not None
+        await server.stream.say(b'data: {"jsonrpc":"2.0","id":1,"result":{"done":true}}\n\n')
+
+    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+        assert json.loads((await link.request(outgoing())).result) == {"done": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "effect"),
+    [
+        ("500 Oops", UpstreamLost, Effect.UNKNOWN),
+        ("404 Not Found", UpstreamUnreachable, Effect.NONE),
+        ("401 Unauthorized", UpstreamRefused, Effect.NONE),
+    ],
+)
+async def test_a_refused_post_says_whether_anything_happened(
+    talking: Start, status: str, kind: type[HeadgateError], effect: Effect
+) -> None:
+    server = OldServer()
+
+    async def behave(request: Received) -> None:
+        if request.method == "GET":
+            await server.behave(request)
+        else:
+            await request.answer(b"no", status, "text/plain")
+
+    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+        with pytest.raises(kind) as refused:
+            await link.request(outgoing())
+        assert refused.value.effect is effect

@@ -1,6 +1,7 @@
 """Every tool of every upstream: routed by a table, listed from prepared bytes."""
 
 import difflib
+import heapq
 from collections.abc import Callable, Sequence
 
 from headgate.catalog.intake import Intake, take_in
@@ -8,11 +9,13 @@ from headgate.catalog.listing import Listing
 from headgate.catalog.names import Key, Owners, allot, beginnings
 from headgate.catalog.offer import Offer
 from headgate.domain.call import Caller
-from headgate.domain.errors import ToolNotFound
+from headgate.domain.errors import ServerNotFound, ToolNotFound
 from headgate.domain.tool import Tool
 from headgate.wire.eras import Era
 
 _MOST_NEAREST = 3
+# Each comparison takes tens of microseconds, and a client may guess as often as it likes.
+_MOST_COMPARED = 100
 
 
 class Catalog:
@@ -54,8 +57,14 @@ class Catalog:
         """The tool of that public name (or `server:tool`, `server__tool`); raises ToolNotFound."""
         tool = self._routes.get(name)
         if tool is None:
-            raise ToolNotFound(name, self._nearest(name))
+            raise self._not_found(name)
         return tool
+
+    def _not_found(self, name: str) -> ToolNotFound | ServerNotFound:
+        server, colon, _ = name.partition(":")
+        if colon and server not in self._order:
+            return ServerNotFound(server, difflib.get_close_matches(server[:200], self._order, _MOST_NEAREST))
+        return ToolNotFound(name, self._nearest(name))
 
     def silent_server(self, name: str) -> str | None:
         """The server that such a tool belongs to, if it has not told its tools yet."""
@@ -94,8 +103,13 @@ class Catalog:
         )
 
     def _nearest(self, name: str) -> list[str]:
-        public = {tool.public_name: None for tool in self._routes.values()}
-        return difflib.get_close_matches(name[:200], public, n=_MOST_NEAREST, cutoff=0.5)
+        """The names most like it; compared closely only with those that share words with it."""
+        wanted = set(name[:200].lower().split("_"))
+        public = {tool.public_name for tool in self._routes.values()}
+        likely = heapq.nlargest(
+            _MOST_COMPARED, sorted(public), key=lambda known: len(wanted & set(known.split("_")))
+        )
+        return difflib.get_close_matches(name[:200], likely, n=_MOST_NEAREST, cutoff=0.5)
 
     def _rebuild(self) -> None:
         offers = [offer for server in self._order for offer in self._offers.get(server, ())]

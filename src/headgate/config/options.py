@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -98,7 +99,13 @@ def _command(value: object, where: str) -> object:
     # Nothing to run, as somebody writes who wants it off.
     if not str(value).strip():
         return None
-    return _one_line(value, where)
+    line = _one_line(value, where)
+    try:
+        shlex.split(str(line))
+    except ValueError as error:
+        problem = f"{shown(value)}, which cannot be split into words ({error})"
+        raise refusal(where, problem, "a command line with balanced quotes") from error
+    return line
 
 
 def _loopback(value: object, where: str) -> object:

@@ -34,6 +34,11 @@ _FOREIGN_KEYS = {
     "builtin": ("args", "env", "cwd", "headers"),
 }
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# A second one beside ours would cut requests in the wrong place or contradict the protocol.
+_OUR_HEADERS = ("content-length", "transfer-encoding", "connection")
+_OUR_HEADER_PREFIX = "mcp-"
+# Other clients' configurations have them, and what we send says the same or is what we can read.
+_NEEDLESS_HEADERS = ("accept", "accept-encoding", "content-type")
 
 
 def read_servers(
@@ -120,7 +125,7 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         env=entry.env,
         cwd=str(here.resolve(entry.cwd, "cwd")) if entry.cwd else None,
         url=entry.url,
-        headers=entry.headers,
+        headers=_useful_headers(name, entry, warnings),
         builtin=entry.builtin or "",
         enabled=entry.enabled and not entry.disabled,
         timeout_seconds=entry.timeout,
@@ -175,6 +180,22 @@ def _check_request(entry: ServerEntry) -> None:
             raise ConfigError(
                 f"its header {shown(header)} has a character that HTTP does not allow", hint="correct headers"
             )
+        if header.lower() in _OUR_HEADERS or header.lower().startswith(_OUR_HEADER_PREFIX):
+            raise ConfigError(
+                f"its header {shown(header)} is one that the gateway writes itself",
+                hint="take it out of headers",
+            )
+
+
+def _useful_headers(name: str, entry: ServerEntry, warnings: list[str]) -> dict[str, str]:
+    """The operator's headers without those that are the gateway's to choose."""
+    needless = [header for header in entry.headers if header.lower() in _NEEDLESS_HEADERS]
+    if entry.url:
+        warnings += [
+            f"header {shown(header)} in server {shown(name)} has no effect: the gateway writes it itself"
+            for header in needless
+        ]
+    return {header: value for header, value in entry.headers.items() if header not in needless}
 
 
 def _is_usable(url: str) -> bool:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import shlex
+import signal
 
 log = logging.getLogger("headgate.console")
 
@@ -45,4 +47,5 @@ class ListChangedHook:
             log.info("list-changed command ended", extra={"exit_code": code})
         finally:
             if process.returncode is None:
-                process.kill()
+                # With everything that it started.
+                os.killpg(process.pid, signal.SIGKILL)

@@ -23,8 +23,6 @@ def set_up(level: str, style: str | None, file: Path | None) -> None:
         handlers.append(RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"))
         handlers[1].setFormatter(Json())
     logging.basicConfig(level=level, handlers=handlers, force=True)
-    # Its warnings are about clients that misbehave, which is not the operator's business.
-    logging.getLogger("uvicorn.error").setLevel(max(logging.getLevelName(level), logging.ERROR))
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

@@ -201,6 +201,18 @@ class UpstreamBusy(UpstreamError):
         )
 
 
+class ServerNotFound(HeadgateError):
+    """No server has this name; the nearest names are given."""
+
+    code = "SERVER_NOT_FOUND"
+    number = 1031
+    http_status = 404
+
+    def __init__(self, name: str, nearest: list[str]) -> None:
+        known = f"nearest: {', '.join(nearest)}" if nearest else "no server has a similar name"
+        super().__init__(f"Unknown server: {name[:200]!r}", hint=f"{known}; tools/list shows all tools")
+
+
 class ToolNotFound(HeadgateError):
     """No tool has this name for this caller; the nearest names are given."""
 

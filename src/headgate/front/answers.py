@@ -99,7 +99,7 @@ class Answers:
             capabilities=bytes(capabilities),
             on_progress=_progress(token, emit) if token is not None else None,
         )
-        return _shown(id, await self._carried(request), era)
+        return _shown(id, params.name, await self._carried(request), era)
 
     async def _carried(self, request: Request) -> Answer:
         try:
@@ -169,7 +169,7 @@ def _progress(token: Raw, emit: Emit) -> Callable[[dict[str, Raw]], None]:
     return tell
 
 
-def _shown(id: bytes, answer: Answer, era: Era) -> Reply:
+def _shown(id: bytes, tool: str, answer: Answer, era: Era) -> Reply:
     """The upstream's answer in the words of the client's era."""
     if answer.error:
         return failure(id, answer.error)
@@ -177,7 +177,7 @@ def _shown(id: bytes, answer: Answer, era: Era) -> Reply:
     if (payload[:1] if isinstance(payload, bytes) else payload.first) != b"{":
         if not isinstance(payload, bytes):
             payload.close()
-        return result(id, failed(InvalidAnswer("the upstream", "tools/call", "a result that is no object")))
+        return result(id, failed(InvalidAnswer(tool, "tools/call", "a result that is no object")))
     if not isinstance(payload, bytes):
         # On disk, so not opened; a type too many does no harm, one too few does.
         opening = COMPLETE if era is Era.STATELESS and not answer.typed else b""
@@ -190,7 +190,7 @@ def _shown(id: bytes, answer: Answer, era: Era) -> Reply:
         return result(id, for_handshake(payload))
     except NeedsInput as kind:
         reason = f"a result of the type {kind}, which this client cannot handle"
-        return result(id, failed(InvalidAnswer("the upstream", "tools/call", reason)))
+        return result(id, failed(InvalidAnswer(tool, "tools/call", reason)))
 
 
 def failed(error: HeadgateError) -> bytes:

@@ -78,6 +78,8 @@ class Door(asyncio.Protocol):
         self._visit: Visit | None = None
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
+        # Whether the connection closes after the request that has come in.
+        self._last = False
         # Nothing more is read of a client that was refused; nothing more is said to one that is gone.
         self._deaf = False
         self._gone = False
@@ -116,6 +118,9 @@ class Door(asyncio.Protocol):
         self.deadline = self._write_deadline = FOREVER
         self._deaf = self._gone = True
         self._ahead.clear()
+        # The parser knows us and we know it: untied, so that everything is free at once.
+        self._parser = self._coming = None
+        self._headers, self._parts = {}, []
         self._wake()
         if self._task is not None:
             # Nobody is there for the answer any more.
@@ -141,6 +146,8 @@ class Door(asyncio.Protocol):
     # What the parser tells us.
 
     def on_message_begin(self) -> None:
+        if self._last:
+            raise Refused(400, "nothing may follow a request after which the connection closes")
         self._url, self._headers, self._header_count = b"", {}, 0
         self._in_head = True
 
@@ -148,6 +155,9 @@ class Door(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            # Behind the body, where no limit counts it and nobody has checked it.
+            raise Refused(400, "trailers are not taken")
         name = name.lower()
         self._header_count += 1
         known = self._headers.get(name)
@@ -175,7 +185,7 @@ class Door(asyncio.Protocol):
         path, _, query = self._url.decode("latin-1").partition("?")
         self._coming = Visit(self._parser.get_method().decode("latin-1"), path, query, headers, self)
         self._parts, self._size = [], 0
-        if headers.get(b"expect", b"").lower() == b"100-continue":
+        if headers.get(b"expect", b"").lower() == b"100-continue" and self._visit is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if self._visit is None:
             self.deadline = self._loop.time() + limits.body_seconds
@@ -190,7 +200,13 @@ class Door(asyncio.Protocol):
         visit, self._coming = self._coming, None
         assert visit is not None
         visit.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        visit.close = not self._parser.should_keep_alive()
+        self._parts = []
+        # A trailer would only be reported with the next request, so there is none after chunks.
+        chunked = b"transfer-encoding" in visit.headers
+        visit.close = (
+            chunked or not self._parser.should_keep_alive() or self._parser.get_http_version() == "1.0"
+        )
+        self._last = visit.close
         self._in_head = True
         if self._visit is None:
             self._start(visit)
@@ -217,7 +233,13 @@ class Door(asyncio.Protocol):
             self._start(self._ahead.popleft())
             self._transport.resume_reading()
         else:
-            self.deadline = self._loop.time() + self._limits.idle_seconds
+            self.deadline = self._loop.time() + self._patience()
+
+    def _patience(self) -> float:
+        """How long the client may take for what it is doing now."""
+        if self._coming is not None:
+            return self._limits.body_seconds
+        return self._limits.header_seconds if self._head_bytes else self._limits.idle_seconds
 
     def send(self, parts: list[bytes]) -> None:
         """Send these bytes in one system call."""
@@ -285,6 +307,7 @@ ONCE = frozenset(
     {
         b"host",
         b"origin",
+        b"transfer-encoding",
         b"content-type",
         b"content-length",
         b"authorization",

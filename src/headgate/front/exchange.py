@@ -4,10 +4,13 @@ import asyncio
 
 from headgate.front.reply import Reply
 from headgate.front.visit import Visit
+from headgate.wire.envelope import one_line
 from headgate.wire.framing import SSE_PING, sse_event
 
 # A connection without traffic for so long may be cut by a proxy in between.
 QUIET_SECONDS = 15.0
+# Notifications that wait for a client which does not read.
+_MOST_WAITING = 100
 
 
 class Exchange:
@@ -24,8 +27,9 @@ class Exchange:
         self.last = now
 
     def emit(self, message: bytes) -> None:
-        """Say something before the answer."""
-        self._put(sse_event(message))
+        """Say something before the answer; a client that does not read loses it."""
+        if len(self._events) < _MOST_WAITING:
+            self._put(sse_event(one_line(message)))
 
     def ping(self) -> None:
         """Say that the answer is still to come."""

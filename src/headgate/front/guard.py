@@ -15,10 +15,11 @@ class Refused(Exception):
 class Guard:
     """Knows the names under which this gateway is reached."""
 
-    def __init__(self, port: int, hosts: Iterable[str], origins: Iterable[str]) -> None:
-        local = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
+    def __init__(self, host: str, port: int, hosts: Iterable[str], origins: Iterable[str]) -> None:
+        names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
+        local = [f"{name}:{port}" for name in names]
         if port == 80:
-            local += ["127.0.0.1", "localhost", "[::1]"]
+            local += names
         allowed = [*local, *hosts]
         self._hosts = {host.lower().encode() for host in allowed}
         self._origins = {f"http://{host}".lower().encode() for host in allowed}

@@ -5,6 +5,7 @@ from urllib.parse import parse_qs
 
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
+from headgate.front.duplex import replied
 from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
@@ -13,7 +14,9 @@ from headgate.front.streamable import cancel, stream
 from headgate.front.visit import TEXT, Visit
 from headgate.wire.envelope import Envelope
 from headgate.wire.eras import LATEST_HANDSHAKE, Era
-from headgate.wire.violations import Violation
+
+# Requests of one client at a time.
+_MOST_RUNNING = 256
 
 
 class LegacySse:
@@ -54,6 +57,8 @@ class LegacySse:
         if found is None:
             raise Refused(404, "session not found: open the stream again")
         session, outbox = found
+        if len(session.running) >= _MOST_RUNNING:
+            raise Refused(503, "too many requests of this client are running; wait for their answers")
         if envelope.method and envelope.id:
             task = self._loop.create_task(self._answer(envelope, session, outbox))
             self._tasks.add(task)
@@ -63,28 +68,20 @@ class LegacySse:
         visit.respond(202, b"Accepted", TEXT)
 
     async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox) -> None:
-        reply = await answer_handshake(self._answers, envelope, session, outbox)
+        work = answer_handshake(self._answers, envelope, session, outbox)
+        reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await outbox.put(reply)
 
 
-async def answer_handshake(
-    answers: Answers, envelope: Envelope, session: Session, outbox: Outbox
-) -> Reply | None:
-    """The reply to a request that came over a two-way stream; None when the client cancelled it."""
+async def answer_handshake(answers: Answers, envelope: Envelope, session: Session, outbox: Outbox) -> Reply:
+    """The reply to a request of a client that shook hands; raises Violation."""
+    if envelope.method == "initialize":
+        session.version, reply = answers.initialize(envelope)
+        return reply
     id = bytes(envelope.id)
+    session.running.start(id, asyncio.current_task())
     try:
-        if envelope.method == "initialize":
-            session.version, reply = answers.initialize(envelope)
-            return reply
-        session.running.start(id, asyncio.current_task())
-        try:
-            return await answers.answer(envelope, Era.HANDSHAKE, outbox.notify)
-        finally:
-            session.running.finish(id)
-    except Violation as violation:
-        return Reply(violation.encode())
-    except asyncio.CancelledError as cancelled:
-        if cancelled.args:
-            return None
-        raise
+        return await answers.answer(envelope, Era.HANDSHAKE, outbox.notify)
+    finally:
+        session.running.finish(id)

@@ -1,7 +1,7 @@
 """Messages that wait for one client's stream, in order and in bounded number."""
 
 import asyncio
-from contextlib import suppress
+from collections import deque
 
 from headgate.front.reply import Reply
 from headgate.wire.envelope import encode_notification
@@ -12,37 +12,59 @@ TOOLS_CHANGED = encode_notification("notifications/tools/list_changed")
 
 
 class Outbox:
-    """A queue of messages; None says that nothing more comes."""
+    """A queue of messages that ends."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Reply | None] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: deque[Reply] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
         self._ended = False
 
     def notify(self, message: bytes) -> None:
         """Put a notification in, if there is room."""
-        with suppress(asyncio.QueueFull):
-            self._queue.put_nowait(Reply(message))
+        if not self._ended and len(self._waiting) < _MOST_WAITING:
+            self._add(Reply(message))
 
     def tools_changed(self) -> None:
         """Put in that the tools have changed."""
         self.notify(TOOLS_CHANGED)
 
     async def put(self, reply: Reply) -> None:
-        """Put a reply in, as soon as there is room."""
-        await self._queue.put(reply)
+        """Put a reply in, as soon as there is room; it is dropped when the stream has ended."""
+        while len(self._waiting) >= _MOST_WAITING and not self._ended:
+            self._room.clear()
+            await self._room.wait()
+        if self._ended:
+            reply.close()
+        else:
+            self._add(reply)
+
+    def _add(self, reply: Reply) -> None:
+        self._waiting.append(reply)
+        self._news.set()
 
     async def get(self, seconds: float) -> Reply | None:
         """The next message; an empty one when none has come for so long; None at the end."""
-        if self._ended and self._queue.empty():
-            return None
         try:
             async with asyncio.timeout(seconds):
-                return await self._queue.get()
+                while not self._waiting:
+                    if self._ended:
+                        return None
+                    self._news.clear()
+                    await self._news.wait()
         except TimeoutError:
             return Reply(b"")
+        self._room.set()
+        return self._waiting.popleft()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes; what waits is still sent."""
         self._ended = True
-        if not self._queue.full():
-            self._queue.put_nowait(None)
+        self._news.set()
+        self._room.set()
+
+    def close(self) -> None:
+        """Nobody reads any more."""
+        self.end()
+        while self._waiting:
+            self._waiting.popleft().close()

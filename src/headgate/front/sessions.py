@@ -7,6 +7,14 @@ from headgate.front.audience import Audience
 from headgate.front.outbox import Outbox
 from headgate.wire.violations import INVALID_REQUEST, Violation
 
+# The message of a cancellation that the client asked for, as opposed to one for which nobody is left.
+_BY_THE_CLIENT = "cancelled by the client"
+
+
+def by_the_client(cancelled: asyncio.CancelledError) -> bool:
+    """Whether the client asked for the cancellation and is still there."""
+    return cancelled.args == (_BY_THE_CLIENT,)
+
 
 class Running:
     """The requests of one client that are being worked on, so that each can be cancelled."""
@@ -28,13 +36,13 @@ class Running:
         """The client does not want the answer any more; unknown ids are too late and do no harm."""
         task = self._tasks.get(id)
         if task is not None:
-            task.cancel("cancelled by the client")
+            task.cancel(_BY_THE_CLIENT)
 
     def cancel_all(self) -> None:
         """The client is gone."""
         for task in self._tasks.values():
             if task is not None:
-                task.cancel("the client is gone")
+                task.cancel()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -52,6 +60,11 @@ class Session:
         self.seen = now
         self._missed_change = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nobody listens."""
+        return not self.running and self.outbox is None
+
     def tools_changed(self) -> None:
         """Tell the client, now or as soon as it listens."""
         if self.outbox is None:
@@ -67,8 +80,9 @@ class Session:
             self.outbox.tools_changed()
         return self.outbox
 
-    def stop_listening(self, outbox: Outbox) -> None:
+    def stop_listening(self, outbox: Outbox, now: float) -> None:
         """The client's stream has ended."""
+        self.seen = now
         if self.outbox is outbox:
             self.outbox = None
 
@@ -93,13 +107,18 @@ class Sessions:
     def open(self, version: str) -> Session:
         """A new session; raises TooManySessions."""
         if len(self._sessions) >= self._most:
-            self.expire()
-        if len(self._sessions) >= self._most:
-            raise TooManySessions
+            self._make_room()
         session = Session(version, self._loop.time())
         self._sessions[session.id] = session
         self._audience.join(session.tools_changed)
         return session
+
+    def _make_room(self) -> None:
+        """Forget the session that has been idle for the longest; clients rarely say that they are done."""
+        idle = [session for session in self._sessions.values() if session.idle]
+        if not idle:
+            raise TooManySessions
+        self.close(min(idle, key=lambda session: session.seen))
 
     def get(self, id: bytes) -> Session | None:
         """The session of that id, which is in use now."""
@@ -119,5 +138,5 @@ class Sessions:
         """Forget every session that nobody has used for long."""
         oldest = self._loop.time() - self._idle_seconds
         for session in list(self._sessions.values()):
-            if session.seen < oldest and not session.running and session.outbox is None:
+            if session.seen < oldest and session.idle:
                 self.close(session)

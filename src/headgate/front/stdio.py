@@ -11,6 +11,7 @@ from msgspec import DecodeError
 
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
+from headgate.front.duplex import replied
 from headgate.front.intake import read_message
 from headgate.front.legacy_sse import answer_handshake
 from headgate.front.reply import Reply
@@ -114,30 +115,23 @@ class StdioFront:
         if envelope.method == "initialize":
             self._era = Era.HANDSHAKE
         if self._era is Era.HANDSHAKE:
-            reply = await answer_handshake(self._answers, envelope, self._session, self._outbox)
+            work = answer_handshake(self._answers, envelope, self._session, self._outbox)
         else:
-            reply = await self._answer_stateless(envelope)
+            work = self._answer_stateless(envelope)
+        reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await self._outbox.put(reply)
 
-    async def _answer_stateless(self, envelope: Envelope) -> Reply | None:
+    async def _answer_stateless(self, envelope: Envelope) -> Reply:
+        check(envelope, None)
         id = bytes(envelope.id)
-        running = self._session.running
+        self._session.running.start(id, asyncio.current_task())
         try:
-            check(envelope, None)
-            running.start(id, asyncio.current_task())
-            try:
-                if envelope.method == "subscriptions/listen":
-                    return await self._listen(envelope)
-                return await self._answers.answer(envelope, Era.STATELESS, self._outbox.notify)
-            finally:
-                running.finish(id)
-        except Violation as violation:
-            return Reply(violation.encode())
-        except asyncio.CancelledError as cancelled:
-            if cancelled.args:
-                return None
-            raise
+            if envelope.method == "subscriptions/listen":
+                return await self._listen(envelope)
+            return await self._answers.answer(envelope, Era.STATELESS, self._outbox.notify)
+        finally:
+            self._session.running.finish(id)
 
     async def _listen(self, envelope: Envelope) -> Reply:
         """Hold a subscription until the client cancels it or leaves."""

@@ -12,7 +12,7 @@ from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
 from headgate.front.reply import Reply
-from headgate.front.sessions import Running, Session, Sessions, TooManySessions
+from headgate.front.sessions import Running, Session, Sessions, TooManySessions, by_the_client
 from headgate.front.visit import Visit
 from headgate.wire.envelope import ABSENT, Envelope
 from headgate.wire.eras import Era
@@ -87,7 +87,7 @@ class Streamable:
             # In this era every other error is an answer like any other.
             reply = Reply(violation.encode())
         except asyncio.CancelledError as cancelled:
-            if not cancelled.args:
+            if not by_the_client(cancelled):
                 exchange.abandon()
                 raise
             # Uncancelled, so that the end of the exchange can still be written.
@@ -96,6 +96,7 @@ class Streamable:
             reply = Reply(encode_error(id, 0, "Request cancelled"))
         finally:
             session.running.finish(id)
+            session.seen = self._pulse.now
             self._pulse.forget(exchange)
         await exchange.finish(reply)
 
@@ -112,7 +113,7 @@ class Streamable:
         try:
             await stream(visit, outbox, self._audience)
         finally:
-            session.stop_listening(outbox)
+            session.stop_listening(outbox, self._pulse.now)
 
     def delete(self, visit: Visit) -> None:
         """The client ends its session."""
@@ -141,3 +142,4 @@ async def stream(
         visit.end()
     finally:
         audience.closed(outbox.end)
+        outbox.close()

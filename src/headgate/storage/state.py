@@ -1,13 +1,18 @@
 """A small file of facts worth remembering: who owns a contested name, which era a server speaks."""
 
+import asyncio
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 log = logging.getLogger("headgate.storage")
+
+# Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
+_MOST_NAMES = 20_000
 
 
 class Facts(msgspec.Struct):
@@ -18,21 +23,39 @@ class Facts(msgspec.Struct):
 
 
 class StateFile:
-    """The facts, written whole and atomically when one changes; a lost or broken file only costs a probe."""
+    """The facts, written whole and atomically soon after one changes; a lost file only costs a probe.
 
-    def __init__(self, path: Path) -> None:
+    On a running loop changes are collected for `pause_seconds` and written in a thread; `flush` is the end.
+    """
+
+    def __init__(self, path: Path, pause_seconds: float = 1.0) -> None:
         self._path = path
+        self._pause_seconds = pause_seconds
         self._facts = _read(path)
+        self._changes = 0
+        self._waiting = False
+        self._writing: asyncio.Future[None] | None = None
+        # A thread may be writing while the end is written.
+        self._lock = threading.Lock()
+        self._written = 0
 
     def owner(self, public_name: str) -> tuple[str, str] | None:
         """The server and tool that had the name first."""
-        return self._facts.names.get(public_name)
+        known = self._facts.names
+        owner = known.pop(public_name, None)
+        if owner is not None:
+            # Somebody uses the name: to the end, where it is not forgotten.
+            known[public_name] = owner
+        return owner
 
     def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Remember the first owner of each name."""
-        if not names.items() <= self._facts.names.items():
-            self._facts.names.update(names)
-            self._write()
+        known = self._facts.names
+        if not names.items() <= known.items():
+            known.update(names)
+            for name in list(known)[: max(0, len(known) - _MOST_NAMES)]:
+                del known[name]
+            self._changed()
 
     def version(self, server: str) -> str | None:
         """The protocol version that was agreed with this server the last time."""
@@ -42,16 +65,42 @@ class StateFile:
         """Remember what was agreed."""
         if self._facts.versions.get(server) != version:
             self._facts.versions[server] = version
-            self._write()
+            self._changed()
 
-    def _write(self) -> None:
-        fresh = self._path.with_suffix(".new")
+    async def flush(self) -> None:
+        """Write what has not been written yet, before this returns."""
+        await asyncio.to_thread(self._write, self._changes, msgspec.json.encode(self._facts))
+
+    def _changed(self) -> None:
+        self._changes += 1
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(self._facts))
-            os.replace(fresh, self._path)
-        except OSError as error:
-            log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # Nobody is held up.
+            self._write(self._changes, msgspec.json.encode(self._facts))
+            return
+        if not self._waiting:
+            self._waiting = True
+            loop.call_later(self._pause_seconds, self._write_aside, loop)
+
+    def _write_aside(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._waiting = False
+        content = msgspec.json.encode(self._facts)
+        self._writing = loop.run_in_executor(None, self._write, self._changes, content)
+
+    def _write(self, change: int, content: bytes) -> None:
+        """Write the facts as they were after a change, unless later ones have been written."""
+        with self._lock:
+            if change <= self._written:
+                return
+            fresh = self._path.with_suffix(".new")
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                fresh.write_bytes(content)
+                os.replace(fresh, self._path)
+                self._written = change
+            except OSError as error:
+                log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
 
 
 def _read(path: Path) -> Facts:

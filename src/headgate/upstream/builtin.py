@@ -1,7 +1,6 @@
 """Servers that live inside the gateway: the same requests and answers, without a process or a socket."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,8 +16,6 @@ from headgate.upstream.link import Outgoing
 from headgate.wire.envelope import CallParams
 from headgate.wire.eras import LATEST_STATELESS
 from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND
-
-log = logging.getLogger("headgate.upstream")
 
 # Told how much of how much is done.
 Progress = Callable[[float, float], None]

@@ -64,6 +64,7 @@ class Fleet:
             keeper.settled.set()
 
     def _retire(self, keeper: Keeper) -> None:
+        keeper.retire()
         task = self._loop.create_task(self._drain(keeper), name=f"drain {keeper.spec.name}")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

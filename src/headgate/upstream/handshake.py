@@ -1,7 +1,6 @@
 """Finds out which era an upstream speaks: the stateless question first, then the old handshake."""
 
 import asyncio
-import logging
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -14,8 +13,6 @@ from headgate.upstream.peer import CLIENT_INFO, Greeting, connection_meta, conte
 from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE, LATEST_STATELESS, STATELESS_VERSIONS
 from headgate.wire.violations import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-
-log = logging.getLogger("headgate.upstream")
 
 # A handshake server that ignores what it does not know is asked again in its own words after this long.
 _SILENCE_SECONDS = 5.0

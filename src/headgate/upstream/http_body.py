@@ -1,7 +1,7 @@
 """The body of an upstream's HTTP response, unpacked within bounds and cut into messages."""
 
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from headgate.upstream.assembly import Assembly, Limits, Message
 from headgate.upstream.http_client import Response
@@ -54,8 +54,11 @@ async def whole(response: Response, limits: Limits) -> Message:
         assembly.discard()
 
 
-async def events(response: Response, limits: Limits) -> AsyncIterator[tuple[bytes, Assembly]]:
-    """The events of a stream: the name of each, and its data, to be finished or taken before the next."""
+async def events(response: Response, limits: Limits) -> AsyncGenerator[tuple[bytes, Assembly], None]:
+    """The events of a stream: the name of each, and its data, to be finished or taken before the next.
+
+    Whoever leaves early closes it.
+    """
     reader, assembly, name = SseReader(), Assembly(limits), bytearray()
     try:
         async for chunk in unpacked(response, limits.largest):

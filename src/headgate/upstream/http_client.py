@@ -259,8 +259,10 @@ class _Connection(asyncio.Protocol):
 class HttpClient:
     """Requests to one origin over as many connections as are needed at once."""
 
-    def __init__(self, origin: Origin, connect_timeout_seconds: float) -> None:
+    def __init__(self, origin: Origin, connect_timeout_seconds: float, host: str = "") -> None:
+        """`host` is what the server is called in each request, where that is not the name in its URL."""
         self.origin = origin
+        self._host = host or origin.authority
         self._connect_timeout_seconds = connect_timeout_seconds
         self._ssl = ssl.create_default_context() if origin.secure else None
         self._idle: list[_Connection] = []
@@ -269,7 +271,7 @@ class HttpClient:
     async def send(self, method: str, target: str, headers: bytes, body: bytes) -> Response:
         """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
         connection = self._kept() or await self._connect()
-        head = f"{method} {target} HTTP/1.1\r\nhost: {self.origin.authority}\r\naccept-encoding: identity\r\n"
+        head = f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\naccept-encoding: identity\r\n"
         length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
         response = connection.send(b"".join((head.encode(), headers, length, b"\r\n", body)))
         try:
@@ -305,6 +307,9 @@ class HttpClient:
 
     def keep(self, connection: _Connection) -> None:
         """A connection is free again."""
+        # The longest idle is the first; after a burst nobody would come back to it.
+        while self._idle and not self._idle[0].usable:
+            self._idle.pop(0).close()
         self._idle.append(connection)
 
     def forget(self, connection: _Connection) -> None:

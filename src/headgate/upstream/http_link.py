@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urljoin
 
 from msgspec import Raw
@@ -25,6 +25,7 @@ from headgate.upstream.http_body import Packed, events, whole
 from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, SessionGone
+from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
 from headgate.wire.eras import Era, era_of
 from headgate.wire.headers import encode_value
@@ -38,6 +39,9 @@ _MOST_ERROR_BYTES = 64 * 1024
 _REOPEN_SECONDS = 5.0
 # Farewell to a session; nobody waits longer for it.
 _FAREWELL_SECONDS = 2.0
+# A server that asks faster than it takes our replies must not fill the memory or use up the sockets.
+_MOST_REPLIES_AT_ONCE = 8
+_MOST_REPLIES_WAITING = 64
 
 
 class HttpLink:
@@ -50,13 +54,15 @@ class HttpLink:
         self._limits = limits
         self._inbox = inbox
         self._background = background
-        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds)
+        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
         self._url, self._target = spec.url, self._client.origin.target
         self._own_headers = header_lines(spec.headers)
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
         self._session = b""
         self._last = 0
+        self._replies = 0
+        self._reply_turns = asyncio.Semaphore(_MOST_REPLIES_AT_ONCE)
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def adopt(self, version: str) -> None:
@@ -174,20 +180,35 @@ class HttpLink:
         raise InvalidAnswer(self._spec.name, outgoing.what, "neither a result nor an error")
 
     async def _from_stream(self, response: Response, outgoing: Outgoing, number: bytes) -> Answer:
-        async for _, data in events(response, self._limits):
-            message = data.finish()
-            if message.envelope.method:
+        async with aclosing(events(response, self._limits)) as stream:
+            async for _, data in stream:
+                message = data.finish()
+                if not message.envelope.method and bytes(message.envelope.id) in (number, b"null", b""):
+                    return self._read(message, outgoing)
                 self._take(message)
-            elif bytes(message.envelope.id) in (number, b"null", b""):
-                return self._read(message, outgoing)
-            else:
-                self._inbox.count_noise("an answer that nobody waits for")
         raise UpstreamLost(self._spec.name, outgoing.what, "the stream ended without an answer")
 
     def _take(self, message: Message) -> None:
+        """Act on what is not the answer to the request at hand."""
+        discard(message.result)
+        if not message.envelope.method:
+            self._inbox.count_noise("an answer that nobody waits for")
+            return
         reply = self._inbox.take(message.envelope)
-        if reply is not None:
-            self._background.start(self._post_quietly(reply))
+        if reply is None:
+            return
+        if self._replies >= _MOST_REPLIES_AT_ONCE + _MOST_REPLIES_WAITING:
+            self._inbox.count_noise("a request while too many replies wait")
+            return
+        self._replies += 1
+        self._background.start(self._reply(reply))
+
+    async def _reply(self, reply: bytes) -> None:
+        try:
+            async with self._reply_turns:
+                await self._post_quietly(reply)
+        finally:
+            self._replies -= 1
 
     async def _refusal(self, response: Response, outgoing: Outgoing) -> Answer:
         """What an HTTP error means: who refused, whether anything happened, when to come back."""
@@ -213,6 +234,7 @@ class HttpLink:
             message = await whole(response, self._limits)
         except (Garbled, TooLarge, Packed):
             return None
+        discard(message.result)
         error = bytes(message.envelope.error)
         # OAuth servers have errors of their own, which are texts.
         return Answer(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
@@ -258,10 +280,9 @@ class HttpLink:
 
     async def _hear_one(self, response: Response) -> None:
         try:
-            async for _, data in events(response, self._limits):
-                message = data.finish()
-                if message.envelope.method:
-                    self._take(message)
+            async with aclosing(events(response, self._limits)) as stream:
+                async for _, data in stream:
+                    self._take(data.finish())
         except (Dropped, Garbled, TooLarge, Packed) as error:
             log.debug("stream ended", extra={"server": self._spec.name, "reason": str(error)})
         finally:
@@ -284,9 +305,23 @@ class HttpLink:
 
 
 def header_lines(headers: dict[str, str]) -> bytes:
-    """The operator's headers as lines; line breaks in them cannot make new ones."""
-    lines = (f"{name.strip()}: {value.strip()}" for name, value in headers.items())
-    return b"".join(line.replace("\r", " ").replace("\n", " ").encode() + b"\r\n" for line in lines)
+    """The operator's headers as lines, but for the host; line breaks in them cannot make new ones."""
+    lines = (
+        f"{name.strip()}: {value.strip()}"
+        for name, value in headers.items()
+        if name.strip().lower() != "host"
+    )
+    return b"".join(_one_line(line).encode() + b"\r\n" for line in lines)
+
+
+def host_in(headers: dict[str, str]) -> str:
+    """What the operator wants the server to be called; empty for the name in its URL."""
+    hosts = (value.strip() for name, value in headers.items() if name.strip().lower() == "host")
+    return _one_line(next(hosts, ""))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
 
 
 def _retry_after(response: Response) -> float:

@@ -20,6 +20,7 @@ from headgate.domain.server import ServerSpec, ServerStatus, State
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, SessionGone
+from headgate.upstream.pace import Pace
 from headgate.upstream.peer import Peer
 from headgate.wire.eras import Era
 
@@ -74,6 +75,8 @@ class Keeper:
         self._changes: set[asyncio.Future[None]] = set()
         self._attention = asyncio.Event()
         self._relist = False
+        self._relist_pace = Pace()
+        self._retired = False
         self._inbox = Inbox(spec.name, self._tools_changed)
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._last_error: str | None = None
@@ -81,6 +84,7 @@ class Keeper:
         self._calls = self._errors = self._connections = self._tools = 0
         self._left_out: dict[str, str] = {}
         self._was_ready = False
+        self._ready_since = 0.0
         self._idle: asyncio.Event | None = None
         self._told: tuple[State, str | None] | None = None
         self.settled = asyncio.Event()
@@ -118,6 +122,10 @@ class Keeper:
             self._calls += 1
             self._errors += 1
             raise
+
+    def retire(self) -> None:
+        """Another keeper speaks for the server from now on; this one only finishes its calls."""
+        self._retired = True
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -187,7 +195,6 @@ class Keeper:
         remembered = self._versions.version(self.spec.name)
         try:
             while True:
-                started = self._loop.time()
                 self._become(State.STARTING)
                 try:
                     self._last_error = await self._connect_and_serve(remembered)
@@ -197,7 +204,7 @@ class Keeper:
                     # The keeper must outlive whatever one connection does.
                     log.exception("upstream failed", extra={"server": self.spec.name})
                     self._last_error = f"an unexpected {type(error).__name__}"
-                if self._loop.time() - started > _STABLE_SECONDS and self._connections:
+                if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
                     failures = 0
                 remembered = self._versions.version(self.spec.name) if self._was_ready else None
                 rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0**failures)
@@ -254,19 +261,24 @@ class Keeper:
         greeting = await shake_hands(self.spec, link, remembered)
         peer = Peer(self.spec, link, greeting)
         self._offer(await peer.list_tools())
-        self._versions.remember_version(self.spec.name, greeting.version)
+        if not self._retired:
+            self._versions.remember_version(self.spec.name, greeting.version)
         return peer
 
     def _offer(self, definitions: list[bytes]) -> None:
+        if self._retired:
+            return
         self._left_out = self._events.offered(self.spec.name, definitions)
         self._tools = len(definitions) - len(self._left_out)
 
     def _ready(self, peer: Peer) -> None:
         self._was_ready = True
+        self._ready_since = self._loop.time()
         self._peer = peer
         self._connections += 1
         self._last_error = None
-        self._events.connected(self.spec.name)
+        if not self._retired:
+            self._events.connected(self.spec.name)
         self._become(State.READY)
         self.settled.set()
 
@@ -284,8 +296,10 @@ class Keeper:
         try:
             while True:
                 attention = asyncio.ensure_future(self._attention.wait())
+                # A change that was told too soon after the last one is looked at when its time has come.
+                seconds = self._relist_wait() if self._relist else _PING_EVERY_SECONDS
                 done, _ = await asyncio.wait(
-                    {lost, attention}, timeout=_PING_EVERY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    {lost, attention}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 attention.cancel()
                 if lost in done:
@@ -299,16 +313,19 @@ class Keeper:
             listening.cancel()
 
     def _tools_changed(self) -> None:
-        self._relist = True
-        self._attention.set()
+        if not self._relist and not self._retired:
+            self._relist = True
+            self._attention.set()
+
+    def _relist_wait(self) -> float:
+        return self._relist_pace.wait(self._loop.time())
 
     async def _attend(self, peer: Peer) -> str | None:
         """Look after a connection that spoke or has been silent; says why it is of no use any more."""
         try:
-            if self._relist:
-                self._relist = False
-                self._offer(await peer.list_tools())
-            elif self.in_flight == 0:
+            if self._relist and not self._relist_wait():
+                return await self._list_again(peer)
+            if self.in_flight == 0:
                 # While it works on something, silence is no reason to end it.
                 await peer.ping(_PING_SECONDS)
         except SessionGone:
@@ -317,6 +334,18 @@ class Keeper:
             return "it does not answer"
         except UpstreamError as error:
             log.warning("upstream not well", extra={"server": self.spec.name, "reason": error.message})
+        return None
+
+    async def _list_again(self, peer: Peer) -> str | None:
+        self._relist = False
+        self._relist_pace.count(self._loop.time())
+        try:
+            self._offer(await peer.list_tools())
+        except UpstreamTimeout:
+            if not self.in_flight:
+                raise
+            # It may do one thing after the other: it is asked again later, and its calls go on.
+            self._relist = True
         return None
 
     async def _listen(self, peer: Peer) -> None:
@@ -328,6 +357,9 @@ class Keeper:
                 await peer.listen()
             except (UpstreamError, SessionGone) as error:
                 log.debug("subscription ended", extra={"server": self.spec.name, "reason": str(error)})
+            except Exception:
+                # The next subscription may go better, and nobody else would hear of this.
+                log.exception("subscription failed", extra={"server": self.spec.name})
             await asyncio.sleep(_PATIENCE_SECONDS)
             # Something may have changed while nobody listened.
             self._tools_changed()

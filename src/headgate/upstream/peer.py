@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -12,6 +13,7 @@ from headgate.domain.errors import InvalidAnswer
 from headgate.domain.payload import Payload
 from headgate.domain.server import ServerSpec
 from headgate.upstream.link import Link, Outgoing
+from headgate.upstream.spool import discard
 from headgate.wire.elements import elements
 from headgate.wire.envelope import encode_object
 from headgate.wire.eras import (
@@ -35,7 +37,7 @@ class _Capabilities(msgspec.Struct):
     tools: dict[str, object] | None = None
 
 
-class Greeting(msgspec.Struct, frozen=True):
+class Greeting(msgspec.Struct, frozen=True, dict=True):
     """What the handshake told: the agreed version and what the upstream can do."""
 
     version: str
@@ -44,20 +46,21 @@ class Greeting(msgspec.Struct, frozen=True):
     @property
     def offers_tools(self) -> bool:
         """Whether it has tools at all; one that says nothing about itself is asked."""
-        try:
-            declared = msgspec.json.decode(self.capabilities, type=_Capabilities)
-        except DecodeError:
+        if self._declared is None:
             return True
-        return declared.tools is not None or bytes(self.capabilities) in (b"", b"{}")
+        return self._declared.tools is not None or bytes(self.capabilities) in (b"", b"{}")
 
     @property
     def tells_changes(self) -> bool:
         """Whether it tells when its tools change."""
+        return self._declared is not None and bool((self._declared.tools or {}).get("listChanged"))
+
+    @cached_property
+    def _declared(self) -> _Capabilities | None:
         try:
-            declared = msgspec.json.decode(self.capabilities, type=_Capabilities)
+            return msgspec.json.decode(self.capabilities, type=_Capabilities)
         except DecodeError:
-            return False
-        return bool((declared.tools or {}).get("listChanged"))
+            return None
 
 
 class _Page(msgspec.Struct):
@@ -182,12 +185,13 @@ class Peer:
 
     async def ping(self, seconds: float) -> None:
         """Ask whether anybody is there; raises UpstreamError or SessionGone."""
-        await self._ask("server/discover" if self.era is Era.STATELESS else "ping", {}, seconds)
+        method = "server/discover" if self.era is Era.STATELESS else "ping"
+        discard((await self._ask(method, {}, seconds)).result)
 
     async def listen(self) -> None:
         """Keep a subscription open on which a stateless upstream tells that its tools changed."""
         wanted = Raw(b'{"toolsListChanged":true}')
-        await self._ask("subscriptions/listen", {"notifications": wanted}, FOREVER)
+        discard((await self._ask("subscriptions/listen", {"notifications": wanted}, FOREVER)).result)
 
 
 def contents(payload: Payload) -> bytes:

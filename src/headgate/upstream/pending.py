@@ -17,10 +17,19 @@ from headgate.domain.errors import (
 from headgate.upstream.assembly import Garbled, Message
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
+from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
 
 _NEVER = float("inf")
 _SOME_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
+# Whichever of these comes first tells a notification from an answer; a result may hold any word further in.
+_KIND = re.compile(rb'"(method|result|error)"\s*:')
+# Waits for as long as the connection stands, so nothing that comes without a name is about it.
+_SUBSCRIPTION = "subscriptions/listen"
+
+
+class Unconfirmed(Exception):
+    """A message was written and nobody said what became of it."""
 
 
 class _Waiting:
@@ -73,15 +82,11 @@ class Pending:
             if sending is not None:
                 await self._sent_in_time(sending, waiting)
             return await waiting.future
-        except asyncio.CancelledError:
-            if number in self._waiting:
-                self._cancel_upstream(number, "the client cancelled")
+        except BaseException as error:
+            self._abandon(number, waiting, cancelled=isinstance(error, asyncio.CancelledError))
             raise
         finally:
             self._waiting.pop(number, None)
-            # Nobody looks at it any more, whatever it holds.
-            if not waiting.future.cancel() and not waiting.future.cancelled():
-                waiting.future.exception()
             if outgoing.on_progress is not None:
                 self._inbox.forget(outgoing.progress_token)
 
@@ -93,6 +98,20 @@ class Pending:
         except TimeoutError as error:
             seconds = self._loop.time() - waiting.started
             raise UpstreamTimeout(self._server, waiting.outgoing.what, seconds) from error
+        except Unconfirmed as error:
+            # The answer may have been faster than the bad news.
+            if not waiting.future.done():
+                raise UpstreamLost(self._server, waiting.outgoing.what, str(error)) from error
+
+    def _abandon(self, number: int, waiting: _Waiting, *, cancelled: bool) -> None:
+        """Nobody waits for the answer any more, which may have come at the same moment."""
+        future = waiting.future
+        future.cancel()
+        if not future.cancelled():
+            if future.exception() is None:
+                discard(future.result().result)
+        elif cancelled and number in self._waiting:
+            self._cancel_upstream(number, "the client cancelled")
 
     def _renewing(self, waiting: _Waiting, listener: ProgressListener) -> ProgressListener:
         """The listener of a call, which also starts its time limit anew."""
@@ -135,7 +154,7 @@ class Pending:
                 sending = self._send(message)
                 if sending is not None:
                     await sending
-            except HeadgateError:
+            except (HeadgateError, Unconfirmed):
                 return
 
         task = self._loop.create_task(send())
@@ -150,6 +169,7 @@ class Pending:
             self._discard(message, "JSON that is no message")
             return
         if envelope.method:
+            discard(message.result)
             reply = self._inbox.take(envelope)
             if reply is not None:
                 self._reply(reply)
@@ -166,20 +186,16 @@ class Pending:
 
     def _unclaimed(self, message: Message) -> None:
         """An answer to nothing; an error without an id, while one call waits, is about that call."""
-        if (
-            message.envelope.error
-            and bytes(message.envelope.id) in (b"", b"null")
-            and len(self._waiting) == 1
-        ):
-            (waiting,) = self._waiting.values()
-            if not waiting.future.done():
+        if message.envelope.error and bytes(message.envelope.id) in (b"", b"null"):
+            waiting = self._waiting.get(self._only())
+            if waiting is not None and not waiting.future.done():
+                discard(message.result)
                 waiting.future.set_result(Answer(error=bytes(message.envelope.error)))
                 return
         self._discard(message, "an answer that nobody waits for")
 
     def _discard(self, message: Message, what: str) -> None:
-        if not isinstance(message.result, bytes):
-            message.result.close()
+        discard(message.result)
         self._inbox.count_noise(what)
 
     def take_garbled(self, error: Garbled) -> None:
@@ -192,11 +208,21 @@ class Pending:
             self._fail(number, self._invalid(waiting, str(error)))
 
     def _owner(self, evidence: bytes) -> int:
-        """The one call that the bytes name; if they name none but look like an answer, the only one."""
-        named = {int(found) for found in _SOME_ID.findall(evidence)} & self._waiting.keys()
-        if not named and b'"jsonrpc"' in evidence:
-            named = set(self._waiting)
-        return named.pop() if len(named) == 1 else 0
+        """The call that the bytes name first; if they name none but look like an answer, the only one."""
+        kind = _KIND.search(evidence)
+        if kind is not None and kind[1] == b"method":
+            return 0
+        for found in _SOME_ID.findall(evidence):
+            if int(found) in self._waiting:
+                return int(found)
+        return self._only() if b'"jsonrpc"' in evidence else 0
+
+    def _only(self) -> int:
+        """The one call that waits, or 0."""
+        calls = [
+            number for number, waiting in self._waiting.items() if waiting.outgoing.method != _SUBSCRIPTION
+        ]
+        return calls[0] if len(calls) == 1 else 0
 
     def _invalid(self, waiting: _Waiting, reason: str) -> InvalidAnswer:
         return InvalidAnswer(self._server, waiting.outgoing.what, reason)

@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from headgate.domain.payload import Payload
+
 # Read and written at once: large enough to be cheap, small enough never to stall the loop.
 CHUNK_BYTES = 256 * 1024
 
@@ -59,3 +61,9 @@ class SpooledValue:
     def close(self) -> None:
         """Give the disk space back."""
         self._file.close()
+
+
+def discard(payload: Payload) -> None:
+    """Nobody takes it: give back what it holds."""
+    if not isinstance(payload, bytes):
+        payload.close()

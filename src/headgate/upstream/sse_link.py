@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
 from headgate.domain.call import Answer
-from headgate.domain.errors import UpstreamRefused, UpstreamUnreachable
+from headgate.domain.errors import UpstreamLost, UpstreamRefused, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Garbled, Limits, TooLarge
 from headgate.upstream.http_body import Packed, events
 from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
-from headgate.upstream.http_link import header_lines
+from headgate.upstream.http_link import header_lines, host_in
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
-from headgate.upstream.pending import Pending
+from headgate.upstream.pending import Pending, Unconfirmed
 
 
 class SseLink:
@@ -25,7 +25,7 @@ class SseLink:
     def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox) -> None:
         self._spec = spec
         self._limits = limits
-        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds)
+        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
         self._headers = header_lines(spec.headers)
         self._pending = Pending(spec.name, self._send, inbox)
         loop = asyncio.get_running_loop()
@@ -37,8 +37,11 @@ class SseLink:
         return await self._pending.request(outgoing)
 
     async def notify(self, message: bytes) -> None:
-        """Send a notification."""
-        await self._send(message)
+        """Send a notification; raises UpstreamError."""
+        try:
+            await self._send(message)
+        except Unconfirmed as error:
+            raise UpstreamLost(self._spec.name, "a notification", str(error)) from error
 
     def adopt(self, version: str) -> None:
         """Newer SSE servers want to see the version in each request."""
@@ -49,27 +52,35 @@ class SseLink:
         return await asyncio.shield(self._lost)
 
     async def _send(self, message: bytes) -> None:
+        """Post a message; raises UpstreamError if it was not taken, Unconfirmed if it may have been."""
         target = await asyncio.shield(self._endpoint)
         headers = b"content-type: application/json\r\n" + self._headers
         try:
             response = await self._client.send("POST", target, headers, message)
-        except (NotConnected, Dropped) as error:
+        except NotConnected as error:
             self.lose(str(error))
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
-        try:
-            if response.status in (401, 403):
-                raise UpstreamRefused(self._spec.name, response.status)
-            if response.status >= 300:
-                # A server that forgot the session cannot answer on the stream either.
-                self.lose(f"it refused a message with HTTP {response.status}")
-                raise UpstreamUnreachable(
-                    self._spec.name, f"it refused a message with HTTP {response.status}"
-                )
-            await response.read(self._limits.spool_above)
         except Dropped as error:
-            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+            # It has been written. Whether the stream still stands, the stream will tell.
+            raise Unconfirmed(str(error)) from error
+        try:
+            self._check(response.status)
+            # It has been accepted: its answer comes on the stream, whatever becomes of this response.
+            with suppress(Dropped):
+                await response.read(self._limits.spool_above)
         finally:
             response.close()
+
+    def _check(self, status: int) -> None:
+        if status in (401, 403):
+            raise UpstreamRefused(self._spec.name, status)
+        if status >= 300:
+            # A server that forgot the session cannot answer on the stream either.
+            reason = f"it refused a message with HTTP {status}"
+            self.lose(reason)
+            if status >= 500:
+                raise Unconfirmed(reason)
+            raise UpstreamUnreachable(self._spec.name, reason)
 
     async def connect(self) -> Response:
         """Open the stream; raises UpstreamUnreachable or UpstreamRefused."""
@@ -97,14 +108,15 @@ class SseLink:
             response.close()
 
     async def _read(self, response: Response) -> None:
-        async for name, data in events(response, self._limits):
-            if name == b"endpoint":
-                self._set_endpoint(data.text())
-                continue
-            try:
-                self._pending.take(data.finish())
-            except Garbled as error:
-                self._pending.take_garbled(error)
+        async with aclosing(events(response, self._limits)) as stream:
+            async for name, data in stream:
+                if name == b"endpoint":
+                    self._set_endpoint(data.text())
+                    continue
+                try:
+                    self._pending.take(data.finish())
+                except Garbled as error:
+                    self._pending.take_garbled(error)
 
     def _set_endpoint(self, endpoint: str) -> None:
         try:

@@ -1,12 +1,9 @@
 """A tiny process that outlives the gateway by a moment, to end what a `kill -9` would leave behind."""
 
-import logging
 import os
 import signal
 import subprocess
 import threading
-
-log = logging.getLogger("headgate.upstream")
 
 # Process groups come in as "+ID" and leave as "-ID". Before a child is spawned its input pipe comes in as
 # "?INODE", and leaves as "!INODE" when its group is known. The end of the input is the end of the gateway.
