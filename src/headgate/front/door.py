@@ -83,6 +83,7 @@ class Door(asyncio.Protocol):
         # Nothing more is read of a client that was refused; nothing more is said to one that is gone.
         self._deaf = False
         self._gone = False
+        self._discarded = 0
 
     # What the event loop tells us.
 
@@ -93,6 +94,7 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
+            self._discard(len(data))
             return
         if self._in_head:
             if not self._head_bytes and self._visit is None:
@@ -112,6 +114,12 @@ class Door(asyncio.Protocol):
         else:
             if self._in_head and self._head_bytes > self._limits.header_bytes:
                 self._refuse(Refused(431, "the headers are too large"))
+
+    def _discard(self, size: int) -> None:
+        """Let a client that was refused finish what it sends, so that it reads why; but not without end."""
+        self._discarded += size
+        if self._discarded > self._limits.body_bytes and self._transport.is_reading():
+            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._house.doors.discard(self)

@@ -44,6 +44,10 @@ _MOST_REPLIES_AT_ONCE = 8
 _MOST_REPLIES_WAITING = 64
 
 
+class _Astray(NotConnected):
+    """The server is there, but sends us somewhere that we do not go; nothing happened."""
+
+
 class HttpLink:
     """The conversation with one HTTP server."""
 
@@ -84,6 +88,9 @@ class HttpLink:
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The server's answer; raises UpstreamError or SessionGone."""
+        if self._lost.done():
+            # Its connections are about to be closed, and nothing may be sent on them any more.
+            raise UpstreamUnreachable(self._spec.name, self._lost.result())
         self._last += 1
         number = b"%d" % self._last
         loop = asyncio.get_running_loop()
@@ -120,6 +127,8 @@ class HttpLink:
     async def _exchange(self, outgoing: Outgoing, body: bytes, number: bytes) -> Answer:
         try:
             response = await self._post(self._headers_of(outgoing), body)
+        except _Astray as error:
+            raise RequestRefused(self._spec.name, str(error)) from error
         except NotConnected as error:
             self._lose(str(error))
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
@@ -152,12 +161,12 @@ class HttpLink:
                 where = urljoin(self._url, location)
                 stays = self._client.origin.same_as(where)
             except ValueError as error:
-                raise NotConnected("it redirects to something that is no address") from error
+                raise _Astray("it redirects to something that is no address") from error
             if not stays:
                 # It would carry our credentials to a stranger.
-                raise NotConnected("it redirects to another origin; if that is right, configure its URL")
+                raise _Astray("it redirects to another origin; if that is right, configure its URL")
             self._url, self._target = where, Origin(where).target
-        raise NotConnected("it redirects in a circle")
+        raise _Astray("it redirects in a circle")
 
     async def _answer(self, response: Response, outgoing: Outgoing, number: bytes) -> Answer:
         if response.status >= 300:
