@@ -209,8 +209,7 @@ class ServerNotFound(HeadgateError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
-        known = f"nearest: {', '.join(nearest)}" if nearest else "no server has a similar name"
-        super().__init__(f"Unknown server: {name[:200]!r}", hint=f"{known}; tools/list shows all tools")
+        super().__init__(f"Unknown server: {name[:200]!r}", hint=_nearest("server", nearest))
 
 
 class ToolNotFound(HeadgateError):
@@ -221,5 +220,9 @@ class ToolNotFound(HeadgateError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
-        known = f"nearest: {', '.join(nearest)}" if nearest else "no tool has a similar name"
-        super().__init__(f"Unknown tool: {name[:200]!r}", hint=f"{known}; tools/list shows all")
+        super().__init__(f"Unknown tool: {name[:200]!r}", hint=_nearest("tool", nearest))
+
+
+def _nearest(kind: str, names: list[str]) -> str:
+    known = f"nearest: {', '.join(names)}" if names else f"no {kind} has a similar name"
+    return f"{known}; tools/list shows all"
