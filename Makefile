@@ -18,10 +18,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format pytest parts bench campaign lock clean
+.PHONY: help run test check format pytest parts bench campaign conformance lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.stamp ## Start the gate with the built-in example server on http://127.0.0.1:8000/mcp
 	$(BIN)/headgate serve --config examples/headgate.json --transport http --host $(HOST) --port $(PORT)
@@ -49,6 +49,9 @@ bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
 campaign: $(VENV)/dev.stamp parts ## Let everything go wrong and print what was measured
 	$(BIN)/python -m campaign $(ARGS)
 
+conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gate
+	$(BIN)/python -m conformance $(ARGS)
+
 lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) pyproject.toml requirements.in -o requirements.lock
 	$(COMPILE) pyproject.toml requirements.in requirements-dev.in -c requirements.lock -o requirements-dev.lock
@@ -60,7 +63,7 @@ lock: $(VENV)/dev.stamp ## Write every lock file anew
 clean: ## Remove environments, parts and caches
 	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache tests/.ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find src tests bench campaign -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench campaign conformance -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on: each stamp is newer than what it was made from --------------------------
 

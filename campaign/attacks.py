@@ -1,8 +1,16 @@
-"""Web pages and hosts that try to reach a gate on this machine (A11, A13)."""
+"""Web pages and hosts that try to reach a gate on this machine (A11, A13, R01)."""
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
 
 from campaign import http1
 from campaign.bad_input import Poster, call_body, poster
+from campaign.client import Client
 from campaign.http1 import Heard
+from campaign.streams import listen_request
 from campaign.trial import Trial, case
 
 _ROUTES = (
@@ -122,3 +130,89 @@ async def malformed_hosts(trial: Trial) -> None:
         trial.measure("tried", len(requests))
         trial.measure("bypasses", len(passed))
         trial.check("nothing was executed", one.executed() == 0, one.executed())
+
+
+def _own_requests(one: Poster) -> dict[str, bytes]:
+    """Requests of both eras that the gate serves, each with a session or a version that is right."""
+    modern = Client(one.gate.port, modern=True)
+    call = {"name": "rogue_echo", "arguments": {"text": "x"}}
+    return {
+        "stateless call": modern.post("tools/call", call),
+        "stateless discovery": modern.post("server/discover", {}),
+        "stateless subscription": modern.post(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+        ),
+        "call in a session": one.caller.post("tools/call", call),
+        "handshake": one.caller.post("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}),
+        "stream of a session": listen_request(one.caller),
+    }
+
+
+@case("R01", "Origin and Host of others on live sessions and subscriptions; where the gate listens",
+      "403 and 421 for each, before anything is read; loopback only")  # fmt: skip
+async def rebinding(trial: Trial) -> None:
+    """A page from elsewhere gets nowhere even if it knows a session, and no other address is listened on."""
+    async with poster(trial) as one:
+        port = one.gate.port
+        host = f"Host: 127.0.0.1:{port}\r\n".encode()
+        origins = ("http://evil.example", "null", f"http://127.0.0.1:{port + 1}")
+        hosts = (f"evil.example:{port}", "169.254.169.254", f"localhost:{port + 1}")
+        strange = {f"Origin: {one}\r\n".encode(): 403 for one in origins}
+        strange |= {f"Host: {one}\r\n".encode(): 421 for one in hosts}
+        wrong, tried = [], 0
+        for label, request in _own_requests(one).items():
+            for line, status in strange.items():
+                changed = request.replace(host, host + line if line.startswith(b"Origin") else line)
+                # Nothing of the body is needed to refuse it.
+                head = changed.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+                heard = await http1.converse(port, head, quiet_seconds=0.02, limit_seconds=2)
+                tried += 1
+                if heard.statuses != [status]:
+                    wrong.append(f"{label} with {line!r}: {heard.statuses}")
+        trial.measure("refused", f"{tried - len(wrong)} of {tried}")
+        trial.check("403 for each Origin, 421 for each Host", not wrong, wrong[:6])
+        trial.check("nothing was executed", one.executed() == 0, one.executed())
+        served = await http1.converse(port, _own_requests(one)["stateless call"], quiet_seconds=0.05)
+        trial.check("our own may", served.statuses == [200], served.statuses)
+        listening = _listening(one.gate.pid)
+        trial.measure("listens on", ", ".join(sorted(listening)))
+        trial.check("loopback only", listening == {"127.0.0.1"}, listening)
+    code, said = await _refuses_to_listen(trial.directory)
+    trial.measure("--host 0.0.0.0", f"exit code {code}")
+    trial.check("it does not start on every address", code not in (0, None), said[-300:])
+
+
+def _listening(pid: int) -> set[str]:
+    """The addresses on which a process listens, as the kernel has them."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(link)
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    found = set()
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                raw = bytes.fromhex(fields[1].partition(":")[0])
+                words = (raw[start : start + 4][::-1] for start in range(0, len(raw), 4))
+                kind = socket.AF_INET if family == "tcp" else socket.AF_INET6
+                found.add(socket.inet_ntop(kind, b"".join(words)))
+    return found
+
+
+async def _refuses_to_listen(directory: Path) -> tuple[int | None, str]:
+    """The exit code of a gate that is told to listen on every address, and what it said."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headgate", "serve", "--transport", "http", "--host", "0.0.0.0"),
+        *("--port", "0", "--data-dir", str(directory / "open")), cwd=directory,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, stdin=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(10):
+            said, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return child.returncode, said.decode(errors="replace")

@@ -6,11 +6,20 @@ from campaign import (
     child_bytes,
     child_life,
     dropped,
+    endings,
     fleet,
     framing,
     fuzz,
+    handles,
     isolation,
+    lifecycles,
+    listed,
+    profiles,
+    questions,
+    shown,
     slow_clients,
+    stateless_rules,
+    unread,
     upstream_http,
     upstream_stdio,
 )
@@ -18,9 +27,10 @@ from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, bad_input, framing, fuzz,
-    slow_clients, attacks, isolation,
+    slow_clients, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles, questions,
+    profiles, unread, listed,
 )  # fmt: skip
 
 CASES = {
-    case_id: _REGISTERED[case_id] for case_id in sorted(_REGISTERED, key=lambda i: ("CFBA".index(i[0]), i))
+    case_id: _REGISTERED[case_id] for case_id in sorted(_REGISTERED, key=lambda i: ("CFBARM".index(i[0]), i))
 }

@@ -15,6 +15,7 @@ LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
 _FRESH_SECONDS = 20.0
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -87,6 +88,20 @@ class Answer:
         return result.content[0].text if result and result.content else ""
 
     @property
+    def message(self) -> dict[str, Any]:
+        """The message as it was decoded; empty when it is none."""
+        try:
+            found = msgspec.json.decode(self.raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result as it was decoded; empty when there is none."""
+        return self.message.get("result") or {}
+
+    @property
     def outcome(self) -> str:
         """The answer in a few words, for the table."""
         if self.failure:
@@ -116,9 +131,10 @@ def _events(response: http1.Response) -> list[bytes]:
 class Client:
     """One client of the gate; each call under way has a connection of its own."""
 
-    def __init__(self, port: int, *, modern: bool) -> None:
+    def __init__(self, port: int, *, modern: bool, capabilities: dict[str, Any] | None = None) -> None:
         self.port = port
         self.modern = modern
+        self.capabilities = capabilities or {}
         self.session: str | None = None
         self._ids = itertools.count(1)
         self._idle: list[tuple[http1.Connection, float]] = []
@@ -136,7 +152,7 @@ class Client:
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> Answer:
         """Send any other request."""
-        return await self.exchange(self._post(method, params or {}, b""))
+        return await self.exchange(self.post(method, params or {}))
 
     async def exchange(self, request: bytes, take: Callable[[bytes], object] | None = None) -> Answer:
         """Send the bytes of one request on a free connection."""
@@ -181,37 +197,48 @@ class Client:
         params: dict[str, Any] = {"name": tool, "arguments": msgspec.Raw(raw)}
         if progress:
             params["_meta"] = {"progressToken": next(self._ids)}
-        return self._post("tools/call", params, tool.encode())
+        return self.post("tools/call", params)
 
-    def _post(self, method: str, params: dict[str, Any], name: bytes) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept": ACCEPT}
+    def post(self, method: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
+        """The bytes of one request in the words of the client's era; `headers` are added or replaced."""
+        fields = {"Content-Type": "application/json", "Accept": ACCEPT}
         if self.modern:
             meta = {
                 "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
             }
-            params = params | {"_meta": params.get("_meta", {}) | meta}
-            headers |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-            if name:
-                headers["Mcp-Name"] = name.decode()
+            params = params | {"_meta": meta | params.get("_meta", {})}
+            fields |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+            named = params.get(_NAMED_BY.get(method, ""))
+            if named:
+                fields["Mcp-Name"] = named
         else:
-            headers["MCP-Protocol-Version"] = LEGACY
-            if self.session:
-                headers["Mcp-Session-Id"] = self.session
+            fields |= self.session_headers
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        return http1.request(self.port, "POST", "/mcp", headers, msgspec.json.encode(message))
+        body = msgspec.json.encode(message)
+        return http1.request(self.port, "POST", "/mcp", fields | (headers or {}), body)
+
+    @property
+    def session_headers(self) -> dict[str, str]:
+        """What a client of the handshake era sends with every request."""
+        version = {"MCP-Protocol-Version": LEGACY}
+        return version | {"Mcp-Session-Id": self.session} if self.session else version
+
+    async def tell(self, message: dict[str, Any]) -> int:
+        """Send a notification, or the answer to a question of a server; gives the status."""
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT, **self.session_headers}
+        body = msgspec.json.encode({"jsonrpc": "2.0", **message})
+        return (await self.exchange(http1.request(self.port, "POST", "/mcp", headers, body))).status
 
     async def open(self) -> None:
         """Shake hands, if this client is of the era that does."""
         if self.modern:
             return
         info = {"name": "campaign", "version": "1"}
-        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info}
+        params = {"protocolVersion": LEGACY, "capabilities": self.capabilities, "clientInfo": info}
         answer = await self.request("initialize", params)
         self.session = answer.headers["mcp-session-id"]
-        headers = {"Content-Type": "application/json", "Accept": ACCEPT, "Mcp-Session-Id": self.session}
-        ready = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-        await self.exchange(http1.request(self.port, "POST", "/mcp", headers, ready))
+        await self.tell({"method": "notifications/initialized"})
 
     def close(self) -> None:
         """Drop the connections that are free."""
@@ -221,9 +248,11 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def client(port: int, *, modern: bool = False) -> AsyncIterator[Client]:
+async def client(
+    port: int, *, modern: bool = False, capabilities: dict[str, Any] | None = None
+) -> AsyncIterator[Client]:
     """A client that has shaken hands; its session is ended with the block."""
-    one = Client(port, modern=modern)
+    one = Client(port, modern=modern, capabilities=capabilities)
     try:
         await one.open()
         yield one

@@ -96,7 +96,7 @@ async def _check_states(trial: Trial, servers: dict[str, dict[str, Any]]) -> Non
             trial.check(f"{name} is seen as starting", state in ("starting", "backoff"), seen)
         elif name.startswith("crash"):
             trial.check(
-                f"{name} is seen as crashing", server.get("last_error") and server.get("restarts"), seen
+                f"{name} is seen as crashing", server.get("last_error") or server.get("restarts"), seen
             )
         else:
             trial.check(f"{name} is ready", state == "ready", seen)

@@ -95,15 +95,18 @@ async def eventually(holds: Callable[[], Any], seconds: float, what: str) -> flo
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, config: dict[str, Any]) -> AsyncIterator[Gate]:
-    """Start a gate with this configuration; whatever is left of it at the end is killed."""
+async def running(directory: Path, config: dict[str, Any], port: int = 0) -> AsyncIterator[Gate]:
+    """Start a gate with this configuration; whatever is left of it at the end is killed.
+
+    One that is started in the same directory again is the same gate after a restart.
+    """
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "headgate", "serve", "--config", str(config_file),
-            "--transport", "http", "--host", "127.0.0.1", "--port", "0",
+            "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
             "--data-dir", str(directory / "data"), "--listing", "full",
             env=os.environ | {"MCPPROXY_LOG_FORMAT": "json"}, stdout=stderr, stderr=stderr,
             stdin=asyncio.subprocess.DEVNULL,

@@ -22,6 +22,25 @@ def canary(*options: str, **settings: Any) -> dict[str, Any]:
     return _stdio("campaign.fixtures.canary_stdio", options) | settings
 
 
+def talker(
+    directory: Path, name: str, *options: str, script: dict[str, Any] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """The configuration of a talking stdio server; `script` is what it lists and says of itself."""
+    more = ["--name", name, "--record", str(directory / f"{name}.record")]
+    if script is not None:
+        path = directory / f"{name}.script.json"
+        path.write_text(json.dumps(script))
+        more += ["--script", str(path)]
+    return _stdio("campaign.fixtures.talker_stdio", (*more, *options)) | settings
+
+
+def recorded(directory: Path, name: str, *starts: str) -> list[str]:
+    """The lines of a talking server's record that begin with one of these words; all of them without any."""
+    path = directory / f"{name}.record"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line for line in lines if not starts or line.startswith(starts)]
+
+
 def _stdio(module: str, options: tuple[str, ...]) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-m", module, *options], "cwd": str(ROOT)}
 

@@ -18,6 +18,8 @@ HEALTH_SECONDS = 1.0
 STALL_SECONDS = 0.1
 SETTLE_SECONDS = 10.0
 MEBIBYTE = 1 << 20
+# Three pipes, and one to notice its end.
+_FILES_OF_A_LINE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,14 @@ class Trial:
         settings: dict[str, Any] | None = None,
         spare_files: int = 0,
         spare_children: int = 0,
+        spare_lines: int = 0,
         stall_seconds: float | None = STALL_SECONDS,
     ) -> AsyncIterator[Gate]:
         """A gate with these upstreams, probed while the block runs and checked when it ends.
 
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
-        are how many more there may rightly be at the end (connections kept to HTTP upstreams, say);
+        are how many more there may rightly be at the end (connections kept to HTTP upstreams, say), and
+        `spare_lines` how many connections to children may outlive their last use;
         `stall_seconds` None means that the case ends the gate itself.
         """
         self._gates += 1
@@ -118,7 +122,8 @@ class Trial:
                 async with watching(gate.port, gate.pid) as stall:
                     yield gate
                 if stall_seconds is not None:
-                    allowed = Census(before.files + spare_files, before.children + spare_children)
+                    files = spare_files + _FILES_OF_A_LINE * spare_lines
+                    allowed = Census(before.files + files, before.children + spare_children + spare_lines)
                     await self._check_invariants(gate, allowed, stall, stall_seconds)
             finally:
                 self.verdict.log = gate.log_lines()[-25:]

@@ -1,60 +1,76 @@
-"""One call from the client's name of a tool to its upstream."""
+"""One request from the client's name of a thing to its upstream."""
 
 import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import msgspec
 import pytest
 
-from headgate.access.local import LocalAccess
-from headgate.domain.call import LOCAL, Answer, Request
-from headgate.domain.errors import Effect, ToolNotFound, UpstreamUnavailable
+from headgate.domain.call import LOCAL, Answer, Caller, Request
+from headgate.domain.errors import (
+    Effect,
+    Exhausted,
+    HeaderMismatch,
+    MethodUnknown,
+    PromptNotFound,
+    ResourceNotFound,
+    ServerNotFound,
+    ToolNotFound,
+    UpstreamUnavailable,
+)
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN
 from headgate.gateway import Gateway
-from headgate.responses.whole import WholeResponses
-from tests.catalog.owners import catalog_of, tool
-from tests.delivery.scripted import DONE, WAIT_SECONDS, Desk
+from headgate.wire.eras import Era
+from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
+from tests.house import House, Large, request
 from tests.waiting import eventually
 
+SHARED = "file:///notes"
+OTHERS = f"headgate://other/{SHARED}"
 
-class House:
-    """A gateway before one server that has not told its tools yet."""
 
-    def __init__(self) -> None:
-        self.desk = Desk(DONE)
-        self.catalog = catalog_of("bank")
-        self._gateway = Gateway(LocalAccess(), self.catalog, self.desk.delivery, WholeResponses())
+def a_tool(name: str, **properties: object) -> dict[str, object]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
 
-    async def call(self, name: str) -> Answer:
-        return await self._gateway.call(Request(caller=LOCAL, tool=name, arguments=b"{}"))
 
-    async def waiting(self, name: str) -> asyncio.Task[Answer]:
-        """A call that waits for the server."""
-        self.desk.upstream.open.clear()
-        call = asyncio.create_task(self.call(name))
-        await eventually(lambda: bool(self.desk.upstream.awaited), WAIT_SECONDS, "the call waits")
-        assert not call.done()
-        return call
+async def call(house: House, name: str, **more: Any) -> Answer:
+    return await house.gateway.call(request("tools/call", name, **more))
 
-    def start(self, *tools: str) -> None:
-        """Let the server be ready with these tools."""
-        self.catalog.offer("bank", [tool(name) for name in tools])
-        self.desk.upstream.open.set()
+
+async def waiting(house: House, work: Awaitable[Answer]) -> "asyncio.Future[Answer]":
+    """A request that waits for its server."""
+    house.desk.upstream.open.clear()
+    task = asyncio.ensure_future(work)
+    await eventually(lambda: bool(house.desk.upstream.awaited), WAIT_SECONDS, "it waits")
+    assert not task.done()
+    return task
+
+
+# A server that is still starting.
 
 
 @pytest.mark.parametrize("name", ["bank_pay", "bank:pay", "bank__pay"])
 async def test_a_call_waits_for_a_server_that_is_still_starting(name: str) -> None:
     house = House()
-    call = await house.waiting(name)
-    house.start("pay")
-    assert await call is DONE
-    assert [one.tool.name for one in house.desk.upstream.received] == ["pay"]
+    under_way = await waiting(house, call(house, name))
+    house.offer("bank", Kind.TOOLS, a_tool("pay"))
+    house.desk.upstream.open.set()
+    assert await under_way is DONE
+    assert [sent.item.name for sent in house.sent] == ["pay"]
     assert house.desk.upstream.awaited == ["bank"]
 
 
 async def test_a_call_of_a_tool_that_the_server_turns_out_not_to_have_is_not_found() -> None:
     house = House()
-    call = await house.waiting("bank_pay")
-    house.start("play")
+    under_way = await waiting(house, call(house, "bank_pay"))
+    house.offer("bank", Kind.TOOLS, a_tool("play"))
+    house.desk.upstream.open.set()
     with pytest.raises(ToolNotFound) as missing:
-        await call
+        await under_way
     assert "bank_play" in missing.value.hint
 
 
@@ -62,22 +78,349 @@ async def test_a_call_of_a_server_that_does_not_start_fails_with_the_cause() -> 
     house = House()
     house.desk.upstream.absence = UpstreamUnavailable("bank", "no database", retry_after_seconds=1.0)
     with pytest.raises(UpstreamUnavailable, match="no database") as failed:
-        await house.call("bank_pay")
+        await call(house, "bank_pay")
     assert failed.value.effect is Effect.NONE
-    assert house.desk.upstream.received == []
+    assert house.sent == []
 
 
 async def test_a_name_of_no_server_is_not_found_at_once() -> None:
     house = House()
     with pytest.raises(ToolNotFound):
-        await house.call("other_pay")
+        await call(house, "other_pay")
     assert house.desk.upstream.awaited == []
 
 
 async def test_a_server_that_has_told_its_tools_is_not_waited_for() -> None:
     house = House()
-    house.start("pay")
-    assert await house.call("bank_pay") is DONE
+    house.offer("bank", Kind.TOOLS, a_tool("pay"))
+    assert await call(house, "bank_pay") is DONE
     with pytest.raises(ToolNotFound):
-        await house.call("bank_steal")
+        await call(house, "bank_steal")
     assert house.desk.upstream.awaited == []
+
+
+async def test_prompts_and_resources_wait_for_a_starting_server_too() -> None:
+    for method, kind, definition, name in (
+        ("get_prompt", Kind.PROMPTS, {"name": "hello"}, "bank_hello"),
+        ("read_resource", Kind.RESOURCES, {"uri": SHARED, "name": "n"}, SHARED),
+    ):
+        house = House()
+        work = getattr(house.gateway, method)(request("some", name))
+        under_way = await waiting(house, work)
+        house.offer("bank", kind, definition)
+        house.desk.upstream.open.set()
+        assert await under_way is DONE
+
+
+# Prompts.
+
+
+async def test_a_prompt_is_asked_for_by_its_own_name() -> None:
+    house = House("bank", "other")
+    for server in ("bank", "other"):
+        house.offer(server, Kind.PROMPTS, {"name": "hello"})
+    assert await house.gateway.get_prompt(request("prompts/get", "other_hello", {"arguments": {}})) is DONE
+    (sent,) = house.sent
+    assert (sent.item.server, sent.item.name) == ("other", "hello")
+    assert {key: bytes(value) for key, value in sent.request.params.items()} == {"arguments": b"{}"}
+
+
+async def test_a_prompt_that_nobody_has_is_not_found_with_the_nearest() -> None:
+    house = House()
+    house.offer("bank", Kind.PROMPTS, {"name": "hello"})
+    with pytest.raises(PromptNotFound) as missing:
+        await house.gateway.get_prompt(request("prompts/get", "bank_hallo"))
+    assert "bank_hello" in missing.value.hint
+    assert house.sent == []
+
+
+async def test_a_tool_is_no_prompt_of_that_name() -> None:
+    house = House()
+    house.offer("bank", Kind.TOOLS, a_tool("pay"))
+    house.offer("bank", Kind.PROMPTS)
+    with pytest.raises(PromptNotFound):
+        await house.gateway.get_prompt(request("prompts/get", "bank_pay"))
+
+
+# Resources.
+
+
+def both(answer: Answer = DONE) -> House:
+    """Two servers that have a resource of the same URI."""
+    house = House("bank", "other", answer=answer)
+    for server in ("bank", "other"):
+        house.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        house.offer(server, Kind.TEMPLATES, {"uriTemplate": f"{server}:///{{id}}", "name": "rows"})
+        house.offer(server, Kind.PROMPTS, {"name": "hello"})
+    return house
+
+
+def contents(*uris: str) -> Answer:
+    return Answer(json.dumps({"contents": [{"uri": uri, "text": SHARED} for uri in uris], "x": 1}).encode())
+
+
+async def test_who_had_a_uri_first_keeps_it_and_its_contents_are_not_touched() -> None:
+    answer = contents(SHARED)
+    house = both(answer)
+    assert await house.gateway.read_resource(request("resources/read", SHARED)) is answer
+    assert (house.sent[0].item.server, house.sent[0].item.name) == ("bank", SHARED)
+
+
+async def test_a_resource_under_another_uri_is_read_by_its_own_and_shown_under_the_other() -> None:
+    house = both(contents(SHARED, "file:///part"))
+    answer = await house.gateway.read_resource(request("resources/read", OTHERS))
+    assert (house.sent[0].item.server, house.sent[0].item.name) == ("other", SHARED)
+    shown = contents(OTHERS, "file:///part").result
+    assert isinstance(answer.result, bytes)
+    assert isinstance(shown, bytes)
+    assert json.loads(answer.result) == json.loads(shown)
+
+
+async def test_contents_on_disk_are_not_opened() -> None:
+    large = Large(b'{"contents":[]}')
+    answer = await both(Answer(large)).gateway.read_resource(request("resources/read", OTHERS))
+    assert answer.result is large
+    assert not large.opened
+
+
+async def test_an_error_about_a_resource_is_handed_on() -> None:
+    wrong = Answer(error=b'{"code":-32002,"message":"gone"}')
+    house = both(wrong)
+    assert (await house.gateway.read_resource(request("resources/read", OTHERS))).error == wrong.error
+
+
+async def test_a_uri_that_no_server_can_be_meant_by_is_not_found() -> None:
+    house = both()
+    with pytest.raises(ResourceNotFound) as missing:
+        await house.gateway.read_resource(request("resources/read", "unknown:///x"))
+    assert missing.value.uri == "unknown:///x"
+    assert house.sent == []
+
+
+async def test_a_subscription_is_about_the_servers_own_uri() -> None:
+    house = both()
+    assert await house.gateway.subscribe(request("resources/subscribe", OTHERS)) is SUBSCRIBED
+    assert await house.gateway.unsubscribe(request("resources/unsubscribe", OTHERS)) is SUBSCRIBED
+    assert house.desk.upstream.subscriptions == [
+        ("subscribe", "other", SHARED),
+        ("unsubscribe", "other", SHARED),
+    ]
+
+
+# Completion.
+
+
+@pytest.mark.parametrize(
+    ("ref", "sent"),
+    [
+        ({"type": "ref/prompt", "name": "other_hello", "title": "T"}, {"name": "hello", "title": "T"}),
+        ({"type": "ref/resource", "uri": "other:///{id}"}, {"uri": "other:///{id}"}),
+        ({"type": "ref/resource", "uri": OTHERS}, {"uri": SHARED}),
+    ],
+)
+async def test_a_completion_refers_to_what_the_server_calls_it(
+    ref: dict[str, str], sent: dict[str, str]
+) -> None:
+    house = both()
+    argument = {"name": "id", "value": "é"}
+    name = ref.get("uri") or ref["name"]
+    asked = request("completion/complete", name, {"argument": argument, "ref": ref})
+    assert await house.gateway.complete(asked) is DONE
+    (carried,) = house.sent
+    assert carried.item.server == "other"
+    assert json.loads(bytes(carried.request.params["ref"])) == {"type": ref["type"], **sent}
+    assert carried.request.params["argument"] == asked.params["argument"]
+
+
+async def test_a_completion_for_what_nobody_has_is_not_found() -> None:
+    house = both()
+    ref = {"type": "ref/prompt", "name": "other_bye"}
+    with pytest.raises(PromptNotFound):
+        await house.gateway.complete(request("completion/complete", "other_bye", {"ref": ref}))
+
+
+# Methods that the gateway does not know.
+
+
+async def test_an_unknown_method_goes_to_the_only_server() -> None:
+    house = House("bank")
+    asked = request("vendor/audit", params={"deep": [1]})
+    assert await house.gateway.forward(asked, None) is DONE
+    (sent,) = house.sent
+    assert sent.item.server == "bank"
+    assert sent.request is asked
+
+
+async def test_an_unknown_method_goes_to_the_server_that_is_named() -> None:
+    house = House("bank", "other")
+    await house.gateway.forward(request("vendor/audit"), "other")
+    assert [sent.item.server for sent in house.sent] == ["other"]
+
+
+async def test_an_unknown_method_that_no_one_server_is_known_to_have_is_unknown() -> None:
+    house = House("bank", "other")
+    with pytest.raises(MethodUnknown, match="vendor/audit"):
+        await house.gateway.forward(request("vendor/audit"), None)
+    assert house.sent == []
+
+
+@pytest.mark.parametrize("servers", [("bank", "other"), ("bank",)])
+async def test_a_server_that_is_named_and_not_there_is_said_to_be_unknown(servers: tuple[str, ...]) -> None:
+    house = House(*servers)
+    with pytest.raises(ServerNotFound, match="banc") as refused:
+        await house.gateway.forward(request("vendor/audit"), "banc")
+    assert "nearest: bank" in refused.value.hint
+    assert house.sent == []
+
+
+async def test_a_gateway_without_servers_knows_no_method() -> None:
+    house = House("bank")
+    house.catalog.order([])
+    with pytest.raises(MethodUnknown, match="no server is there"):
+        await house.gateway.forward(request("vendor/audit"), None)
+
+
+@pytest.mark.parametrize("begun", [b'{"task":{"taskId":"t1"}}', b'{"resultType":"task","taskId":"t1"}'])
+async def test_a_task_is_looked_after_by_the_server_that_began_it(begun: bytes) -> None:
+    house = House("bank", "other", answer=Answer(begun))
+    house.offer("other", Kind.TOOLS, a_tool("dig"))
+    house.offer("bank", Kind.TOOLS)
+    await call(house, "other_dig")
+    await house.gateway.forward(request("tasks/get", params={"taskId": "t1"}), None)
+    assert [sent.item.server for sent in house.sent] == ["other", "other"]
+
+
+async def test_a_task_that_an_unknown_method_began_is_known_too() -> None:
+    house = House("bank", "other", answer=Answer(b'{"taskId":"t1"}'))
+    await house.gateway.forward(request("vendor/dig"), "other")
+    await house.gateway.forward(request("tasks/get", params={"taskId": "t1"}), None)
+    assert [sent.item.server for sent in house.sent] == ["other", "other"]
+
+
+async def test_a_task_of_another_caller_is_as_good_as_unknown() -> None:
+    house = House("bank", "other", answer=Answer(b'{"task":{"taskId":"t1"}}'))
+    await house.gateway.forward(request("vendor/dig", who="ann"), "other")
+    for id, who in (("t1", "bob"), ("t2", "ann")):
+        with pytest.raises(MethodUnknown):
+            await house.gateway.forward(request("tasks/get", params={"taskId": id}, who=who), None)
+    assert len(house.sent) == 1
+
+
+# Arguments that headers repeat.
+
+MIRRORED = a_tool("pay", amount={"type": "integer", "x-mcp-header": "Amount"})
+
+
+@pytest.mark.parametrize("headers", [{}, {b"mcp-param-amount": b"8"}, {b"mcp-param-amount": b"\xff"}])
+async def test_headers_that_say_something_else_than_the_body_are_refused(headers: dict[bytes, bytes]) -> None:
+    house = House()
+    house.offer("bank", Kind.TOOLS, MIRRORED)
+    with pytest.raises(HeaderMismatch, match="Amount"):
+        await call(house, "bank_pay", params={"arguments": {"amount": 7}}, headers=headers)
+    assert house.sent == []
+
+
+@pytest.mark.parametrize("headers", [None, {b"mcp-param-amount": b"7"}])
+async def test_headers_that_agree_pass_and_so_do_none(
+    headers: dict[bytes, bytes] | None,
+) -> None:
+    house = House()
+    house.offer("bank", Kind.TOOLS, MIRRORED)
+    assert await call(house, "bank_pay", params={"arguments": {"amount": 7}}, headers=headers) is DONE
+
+
+async def test_headers_about_a_tool_that_wants_none_are_nobodys_business() -> None:
+    house = House()
+    house.offer("bank", Kind.TOOLS, a_tool("pay"))
+    assert await call(house, "bank_pay", headers={b"mcp-param-amount": b"8"}) is DONE
+
+
+# Who may do what.
+
+
+class Gatekeeper:
+    """Refuses whom or what it is told to, and remembers the order."""
+
+    def __init__(self, *, admits: bool = True, permits: bool = True) -> None:
+        self._admits = admits
+        self._permits = permits
+        self.asked: list[str] = []
+
+    def admit(self, caller: Caller) -> None:
+        self.asked.append("admit")
+        if not self._admits:
+            raise Exhausted("too many requests")
+
+    def permit(self, caller: Caller, item: Item) -> None:
+        self.asked.append(f"permit {item.server} {item.name}")
+        if not self._permits:
+            raise Exhausted("not for you")
+
+
+Way = tuple[Callable[[Gateway, Request], Awaitable[Answer]], Request, str]
+WAYS: dict[str, Way] = {
+    "call": (Gateway.call, request("tools/call", "other_pay"), "other pay"),
+    "prompt": (Gateway.get_prompt, request("prompts/get", "other_hello"), "other hello"),
+    "read": (Gateway.read_resource, request("resources/read", OTHERS), f"other {SHARED}"),
+    "subscribe": (Gateway.subscribe, request("resources/subscribe", OTHERS), f"other {SHARED}"),
+    "complete": (
+        Gateway.complete,
+        request("completion/complete", "other_hello", {"ref": {"name": "other_hello"}}),
+        "other hello",
+    ),
+}
+
+
+def guarded(gatekeeper: Gatekeeper) -> House:
+    house = House("bank", "other", access=gatekeeper)
+    for server in ("bank", "other"):
+        house.offer(server, Kind.TOOLS, a_tool("pay"))
+        house.offer(server, Kind.PROMPTS, {"name": "hello"})
+        house.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        house.offer(server, Kind.TEMPLATES)
+    return house
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_caller_is_counted_and_then_permitted_what_was_found(way: Way) -> None:
+    gatekeeper = Gatekeeper()
+    do, asked, found = way
+    await do(guarded(gatekeeper).gateway, asked)
+    assert gatekeeper.asked == ["admit", f"permit {found}"]
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: Way) -> None:
+    house = guarded(Gatekeeper(admits=False))
+    do, asked, _ = way
+    for name in (asked.name, "nobody_has_this"):
+        with pytest.raises(Exhausted, match="too many"):
+            await do(house.gateway, msgspec.structs.replace(asked, name=name))
+    assert house.sent == []
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_what_a_caller_may_not_use_reaches_no_server(way: Way) -> None:
+    house = guarded(Gatekeeper(permits=False))
+    do, asked, _ = way
+    with pytest.raises(Exhausted, match="not for you"):
+        await do(house.gateway, asked)
+    assert (house.sent, house.desk.upstream.subscriptions) == ([], [])
+
+
+async def test_an_unknown_method_is_counted_too() -> None:
+    house = guarded(Gatekeeper(admits=False))
+    with pytest.raises(Exhausted):
+        await house.gateway.forward(request("vendor/audit"), "bank")
+    assert house.sent == []
+
+
+# Listings.
+
+
+@pytest.mark.parametrize("kind", Kind)
+async def test_each_kind_has_a_listing(kind: Kind) -> None:
+    house = both()
+    house.offer("bank", Kind.TOOLS, a_tool("pay"))
+    page = json.loads(b"{" + house.gateway.list(kind, LOCAL, None, PLAIN, Era.STATELESS) + b"}")
+    assert page[kind.member][0][kind.key]

@@ -2,24 +2,38 @@
 
 import asyncio
 import gc
+import hashlib
 import logging
 import signal
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from headgate.access.local import LocalAccess
+from headgate.catalog.abilities import Abilities, Ability
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.hints import CacheHint
 from headgate.catalog.names import default_limit
+from headgate.catalog.uris import with_server
 from headgate.config.settings import Settings
 from headgate.config.watch import changes, servers_to_run
 from headgate.console.hook import ListChangedHook
 from headgate.console.pages import Pages
 from headgate.console.tally import Tally
 from headgate.delivery.delivery import Delivery
+from headgate.dialogue.dialogue import Dialogue
+from headgate.dialogue.handles import TaskHandles
+from headgate.dialogue.reminders import Reminders
+from headgate.domain.call import LOCAL, Owner
 from headgate.domain.errors import ConfigError
+from headgate.domain.kind import Kind
+from headgate.domain.profile import Profile
 from headgate.domain.server import ServerSpec, Transport
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
@@ -29,23 +43,27 @@ from headgate.front.http import HttpFront
 from headgate.front.legacy_sse import LegacySse
 from headgate.front.porter import Porter
 from headgate.front.pulse import beating
-from headgate.front.sessions import Sessions
+from headgate.front.sessions import HttpSession, Session, Sessions
 from headgate.front.stateless import Stateless
 from headgate.front.stdio import StdioFront, own_streams
 from headgate.front.streamable import Streamable
 from headgate.gateway import Gateway
 from headgate.responses.whole import WholeResponses
+from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
 from headgate.upstream import example
 from headgate.upstream.assembly import Limits
 from headgate.upstream.builtin import open_builtin
 from headgate.upstream.child import open_child
 from headgate.upstream.fleet import Fleet, run_fleet
+from headgate.upstream.greeting import Greeting
 from headgate.upstream.http_link import open_http
 from headgate.upstream.inbox import Inbox
+from headgate.upstream.lines import Claim
 from headgate.upstream.link import Link
 from headgate.upstream.sse_link import open_sse
 from headgate.upstream.watchdog import Watchdog
+from headgate.wire.envelope import decode_object, encode_object
 
 log = logging.getLogger("headgate")
 
@@ -54,6 +72,8 @@ _BUILTIN = {"example": example.TOOLS}
 _DRAIN_SECONDS = 10
 _RELOAD_SECONDS = 1.0
 _BACKLOG = 2048
+# What clients tell faster than servers take it is dropped.
+_MOST_TASKS = 1000
 
 
 async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
@@ -80,21 +100,44 @@ class _Core:
     """Everything between the fronts and the upstreams."""
 
     def __init__(
-        self, settings: Settings, catalog: Catalog, fleet: Fleet, gateway: Gateway, tally: Tally
+        self, settings: Settings, state: StateFile, catalog: Catalog, abilities: Abilities, fleet: Fleet
     ) -> None:
+        self.state = state
         self.catalog = catalog
+        self.abilities = abilities
         self.fleet = fleet
-        self.tally = tally
+        keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
+        self.seal = Seal(keys or [seal_key(settings.data_dir)])
+        self.tally = Tally()
         self.audience = Audience()
-        self.answers = Answers(gateway, settings.name, fleet.wait_for_listing)
-        catalog.on_change(self.audience.tools_changed)
+        self.delivery = Delivery(fleet, time.monotonic, self.tally.count)
+        self.dialogue = Dialogue(self.delivery, Reminders(self.seal))
+        gateway = Gateway(
+            LocalAccess(), catalog, self.delivery, self.dialogue, TaskHandles(), WholeResponses()
+        )
+        self.surroundings = _Surroundings(catalog, abilities, fleet)
+        self.answers = Answers(gateway, settings.name, self.surroundings)
+        catalog.on_change(lambda kind: self.audience.changed(kind.capability))
         if settings.list_changed_exec is not None:
-            self.audience.join(ListChangedHook(settings.list_changed_exec).tools_changed)
+            self.audience.join(ListChangedHook(settings.list_changed_exec))
 
     def apply(self, servers: tuple[ServerSpec, ...]) -> None:
         """Run exactly these servers."""
-        self.catalog.order([server.name for server in servers if server.enabled])
+        enabled = [server.name for server in servers if server.enabled]
+        self.catalog.order(enabled)
+        self.abilities.order(enabled)
         self.fleet.apply(servers)
+
+    def revived(self, session: HttpSession) -> None:
+        """A client that shook hands is there again."""
+        if session.standing.subscriptions:
+            self.surroundings.start(self.answers.come_back(session.standing, session.reach.outdated))
+
+    def left(self, session: Session) -> None:
+        """A client that shook hands is gone."""
+        self.fleet.end(session.owner.id)
+        if session.standing.subscriptions:
+            self.surroundings.start(self.answers.leave(session.standing))
 
     async def follow(self, load: Callable[[], Settings], settings: Settings) -> None:
         """Take over every change of the server list; what else changed needs a restart, and is said so."""
@@ -134,19 +177,86 @@ def warn(settings: Settings) -> None:
         log.warning(warning)
 
 
+class _Surroundings:
+    """What the fronts want to know of servers, and tell them, besides requests."""
+
+    def __init__(self, catalog: Catalog, abilities: Abilities, fleet: Fleet) -> None:
+        self._catalog = catalog
+        self._abilities = abilities
+        self._fleet = fleet
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.capabilities = abilities.capabilities
+        self.instructions = abilities.instructions
+        self.caching = catalog.caching
+
+    async def started(self) -> None:
+        """Just after the start, wait a moment for servers to say what they can do."""
+        if not self._abilities.complete:
+            await self._fleet.wait_for_start()
+
+    async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
+        """Give servers a moment to tell what clients of that profile are shown."""
+        alone = profile.can_be_asked
+        await self._fleet.wait_for_listing(Claim(profile, owner, LOCAL.principal, alone))
+
+    async def set_level(self, owner: Owner, level: str) -> None:
+        """The client wants log messages from this level on."""
+        await self._fleet.set_level(owner.id, level)
+
+    def notified(self, owner: Owner, method: str, params: bytes) -> None:
+        """The client tells its servers something; what the gateway has acted on itself goes no further."""
+        if method in ("notifications/initialized", "notifications/progress"):
+            return
+        if len(self._tasks) >= _MOST_TASKS:
+            log.debug("notification of a client dropped", extra={"method": method[:200]})
+        else:
+            self.start(self._fleet.notify(owner.id, method, params))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for."""
+        task = asyncio.get_running_loop().create_task(work, name="for a client")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_tell_failure)
+
+
 class _Events:
-    """Hands what upstreams tell to the catalog and to delivery."""
+    """Hands what upstreams tell to whom it concerns."""
 
-    catalog: Catalog
-    delivery: Delivery
+    core: _Core
 
-    def offered(self, server: str, definitions: list[bytes]) -> dict[str, str]:
-        """These are the server's tools."""
-        return self.catalog.offer(server, definitions).left_out
+    def __init__(self, catalog: Catalog, abilities: Abilities) -> None:
+        self._catalog = catalog
+        self._abilities = abilities
 
-    def connected(self, server: str) -> None:
+    def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step."""
+        return self._catalog.look_ahead(server, kind, definitions)
+
+    def offered(
+        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+    ) -> dict[str, str]:
+        """This is what the server has of one kind."""
+        return self._catalog.offer(server, kind, definitions, profile, hint).left_out
+
+    def knows(self, server: str, profile: Profile) -> bool:
+        """Whether a listing for that profile is kept."""
+        return self._catalog.offered(server, profile)
+
+    def connected(self, server: str, greeting: Greeting) -> None:
         """A new connection stands."""
-        self.delivery.recovered(server)
+        capabilities = greeting.capabilities.decode(errors="replace")
+        self._abilities.tell(server, Ability(greeting.version, capabilities, greeting.instructions))
+        self.core.delivery.recovered(server)
+
+    def updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A resource of the server has changed."""
+        members = decode_object(params or b"{}")
+        members.pop("_meta", None)
+        # A client may have subscribed under either name.
+        for name in {self._catalog.public_uri(server, uri), with_server(server, uri)}:
+            members["uri"] = Raw(msgspec.json.encode(name))
+            self.core.audience.updated(name, encode_object(members), owner)
 
 
 @asynccontextmanager
@@ -155,21 +265,23 @@ async def _core(settings: Settings) -> AsyncIterator[_Core]:
     if settings.reset_data:
         state_path.unlink(missing_ok=True)
     state = StateFile(state_path)
-    events = _Events()
-    events.catalog = catalog = Catalog(
+    catalog = Catalog(
         name_limit=settings.tool_name_limit or default_limit(settings.name),
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=state,
     )
-    watchdog, tally = Watchdog(), Tally()
+    abilities = Abilities(state)
+    events = _Events(catalog, abilities)
+    watchdog = Watchdog()
     try:
         async with run_fleet(_opener(settings, watchdog), state, events) as fleet:
-            events.delivery = delivery = Delivery(fleet, time.monotonic, tally.count)
-            gateway = Gateway(LocalAccess(), catalog, delivery, WholeResponses())
-            core = _Core(settings, catalog, fleet, gateway, tally)
+            events.core = core = _Core(settings, state, catalog, abilities, fleet)
             core.apply(settings.servers)
-            yield core
+            try:
+                yield core
+            finally:
+                core.dialogue.close()
     finally:
         watchdog.close()
         await state.flush()
@@ -212,9 +324,17 @@ async def _serve_stdio(core: _Core, settings: Settings) -> int:
 async def _serve_http(core: _Core, settings: Settings) -> int:
     listener = _listener(settings)
     port = listener.getsockname()[1]
-    sessions = Sessions(core.audience, settings.max_sessions, settings.session_idle_seconds)
+    sessions = Sessions(
+        core.audience,
+        settings.max_sessions,
+        settings.session_idle_seconds,
+        core.seal,
+        core.state,
+        on_close=core.left,
+        on_revival=core.revived,
+    )
     async with beating(sessions.expire) as pulse:
-        legacy = LegacySse(core.answers, core.audience, settings.max_sessions)
+        legacy = LegacySse(core.answers, core.audience, settings.max_sessions, core.left)
 
         def gauges() -> dict[str, float]:
             return {
@@ -224,7 +344,14 @@ async def _serve_http(core: _Core, settings: Settings) -> int:
                 "list_changes": core.audience.told,
             }
 
-        pages = Pages(core.fleet, core.tally, gauges)
+        def counters() -> dict[tuple[str, str], int]:
+            revived = {
+                ("sessions_revived", f'{{reason="{reason}"}}'): count
+                for reason, count in sessions.revived.items()
+            }
+            return {**revived, ("streams_resumed", ""): sessions.resumed}
+
+        pages = Pages(core.fleet, core.tally, gauges, counters)
         front = HttpFront(
             Streamable(core.answers, sessions, core.audience, pulse),
             Stateless(core.answers, core.audience, pulse),

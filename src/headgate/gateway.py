@@ -1,10 +1,19 @@
-"""The path: what happens to a call and to a listing, in order."""
+"""The path: what happens to a request and to a listing, in order."""
 
 from typing import Protocol
 
+import msgspec
+from msgspec import Raw
+
+from headgate.catalog.directory import nearest_servers
 from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.tool import Tool
+from headgate.domain.errors import HeaderMismatch, MethodUnknown, ServerNotFound
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.profile import Profile
 from headgate.wire.eras import Era
+from headgate.wire.mirrors import mismatch
+from headgate.wire.results import renamed, with_uris
 
 
 class Access(Protocol):
@@ -13,31 +22,63 @@ class Access(Protocol):
     def admit(self, caller: Caller) -> None:
         """Count the request; raises when the caller asks too often."""
 
-    def permit(self, caller: Caller, tool: Tool) -> None:
-        """Raises when the caller may not use the tool."""
+    def permit(self, caller: Caller, item: Item) -> None:
+        """Raises when the caller may not use it."""
 
 
 class Catalog(Protocol):
-    """Knows every tool and its names."""
+    """Knows everything that servers offer, and its names."""
 
-    def silent_server(self, name: str) -> str | None:
-        """The server that such a tool belongs to, if it has not told its tools yet."""
+    def silent_server(self, kind: Kind, name: str) -> str | None:
+        """The server that such a thing belongs to, if it has not told what it has yet."""
 
-    def resolve(self, name: str, caller: Caller) -> Tool:
-        """The tool of that name; raises ToolNotFound with the nearest ones."""
+    def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
+        """The tool or prompt of that name; raises ToolNotFound or PromptNotFound with the nearest ones."""
 
-    def page(self, cursor: str | None, caller: Caller, era: Era) -> bytes:
-        """One page of the listing: the members of a tools/list result, without its braces."""
+    def route(self, uri: str, caller: Caller) -> Item:
+        """Where a resource is read; raises ResourceNotFound."""
+
+    def renames(self, server: str) -> bool:
+        """Whether clients know some of the server's URIs under another name."""
+
+    def public_uri(self, server: str, uri: str) -> str:
+        """What clients call this resource of the server."""
+
+    def page(self, kind: Kind, cursor: str | None, caller: Caller, profile: Profile, era: Era) -> bytes:
+        """One page of a listing: the members of its result, without its braces."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
 
 
 class Delivery(Protocol):
-    """Carries a call to its upstream."""
+    """Carries requests to their upstream."""
 
     async def await_ready(self, server: str) -> None:
-        """Wait until the server has told its tools; raises HeadgateError with the cause when it does not."""
+        """Wait until the server has told what it has; raises HeadgateError with the cause."""
 
-    async def deliver(self, call: Call) -> Answer:
+    async def subscribe(self, item: Item) -> Answer:
+        """Hear of every change of a resource; raises HeadgateError."""
+
+    async def unsubscribe(self, public_uri: str) -> Answer:
+        """One client less hears of it, whatever has become of the resource since; raises HeadgateError."""
+
+
+class Dialogue(Protocol):
+    """Carries a call to its answer, however often the upstream asks something on the way."""
+
+    async def carry(self, call: Call) -> Answer:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
+
+
+class Handles(Protocol):
+    """Remembers whose a task is that goes on after its call was answered."""
+
+    def note(self, call: Call, answer: Answer) -> None:
+        """Look for a task in the answer."""
+
+    def server(self, request: Request) -> str | None:
+        """The server of the task that the request is about, if it is the caller's."""
 
 
 class Responses(Protocol):
@@ -48,12 +89,22 @@ class Responses(Protocol):
 
 
 class Gateway:
-    """One gate between clients and every tool."""
+    """One gate between clients and every server."""
 
-    def __init__(self, access: Access, catalog: Catalog, delivery: Delivery, responses: Responses) -> None:
+    def __init__(
+        self,
+        access: Access,
+        catalog: Catalog,
+        delivery: Delivery,
+        dialogue: Dialogue,
+        handles: Handles,
+        responses: Responses,
+    ) -> None:
         self._access = access
         self._catalog = catalog
         self._delivery = delivery
+        self._dialogue = dialogue
+        self._handles = handles
         self._responses = responses
 
     async def call(self, request: Request) -> Answer:
@@ -61,16 +112,104 @@ class Gateway:
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
         # A server that is still starting may have the tool, so it is too early to say that nobody has.
-        server = self._catalog.silent_server(request.tool)
+        server = self._catalog.silent_server(Kind.TOOLS, request.name)
         if server is not None:
             await self._delivery.await_ready(server)
-        tool = self._catalog.resolve(request.tool, request.caller)
+        tool = self._catalog.resolve(Kind.TOOLS, request.name, request.caller)
         self._access.permit(request.caller, tool)
+        if tool.mirrors and request.headers is not None:
+            _compare(tool, request)
         call = Call(request, tool)
-        answer = await self._delivery.deliver(call)
+        answer = self._with_public_uris(call, await self._dialogue.carry(call))
+        self._handles.note(call, answer)
         # After delivery, so that what is recorded is what the upstream said, not what we showed.
         return self._responses.shape(call, answer)
 
-    def list_tools(self, caller: Caller, cursor: str | None, era: Era) -> bytes:
-        """One page of tools/list; raises InvalidCursor."""
-        return self._catalog.page(cursor, caller, era)
+    async def get_prompt(self, request: Request) -> Answer:
+        """One prompt, filled in; raises HeadgateError."""
+        self._access.admit(request.caller)
+        call = Call(request, await self._prompt(request))
+        return self._with_public_uris(call, await self._dialogue.carry(call))
+
+    async def read_resource(self, request: Request) -> Answer:
+        """The contents of one resource; raises HeadgateError."""
+        self._access.admit(request.caller)
+        resource = await self._resource(request)
+        answer = await self._dialogue.carry(Call(request, resource))
+        if resource.name == resource.public_name or not isinstance(answer.result, bytes):
+            # What is on disk is not opened.
+            return answer
+        result = renamed(answer.result, resource.name, resource.public_name)
+        return msgspec.structs.replace(answer, result=result)
+
+    async def complete(self, request: Request) -> Answer:
+        """What an argument of a prompt or a template could be; raises HeadgateError."""
+        self._access.admit(request.caller)
+        ref = msgspec.json.decode(request.params["ref"], type=dict[str, Raw])
+        key = "uri" if "uri" in ref else "name"
+        item = await (self._resource(request) if key == "uri" else self._prompt(request))
+        ref[key] = Raw(msgspec.json.encode(item.name))
+        params = {**request.params, "ref": Raw(msgspec.json.encode(ref))}
+        return await self._dialogue.carry(Call(msgspec.structs.replace(request, params=params), item))
+
+    async def forward(self, request: Request, server: str | None) -> Answer:
+        """A method that the gateway does not know, to the server that is named or meant."""
+        self._access.admit(request.caller)
+        servers = self._catalog.servers()
+        if server is not None and server not in servers:
+            raise ServerNotFound(server, nearest_servers(server, servers))
+        server = server or self._handles.server(request)
+        if server is None and len(servers) == 1:
+            server = servers[0]
+        if server not in servers:
+            raise MethodUnknown(request.method, len(servers))
+        call = Call(request, Item(Kind.TOOLS, server, "", request.method))
+        answer = await self._dialogue.carry(call)
+        self._handles.note(call, answer)
+        return answer
+
+    async def subscribe(self, request: Request) -> Answer:
+        """Hear of every change of a resource; raises HeadgateError."""
+        self._access.admit(request.caller)
+        return await self._delivery.subscribe(await self._resource(request))
+
+    async def unsubscribe(self, request: Request) -> Answer:
+        """Do not hear of it any more; raises HeadgateError."""
+        return await self._delivery.unsubscribe(request.name)
+
+    def list(self, kind: Kind, caller: Caller, cursor: str | None, profile: Profile, era: Era) -> bytes:
+        """One page of a listing; raises InvalidCursor."""
+        return self._catalog.page(kind, cursor, caller, profile, era)
+
+    def _with_public_uris(self, call: Call, answer: Answer) -> Answer:
+        """The answer with every link to a resource under the name that leads back to its server."""
+        server, result = call.item.server, answer.result
+        if not self._catalog.renames(server) or not isinstance(result, bytes):
+            # Nearly always: nothing is opened.
+            return answer
+        public = with_uris(result, lambda uri: self._catalog.public_uri(server, uri))
+        return msgspec.structs.replace(answer, result=public)
+
+    async def _prompt(self, request: Request) -> Item:
+        await self._await_owner(Kind.PROMPTS, request.name)
+        prompt = self._catalog.resolve(Kind.PROMPTS, request.name, request.caller)
+        self._access.permit(request.caller, prompt)
+        return prompt
+
+    async def _resource(self, request: Request) -> Item:
+        await self._await_owner(Kind.RESOURCES, request.name)
+        resource = self._catalog.route(request.name, request.caller)
+        self._access.permit(request.caller, resource)
+        return resource
+
+    async def _await_owner(self, kind: Kind, name: str) -> None:
+        server = self._catalog.silent_server(kind, name)
+        if server is not None:
+            await self._delivery.await_ready(server)
+
+
+def _compare(tool: Item, request: Request) -> None:
+    """Refuse headers that say something else than the arguments that they repeat."""
+    reason = mismatch(tool.mirrors, bytes(request.params.get("arguments", b"")), request.headers or {})
+    if reason is not None:
+        raise HeaderMismatch(reason)

@@ -1,1 +1,1 @@
-"""Which tools exist, what they are called and how they are listed."""
+"""What the upstreams offer, what it is called and how it is listed."""

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import Owners
 from headgate.domain.call import LOCAL
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+from headgate.wire.eras import Era
 
 
 class RememberedOwners:
@@ -42,10 +45,17 @@ def tool(name: str, description: str = "x") -> bytes:
 
 def target(catalog: Catalog, name: str) -> tuple[str, str]:
     """The server and tool that a call of `name` reaches."""
-    found = catalog.resolve(name, LOCAL)
+    found = catalog.resolve(Kind.TOOLS, name, LOCAL)
     return found.server, found.name
 
 
 def public(catalog: Catalog, server: str, name: str) -> str:
     """The public name of a tool."""
-    return catalog.resolve(f"{server}:{name}", LOCAL).public_name
+    return catalog.resolve(Kind.TOOLS, f"{server}:{name}", LOCAL).public_name
+
+
+def first_page(
+    catalog: Catalog, kind: Kind = Kind.TOOLS, profile: Profile = PLAIN, era: Era = Era.HANDSHAKE
+) -> bytes:
+    """The members of the first page of a listing."""
+    return catalog.page(kind, None, LOCAL, profile, era)

@@ -6,27 +6,29 @@ import pytest
 
 from headgate.catalog.catalog import Catalog
 from headgate.domain.call import LOCAL
-from headgate.domain.errors import ServerNotFound, ToolNotFound
+from headgate.domain.errors import PromptNotFound, ServerNotFound, ToolNotFound
+from headgate.domain.kind import Kind
 from headgate.wire.eras import Era
-from tests.catalog.owners import catalog_of, public, target, tool
+from tests.catalog.offered import item
+from tests.catalog.owners import catalog_of, first_page, public, target, tool
 
 
 def names(catalog: Catalog) -> list[str]:
-    page = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
+    page = json.loads(b"{" + first_page(catalog) + b"}")
     return [listed["name"] for listed in page["tools"]]
 
 
 def test_a_tool_is_reached_by_its_public_name_and_by_two_other_spellings() -> None:
     catalog = catalog_of("my-server.com")
-    catalog.offer("my-server.com", [tool("get/data:v1")])
+    catalog.offer("my-server.com", Kind.TOOLS, [tool("get/data:v1")])
     for name in ("my_server_com_get_data_v1", "my-server.com:get/data:v1", "my-server.com__get/data:v1"):
         assert target(catalog, name) == ("my-server.com", "get/data:v1")
 
 
 def test_underscores_in_the_name_of_a_server_confuse_nobody() -> None:
     catalog = catalog_of("big", "big_two")
-    catalog.offer("big", [tool("two_x")])
-    catalog.offer("big_two", [tool("x")])
+    catalog.offer("big", Kind.TOOLS, [tool("two_x")])
+    catalog.offer("big_two", Kind.TOOLS, [tool("x")])
     for server, name in (("big", "two_x"), ("big_two", "x")):
         assert target(catalog, public(catalog, server, name)) == (server, name)
         assert target(catalog, f"{server}__{name}") == (server, name)
@@ -34,18 +36,18 @@ def test_underscores_in_the_name_of_a_server_confuse_nobody() -> None:
 
 def test_a_spelling_that_could_mean_two_tools_means_none() -> None:
     catalog = catalog_of("a", "a__b")
-    catalog.offer("a", [tool("b__c")])
-    catalog.offer("a__b", [tool("c")])
+    catalog.offer("a", Kind.TOOLS, [tool("b__c")])
+    catalog.offer("a__b", Kind.TOOLS, [tool("c")])
     assert target(catalog, "a:b__c") == ("a", "b__c")
     assert target(catalog, "a__b:c") == ("a__b", "c")
     with pytest.raises(ToolNotFound):
-        catalog.resolve("a__b__c", LOCAL)
+        catalog.resolve(Kind.TOOLS, "a__b__c", LOCAL)
 
 
 def test_a_public_name_wins_over_another_spelling() -> None:
     catalog = catalog_of("a", "a_")
-    catalog.offer("a", [tool("_b")])
-    catalog.offer("a_", [tool("b")])
+    catalog.offer("a", Kind.TOOLS, [tool("_b")])
+    catalog.offer("a_", Kind.TOOLS, [tool("b")])
     for name in names(catalog):
         server, original = target(catalog, name)
         assert public(catalog, server, original) == name
@@ -54,44 +56,44 @@ def test_a_public_name_wins_over_another_spelling() -> None:
 def test_without_prefix_names_pass_unchanged() -> None:
     definition = b'{ "name" : "Get/Data:V1", "inputSchema":{"type":"object"}, "x": 1.0 }'
     catalog = catalog_of("only", prefixed=False)
-    catalog.offer("only", [definition])
-    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + definition + b"]"
+    catalog.offer("only", Kind.TOOLS, [definition])
+    assert first_page(catalog) == b'"tools":[' + definition + b"]"
     for name in ("Get/Data:V1", "only:Get/Data:V1", "only__Get/Data:V1"):
         assert target(catalog, name) == ("only", "Get/Data:V1")
 
 
 def test_an_unknown_name_is_told_its_neighbours() -> None:
     catalog = catalog_of("files")
-    catalog.offer("files", [tool("read_file"), tool("write_file")])
+    catalog.offer("files", Kind.TOOLS, [tool("read_file"), tool("write_file")])
     with pytest.raises(ToolNotFound) as missing:
-        catalog.resolve("files_read_fil", LOCAL)
+        catalog.resolve(Kind.TOOLS, "files_read_fil", LOCAL)
     assert missing.value.code == "TOOL_NOT_FOUND"
     assert "files_read_file" in missing.value.hint
     with pytest.raises(ToolNotFound):
-        catalog.resolve("x" * 1_000_000, LOCAL)
+        catalog.resolve(Kind.TOOLS, "x" * 1_000_000, LOCAL)
 
 
 def test_servers_are_listed_in_the_order_of_the_configuration() -> None:
     catalog = catalog_of("one", "two", "three")
     for server in ("three", "one", "two"):
-        catalog.offer(server, [tool("b"), tool("a")])
+        catalog.offer(server, Kind.TOOLS, [tool("b"), tool("a")])
     assert names(catalog) == ["one_b", "one_a", "two_b", "two_a", "three_b", "three_a"]
     catalog.order(["two", "one"])
     assert names(catalog) == ["two_b", "two_a", "one_b", "one_a"]
     with pytest.raises(ToolNotFound):
-        catalog.resolve("three_a", LOCAL)
+        catalog.resolve(Kind.TOOLS, "three_a", LOCAL)
 
 
 def test_who_listens_is_told_of_changes_and_of_nothing_else() -> None:
     catalog = catalog_of("one", "two")
     told: list[int] = []
-    catalog.on_change(lambda: told.append(len(catalog)))
-    catalog.offer("one", [tool("a")])
-    catalog.offer("one", [tool("a")])
-    catalog.offer("two", [])
+    catalog.on_change(lambda kind: told.append(len(catalog)))
+    catalog.offer("one", Kind.TOOLS, [tool("a")])
+    catalog.offer("one", Kind.TOOLS, [tool("a")])
+    catalog.offer("two", Kind.TOOLS, [])
     assert told == [1]
-    catalog.offer("one", [tool("a", "another description")])
-    catalog.offer("one", [tool("a", "another description"), tool("b")])
+    catalog.offer("one", Kind.TOOLS, [tool("a", "another description")])
+    catalog.offer("one", Kind.TOOLS, [tool("a", "another description"), tool("b")])
     catalog.order(["two"])
     assert told == [1, 1, 2, 0]
 
@@ -117,59 +119,79 @@ def test_who_listens_is_told_of_changes_and_of_nothing_else() -> None:
 )
 def test_a_name_belongs_to_a_server_that_has_not_told_its_tools_yet(name: str, server: str | None) -> None:
     catalog = catalog_of("my-server.com", "1st", "big", "big_two")
-    assert catalog.silent_server(name) == server
+    assert catalog.silent_server(Kind.TOOLS, name) == server
 
 
 def test_who_has_told_its_tools_is_not_waited_for() -> None:
     catalog = catalog_of("big", "big_two")
-    catalog.offer("big_two", [tool("x")])
-    assert catalog.silent_server("big_two_x") is None
-    assert catalog.silent_server("big_two:x") is None
+    catalog.offer("big_two", Kind.TOOLS, [tool("x")])
+    assert catalog.silent_server(Kind.TOOLS, "big_two_x") is None
+    assert catalog.silent_server(Kind.TOOLS, "big_two:x") is None
     # It may still be a tool of the other, called `two_y`.
-    assert catalog.silent_server("big_two_y") == "big"
-    catalog.offer("big", [])
-    assert catalog.silent_server("big_two_y") is None
-    assert catalog.silent_server("big:y") is None
+    assert catalog.silent_server(Kind.TOOLS, "big_two_y") == "big"
+    catalog.offer("big", Kind.TOOLS, [])
+    assert catalog.silent_server(Kind.TOOLS, "big_two_y") is None
+    assert catalog.silent_server(Kind.TOOLS, "big:y") is None
 
 
 def test_a_server_that_is_not_configured_any_more_is_not_waited_for() -> None:
     catalog = catalog_of("one", "two")
     catalog.order(["two"])
-    assert catalog.silent_server("one_x") is None
-    assert catalog.silent_server("two_x") == "two"
+    assert catalog.silent_server(Kind.TOOLS, "one_x") is None
+    assert catalog.silent_server(Kind.TOOLS, "two_x") == "two"
 
 
 def test_without_prefix_every_name_belongs_to_the_only_server() -> None:
     catalog = catalog_of("only", prefixed=False)
-    assert catalog.silent_server("anything") == "only"
-    catalog.offer("only", [tool("x")])
-    assert catalog.silent_server("anything") is None
-    assert catalog_of(prefixed=False).silent_server("anything") is None
+    assert catalog.silent_server(Kind.TOOLS, "anything") == "only"
+    catalog.offer("only", Kind.TOOLS, [tool("x")])
+    assert catalog.silent_server(Kind.TOOLS, "anything") is None
+    assert catalog_of(prefixed=False).silent_server(Kind.TOOLS, "anything") is None
 
 
 def test_both_eras_see_a_change_that_came_after_their_first_look() -> None:
     catalog = catalog_of("one", "two")
-    catalog.offer("two", [tool("a")])
-    before = [catalog.page(None, LOCAL, era) for era in Era]
-    catalog.offer("one", [tool("b")])
-    after = [catalog.page(None, LOCAL, era) for era in Era]
+    catalog.offer("two", Kind.TOOLS, [tool("a")])
+    before = [first_page(catalog, era=era) for era in Era]
+    catalog.offer("one", Kind.TOOLS, [tool("b")])
+    after = [first_page(catalog, era=era) for era in Era]
     assert all(b"one_b" not in page for page in before)
     assert all(b"one_b" in page and b"two_a" in page for page in after)
 
 
 def test_a_server_that_nobody_configured_is_told_apart_from_a_tool() -> None:
     catalog = catalog_of("weather", "clock")
-    catalog.offer("clock", [tool("now")])
+    catalog.offer("clock", Kind.TOOLS, [tool("now")])
     with pytest.raises(ServerNotFound, match="Unknown server: 'wether'") as unknown:
-        catalog.resolve("wether:today", LOCAL)
+        catalog.resolve(Kind.TOOLS, "wether:today", LOCAL)
     assert "weather" in unknown.value.hint
     with pytest.raises(ToolNotFound):
-        catalog.resolve("clock:later", LOCAL)
+        catalog.resolve(Kind.TOOLS, "clock:later", LOCAL)
 
 
 def test_the_nearest_names_are_found_among_thousands() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", [tool(f"do_thing_{number}") for number in range(2000)] + [tool("create_invoice")])
+    catalog.offer(
+        "s", Kind.TOOLS, [tool(f"do_thing_{number}") for number in range(2000)] + [tool("create_invoice")]
+    )
     with pytest.raises(ToolNotFound) as unknown:
-        catalog.resolve("s_create_invoce", LOCAL)
+        catalog.resolve(Kind.TOOLS, "s_create_invoce", LOCAL)
     assert "s_create_invoice" in unknown.value.hint
+
+
+def test_prompts_are_named_and_missed_like_tools() -> None:
+    catalog = catalog_of("my-server.com", "clock")
+    catalog.offer("my-server.com", Kind.PROMPTS, [item(Kind.PROMPTS, "write/Poem")])
+    for name in ("my_server_com_write_poem", "my-server.com:write/Poem", "my-server.com__write/Poem"):
+        found = catalog.resolve(Kind.PROMPTS, name, LOCAL)
+        assert (found.server, found.name) == ("my-server.com", "write/Poem")
+    with pytest.raises(PromptNotFound) as missing:
+        catalog.resolve(Kind.PROMPTS, "my_server_com_write_poems", LOCAL)
+    assert "my_server_com_write_poem" in missing.value.hint
+    with pytest.raises(ServerNotFound):
+        catalog.resolve(Kind.PROMPTS, "clocks:now", LOCAL)
+    with pytest.raises(ToolNotFound):
+        catalog.resolve(Kind.TOOLS, "my_server_com_write_poem", LOCAL)
+    assert catalog.silent_server(Kind.PROMPTS, "clock_now") == "clock"
+    assert catalog.silent_server(Kind.PROMPTS, "my_server_com_other") is None
+    assert catalog.silent_server(Kind.TOOLS, "my_server_com_other") == "my-server.com"

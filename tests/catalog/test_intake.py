@@ -8,8 +8,10 @@ from hypothesis import given
 
 from headgate.catalog.intake import take_in
 from headgate.domain.call import LOCAL
+from headgate.domain.item import Mirror
+from headgate.domain.kind import Kind
 from headgate.wire.eras import Era
-from tests.catalog.owners import catalog_of, tool
+from tests.catalog.owners import catalog_of, first_page, tool
 from tests.wire.spelling import JsonValue, Pen, objects, pens
 
 GOOD = tool("good")
@@ -39,8 +41,8 @@ def test_a_definition_passes_byte_for_byte_apart_from_its_name(pen: Pen, more: d
         return Pen(7).object([*order[:place], ("name", f'"{name}"'), *order[place:]]).encode()
 
     catalog = catalog_of("s")
-    catalog.offer("s", [definition("original")])
-    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + definition("s_original") + b"]"
+    catalog.offer("s", Kind.TOOLS, [definition("original")])
+    assert first_page(catalog) == b'"tools":[' + definition("s_original") + b"]"
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,8 @@ def test_a_missing_type_is_put_in_and_the_repair_is_logged(
 ) -> None:
     caplog.set_level(logging.INFO, "headgate")
     catalog = catalog_of("s")
-    assert catalog.offer("s", [definition]).left_out == {}
-    assert catalog.page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[' + repaired + b"]"
+    assert catalog.offer("s", Kind.TOOLS, [definition]).left_out == {}
+    assert first_page(catalog) == b'"tools":[' + repaired + b"]"
     assert "tool repaired" in caplog.text
 
 
@@ -90,23 +92,23 @@ def test_a_missing_type_is_put_in_and_the_repair_is_logged(
     ids=range(19),
 )
 def test_a_tool_that_nobody_could_use_is_left_out_and_the_others_are_served(definition: bytes) -> None:
-    intake = take_in("s", [GOOD, definition, tool("also good")])
-    assert [served.name for served in intake.tools] == ["good", "also good"]
+    intake = take_in("s", Kind.TOOLS, [GOOD, definition, tool("also good")])
+    assert [served.name for served in intake.sources] == ["good", "also good"]
     assert list(intake.left_out) == ["#2"]
     assert intake.left_out["#2"]
 
 
 def test_of_two_tools_with_one_name_the_first_is_served() -> None:
     catalog = catalog_of("s")
-    intake = catalog.offer("s", [tool("a", "first"), tool("a", "second")])
+    intake = catalog.offer("s", Kind.TOOLS, [tool("a", "first"), tool("a", "second")])
     assert "'a'" in intake.left_out["#2"]
-    listed = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")["tools"]
+    listed = json.loads(b"{" + first_page(catalog) + b"}")["tools"]
     assert [one["description"] for one in listed] == ["first"]
 
 
 def test_a_schema_of_any_depth_does_not_cost_the_other_tools() -> None:
     deep = b'{"name":"deep","inputSchema":{"type":"object","x":' + b"[" * 5000 + b"]" * 5000 + b"}}"
-    names = [served.name for served in take_in("s", [deep, GOOD]).tools]
+    names = [served.name for served in take_in("s", Kind.TOOLS, [deep, GOOD]).sources]
     assert "good" in names
 
 
@@ -136,17 +138,19 @@ def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
     caplog.set_level(logging.INFO)
     schema = '"inputSchema":{"type":"object"}'
     catalog = catalog_of("s")
-    catalog.offer("s", [f'{{"name":"a", {member} ,{schema}}}'.encode()])
+    catalog.offer("s", Kind.TOOLS, [f'{{"name":"a", {member} ,{schema}}}'.encode()])
     expected = f'{{"name":"s_a", {member} ,{schema}}}' if kept else f'{{"name":"s_a", {schema}}}'
-    assert catalog.page(None, LOCAL, Era.STATELESS) == f'"tools":[{expected}]'.encode()
+    assert first_page(catalog, era=Era.STATELESS) == f'"tools":[{expected}]'.encode()
     assert ("tool repaired" in caplog.text) is not kept
 
 
 def test_an_output_schema_of_the_stateless_era_is_shown_to_that_era_only() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", [b'{"name":"a","outputSchema":{"type":"array"},"inputSchema":{"type":"object"}}'])
-    assert b'"outputSchema":{"type":"array"}' in catalog.page(None, LOCAL, Era.STATELESS)
-    assert b"outputSchema" not in catalog.page(None, LOCAL, Era.HANDSHAKE)
+    catalog.offer(
+        "s", Kind.TOOLS, [b'{"name":"a","outputSchema":{"type":"array"},"inputSchema":{"type":"object"}}']
+    )
+    assert b'"outputSchema":{"type":"array"}' in first_page(catalog, era=Era.STATELESS)
+    assert b"outputSchema" not in first_page(catalog)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +168,37 @@ def test_an_output_schema_of_the_stateless_era_is_shown_to_that_era_only() -> No
 )
 def test_a_schema_that_no_client_reads_is_mended(schema: str, served: str) -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", [f'{{"name":"a","inputSchema":{schema}}}'.encode()])
+    catalog.offer("s", Kind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode()])
     assert (
-        catalog.page(None, LOCAL, Era.STATELESS)
+        first_page(catalog, era=Era.STATELESS)
         == f'"tools":[{{"name":"s_a","inputSchema":{served}}}]'.encode()
     )
+
+
+def mirrored(header: str) -> str:
+    return f'{{"type":"object","properties":{{"region":{{"type":"string","x-mcp-header":{header}}}}}}}'
+
+
+@pytest.mark.parametrize("spelled", ["x-mcp-header", "x-mcp-he\\u0061der"])
+def test_arguments_that_headers_repeat_are_known(spelled: str) -> None:
+    schema = mirrored('"Region"').replace("x-mcp-header", spelled)
+    catalog = catalog_of("s")
+    catalog.offer("s", Kind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode(), tool("b")])
+    assert catalog.resolve(Kind.TOOLS, "s_a", LOCAL).mirrors == (Mirror(("region",), "Region"),)
+    assert catalog.resolve(Kind.TOOLS, "s_b", LOCAL).mirrors == ()
+
+
+@pytest.mark.parametrize("header", ['"not a token"', '""', "5", "null"])
+def test_a_tool_that_wants_an_impossible_header_is_left_out(header: str) -> None:
+    odd = f'{{"name":"odd","inputSchema":{mirrored(header)}}}'.encode()
+    intake = take_in("s", Kind.TOOLS, [odd, GOOD])
+    assert [source.name for source in intake.sources] == ["good"]
+    assert "x-mcp-header" in intake.left_out["#1"]
+
+
+def test_what_was_taken_in_before_is_not_looked_at_again() -> None:
+    catalog = catalog_of("s")
+    first = catalog.offer("s", Kind.TOOLS, [GOOD, b'{"name":"a"}'])
+    again = catalog.offer("s", Kind.TOOLS, [GOOD, b'{"name":"a"}'])
+    assert again == first
+    assert again.sources[0] is first.sources[0]

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing import InvalidCursor
 from headgate.domain.call import LOCAL
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN
 from headgate.wire.eras import Era
-from tests.catalog.owners import catalog_of, tool
+from tests.catalog.offered import called, item
+from tests.catalog.owners import catalog_of, first_page, tool
 
 PAGE_BYTES = 4096
 
@@ -20,7 +23,7 @@ PAGE_BYTES = 4096
 def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
     cursor: str | None = None
     while True:
-        members = catalog.page(cursor, LOCAL, Era.HANDSHAKE)
+        members = catalog.page(Kind.TOOLS, cursor, LOCAL, PLAIN, Era.HANDSHAKE)
         page = json.loads(b"{" + members + b"}")
         yield members, page
         cursor = page.get("nextCursor")
@@ -35,7 +38,7 @@ def names(catalog: Catalog) -> list[str]:
 @given(st.lists(st.integers(0, 2 * PAGE_BYTES), max_size=40))
 def test_the_pages_are_the_whole_in_order_and_each_is_small(sizes: list[int]) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.offer("s", [tool(f"t{number}", "x" * size) for number, size in enumerate(sizes)])
+    catalog.offer("s", Kind.TOOLS, [tool(f"t{number}", "x" * size) for number, size in enumerate(sizes)])
     assert names(catalog) == [f"s_t{number}" for number in range(len(sizes))]
     for members, page in pages(catalog):
         assert len(members) <= PAGE_BYTES + 200 or len(page["tools"]) == 1
@@ -44,26 +47,28 @@ def test_the_pages_are_the_whole_in_order_and_each_is_small(sizes: list[int]) ->
 
 def test_pages_are_filled() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.offer("s", [tool(f"t{number}", "x" * 100) for number in range(200)])
+    catalog.offer("s", Kind.TOOLS, [tool(f"t{number}", "x" * 100) for number in range(200)])
     sizes = [len(members) for members, _ in pages(catalog)]
     assert all(size > PAGE_BYTES // 2 for size in sizes[:-1])
 
 
 def test_the_same_question_gets_the_same_bytes() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.offer("s", [tool(f"t{number}", "x" * 300) for number in range(50)])
+    catalog.offer("s", Kind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(50)])
     assert [members for members, _ in pages(catalog)] == [members for members, _ in pages(catalog)]
 
 
 def test_a_cursor_survives_a_change_elsewhere() -> None:
     catalog = catalog_of("s", "later", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
-    catalog.offer("s", everything)
-    first = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
+    catalog.offer("s", Kind.TOOLS, everything)
+    first = json.loads(b"{" + first_page(catalog) + b"}")
     last_seen = first["tools"][-1]["name"]
-    catalog.offer("later", [tool("new")])
-    catalog.offer("s", [everything[0], *everything[2:]])
-    rest = json.loads(b"{" + catalog.page(first["nextCursor"], LOCAL, Era.HANDSHAKE) + b"}")
+    catalog.offer("later", Kind.TOOLS, [tool("new")])
+    catalog.offer("s", Kind.TOOLS, [everything[0], *everything[2:]])
+    rest = json.loads(
+        b"{" + catalog.page(Kind.TOOLS, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE) + b"}"
+    )
     following = names(catalog)
     assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
 
@@ -71,20 +76,37 @@ def test_a_cursor_survives_a_change_elsewhere() -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bm9ib2R5", "é", "\udcff", "AAAA" * 10_000, "/w=="])
 def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.offer("s", [tool(f"t{number}", "x" * 300) for number in range(30)])
+    catalog.offer("s", Kind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(30)])
     with pytest.raises(InvalidCursor):
-        catalog.page(cursor, LOCAL, Era.HANDSHAKE)
+        catalog.page(Kind.TOOLS, cursor, LOCAL, PLAIN, Era.HANDSHAKE)
 
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
-    catalog.offer("s", everything)
-    first = json.loads(b"{" + catalog.page(None, LOCAL, Era.HANDSHAKE) + b"}")
-    catalog.offer("s", everything[:2])
+    catalog.offer("s", Kind.TOOLS, everything)
+    first = json.loads(b"{" + first_page(catalog) + b"}")
+    catalog.offer("s", Kind.TOOLS, everything[:2])
     with pytest.raises(InvalidCursor):
-        catalog.page(first["nextCursor"], LOCAL, Era.HANDSHAKE)
+        catalog.page(Kind.TOOLS, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE)
 
 
 def test_an_empty_catalog_has_one_empty_page() -> None:
-    assert catalog_of().page(None, LOCAL, Era.HANDSHAKE) == b'"tools":[]'
+    assert first_page(catalog_of()) == b'"tools":[]'
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_comes_in_pages(kind: Kind) -> None:
+    catalog = catalog_of("s", page_bytes=PAGE_BYTES)
+    # Longer than any cursor should be.
+    uris = [f"x://{'y' * 300}/{number}" for number in range(60)]
+    catalog.offer("s", kind, [item(kind, uri) for uri in uris])
+    first = json.loads(b"{" + first_page(catalog, kind) + b"}")
+    assert len(first["nextCursor"]) < 500
+    assert len(first[kind.member]) < 60
+    assert len(called(catalog, kind)) == 60
+    # The cursor is still good when something else has changed.
+    catalog.offer("s", kind, [item(kind, uri) for uri in uris[1:]])
+    rest = json.loads(b"{" + catalog.page(kind, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE) + b"}")
+    assert rest[kind.member][0][kind.key] == called(catalog, kind)[len(first[kind.member]) - 1]
+    assert first_page(catalog_of(), kind) == f'"{kind.member}":[]'.encode()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.catalog.names import allot, beginnings, default_limit, public_name
+from headgate.domain.kind import Kind
 from headgate.storage.state import StateFile
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
 
@@ -82,7 +83,7 @@ def offer_in_order(
     catalog = catalog_of(*configured, owners=owners)
     offers = {"big": "two_x", "big_two": "x", "other": "x"}
     for server in connected:
-        catalog.offer(server, [tool(offers[server])])
+        catalog.offer(server, Kind.TOOLS, [tool(offers[server])])
     return {(server, offers[server]): public(catalog, server, offers[server]) for server in connected}
 
 
@@ -101,20 +102,20 @@ def test_the_order_of_connecting_after_a_restart_changes_no_name(
 def test_a_name_that_clients_know_does_not_pass_to_a_server_that_connects_later() -> None:
     # The server that stands first in the configuration was down when the clients listed.
     catalog = catalog_of("big", "big_two")
-    catalog.offer("big_two", [tool("x")])
+    catalog.offer("big_two", Kind.TOOLS, [tool("x")])
     assert target(catalog, "big_two_x") == ("big_two", "x")
-    catalog.offer("big", [tool("two_x")])
+    catalog.offer("big", Kind.TOOLS, [tool("two_x")])
     assert target(catalog, "big_two_x") == ("big_two", "x")
     assert public(catalog, "big", "two_x") != "big_two_x"
 
 
 def test_a_name_that_clients_know_does_not_pass_to_another_server_with_a_restart(tmp_path: Path) -> None:
     first = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
-    first.offer("big_two", [tool("x")])
+    first.offer("big_two", Kind.TOOLS, [tool("x")])
     assert target(first, "big_two_x") == ("big_two", "x")
     second = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
-    second.offer("big", [tool("two_x")])
-    second.offer("big_two", [tool("x")])
+    second.offer("big", Kind.TOOLS, [tool("two_x")])
+    second.offer("big_two", Kind.TOOLS, [tool("x")])
     assert target(second, "big_two_x") == ("big_two", "x")
 
 
@@ -122,7 +123,7 @@ def test_a_name_does_not_pass_on_while_its_owner_is_away(tmp_path: Path) -> None
     state = StateFile(tmp_path / "state.json")
     offer_in_order(state, ("big", "big_two"), ("big", "big_two"))
     alone = catalog_of("big_two", owners=StateFile(tmp_path / "state.json"))
-    alone.offer("big_two", [tool("x")])
+    alone.offer("big_two", Kind.TOOLS, [tool("x")])
     assert public(alone, "big_two", "x") != "big_two_x"
 
 

@@ -70,7 +70,7 @@ def test_each_server_says_how_it_is(gateway: Start, tmp_path: Path) -> None:
     }
     own = told["own"]
     assert (own["transport"], own["state"], own["protocol_version"]) == ("stdio", "ready", "2025-06-18")
-    assert own["tools"] == 9
+    assert own["tools"] == 12
     assert own["calls"] == 2
     assert own["errors"] == 1
     assert own["pid"] > 0

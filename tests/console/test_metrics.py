@@ -78,7 +78,7 @@ def test_servers_tell_their_tools_restarts_and_noise(families: dict[str, Family]
 
 def test_the_gate_tells_its_sessions_and_tools(families: dict[str, Family]) -> None:
     assert families["headgate_sessions"].value("headgate_sessions") == 1
-    assert families["headgate_tools"].value("headgate_tools") == 15
+    assert families["headgate_tools"].value("headgate_tools") == 18
     assert families["headgate_in_flight"].value("headgate_in_flight") == 0
 
 

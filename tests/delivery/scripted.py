@@ -2,15 +2,19 @@
 
 import asyncio
 
+from msgspec import Raw
+
 from headgate.delivery.delivery import Delivery
 from headgate.domain.call import LOCAL, Answer, Call, Request
 from headgate.domain.errors import HeadgateError
-from headgate.domain.tool import Tool
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 
 DONE = Answer(b'{"content":[]}')
+SUBSCRIBED = Answer(b"{}")
 WRONG = Answer(error=b'{"code":-32602,"message":"no"}')
 
 
@@ -39,6 +43,20 @@ class ScriptedUpstream:
         # The servers that somebody waited for, and why none of them becomes ready.
         self.awaited: list[str] = []
         self.absence: HeadgateError | None = None
+        # The servers that ask while a call is under way.
+        self.holding: set[str] = set()
+        self.subscriptions: list[tuple[str, str, str]] = []
+
+    def holds_questions(self, server: str) -> bool:
+        return server in self.holding
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        self.subscriptions.append(("subscribe", server, uri))
+        return SUBSCRIBED
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        self.subscriptions.append(("unsubscribe", server, uri))
+        return SUBSCRIBED
 
     async def await_ready(self, server: str) -> None:
         self.awaited.append(server)
@@ -81,5 +99,5 @@ class Desk:
 
 def call(server: str = "bank") -> Call:
     """One call of a tool of that server."""
-    tool = Tool(server, "pay", f"{server}_pay", b"{}", b"{}")
-    return Call(Request(caller=LOCAL, tool=tool.public_name, arguments=b"{}"), tool)
+    tool = Item(Kind.TOOLS, server, "pay", f"{server}_pay")
+    return Call(Request(caller=LOCAL, name=tool.public_name, params={"arguments": Raw(b"{}")}), tool)

@@ -14,7 +14,9 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG, Desk
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS, WRONG, Desk
 from tests.waiting import eventually
 
 
@@ -109,3 +111,31 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert desk.counted == [("bank", "cancelled", 3.0)]
+
+
+async def test_subscriptions_are_no_calls() -> None:
+    desk = Desk(DONE)
+    item = Item(Kind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
+    assert await desk.delivery.subscribe(item) is SUBSCRIBED
+    assert await desk.delivery.unsubscribe(item.public_name) is SUBSCRIBED
+    assert desk.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
+    assert desk.counted == []
+
+
+async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means_by_now() -> None:
+    desk = Desk(DONE)
+    for server in ("bank", "other"):
+        await desk.delivery.subscribe(Item(Kind.RESOURCES, server, "a:/1", "a:/1"))
+    for _ in range(3):
+        assert not (await desk.delivery.unsubscribe("a:/1")).error
+    assert desk.upstream.subscriptions[2:] == [
+        ("unsubscribe", "bank", "a:/1"),
+        ("unsubscribe", "other", "a:/1"),
+    ]
+
+
+async def test_which_servers_ask_while_a_call_is_under_way_is_the_upstreams_business() -> None:
+    desk = Desk(DONE)
+    desk.upstream.holding.add("bank")
+    assert desk.delivery.holds_questions("bank")
+    assert not desk.delivery.holds_questions("other")

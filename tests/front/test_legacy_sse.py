@@ -104,3 +104,14 @@ def test_a_body_that_is_no_message_is_400(gate: Gate, body: bytes) -> None:
         assert answer.status == 400
         assert json.loads(answer.body)["error"]["code"] in (-32700, -32600)
         assert client.ask("ping")["result"] == {}
+
+
+def test_a_client_with_as_many_calls_as_it_may_have_can_still_cancel_them(gate: Gate) -> None:
+    with connected(gate) as client:
+        client.ask("initialize", HELLO, 0)
+        params = {"name": "example_wait", "arguments": {"seconds": 30}}
+        taken = [client.post(request("tools/call", params, id)).status for id in range(1, 258)]
+        assert taken == [202] * 256 + [503]
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        assert client.post(cancelled).status == 202
+        wait_until(lambda: client.post(request("ping", id="p")).status == 202, 5.0, "there is room again")

@@ -167,7 +167,8 @@ def test_who_did_not_ask_for_changes_is_not_told(own_gate: Gate, wanted: dict[st
         other.message()
         own_gate.stop()
         # The first thing that comes is the end.
-        assert stream.message() == {"jsonrpc": "2.0", "id": "L1", "result": {"resultType": "complete"}}
+        end = {"resultType": "complete", "_meta": {SUBSCRIPTION: "L1"}}
+        assert stream.message() == {"jsonrpc": "2.0", "id": "L1", "result": end}
 
 
 @pytest.mark.parametrize("wanted", [{"notifications": 5}, {"notifications": {"toolsListChanged": "yes"}}])
@@ -189,7 +190,7 @@ def test_a_gate_that_ends_says_so_on_every_stream(gateway: Start) -> None:
         old.event()
         acknowledgement(listen)
         assert short.stop() == 0
-        assert listen.message()["result"] == {"resultType": "complete"}
+        assert listen.message()["result"]["resultType"] == "complete"
         for stream in (get, old, listen):
             with pytest.raises(EOFError):
                 stream.event()

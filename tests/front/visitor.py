@@ -110,15 +110,18 @@ def last_message(answer: Answer) -> dict[str, Any]:
 def messages_in(stream: bytes) -> list[dict[str, Any]]:
     """Every message of an event stream."""
     lines = stream.decode().splitlines()
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    told = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    # An event without data only gives an id.
+    return [json.loads(line) for line in told if line]
 
 
 class Session:
     """A client of the handshake era."""
 
-    def __init__(self, gate: Gate, version: str = LEGACY) -> None:
+    def __init__(self, gate: Gate, version: str = LEGACY, capabilities: dict[str, Any] | None = None) -> None:
         self.gate = gate
-        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        info = {"name": "x", "version": "1"}
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": info}
         self.greeting = post(gate, request("initialize", hello, id=0))
         assert self.greeting.status == 200, self.greeting
         self.version: str = self.greeting.json()["result"]["protocolVersion"]
@@ -151,6 +154,8 @@ class Stream:
 
     def __init__(self, response: HTTPResponse) -> None:
         self.response = response
+        # The last id that came.
+        self.id = ""
 
     def event(self) -> tuple[str, str]:
         """The name and the data of the next event; raises TimeoutError, or EOFError at the end."""
@@ -162,6 +167,8 @@ class Stream:
             field, _, value = line.rstrip("\r\n").partition(":")
             if field == "event":
                 name = value.strip()
+            elif field == "id":
+                self.id = value.strip()
             elif field == "data":
                 data += value.strip()
             elif not field and not value and data:
@@ -190,9 +197,16 @@ def opened(
         connection.close()
 
 
-def listening(session: Session) -> "Any":
-    """The GET stream of a session."""
-    return opened(session.gate, "GET", "/mcp", {**session.headers, "Accept": "text/event-stream"})
+def listening(session: Session, last_event_id: str | None = None) -> "Any":
+    """The GET stream of a session, or what it missed of another stream."""
+    headers = {**session.headers, "Accept": "text/event-stream", "Last-Event-ID": last_event_id}
+    return opened(session.gate, "GET", "/mcp", headers)
+
+
+def asking(session: Session, message: dict[str, Any]) -> "Any":
+    """The stream that answers a request."""
+    body = json.dumps(message).encode()
+    return opened(session.gate, "POST", "/mcp", {**JSON_HEADERS, **session.headers}, body)
 
 
 @contextmanager

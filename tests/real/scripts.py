@@ -12,17 +12,18 @@ CLIENTS = Path(__file__).parent / "clients"
 VISIT_SECONDS = 50.0
 
 
-def run_script(client: str, plan: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """Let the client do what the plan says: the version it got, the tools it saw, the result of its call."""
+def run_script(client: str, plan: dict[str, Any], parts: Parts) -> Any:
+    """Let the client do what the plan says, and return what it reports."""
     commands = {
         "python-2": [parts.python, CLIENTS / "sdk2.py"],
         "python-1": [parts.sdk1_python, CLIENTS / "sdk1.py"],
         "typescript-2": [parts.node, CLIENTS / "sdk2.mjs"],
         "typescript-1": [parts.node, CLIENTS / "sdk1.mjs"],
+        "typescript-2-asked": [parts.node, CLIENTS / "asked2.mjs"],
+        "typescript-1-asked": [parts.node, CLIENTS / "asked1.mjs"],
     }
     modules = {"modules": str(parts.npm / "package.json")}
-    report: dict[str, Any] = json.loads(run([*map(str, commands[client]), json.dumps(plan | modules)]))
-    return report
+    return json.loads(run([*map(str, commands[client]), json.dumps(plan | modules)]))
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None) -> str:

@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.gate import HOST, free_port
+from tests.parts import ROOT
 from tests.waiting import wait_until
 
 SERVERS = Path(__file__).parent / "servers"
@@ -28,6 +29,12 @@ def era_command(era: str, journal: Path) -> list[str]:
     return [sys.executable, str(SERVERS / "eras.py"), "--era", era, "--journal", str(journal)]
 
 
+def whole_command(era: str, label: str, journal: Path, *more: str) -> list[str]:
+    """The command of a server of one era that has everything; it is started where the tests are found."""
+    start = [sys.executable, "-m", "tests.real.servers.whole", "--era", era, "--label", label]
+    return [*start, "--journal", str(journal), *more]
+
+
 def stdio_entry(command: list[str], **more: Any) -> dict[str, Any]:
     """The configuration of a server that the gate starts as its child."""
     return {"command": command[0], "args": command[1:]} | more
@@ -38,11 +45,16 @@ def replay_command(label: str, listing: Path) -> list[str]:
     return [sys.executable, "-IS", str(SERVERS / "replay.py"), label, str(listing)]
 
 
-@contextmanager
-def era_server(era: str, journal: Path, *, port: int = 0) -> Iterator[str]:
+def era_server(era: str, journal: Path, *, port: int = 0) -> AbstractContextManager[str]:
     """Run a server of one era on streamable HTTP and give its address."""
-    command = [*era_command(era, journal), "--transport", "http", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+    return http_server(era_command(era, journal), port=port)
+
+
+@contextmanager
+def http_server(command: list[str], *, port: int = 0) -> Iterator[str]:
+    """Run one of our servers on streamable HTTP and give its address."""
+    command = [*command, "--transport", "http", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             yield f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}/mcp"

@@ -83,26 +83,19 @@ def stdio_gate_command(config: Path, data: Path) -> list[str]:
     return [*serve, "--config", str(config), "--data-dir", str(data)]
 
 
-class Guests:
-    """Visitors that stay: each lives in a task of its own, because its scopes must end where they began."""
+class Lodge:
+    """Clients that stay: each lives in a task of its own, because its scopes must end where they began."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._visitors: dict[tuple[str, str, int], Visitor] = {}
+    def __init__(self) -> None:
         self._leave = asyncio.Event()
         self._stays: list[asyncio.Task[None]] = []
 
-    async def visitor(self, front: str, era: str, number: int = 0) -> Visitor:
-        key = (front, era, number)
-        if key not in self._visitors:
-            self._visitors[key] = await self._admit(Visitor(doorway(self._gate, front), era))
-        return self._visitors[key]
-
-    async def _admit(self, visitor: Visitor) -> Visitor:
+    async def admit(self, client: Client) -> None:
+        """Connect the client, until everybody leaves."""
         arrived = asyncio.Event()
 
         async def stay() -> None:
-            async with visitor.client:
+            async with client:
                 arrived.set()
                 await self._leave.wait()
 
@@ -113,12 +106,30 @@ class Guests:
         if staying.done():
             await staying
         self._stays.append(staying)
-        return visitor
 
     async def leave(self) -> None:
         self._leave.set()
         async with asyncio.timeout(ANSWER_SECONDS):
             await asyncio.gather(*self._stays)
+
+
+class Guests:
+    """Visitors that stay."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._lodge = Lodge()
+        self._visitors: dict[tuple[str, str, int], Visitor] = {}
+
+    async def visitor(self, front: str, era: str, number: int = 0) -> Visitor:
+        key = (front, era, number)
+        if key not in self._visitors:
+            visitor = self._visitors[key] = Visitor(doorway(self._gate, front), era)
+            await self._lodge.admit(visitor.client)
+        return self._visitors[key]
+
+    async def leave(self) -> None:
+        await self._lodge.leave()
 
 
 def words(result: CallToolResult) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.catalog.abilities import Ability
 from headgate.storage.state import StateFile
 from tests.waiting import wait_until
 
@@ -87,3 +88,54 @@ def test_names_without_end_push_out_those_that_nobody_used_for_longest(path: Pat
     assert again.owner("new29999") == ("x", "y")
     assert again.owner("used") == ("a", "c")
     assert path.read_bytes().count(b'"new') < 20_000
+
+
+ABILITY = Ability("2025-11-25", '{"prompts":{}}', "be kind \u00e9")
+
+
+def test_what_a_server_can_do_is_remembered(path: Path) -> None:
+    state = StateFile(path)
+    assert state.ability("server") is None
+    state.remember_ability("server", ABILITY)
+    assert StateFile(path).ability("server") == ABILITY
+    assert StateFile(path).ability("other") is None
+
+
+def test_a_server_that_says_the_same_again_costs_no_write(path: Path) -> None:
+    state = StateFile(path)
+    state.remember_ability("server", ABILITY)
+    written = os.stat(path).st_ino
+    state.remember_ability("server", Ability(ABILITY.version, ABILITY.capabilities, ABILITY.instructions))
+    assert os.stat(path).st_ino == written
+    state.remember_ability("server", Ability("2026-07-28"))
+    assert os.stat(path).st_ino != written
+
+
+def test_a_file_from_before_there_were_abilities_is_read(path: Path) -> None:
+    path.write_text('{"names":{"a_b":["a","b"]},"versions":{"a":"2025-11-25"}}')
+    state = StateFile(path)
+    assert (state.owner("a_b"), state.version("a"), state.ability("a")) == (("a", "b"), "2025-11-25", None)
+
+
+def test_what_clients_asked_for_is_remembered_until_they_want_nothing(path: Path) -> None:
+    state = StateFile(path)
+    state.remember_standing("a", "error", ["x://1", "x://2"])
+    state.remember_standing("b", "", ["x://1"])
+    state.remember_standing("b", "", [])
+
+    again = StateFile(path)
+
+    assert again.standing("a") == ("error", ["x://1", "x://2"])
+    assert again.standing("b") is None
+
+
+def test_clients_that_never_come_back_are_forgotten_in_the_end(path: Path) -> None:
+    state = StateFile(path)
+    state.remember_standing("first", "error", [])
+    state.remember_standing("second", "error", [])
+    state.remember_standing("first", "info", [])
+    for number in range(999):
+        state.remember_standing(str(number), "error", [])
+
+    assert state.standing("first") == ("info", [])
+    assert state.standing("second") is None

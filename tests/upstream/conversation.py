@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from headgate.domain.call import Answer
+from headgate.domain.call import LOCAL, Answer, Channel, Owner, Request
+from headgate.domain.profile import PLAIN, Profile, profile_of
 from headgate.upstream.assembly import Garbled, read
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
@@ -14,6 +15,62 @@ from headgate.upstream.pending import Pending
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
+SAMPLING = profile_of(b'{"sampling":{}}')
+SAID = Answer(b'{"role":"assistant", "n":1.0}')
+
+
+def question(id: Any = "q", method: str = "sampling/createMessage") -> dict[str, Any]:
+    """What a server may ask a client."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {"maxTokens": 5}}
+
+
+class Client:
+    """A client that is told and asked things; it answers when the test lets it."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.told: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any]] = []
+        self.withdrawn: list[str] = []
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if answer is not None:
+            self.answer.set_result(answer)
+
+    def tell(self, method: str, params: bytes) -> None:
+        self.told.append((method, json.loads(params or b"{}")))
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        self.asked.append((method, json.loads(params or b"{}")))
+        try:
+            return await asyncio.shield(self.answer)
+        except asyncio.CancelledError:
+            self.withdrawn.append(method)
+            raise
+
+
+class Noted:
+    """What an upstream said about itself."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+        self.updates: list[Any] = []
+        self.questions = 0
+        self.acknowledgements = 0
+        self.resumptions = 0
+
+    def changed(self, capability: str) -> None:
+        self.changes.append(capability)
+
+    def updated(self, params: bytes) -> None:
+        self.updates.append(json.loads(params))
+
+    def acknowledged(self) -> None:
+        self.acknowledgements += 1
+
+    def resumed(self) -> None:
+        self.resumptions += 1
+
+    def asked(self) -> None:
+        self.questions += 1
 
 
 def outgoing(
@@ -25,13 +82,19 @@ def outgoing(
     progress: list[dict[str, Any]] | None = None,
     params: bytes = b"{}",
     name: str = "",
+    client: Channel | None = None,
+    owner: Owner | None = None,
+    headers: bytes = b"",
 ) -> Outgoing:
-    """A request; what is reported of its progress is put into `progress`."""
+    """A request, a client's when it has a token; what is reported of its progress is put into `progress`."""
 
     def heard(told: dict[str, Raw]) -> None:
         assert progress is not None
         progress.append({key: json.loads(bytes(value)) for key, value in told.items()})
 
+    request = Request(
+        caller=LOCAL, channel=client, owner=owner, on_progress=heard if progress is not None else None
+    )
     return Outgoing(
         method=method,
         params=params,
@@ -39,26 +102,25 @@ def outgoing(
         name=name,
         timeout_seconds=seconds,
         max_timeout_seconds=most_seconds,
-        progress_token=token,
-        on_progress=heard if progress is not None else None,
+        token=token,
+        request=request if token else None,
+        headers=headers,
     )
 
 
 class Conversation:
     """The requests of the gateway on one side, what the test says as the upstream on the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile = PLAIN, owner: Owner | None = None) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.list_changes = 0
-        self.inbox = Inbox("bank", self._list_changed)
+        self.calls: list[asyncio.Task[Answer]] = []
+        self.news = Noted()
+        self.inbox = Inbox("bank", self.news, profile, owner)
         self.pending = Pending("bank", self._send, self.inbox)
         # Cleared, sending does not come to an end.
         self.writable = asyncio.Event()
         self.writable.set()
         self.send_error: Exception | None = None
-
-    def _list_changed(self) -> None:
-        self.list_changes += 1
 
     async def _send(self, message: bytes) -> None:
         if self.send_error is not None:
@@ -72,6 +134,10 @@ class Conversation:
         task = asyncio.create_task(self.pending.request(request))
         await self.heard(before + 1)
         return task
+
+    async def call(self, **settings: Any) -> None:
+        """Send a request whose answer is not what the test is about."""
+        self.calls.append(await self.ask(outgoing(**settings)))
 
     async def heard(self, messages: int) -> None:
         """Wait until the upstream has got so many messages."""

@@ -18,7 +18,7 @@ from headgate.upstream.inbox import Inbox
 from tests.front.visitor import modern_call
 from tests.gate import Gate, running_gate
 from tests.upstream.clock import in_no_time
-from tests.upstream.conversation import outgoing
+from tests.upstream.conversation import Noted, outgoing
 
 SPEC = ServerSpec(name="example", transport=Transport.BUILTIN, builtin="example")
 
@@ -167,7 +167,7 @@ async def test_waiting_can_be_cancelled_and_cut_off() -> None:
 
 @in_no_time
 async def test_the_server_speaks_the_stateless_era() -> None:
-    async with open_builtin(SPEC, {"example": TOOLS}, Inbox("example", lambda: None)) as link:
+    async with open_builtin(SPEC, {"example": TOOLS}, Inbox("example", Noted())) as link:
         greeting = await shake_hands(SPEC, link, None)
         assert greeting.version == "2026-07-28"
         listed = content(await link.request(outgoing("tools/list")))["tools"]
@@ -181,5 +181,5 @@ async def test_the_server_speaks_the_stateless_era() -> None:
 async def test_a_server_that_is_not_built_in_is_not_reached() -> None:
     spec = ServerSpec(name="x", transport=Transport.BUILTIN, builtin="nothing")
     with pytest.raises(UpstreamUnreachable, match="nothing"):
-        async with open_builtin(spec, {"example": TOOLS}, Inbox("x", lambda: None)):
+        async with open_builtin(spec, {"example": TOOLS}, Inbox("x", Noted())):
             pass

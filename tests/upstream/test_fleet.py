@@ -17,29 +17,22 @@ from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, Outgoing
 from tests.upstream.clock import in_no_time
+from tests.upstream.stage import (
+    LEGACY,
+    MODERN,
+    ROOTS,
+    SAMPLING,
+    Facts,
+    Scene,
+    ScriptedServer,
+    call,
+    owner,
+    soon,
+    spec,
+)
 
 # How long a server that does not start takes to end.
 ENDING_SECONDS = 7.0
-
-
-class Facts:
-    """Remembers nothing, and writes down who has told its tools."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def version(self, server: str) -> str | None:
-        return None
-
-    def remember_version(self, server: str, version: str) -> None:
-        pass
-
-    def offered(self, server: str, definitions: list[bytes]) -> dict[str, str]:
-        self.told.append(server)
-        return {}
-
-    def connected(self, server: str) -> None:
-        pass
 
 
 class MuteLink(BuiltinLink):
@@ -90,7 +83,7 @@ async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> No
     facts = Facts()
     async with running(facts, "late") as fleet:
         await fleet.await_ready("late")
-        assert facts.told == ["late"]
+        assert len(facts.offers()) == 1
         (status,) = fleet.statuses()
         assert status.state is State.READY
         # Whatever waited goes on to `send`, which counts it.
@@ -131,3 +124,68 @@ async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
         assert "switched off" in (await failure(fleet, "late"))[0]
         fleet.apply([])
         assert "removed" in (await failure(fleet, "late"))[0]
+
+
+@pytest.mark.parametrize(("version", "holds"), [(LEGACY, True), (MODERN, False)])
+@in_no_time
+async def test_a_server_of_the_handshake_era_asks_while_a_call_is_under_way(
+    version: str, *, holds: bool
+) -> None:
+    async with Scene(ScriptedServer(version)).fleet() as fleet:
+        assert fleet.holds_questions("bank") is holds
+        assert fleet.holds_questions("nobody") is False
+
+
+@in_no_time
+async def test_nothing_is_asked_of_a_server_that_is_gone() -> None:
+    async with Scene().fleet() as fleet:
+        fleet.apply([])
+        for work in (fleet.send(call()), fleet.subscribe("bank", "a:/1"), fleet.unsubscribe("bank", "a:/1")):
+            with pytest.raises(UpstreamUnavailable, match="removed"):
+                await work
+        fleet.end("ann")
+        await fleet.set_level("ann", "info")
+
+
+@in_no_time
+async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_then_closes_them() -> None:
+    scene = Scene(ScriptedServer(LEGACY))
+    scene.server.may_answer.clear()
+    async with scene.fleet() as fleet:
+        under_way = asyncio.create_task(fleet.send(call(SAMPLING, owner("ann"))))
+        await soon(lambda: bool(scene.server.asked("tools/call")))
+        (line,) = scene.server.lines
+        fleet.apply([spec(seconds=61.0)])
+        await fleet.await_ready("bank")
+        await asyncio.sleep(1)
+        assert not line.closed
+        scene.server.may_answer.set()
+        await under_way
+        await soon(lambda: line.closed)
+
+
+@in_no_time
+async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_hearing() -> None:
+    scene = Scene(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
+    ann = owner("ann")
+    async with scene.fleet() as fleet:
+        await fleet.send(call(SAMPLING, ann))
+        await fleet.send(call(ROOTS, ann))
+        first, second = scene.server.lines
+        first.forgets = True
+        await fleet.set_level("ann", "info")
+        assert [asked.method for asked in second.asked].count("logging/setLevel") == 1
+
+
+@in_no_time
+async def test_who_subscribed_still_hears_of_it_after_the_server_was_away() -> None:
+    scene = Scene(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
+    async with scene.fleet() as fleet:
+        await fleet.subscribe("bank", "a:/1")
+        fleet.apply([])
+        await soon(lambda: scene.server.main.closed)
+        fleet.apply([spec()])
+        await fleet.await_ready("bank")
+        assert len(scene.server.asked("resources/subscribe")) == 2
+        await fleet.unsubscribe("bank", "a:/1")
+        assert len(scene.server.asked("resources/unsubscribe")) == 1

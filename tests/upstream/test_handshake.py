@@ -17,10 +17,11 @@ from headgate.domain.errors import (
     VersionMismatch,
 )
 from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream.greeting import Greeting
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.link import Outgoing
-from headgate.upstream.peer import Greeting
 from tests.upstream.clock import in_no_time
+from tests.upstream.stage import SAMPLING
 
 SPEC = ServerSpec(name="far", transport=Transport.STDIO, start_timeout_seconds=60.0)
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -241,3 +242,24 @@ async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
 async def test_a_handshake_that_fails_says_so(answer: Answer) -> None:
     with pytest.raises(InvalidAnswer, match="initialize"):
         await shake_hands(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)
+
+
+# On behalf of clients of one profile.
+
+
+@in_no_time
+async def test_a_handshake_declares_exactly_what_the_clients_declared() -> None:
+    link = ScriptedLink(UNKNOWN_METHOD, initialized(LEGACY))
+    await shake_hands(SPEC, link, LEGACY, SAMPLING)
+    assert link.asked == ["initialize"]
+    assert link.params[0]["capabilities"] == {"sampling": {}}
+
+
+@in_no_time
+async def test_what_a_server_says_about_itself_is_kept_as_it_came() -> None:
+    told = b'{"protocolVersion":"2025-11-25","capabilities":{"x" : 1.0},"instructions":"be kind"}'
+    greeting = await agree(ScriptedLink(UNKNOWN_METHOD, Answer(told)))
+    assert (greeting.capabilities, greeting.instructions) == (b'{"x" : 1.0}', "be kind")
+    said = b'{"supportedVersions":["2026-07-28"],"capabilities":{"y" : 2.0},"instructions":null}'
+    greeting = await agree(ScriptedLink(Answer(said), None))
+    assert (greeting.capabilities, greeting.instructions) == (b'{"y" : 2.0}', "")

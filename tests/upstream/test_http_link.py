@@ -3,8 +3,8 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,62 +22,18 @@ from headgate.domain.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.handshake import shake_hands
-from headgate.upstream.http_link import HttpLink, open_http
-from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import SessionGone
-from tests.upstream.conversation import outgoing
-from tests.upstream.raw_server import HOST, Behaviour, RawServer, Received, raw_server, response
-from tests.upstream.spool import in_memory
+from tests.upstream.http_talk import LEGACY, MODERN, WAIT_SECONDS, events, talking_to
+from tests.upstream.raw_server import HOST, Received, raw_server, response
 from tests.waiting import eventually
-
-WAIT_SECONDS = 3.0
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
-
-
-def ignore() -> None:
-    """Nobody is interested in changed lists here."""
-
-
-class Talk:
-    """A link, the server at its other end, and what the server said unasked."""
-
-    def __init__(self, link: HttpLink, server: RawServer, inbox: Inbox, spec: ServerSpec) -> None:
-        self.link = link
-        self.server = server
-        self.inbox = inbox
-        self.spec = spec
-
-    async def ask(self, **settings: Any) -> Answer:
-        async with asyncio.timeout(WAIT_SECONDS):
-            return await self.link.request(outgoing(**settings))
-
 
 Start = Callable[..., Any]
 
 
 @pytest.fixture
 def talking(tmp_path: Path) -> Start:
-    @asynccontextmanager
-    async def start(behaviour: Behaviour, version: str = MODERN, **settings: Any) -> AsyncIterator[Talk]:
-        async with raw_server(behaviour) as server:
-            spec = ServerSpec(
-                name="far", transport=Transport.STREAMABLE_HTTP, **{"url": server.url, **settings}
-            )
-            inbox = Inbox("far", ignore)
-            async with open_http(spec, in_memory(tmp_path), inbox) as link:
-                if version:
-                    link.adopt(version)
-                yield Talk(link, server, inbox, spec)
-
-    return start
-
-
-def events(*messages: Any) -> bytes:
-    return b"".join(
-        b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n" for message in messages
-    )
+    return partial(talking_to, directory=tmp_path)
 
 
 async def done(request: Received) -> None:
@@ -108,12 +64,22 @@ async def test_each_request_of_the_stateless_era_says_what_it_is_in_its_headers(
 
 
 async def test_the_handshake_era_sees_its_own_headers_only(talking: Start) -> None:
-    async with talking(done, LEGACY) as talk:
+    async with talking(done, version=LEGACY) as talk:
         await talk.ask(name="x")
         headers = next(request for request in talk.server.received if request.method == "POST").headers
         assert headers["mcp-protocol-version"] == LEGACY
         assert "mcp-method" not in headers
         assert "mcp-name" not in headers
+
+
+@pytest.mark.parametrize(("version", "seen"), [(MODERN, "west"), (LEGACY, None)])
+async def test_headers_of_a_call_of_its_own_are_for_the_stateless_era(
+    talking: Start, version: str, seen: str | None
+) -> None:
+    async with talking(done, version=version) as talk:
+        await talk.ask(headers=b"Mcp-Param-Region: west\r\n")
+        posts = [request for request in talk.server.received if request.method == "POST"]
+        assert posts[0].headers.get("mcp-param-region") == seen
 
 
 async def test_a_line_break_in_a_header_of_the_operator_makes_no_second_header(talking: Start) -> None:
@@ -282,7 +248,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_in_the_words_of_the_hands
         else:
             await done(request)
 
-    async with talking(say, LEGACY) as talk:
+    async with talking(say, version=LEGACY) as talk:
         with pytest.raises(UpstreamTimeout):
             await talk.ask(seconds=0.1)
         await eventually(
@@ -386,7 +352,7 @@ async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can
         await released.wait()
         await request.answer(b"", "202 Accepted")
 
-    async with talking(say, LEGACY) as talk:
+    async with talking(say, version=LEGACY) as talk:
         await eventually(lambda: talk.inbox.noise == 200 - 72, WAIT_SECONDS, "too many")
         await eventually(lambda: len(posts) == 8, WAIT_SECONDS, "a few")
         assert talk.server.connections <= 9

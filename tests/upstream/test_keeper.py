@@ -1,144 +1,20 @@
 """The life of one upstream: it changes, is replaced, hangs and fails, and its calls go on where they can."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
-import msgspec
 import pytest
 
-from headgate.domain.call import LOCAL, Answer, Call, Request
-from headgate.domain.errors import UpstreamTimeout
-from headgate.domain.server import ServerSpec, State, Transport
-from headgate.domain.tool import Tool
-from headgate.upstream.fleet import Fleet, run_fleet
-from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Link, Outgoing
-from headgate.wire.envelope import Envelope
+from headgate.domain.server import State
 from tests.upstream.clock import in_no_time
-
-START_SECONDS = 20.0
-
-
-class Facts:
-    """What the gateway was told."""
-
-    def __init__(self) -> None:
-        self.offers: list[list[bytes]] = []
-        self.connections = 0
-        self.versions = 0
-
-    def version(self, server: str) -> str | None:
-        return None
-
-    def remember_version(self, server: str, version: str) -> None:
-        self.versions += 1
-
-    def offered(self, server: str, definitions: list[bytes]) -> dict[str, str]:
-        self.offers.append(definitions)
-        return {}
-
-    def connected(self, server: str) -> None:
-        self.connections += 1
-
-
-class ScriptedLink:
-    """A stateless server in memory; the test says what it does."""
-
-    pid = None
-
-    def __init__(self, spec: ServerSpec, inbox: Inbox, *, mute: bool) -> None:
-        self._spec = spec
-        self._inbox = inbox
-        self._lost = asyncio.Event()
-        self.mute = mute
-        self.list_hangs = False
-        self.listings: list[float] = []
-        self.subscriptions = 0
-        self.may_answer = asyncio.Event()
-
-    async def request(self, outgoing: Outgoing) -> Answer:
-        if self.mute:
-            await asyncio.Event().wait()
-        if outgoing.method == "tools/list":
-            return await self._list(outgoing)
-        if outgoing.method == "tools/call":
-            await self.may_answer.wait()
-        if outgoing.method == "subscriptions/listen":
-            self.subscriptions += 1
-            raise ValueError("a bug")
-        tools = {"listChanged": True} if self._spec.name == "subscribed" else {}
-        told = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": tools}}
-        return Answer(msgspec.json.encode(told))
-
-    async def _list(self, outgoing: Outgoing) -> Answer:
-        self.listings.append(asyncio.get_running_loop().time())
-        if self.list_hangs:
-            await asyncio.sleep(outgoing.timeout_seconds)
-            raise UpstreamTimeout(self._spec.name, outgoing.what, outgoing.timeout_seconds)
-        return Answer(b'{"tools":[{"name":"of %g"}]}' % self._spec.timeout_seconds)
-
-    async def notify(self, message: bytes) -> None:
-        """Nobody listens."""
-
-    def adopt(self, version: str) -> None:
-        """It speaks only one."""
-
-    async def lost(self) -> str:
-        await self._lost.wait()
-        return "it ended"
-
-    def end(self) -> None:
-        self._lost.set()
-
-    def say_changed(self) -> None:
-        self._inbox.take(Envelope(jsonrpc="2.0", method="notifications/tools/list_changed"))
-
-
-class Scene:
-    """A fleet and every connection that it opened."""
-
-    def __init__(self) -> None:
-        self.facts = Facts()
-        self.links: list[ScriptedLink] = []
-        self.opened: list[float] = []
-        self.later_ones_are_mute = False
-
-    @asynccontextmanager
-    async def open(self, spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AsyncIterator[Link]:
-        self.opened.append(asyncio.get_running_loop().time())
-        link = ScriptedLink(spec, inbox, mute=self.later_ones_are_mute and bool(self.links))
-        self.links.append(link)
-        yield link
-
-    @asynccontextmanager
-    async def fleet(self, name: str = "bank", seconds: float = 60.0) -> AsyncIterator[Fleet]:
-        async with run_fleet(self.open, self.facts, self.facts) as fleet:
-            fleet.apply([spec(name, seconds)])
-            await fleet.await_ready(name)
-            yield fleet
-
-
-def spec(name: str = "bank", seconds: float = 60.0) -> ServerSpec:
-    return ServerSpec(
-        name=name,
-        transport=Transport.BUILTIN,
-        timeout_seconds=seconds,
-        start_timeout_seconds=START_SECONDS,
-    )
-
-
-def call() -> Call:
-    tool = Tool("bank", "pay", "bank_pay", b'{"name":"pay"}', b'{"name":"pay"}')
-    return Call(Request(caller=LOCAL, tool="bank_pay", arguments=b"{}"), tool)
+from tests.upstream.stage import START_SECONDS, Scene, ScriptedServer, call, spec
 
 
 @in_no_time
 async def test_a_server_that_was_replaced_says_nothing_about_its_successor() -> None:
     scene = Scene()
     async with scene.fleet(seconds=60.0) as fleet:
+        scene.server.may_answer.clear()
         under_way = asyncio.create_task(fleet.send(call()))
         await asyncio.sleep(1)
         fleet.apply([spec(seconds=61.0)])
@@ -149,9 +25,9 @@ async def test_a_server_that_was_replaced_says_nothing_about_its_successor() -> 
         old.end()
         await asyncio.sleep(1)
         assert len(scene.links) == 3, "the old one was connected again for the call under way"
-        assert scene.facts.offers == [[b'{"name":"of 60"}'], [b'{"name":"of 61"}']]
-        assert (scene.facts.connections, scene.facts.versions) == (2, 2)
-        old.may_answer.set()
+        assert scene.facts.offers() == [[b'{"name":"of 60"}'], [b'{"name":"of 61"}']]
+        assert (len(scene.facts.greetings), len(scene.facts.versions)) == (2, 2)
+        scene.server.may_answer.set()
         await under_way
 
 
@@ -160,6 +36,7 @@ async def test_a_server_too_busy_to_list_its_tools_keeps_its_calls() -> None:
     scene = Scene()
     async with scene.fleet(seconds=5.0) as fleet:
         (link,) = scene.links
+        scene.server.may_answer.clear()
         under_way = asyncio.create_task(fleet.send(call()))
         link.list_hangs = True
         await asyncio.sleep(1)
@@ -169,8 +46,8 @@ async def test_a_server_too_busy_to_list_its_tools_keeps_its_calls() -> None:
         assert len(link.listings) < 12
         link.list_hangs = False
         await asyncio.sleep(60)
-        assert len(scene.facts.offers) == 2
-        link.may_answer.set()
+        assert len(scene.facts.offers()) == 2
+        scene.server.may_answer.set()
         await under_way
         (status,) = fleet.statuses()
         assert status.state is State.READY
@@ -224,17 +101,18 @@ async def test_after_a_quiet_minute_a_change_is_looked_at_soon_again() -> None:
 async def test_a_bug_in_a_subscription_is_logged_and_does_not_end_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scene = Scene()
-    async with scene.fleet("subscribed"):
+    server = ScriptedServer(capabilities={"tools": {"listChanged": True}})
+    server.answers["subscriptions/listen"] = ValueError("a bug")
+    async with Scene(server).fleet():
         await asyncio.sleep(10)
-        assert scene.links[0].subscriptions >= 3
+        assert len(server.asked("subscriptions/listen")) >= 3
     assert any(record.message == "subscription failed" and record.exc_info for record in caplog.records)
 
 
 @in_no_time
 async def test_a_start_that_hangs_is_no_good_connection_and_the_rests_get_longer() -> None:
     scene = Scene()
-    scene.later_ones_are_mute = True
+    scene.server.later_ones_are_mute = True
     async with scene.fleet():
         scene.links[0].end()
         await asyncio.sleep(8 * START_SECONDS)

@@ -329,11 +329,13 @@ async def test_a_request_that_nobody_can_answer_is_refused() -> None:
 
 
 @in_no_time
-async def test_a_changed_list_is_noticed() -> None:
+async def test_what_an_upstream_says_about_itself_is_noticed() -> None:
     talk = Conversation()
     talk.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    talk.say({"jsonrpc": "2.0", "method": "notifications/something/else"})
-    assert talk.list_changes == 1
+    talk.say({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed", "params": {}})
+    talk.say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "a:b"}})
+    assert talk.news.changes == ["tools", "prompts"]
+    assert talk.news.updates == [{"uri": "a:b"}]
     assert talk.inbox.noise == 0
 
 

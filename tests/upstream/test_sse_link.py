@@ -20,9 +20,10 @@ from headgate.domain.errors import (
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.sse_link import SseLink, open_sse
-from tests.upstream.conversation import outgoing
+from tests.upstream.conversation import Noted, outgoing
 from tests.upstream.raw_server import Received, raw_server
 from tests.upstream.spool import in_memory
+from tests.waiting import eventually
 
 WAIT_SECONDS = 3.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -60,7 +61,7 @@ def talking(tmp_path: Path) -> Start:
         async with raw_server(behaviour) as server:
             url = server.url.replace("/mcp", "/sse")
             spec = ServerSpec(name="old", transport=Transport.SSE, url=url)
-            async with open_sse(spec, in_memory(tmp_path), Inbox("old", lambda: None)) as link:
+            async with open_sse(spec, in_memory(tmp_path), Inbox("old", Noted())) as link:
                 yield link
 
     return start
@@ -198,3 +199,47 @@ async def test_a_refused_post_says_whether_anything_happened(
         with pytest.raises(kind) as refused:
             await link.request(outgoing())
         assert refused.value.effect is effect
+
+
+async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can_wait(tmp_path: Path) -> None:
+    posts: list[Received] = []
+    released = asyncio.Event()
+
+    async def behave(request: Received) -> None:
+        if request.method == "GET":
+            pings = b"".join(
+                b'data: {"jsonrpc":"2.0","id":"p%d","method":"ping"}\n\n' % id for id in range(200)
+            )
+            await request.say(HEAD + b"event: endpoint\ndata: /messages\n\n" + pings)
+            return
+        posts.append(request)
+        await released.wait()
+        await request.answer(b"", "202 Accepted")
+
+    async with raw_server(behave) as server:
+        spec = ServerSpec(name="old", transport=Transport.SSE, url=server.url)
+        inbox = Inbox("old", Noted())
+        async with open_sse(spec, in_memory(tmp_path), inbox):
+            await eventually(lambda: inbox.noise == 200 - 72, WAIT_SECONDS, "too many")
+            await eventually(lambda: len(posts) == 8, WAIT_SECONDS, "a few")
+            assert server.connections <= 9
+            released.set()
+            await eventually(lambda: len(posts) == 72, WAIT_SECONDS, "the others")
+
+
+async def test_nothing_is_sent_when_the_stream_has_ended(talking: Start) -> None:
+    posts: list[Received] = []
+
+    async def behave(request: Received) -> None:
+        if request.method == "POST":
+            posts.append(request)
+            await request.answer(b"", "202 Accepted")
+            return
+        await request.say(HEAD + b"event: endpoint\ndata: /messages\n\n")
+        await request.hang_up()
+
+    async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
+        await link.lost()
+        with pytest.raises(UpstreamUnreachable):
+            await link.request(outgoing())
+    assert posts == []

@@ -11,7 +11,7 @@ from headgate.domain.errors import RequestRefused
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.http_link import open_http
 from headgate.upstream.inbox import Inbox
-from tests.upstream.conversation import outgoing
+from tests.upstream.conversation import Noted, outgoing
 from tests.upstream.raw_server import Received, raw_server, response
 from tests.upstream.spool import limits, open_files
 
@@ -41,7 +41,7 @@ async def test_a_large_answer_that_nobody_takes_gives_its_disk_space_back(
 
     async with raw_server(say) as server:
         spec = ServerSpec(name="far", transport=Transport.STREAMABLE_HTTP, url=server.url)
-        async with open_http(spec, limits(tmp_path), Inbox("far", lambda: None)) as link:
+        async with open_http(spec, limits(tmp_path), Inbox("far", Noted())) as link:
             link.adopt("2026-07-28")
             try:
                 await link.request(outgoing())

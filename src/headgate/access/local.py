@@ -1,7 +1,7 @@
 """The rule while there are no keys: whoever reaches the gate is the local user and may call everything."""
 
 from headgate.domain.call import Caller
-from headgate.domain.tool import Tool
+from headgate.domain.item import Item
 
 
 class LocalAccess:
@@ -10,5 +10,5 @@ class LocalAccess:
     def admit(self, caller: Caller) -> None:
         """The local user is not limited."""
 
-    def permit(self, caller: Caller, tool: Tool) -> None:
-        """The local user may use every tool."""
+    def permit(self, caller: Caller, item: Item) -> None:
+        """The local user may use everything."""

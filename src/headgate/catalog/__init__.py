@@ -1,1 +1,1 @@
-"""Which tools exist, what they are called, and how they are listed."""
+"""What the upstreams offer: tools, prompts, resources and templates, their names and their listings."""

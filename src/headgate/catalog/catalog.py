@@ -1,145 +1,179 @@
-"""Every tool of every upstream: routed by a table, listed from prepared bytes."""
+"""Everything that the upstreams offer: routed by tables, listed from prepared bytes."""
 
-import difflib
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from headgate.catalog.intake import Intake, take_in
-from headgate.catalog.listing import Listing
-from headgate.catalog.names import Key, Owners, allot, beginnings
-from headgate.catalog.offer import Offer
+from headgate.catalog.addresses import Addresses
+from headgate.catalog.directory import Directory, nearest_servers, server_of
+from headgate.catalog.hints import NO_HINT, CacheHint
+from headgate.catalog.intake import Intake
+from headgate.catalog.memory import Corner
+from headgate.catalog.names import Owners
+from headgate.catalog.naming import Naming, Prefixed, Unchanged
+from headgate.catalog.recency import Recency
+from headgate.catalog.shelf import Shelf
+from headgate.catalog.uris import Addressed, is_ours, parted
 from headgate.domain.call import Caller
-from headgate.domain.errors import ServerNotFound, ToolNotFound
-from headgate.domain.tool import Tool
+from headgate.domain.errors import (
+    HeadgateError,
+    PromptNotFound,
+    ResourceNotFound,
+    ServerNotFound,
+    ToolNotFound,
+)
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
 from headgate.wire.eras import Era
-
-_MOST_NEAREST = 3
-# Each comparison takes tens of microseconds, and a client may guess as often as it likes.
-_MOST_COMPARED = 100
 
 
 class Catalog:
-    """The table of tools; `offer` and `withdraw` change it, everything else reads."""
+    """Tools, prompts, resources and templates; `order`, `offer` and `forget` change it, the rest reads.
+
+    A server that has told of a kind, if only that it has none, is not waited for any more.
+    """
 
     def __init__(self, *, name_limit: int, prefixed: bool, page_bytes: int, owners: Owners) -> None:
         self._name_limit = name_limit
         self._prefixed = prefixed
-        self._page_bytes = page_bytes
-        self._owners = owners
-        self._offers: dict[str, list[Offer]] = {}
         self._order: tuple[str, ...] = ()
-        self._listeners: list[Callable[[], None]] = []
-        self._tools: list[Tool] = []
-        self._routes: dict[str, Tool] = {}
-        # Made when somebody asks: while servers connect, the listing changes with each of them.
-        self._listings: dict[Era, Listing] = {}
+        self._listeners: list[Callable[[Kind], None]] = []
+        self._recency = Recency()
+        naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged())
+        self._shelves = {kind: Shelf(kind, naming[kind], page_bytes) for kind in Kind}
+        self._directories = {kind: Directory(self._shelves[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
+        self._addresses = Addresses(
+            self._shelves[Kind.RESOURCES], self._shelves[Kind.TEMPLATES], prefixed=prefixed
+        )
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever the listing is no longer what it was."""
+    def on_change(self, listener: Callable[[Kind], None]) -> None:
+        """Call `listener` with each kind whose listing is no longer what somebody saw."""
         self._listeners.append(listener)
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
+        return self._order
 
     def order(self, servers: Sequence[str]) -> None:
         """List the servers in this order, the order of the configuration; others are dropped."""
         self._order = tuple(servers)
-        self._offers = {server: self._offers[server] for server in servers if server in self._offers}
-        self._rebuild()
+        for kind in [kind for kind, shelf in self._shelves.items() if shelf.order(servers)]:
+            self._tell(kind)
 
-    def offer(self, server: str, definitions: Sequence[bytes]) -> Intake:
-        """Replace what `server` offers."""
-        intake = take_in(server, definitions)
-        known = self._offers.get(server)
-        if known is None or [offer.source for offer in known] != list(intake.tools):
-            self._offers[server] = [Offer(server, tool, self._name_limit) for tool in intake.tools]
-            self._rebuild()
+    def look_ahead(self, server: str, kind: Kind, definitions: Sequence[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step: thousands take seconds."""
+        return self._shelves[kind].look_ahead(server, definitions)
+
+    def offer(
+        self,
+        server: str,
+        kind: Kind,
+        definitions: Sequence[bytes],
+        profile: Profile = PLAIN,
+        hint: CacheHint = NO_HINT,
+    ) -> Intake:
+        """Replace what `server` offers of a kind to clients of that profile."""
+        dropped = self._recency.add(profile)
+        if dropped is not None:
+            self._forget(dropped)
+        intake, changed = self._shelves[kind].offer(server, definitions, profile, hint)
+        if changed:
+            self._tell(kind)
         return intake
 
-    def resolve(self, name: str, caller: Caller) -> Tool:
-        """The tool of that public name (or `server:tool`, `server__tool`); raises ToolNotFound."""
-        tool = self._routes.get(name)
-        if tool is None:
-            raise self._not_found(name)
-        return tool
+    def offered(self, server: str, profile: Profile) -> bool:
+        """Whether the server has told its tools to clients of that very profile."""
+        return self._shelves[Kind.TOOLS].has_own(server, profile)
 
-    def _not_found(self, name: str) -> ToolNotFound | ServerNotFound:
-        server, colon, _ = name.partition(":")
-        if colon and server not in self._order:
-            return ServerNotFound(server, difflib.get_close_matches(server[:200], self._order, _MOST_NEAREST))
-        return ToolNotFound(name, self._nearest(name))
+    def forget(self, profile: Profile) -> None:
+        """Drop a profile's own listings: nobody has that profile any more."""
+        self._recency.forget(profile)
+        self._forget(profile)
 
-    def silent_server(self, name: str) -> str | None:
-        """The server that such a tool belongs to, if it has not told its tools yet."""
-        if name in self._routes:
+    def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
+        """The tool or prompt of that public name (or `server:name`, `server__name`).
+
+        Raises ToolNotFound, PromptNotFound or ServerNotFound.
+        """
+        item = self._directories[kind].find(name)
+        if item is None:
+            raise self._not_found(kind, name)
+        return item
+
+    def route(self, uri: str, caller: Caller) -> Item:
+        """The resource of that public URI at the server that reads it; raises ResourceNotFound."""
+        item = self._addresses.route(uri, self._order)
+        if item is None:
+            raise ResourceNotFound(uri)
+        return item
+
+    def public_uri(self, server: str, uri: str) -> str:
+        """What clients call this resource of the server, listed or not."""
+        return self._addresses.public(server, uri, self._order)
+
+    def renames(self, server: str) -> bool:
+        """Whether clients know some of the server's URIs under another name."""
+        return self._addresses.renames(server)
+
+    def silent_server(self, kind: Kind, name: str) -> str | None:
+        """The server that such an item belongs to, if it has not told of that kind yet."""
+        if kind in (Kind.RESOURCES, Kind.TEMPLATES):
+            return self._silent_reader(name)
+        if self._directories[kind].find(name) is not None:
             return None
-        silent = [server for server in self._order if server not in self._offers]
+        silent = self._shelves[kind].silent()
         if not self._prefixed:
             return silent[0] if silent else None
-        fitting = [
-            (beginning, server)
-            for server in silent
-            for beginning in beginnings(server, self._name_limit)
-            if name.startswith(beginning)
-        ]
-        # The longest, because `big_two_x` is more likely a tool of `big_two` than one of `big`.
-        return max(fitting, key=lambda fit: len(fit[0]))[1] if fitting else None
+        return server_of(name, silent, self._name_limit)
 
-    def page(self, cursor: str | None, caller: Caller, era: Era) -> bytes:
-        """One page of the listing; raises InvalidCursor."""
-        listing = self._listings.get(era)
-        if listing is None:
-            listing = self._listings[era] = self._listing(era)
-        return listing.page(cursor)
+    def page(self, kind: Kind, cursor: str | None, caller: Caller, profile: Profile, era: Era) -> bytes:
+        """One page of a listing; raises InvalidCursor."""
+        self._recency.use(profile)
+        return self._shelves[kind].page(cursor, profile, era)
+
+    def caching(self, kind: Kind, profile: Profile) -> CacheHint:
+        """How long a listing may be kept, and by whom: as the strictest server says."""
+        return self._shelves[kind].caching(profile)
+
+    def tools(self) -> int:
+        """How many tools clients without capabilities see."""
+        return len(self._shelves[Kind.TOOLS].plain_items)
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return self.tools()
 
-    def _listing(self, era: Era) -> Listing:
-        stateless = era is Era.STATELESS
-        return Listing(
-            [
-                (tool.public_name, tool.definition if stateless else tool.handshake_definition)
-                for tool in self._tools
-            ],
-            self._page_bytes,
-        )
-
-    def _nearest(self, name: str) -> list[str]:
-        """The names most like it; compared closely only with those that share words with it."""
-        wanted = set(name[:200].lower().split("_"))
-        public = {tool.public_name for tool in self._routes.values()}
-        likely = heapq.nlargest(
-            _MOST_COMPARED, sorted(public), key=lambda known: len(wanted & set(known.split("_")))
-        )
-        return difflib.get_close_matches(name[:200], likely, n=_MOST_NEAREST, cutoff=0.5)
-
-    def _rebuild(self) -> None:
-        offers = [offer for server in self._order for offer in self._offers.get(server, ())]
-        names = self._names(offers)
-        before = [tool.definition for tool in self._tools]
-        self._tools = [offer.published(names[offer.key]) for offer in offers]
-        self._routes = _routes(self._tools)
-        if before == [tool.definition for tool in self._tools]:
-            return
-        self._listings.clear()
+    def _tell(self, kind: Kind) -> None:
         for listener in self._listeners:
-            listener()
+            listener(kind)
 
-    def _names(self, offers: list[Offer]) -> dict[Key, str]:
-        if not self._prefixed:
-            return {offer.key: offer.source.name for offer in offers}
-        plain = {offer.key: offer.plain_name for offer in offers}
-        return allot(list(plain), self._name_limit, self._owners, plain)
+    def _forget(self, profile: Profile) -> None:
+        for shelf in self._shelves.values():
+            shelf.forget(profile)
+
+    def _not_found(self, kind: Kind, name: str) -> HeadgateError:
+        server, colon, _ = name.partition(":")
+        if colon and server not in self._order:
+            return ServerNotFound(server, nearest_servers(server, self._order))
+        missing = ToolNotFound if kind is Kind.TOOLS else PromptNotFound
+        return missing(name, self._directories[kind].nearest(name))
+
+    def _silent_reader(self, uri: str) -> str | None:
+        told_neither = {*self._shelves[Kind.RESOURCES].silent(), *self._shelves[Kind.TEMPLATES].silent()}
+        silent = [server for server in self._order if server in told_neither]
+        if self._prefixed and is_ours(uri):
+            named = parted(uri, silent)
+            return named[0] if named else None
+        if len(silent) != 1 or self._addresses.listed(uri, self._order) is not None:
+            return None
+        return silent[0]
 
 
-def _routes(tools: list[Tool]) -> dict[str, Tool]:
-    """Public names, and the two other spellings where they are unambiguous and nobody's public name."""
-    routes: dict[str, Tool] = {}
-    ambiguous: set[str] = set()
-    for tool in tools:
-        for alias in (f"{tool.server}:{tool.name}", f"{tool.server}__{tool.name}"):
-            if alias in routes and routes[alias] is not tool:
-                ambiguous.add(alias)
-            routes[alias] = tool
-    for alias in ambiguous:
-        del routes[alias]
-    routes.update((tool.public_name, tool) for tool in tools)
-    return routes
+def _namings(owners: Owners, name_limit: int) -> dict[Kind, Naming]:
+    """Tools and prompts by names, the others by URIs, each kind apart from the others."""
+    corners: list[Corner] = []
+    return {
+        # Without a prefix, because names of tools were remembered before there was anything else.
+        Kind.TOOLS: Prefixed(name_limit, Corner(owners, "", corners)),
+        Kind.PROMPTS: Prefixed(name_limit, Corner(owners, "prompt:", corners)),
+        Kind.RESOURCES: Addressed(Corner(owners, "uri:", corners), parsed=True),
+        Kind.TEMPLATES: Addressed(Corner(owners, "template:", corners), parsed=False),
+    }

@@ -1,11 +1,11 @@
-"""Public names: `{server}_{tool}`, accepted by every client, never two alike, the same after a restart."""
+"""Public names: `{server}_{name}`, accepted by every client, never two alike, the same after a restart."""
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-# A server, and the tool's name there.
+# A server, and the name of one of its items there.
 Key = tuple[str, str]
 
 # What model providers allow, less the prefix that a client puts before every name of this gateway.
@@ -19,7 +19,7 @@ class Owners(Protocol):
     """Remembers across restarts whose a public name is."""
 
     def owner(self, public_name: str) -> Key | None:
-        """The server and tool that had the name first, if anybody had."""
+        """The server and the item that had the name first, if anybody had."""
 
     def claim(self, names: Mapping[str, Key]) -> None:
         """Remember who owns each of these names now."""

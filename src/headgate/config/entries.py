@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headgate.config.values import about, seconds
+from headgate.config.values import about, between, seconds
 
 Word = Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"]
 Builtin = Literal["example"]
@@ -34,6 +34,12 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     start_timeout: Annotated[
         float, seconds(0.1, 3600, "Seconds from the start to the end of the handshake.")
     ] = 60.0
+    max_connections: Annotated[
+        int, between(1, 10_000, "The most connections besides the main one, for clients it may ask.")
+    ] = 32
+    shared: Annotated[
+        bool, about("Whether all clients share one connection, on which none of them can be asked.")
+    ] = False
 
 
 FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ServerEntry)}

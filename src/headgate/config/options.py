@@ -19,6 +19,9 @@ _TYPES: Mapping[str, object] = {field.name: field.type for field in msgspec.stru
 _NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
 FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
 
+# An error message ends up in a log.
+_PRIVATE = ("seal_keys",)
+
 # From a value and the words for where it was given to the value that goes on.
 _Step = Callable[[object, str], object]
 
@@ -70,7 +73,7 @@ def _accept(given: Given) -> object:
     if _is_path(annotation):
         path = convert(str(value) if isinstance(value, Path) else value, str, where)
         return given.here.resolve(str(path), where)
-    converted = convert(value, annotation, where)
+    converted = convert(value, annotation, where, private=given.field in _PRIVATE)
     check = _CHECKS.get(given.field)
     return converted if check is None else check(converted, where)
 

@@ -133,6 +133,8 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         max_timeout_seconds=max(entry.max_timeout, entry.timeout),
         connect_timeout_seconds=entry.connect_timeout,
         start_timeout_seconds=entry.start_timeout,
+        max_connections=entry.max_connections,
+        shared=entry.shared,
     )
 
 

@@ -34,11 +34,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Meta(min_length=1, max_length=64, description="The name that clients see of this gateway.")
     ] = "headgate"
     prefix: Annotated[
-        bool, about("Tool names begin with their server's name; false needs a single server.")
+        bool, about("Names of tools and prompts begin with their server's; false needs a single server.")
     ] = True
     listing: Annotated[Literal["auto", "full"], about("What tools/list shows: full is every tool.")] = "auto"
     # None means that nobody set it, so that the limit follows from the client's own prefix.
-    tool_name_limit: Annotated[int, between(10, 200, "The longest public tool name.")] | None = None
+    tool_name_limit: (
+        Annotated[int, between(10, 200, "The longest public name of a tool or prompt.")] | None
+    ) = None
 
     transport: Annotated[
         Literal["stdio", "http", "sse"],
@@ -81,10 +83,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = _MIB
     max_sessions: Annotated[int, between(1, 1_000_000, "The most client sessions at a time.")] = 10_000
     session_idle_seconds: Annotated[
-        float, seconds(0.1, 604_800, "A session without a request for so long ends.")
+        float,
+        seconds(
+            0.1, 604_800, "A session without a request for so long is forgotten until its client comes back."
+        ),
     ] = 1800.0
+    seal_keys: Annotated[
+        tuple[Annotated[str, Meta(min_length=32)], ...],
+        about("Secrets of 32 characters or more that several gateways share; the first one seals."),
+    ] = ()
     # SDK clients refuse an event of more than 1 MiB, so a page with its envelope stays below.
-    page_bytes: Annotated[int, between(4 * _KIB, 1_000_000, "The size of one page of tools/list.")] = (
+    page_bytes: Annotated[int, between(4 * _KIB, 1_000_000, "The size of one page of a listing.")] = (
         256 * _KIB
     )
 

@@ -6,6 +6,8 @@ import os
 import shlex
 import signal
 
+from headgate.domain.call import Owner
+
 log = logging.getLogger("headgate.console")
 
 _SECONDS = 60.0
@@ -19,11 +21,16 @@ class ListChangedHook:
         self._again = False
         self._running: asyncio.Task[None] | None = None
 
-    def tools_changed(self) -> None:
-        """Run the command, now or after the run that is under way."""
+    def changed(self, capability: str) -> None:
+        """Run the command after the tools have changed, now or after the run that is under way."""
+        if capability != "tools":
+            return
         self._again = True
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._run())
+
+    def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A single resource is nothing to run a command for."""
 
     async def _run(self) -> None:
         while self._again:

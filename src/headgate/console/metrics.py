@@ -5,8 +5,13 @@ from collections.abc import Iterable, Iterator
 from headgate.console.tally import BUCKETS, Tally
 from headgate.domain.server import ServerStatus, State
 
+# The name of a counter without `_total`, and its label, which may be none.
+Counters = dict[tuple[str, str], int]
 
-def exposition(tally: Tally, servers: Iterable[ServerStatus], gauges: dict[str, float]) -> bytes:
+
+def exposition(
+    tally: Tally, servers: Iterable[ServerStatus], gauges: dict[str, float], counters: Counters
+) -> bytes:
     """Everything, one metric after the other."""
     lines: list[str] = []
     lines += _calls(tally)
@@ -14,7 +19,17 @@ def exposition(tally: Tally, servers: Iterable[ServerStatus], gauges: dict[str, 
     lines += _servers(list(servers))
     for name, value in gauges.items():
         lines += (f"# TYPE headgate_{name} gauge", f"headgate_{name} {_number(value)}")
+    lines += _counters(counters)
     return ("\n".join(lines) + "\n").encode()
+
+
+def _counters(counters: Counters) -> Iterator[str]:
+    named = ""
+    for (name, label), value in counters.items():
+        if name != named:
+            yield f"# TYPE headgate_{name}_total counter"
+            named = name
+        yield f"headgate_{name}_total{label} {value}"
 
 
 def _calls(tally: Tally) -> Iterator[str]:
@@ -44,15 +59,16 @@ def _servers(servers: list[ServerStatus]) -> Iterator[str]:
         for state in State:
             value = int(server.state is state)
             yield f'headgate_upstream_state{{server="{_label(server.name)}",state="{state}"}} {value}'
-    counters = ("restarts", "noise_lines")
+    counters = ("restarts", "lines_opened", "questions", "streams_resumed", "noise_lines")
     for name in counters:
         yield f"# TYPE headgate_upstream_{name}_total counter"
         for server in servers:
             value = getattr(server, name)
             yield f'headgate_upstream_{name}_total{{server="{_label(server.name)}"}} {value}'
-    yield "# TYPE headgate_upstream_tools gauge"
-    for server in servers:
-        yield f'headgate_upstream_tools{{server="{_label(server.name)}"}} {server.tools}'
+    for name in ("tools", "prompts", "resources", "templates", "lines"):
+        yield f"# TYPE headgate_upstream_{name} gauge"
+        for server in servers:
+            yield f'headgate_upstream_{name}{{server="{_label(server.name)}"}} {getattr(server, name)}'
 
 
 def _label(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from headgate import __version__
-from headgate.console.metrics import exposition
+from headgate.console.metrics import Counters, exposition
 from headgate.console.tally import Tally
 from headgate.domain.server import ServerStatus, State
 
@@ -35,10 +35,17 @@ class Readiness(msgspec.Struct, frozen=True):
 class Pages:
     """The operator's pages."""
 
-    def __init__(self, fleet: Fleet, tally: Tally, gauges: Callable[[], dict[str, float]]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        tally: Tally,
+        gauges: Callable[[], dict[str, float]],
+        counters: Callable[[], Counters],
+    ) -> None:
         self._fleet = fleet
         self._tally = tally
         self._gauges = gauges
+        self._counters = counters
         self.draining = False
 
     def __call__(self, method: str, path: str) -> tuple[int, bytes, bytes]:
@@ -66,7 +73,7 @@ class Pages:
         return 200 if readiness.ready else 503, _JSON, msgspec.json.encode(readiness)
 
     def _metrics(self) -> tuple[int, bytes, bytes]:
-        body = exposition(self._tally, self._fleet.statuses(), self._gauges())
+        body = exposition(self._tally, self._fleet.statuses(), self._gauges(), self._counters())
         return 200, b"text/plain; version=0.0.4; charset=utf-8", body
 
     def _front(self) -> tuple[int, bytes, bytes]:

@@ -13,6 +13,7 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
+from headgate.domain.item import Item
 
 
 class Upstream(Protocol):
@@ -23,6 +24,15 @@ class Upstream(Protocol):
 
     async def send(self, call: Call) -> Answer:
         """Send once. Raises UpstreamError saying what may have happened."""
+
+    def holds_questions(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        """Hear of every change of a resource; raises UpstreamError."""
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        """Do not hear of it any more; raises UpstreamError."""
 
 
 # Told the server, the outcome (`ok`, `error`, or the code of a failure) and the seconds of each call.
@@ -37,6 +47,8 @@ class Delivery:
         self._now = now
         self._count = count
         self._breakers: dict[str, Breaker] = {}
+        # Where each subscription was taken, by the URI that clients know; one entry for each client.
+        self._subscribed: dict[str, list[Item]] = {}
 
     async def await_ready(self, server: str) -> None:
         """Wait until the server has told its tools; raises UpstreamError, and counts it as the call's end."""
@@ -50,7 +62,7 @@ class Delivery:
 
     async def deliver(self, call: Call) -> Answer:
         """The upstream's answer; raises UpstreamError."""
-        server = call.tool.server
+        server = call.item.server
         breaker = self._breakers.get(server) or self._breakers.setdefault(server, Breaker(self._now))
         started = self._now()
         outcome = "INTERNAL"
@@ -70,7 +82,7 @@ class Delivery:
     async def _attempt(self, call: Call, breaker: Breaker) -> Answer:
         seconds = breaker.refusal()
         if seconds is not None:
-            raise UpstreamUnavailable(call.tool.server, "it failed repeatedly", retry_after_seconds=seconds)
+            raise UpstreamUnavailable(call.item.server, "it failed repeatedly", retry_after_seconds=seconds)
         try:
             answer = await self._upstream.send(call)
         except (UpstreamTimeout, UpstreamLost, UpstreamUnreachable):
@@ -82,6 +94,30 @@ class Delivery:
             raise
         breaker.succeeded()
         return answer
+
+    def holds_questions(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+        return self._upstream.holds_questions(server)
+
+    async def subscribe(self, item: Item) -> Answer:
+        """Hear of every change of a resource; raises UpstreamError."""
+        answer = await self._upstream.subscribe(item.server, item.name)
+        if not answer.error:
+            self._subscribed.setdefault(item.public_name, []).append(item)
+        return answer
+
+    async def unsubscribe(self, public_uri: str) -> Answer:
+        """One client less hears of it; raises UpstreamError.
+
+        At the server that took the subscription: by now the URI may be another server's, or nobody's.
+        """
+        items = self._subscribed.get(public_uri)
+        if not items:
+            return Answer(b"{}")
+        item = items.pop(0)
+        if not items:
+            del self._subscribed[public_uri]
+        return await self._upstream.unsubscribe(item.server, item.name)
 
     def recovered(self, server: str) -> None:
         """A new connection to `server` stands."""

@@ -1,11 +1,13 @@
-"""One tool call on its way: who asks for what, and what came back."""
+"""One request on its way: who asks for what, how he is reached meanwhile, and what came back."""
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
+from headgate.domain.item import Item
 from headgate.domain.payload import Payload
-from headgate.domain.tool import Tool
+from headgate.domain.profile import PLAIN, Profile
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -20,33 +22,60 @@ LOCAL = Caller()
 ProgressListener = Callable[[dict[str, msgspec.Raw]], None]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asked for; every value is the client's own bytes."""
-
-    caller: Caller
-    tool: str
-    # b"" when the client sent none.
-    arguments: bytes
-    # `_meta` without what belongs to the client's own connection.
-    meta: Mapping[str, msgspec.Raw] = {}
-    # Members of params that we do not know, carried on.
-    more: Mapping[str, msgspec.Raw] = {}
-    # Declared to a stateless upstream on the client's behalf; b"" when it could not answer questions.
-    capabilities: bytes = b""
-    on_progress: ProgressListener | None = None
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A request that found its tool and was let through."""
-
-    request: Request
-    tool: Tool
-
-
 class Answer(msgspec.Struct, frozen=True):
-    """What the upstream said: a result, or a JSON-RPC error object, as its own bytes."""
+    """What the other side said: a result, or a JSON-RPC error object, as its own bytes."""
 
     result: Payload = b""
     error: bytes = b""
     # Whether the result came from a stateless upstream and so names its `resultType`.
     typed: bool = False
+
+
+class Channel(Protocol):
+    """The way back to a client, apart from the answer to its request."""
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Hand a notification of the upstream on; one that the client cannot take now is dropped."""
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """The client's answer to a request of the upstream; an error when it cannot be asked."""
+
+
+class Owner(msgspec.Struct, frozen=True, eq=False):
+    """A client of the handshake era, whose sessions with upstreams are its own."""
+
+    id: str
+    channel: Channel
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client asked for; every value is the client's own bytes."""
+
+    caller: Caller
+    method: str = "tools/call"
+    # The tool, the prompt or the resource, as the client calls it.
+    name: str = ""
+    # The other members of params, `arguments` among them, but for `_meta`.
+    params: Mapping[str, msgspec.Raw] = {}
+    # `_meta` without what belongs to the client's own connection.
+    meta: Mapping[str, msgspec.Raw] = {}
+    # What the client declared that it can do.
+    profile: Profile = PLAIN
+    # None in the stateless era, where every request stands alone.
+    owner: Owner | None = None
+    # None when nothing but the answer reaches the client.
+    channel: Channel | None = None
+    # The least important log messages that the client wants; empty for none in particular.
+    log_level: str = ""
+    # The `mcp-param-*` headers of a client of the stateless era; None where there are no headers.
+    headers: Mapping[bytes, bytes] | None = None
+    on_progress: ProgressListener | None = None
+    # Told when the upstream lets go of its stream before the answer, and expects to be asked for it later.
+    on_pause: Callable[[], None] | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request that found what it asks for and was let through."""
+
+    request: Request
+    item: Item

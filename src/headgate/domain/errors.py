@@ -223,6 +223,71 @@ class ToolNotFound(HeadgateError):
         super().__init__(f"Unknown tool: {name[:200]!r}", hint=_nearest("tool", nearest))
 
 
+class PromptNotFound(HeadgateError):
+    """No prompt has this name for this caller; the nearest names are given."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 404
+
+    def __init__(self, name: str, nearest: list[str]) -> None:
+        super().__init__(f"Unknown prompt: {name[:200]!r}", hint=_nearest("prompt", nearest))
+
+
+class ResourceNotFound(HeadgateError):
+    """No server has a resource of this URI for this caller."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 404
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"Resource not found: {uri[:500]!r}",
+            hint="resources/list and resources/templates/list show all; headgate://SERVER/URI names a server",
+        )
+
+
+class ReminderRefused(HeadgateError):
+    """A `requestState` that cannot be accepted; nothing happened."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the requestState is refused: {reason}", hint="send the request again without it to start over"
+        )
+
+
+class HeaderMismatch(HeadgateError):
+    """A header that repeats an argument says something else than the argument; nothing happened."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, hint="send in each Mcp-Param header what the body says")
+
+
+class MethodUnknown(HeadgateError):
+    """A method that neither the gateway nor any one server is known to have."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 404
+
+    def __init__(self, method: str, servers: int) -> None:
+        reason = "several servers could be meant" if servers > 1 else "no server is there"
+        super().__init__(
+            f"Method not found: {method[:200]} ({reason})",
+            hint='name the server in _meta, as "io.headgate/server"',
+        )
+
+
 def _nearest(kind: str, names: list[str]) -> str:
     known = f"nearest: {', '.join(names)}" if names else f"no {kind} has a similar name"
-    return f"{known}; tools/list shows all"
+    return f"{known}; {'tools' if kind == 'server' else kind + 's'}/list shows all"

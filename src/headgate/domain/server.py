@@ -33,6 +33,10 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_timeout_seconds: float = 900.0
     # TCP and TLS, apart from the time that the answer takes.
     connect_timeout_seconds: float = 10.0
+    # Connections besides the main one, for clients that the server may ask something.
+    max_connections: int = 32
+    # Whether everybody shares the main connection, on which no client can be asked anything.
+    shared: bool = False
     # From spawning or connecting to the end of the handshake.
     start_timeout_seconds: float = 60.0
 
@@ -56,6 +60,15 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     state: State
     protocol_version: str | None = None
     tools: int = 0
+    prompts: int = 0
+    resources: int = 0
+    templates: int = 0
+    # Connections besides the main one.
+    lines: int = 0
+    lines_opened: int = 0
+    # Put to clients.
+    questions: int = 0
+    streams_resumed: int = 0
     tools_left_out: dict[str, str] = {}
     calls: int = 0
     errors: int = 0

@@ -3,52 +3,77 @@
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
+from headgate.catalog.hints import CacheHint
 from headgate.catalog.listing import InvalidCursor
-from headgate.domain.call import LOCAL, Answer, Request
-from headgate.domain.errors import HeadgateError, InternalError, InvalidAnswer
-from headgate.front.reply import Reply, failure, result
+from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
+from headgate.domain.errors import (
+    Exhausted,
+    HeadgateError,
+    InternalError,
+    PromptNotFound,
+    ResourceNotFound,
+    ToolNotFound,
+)
+from headgate.domain.kind import LISTED_BY, Kind
+from headgate.domain.profile import Profile, profile_of
+from headgate.front import requests
+from headgate.front.reply import Reply, result
+from headgate.front.shown import failed, refused, shown
+from headgate.front.visitor import Initialized, Standing, Visitor
 from headgate.gateway import Gateway
-from headgate.wire.envelope import (
-    ABSENT,
-    Envelope,
-    decode_object,
-    encode_notification,
-    encode_object,
-    parse_call,
-)
-from headgate.wire.eras import (
-    META_CAPABILITIES,
-    META_PREFIX,
-    META_PROGRESS_TOKEN,
-    STATELESS_VERSIONS,
-    Era,
-    negotiate,
-)
-from headgate.wire.results import (
-    COMPLETE,
-    NeedsInput,
-    for_handshake,
-    for_stateless,
-    text_failure,
-    without_connection_keys,
-)
+from headgate.wire.envelope import ABSENT, Envelope, decode_object
+from headgate.wire.eras import META_CAPABILITIES, META_PREFIX, STATELESS_VERSIONS, Era, negotiate
+from headgate.wire.results import COMPLETE, UNCACHED
 from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
 
 log = logging.getLogger("headgate.front")
 
-# Sends a notification to the client that made the request, before its answer.
-Emit = Callable[[bytes], None]
-
-_CAPABILITIES = b'{"tools":{"listChanged":true}}'
-# Until upstreams say more, what was listed may be out of date at once, and is the caller's own.
-_CACHING = b'"ttlMs":0,"cacheScope":"private"'
 # Objects that are known to have no more than brackets around other people's bytes.
 _EMPTY = b"{}"
+_OF_HANDSHAKE = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
+# All of them are remembered as long as the session is.
+_MOST_SUBSCRIPTIONS = 1000
+_LONGEST_SUBSCRIBED = 8 * 1024
+_OF_STATELESS = frozenset({"server/discover", "subscriptions/listen"})
+
+
+class Surroundings(Protocol):
+    """What clients want to know or to tell besides their requests."""
+
+    async def started(self) -> None:
+        """Just after the start, wait a moment for servers to say what they can do."""
+
+    async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
+        """Give servers a moment to tell what clients of that profile are shown."""
+
+    def capabilities(self, era: Era) -> bytes:
+        """What is promised to a client of that era."""
+
+    def instructions(self) -> str:
+        """What the servers advise the model."""
+
+    def caching(self, kind: Kind, profile: Profile) -> CacheHint:
+        """How long a listing may be believed, and by whom."""
+
+    async def set_level(self, owner: Owner, level: str) -> None:
+        """The client wants log messages from this level on."""
+
+    def notified(self, owner: Owner, method: str, params: bytes) -> None:
+        """The client tells its servers something."""
 
 
 class _Initialize(msgspec.Struct):
@@ -57,146 +82,249 @@ class _Initialize(msgspec.Struct):
     clientInfo: Raw = ABSENT  # noqa: N815 (the protocol's spelling)
 
 
-class _ListParams(msgspec.Struct):
+class _Page(msgspec.Struct, rename={"meta": "_meta"}):
     cursor: str | None = None
+    meta: dict[str, Raw] | None = None
+
+
+_Work = Callable[[Envelope, Visitor], Awaitable[Reply]]
 
 
 class Answers:
     """What the gateway says to a client."""
 
-    def __init__(self, gateway: Gateway, name: str, before_listing: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, gateway: Gateway, name: str, surroundings: Surroundings) -> None:
         self._gateway = gateway
         self._info = msgspec.json.encode({"name": name, "version": __version__})
-        self._before_listing = before_listing
+        self._surroundings = surroundings
+        both: dict[str, _Work] = {
+            "tools/call": self._call,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+            **dict.fromkeys(LISTED_BY, self._list),
+        }
+        handshake: dict[str, _Work] = {
+            "ping": self._pong,
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        self._work = {
+            Era.HANDSHAKE: {**both, **handshake, **dict.fromkeys(_OF_STATELESS, self._unknown)},
+            Era.STATELESS: {
+                **both,
+                **dict.fromkeys(_OF_HANDSHAKE, self._unknown),
+                "server/discover": self._discover,
+            },
+        }
 
-    async def answer(self, envelope: Envelope, era: Era, emit: Emit) -> Reply:
+    async def answer(self, envelope: Envelope, visitor: Visitor) -> Reply:
         """The reply to one request; raises Violation when it breaks the protocol."""
-        method = envelope.method
-        if method == "tools/call":
-            return await self._call(envelope, era, emit)
-        if method == "tools/list":
-            return await self._list(envelope, era)
-        if method == "ping" and era is Era.HANDSHAKE:
-            return result(bytes(envelope.id), _EMPTY)
-        if method == "server/discover" and era is Era.STATELESS:
-            return result(bytes(envelope.id), self._discovery())
-        raise Violation(METHOD_NOT_FOUND, f"Method not found: {method[:200]}", id=bytes(envelope.id))
+        work = self._work[visitor.era].get(envelope.method, self._forward)
+        return await work(envelope, visitor)
 
-    async def _call(self, envelope: Envelope, era: Era, emit: Emit) -> Reply:
-        id = bytes(envelope.id)
-        params, more = parse_call(envelope.params, id)
-        meta = _object(params.meta, id) if params.meta else {}
-        token = meta.pop(META_PROGRESS_TOKEN, None)
-        capabilities = meta.get(META_CAPABILITIES, ABSENT)
-        if era is Era.STATELESS:
-            meta = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
-        request = Request(
-            caller=LOCAL,
-            tool=params.name,
-            arguments=bytes(params.arguments),
-            meta=meta,
-            more=more,
-            capabilities=bytes(capabilities),
-            on_progress=_progress(token, emit) if token is not None else None,
-        )
-        return _shown(id, params.name, await self._carried(request), era)
+    def notified(self, envelope: Envelope, owner: Owner) -> None:
+        """A client of the handshake era tells something that is not the gateway's business."""
+        self._surroundings.notified(owner, envelope.method, bytes(envelope.params))
 
-    async def _carried(self, request: Request) -> Answer:
+    async def come_back(self, standing: Standing, tell: Callable[[str], None]) -> None:
+        """A client of the handshake era is there again, and hears of what it subscribed to before.
+
+        `tell` is given each resource, which may have changed meanwhile.
+        """
+        for uri in list(standing.subscriptions):
+            try:
+                taken = not (await self.subscribe(uri)).error
+            except HeadgateError as error:
+                log.info("not subscribed again", extra={"uri": uri[:200], "reason": error.message})
+                taken = False
+            if not taken:
+                # It may subscribe anew, and must not unsubscribe others when it leaves.
+                standing.subscriptions.discard(uri)
+            tell(uri)
+
+    async def leave(self, standing: Standing) -> None:
+        """A client of the handshake era is gone."""
+        while standing.subscriptions:
+            await self.unsubscribe(standing.subscriptions.pop())
+
+    # What goes to servers.
+
+    async def _call(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        return await self._carry(envelope, visitor, requests.tool_call(envelope, visitor), self._gateway.call)
+
+    async def _get_prompt(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.about(envelope, visitor, "name")
+        return await self._carry(envelope, visitor, request, self._gateway.get_prompt)
+
+    async def _read(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.about(envelope, visitor, "uri")
+        return await self._carry(envelope, visitor, request, self._gateway.read_resource)
+
+    async def _complete(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.completion(envelope, visitor)
+        return await self._carry(envelope, visitor, request, self._gateway.complete)
+
+    async def _forward(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.anything(envelope, visitor)
+        server = requests.server_named(request)
+
+        async def forward(request: Request) -> Answer:
+            return await self._gateway.forward(request, server)
+
+        return await self._carry(envelope, visitor, request, forward)
+
+    async def _carry(
+        self,
+        envelope: Envelope,
+        visitor: Visitor,
+        request: Request,
+        work: Callable[[Request], Awaitable[Answer]],
+    ) -> Reply:
+        id, method = bytes(envelope.id), envelope.method
         try:
-            return await self._gateway.call(request)
+            answer = await self._found(request, work)
         except HeadgateError as error:
-            return Answer(failed(error))
+            return failed(id, method, error, visitor.era)
         except Exception:
             entry = secrets.token_hex(6)
-            log.exception("internal error", extra={"entry": entry, "tool": request.tool[:200]})
-            return Answer(failed(InternalError(entry)))
+            log.exception(
+                "internal error", extra={"entry": entry, "method": method, "about": request.name[:200]}
+            )
+            return failed(id, method, InternalError(entry), visitor.era)
+        if answer.error and visitor.era is Era.STATELESS:
+            return refused(id, answer)
+        return shown(id, method, request.name or method, answer, visitor.era)
 
-    async def _list(self, envelope: Envelope, era: Era) -> Reply:
-        id = bytes(envelope.id)
-        await self._before_listing()
+    async def _found(self, request: Request, work: Callable[[Request], Awaitable[Answer]]) -> Answer:
+        """The answer of a server, which may have more than has been listed so far for such clients."""
         try:
-            params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
-            members = self._gateway.list_tools(LOCAL, params.cursor, era)
-        except (DecodeError, InvalidCursor) as error:
-            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        if era is Era.HANDSHAKE:
-            return result(id, b"{" + members + b"}")
-        return result(id, b"{" + COMPLETE + b"," + _CACHING + b"," + members + b"}")
+            return await work(request)
+        except (ToolNotFound, PromptNotFound, ResourceNotFound):
+            # The client may have listed it before this gateway was started.
+            await self._surroundings.before_listing(request.profile, request.owner)
+            return await work(request)
 
-    def initialize(self, envelope: Envelope) -> tuple[str, Reply]:
-        """The agreed version, and the reply that says so; raises Violation."""
+    # Resources that a client wants to hear of.
+
+    async def subscribe(self, uri: str, caller: Caller = LOCAL) -> Answer:
+        """Hear of every change of a resource; raises HeadgateError."""
+        request = Request(caller=caller, method="resources/subscribe", name=uri)
+        return await self._found(request, self._gateway.subscribe)
+
+    async def unsubscribe(self, uri: str, caller: Caller = LOCAL) -> None:
+        """Do not hear of it any more; whatever is wrong with the server, the client is rid of it."""
+        try:
+            await self._gateway.unsubscribe(Request(caller=caller, method="resources/unsubscribe", name=uri))
+        except HeadgateError as error:
+            log.debug("not unsubscribed", extra={"uri": uri[:200], "reason": error.message})
+
+    async def _subscribe(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.about(envelope, visitor, "uri")
+        wanted = visitor.standing.subscriptions if visitor.standing is not None else set()
+        if request.name in wanted:
+            return result(bytes(envelope.id), _EMPTY)
+        if len(wanted) >= _MOST_SUBSCRIPTIONS or len(request.name) > _LONGEST_SUBSCRIBED:
+            reason = f"a client may subscribe to {_MOST_SUBSCRIPTIONS} resources of usual names"
+            return failed(bytes(envelope.id), envelope.method, Exhausted(reason), visitor.era)
+        reply = await self._carry(envelope, visitor, request, self._gateway.subscribe)
+        if reply.succeeded and request.name in wanted:
+            # It asked twice at the same time, and counts once.
+            await self.unsubscribe(request.name, visitor.caller)
+        elif reply.succeeded:
+            wanted.add(request.name)
+            _changed(visitor)
+        return reply
+
+    async def _unsubscribe(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        request = requests.about(envelope, visitor, "uri")
+        wanted = visitor.standing.subscriptions if visitor.standing is not None else set()
+        if request.name in wanted:
+            wanted.discard(request.name)
+            _changed(visitor)
+            await self.unsubscribe(request.name, visitor.caller)
+        return result(bytes(envelope.id), _EMPTY)
+
+    # What the gateway answers itself.
+
+    async def _list(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        id, kind = bytes(envelope.id), LISTED_BY[envelope.method]
+        try:
+            params = msgspec.json.decode(envelope.params or _EMPTY, type=_Page)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        profile = visitor.profile
+        if visitor.era is Era.STATELESS:
+            profile = profile_of(bytes((params.meta or {}).get(META_CAPABILITIES, b"{}")))
+        await self._surroundings.before_listing(profile, visitor.owner)
+        try:
+            members = self._gateway.list(kind, visitor.caller, params.cursor, profile, visitor.era)
+        except InvalidCursor as error:
+            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        if visitor.era is Era.HANDSHAKE:
+            return result(id, b"{" + members + b"}")
+        hint = self._surroundings.caching(kind, profile)
+        caching = b'"ttlMs":%d,"cacheScope":"%s"' % (hint.ttl_ms, b"public" if hint.public else b"private")
+        return result(id, b"{" + COMPLETE + b"," + caching + b"," + members + b"}")
+
+    async def _pong(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        return result(bytes(envelope.id), _EMPTY)
+
+    async def _set_level(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        id = bytes(envelope.id)
+        level = requests.about(envelope, visitor, "level").name
+        if level not in requests.LEVELS:
+            raise Violation(INVALID_PARAMS, f"Invalid params: level is one of {requests.LEVELS}", id=id)
+        if visitor.standing is not None and visitor.owner is not None:
+            visitor.standing.log_level = level
+            visitor.standing.changed()
+            await self._surroundings.set_level(visitor.owner, level)
+        return result(id, _EMPTY)
+
+    async def _unknown(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        """A method of the other era."""
+        id = bytes(envelope.id)
+        raise Violation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
+
+    async def initialize(self, envelope: Envelope) -> Initialized:
+        """The reply to a client that shakes hands; raises Violation."""
         id = bytes(envelope.id)
         try:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_Initialize)
-        except DecodeError as error:
+            decode_object(params.capabilities or _EMPTY)
+        except (DecodeError, UnicodeDecodeError) as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        await self._surroundings.started()
         version = negotiate(params.protocolVersion)
-        greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s}' % (
+        greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s}' % (
             version.encode(),
-            _CAPABILITIES,
+            self._surroundings.capabilities(Era.HANDSHAKE),
             self._info,
+            self._advice(),
         )
-        return version, result(id, greeting)
+        return Initialized(
+            version, bytes(params.capabilities), bytes(params.clientInfo), result(id, greeting)
+        )
 
-    def _discovery(self) -> bytes:
-        return b'{%s,%s,"supportedVersions":%s,"capabilities":%s,"_meta":{"%sserverInfo":%s}}' % (
+    async def _discover(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        await self._surroundings.started()
+        discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s}}' % (
             COMPLETE,
-            _CACHING,
+            UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
-            _CAPABILITIES,
+            self._surroundings.capabilities(Era.STATELESS),
+            self._advice(),
             META_PREFIX.encode(),
             self._info,
         )
+        return result(bytes(envelope.id), discovery)
+
+    def _advice(self) -> bytes:
+        instructions = self._surroundings.instructions()
+        return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
 
 
-def _object(raw: Raw, id: bytes) -> dict[str, Raw]:
-    try:
-        return decode_object(raw)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
-
-
-def _progress(token: Raw, emit: Emit) -> Callable[[dict[str, Raw]], None]:
-    """Hands progress on under the token that the client chose."""
-
-    def tell(params: dict[str, Raw]) -> None:
-        emit(
-            encode_notification(
-                "notifications/progress", encode_object({META_PROGRESS_TOKEN: token, **params})
-            )
-        )
-
-    return tell
-
-
-def _shown(id: bytes, tool: str, answer: Answer, era: Era) -> Reply:
-    """The upstream's answer in the words of the client's era."""
-    if answer.error:
-        return failure(id, answer.error)
-    payload = answer.result
-    if (payload[:1] if isinstance(payload, bytes) else payload.first) != b"{":
-        if not isinstance(payload, bytes):
-            payload.close()
-        return result(id, failed(InvalidAnswer(tool, "tools/call", "a result that is no object")))
-    if not isinstance(payload, bytes):
-        # On disk, so not opened; a type too many does no harm, one too few does.
-        opening = COMPLETE if era is Era.STATELESS and not answer.typed else b""
-        return result(id, payload, opening=opening)
-    if era is Era.STATELESS:
-        return result(id, without_connection_keys(payload) if answer.typed else for_stateless(payload))
-    if not answer.typed:
-        return result(id, payload)
-    try:
-        return result(id, for_handshake(payload))
-    except NeedsInput as kind:
-        reason = f"a result of the type {kind}, which this client cannot handle"
-        return result(id, failed(InvalidAnswer(tool, "tools/call", reason)))
-
-
-def failed(error: HeadgateError) -> bytes:
-    """A tool result that tells the model what went wrong, whether anything happened, and what to do."""
-    told: dict[str, object] = {"code": error.code, "effect": error.effect, "retryable": error.retryable}
-    if error.retry_after_seconds is not None:
-        told["retry_after_seconds"] = round(error.retry_after_seconds, 3)
-    told["hint"] = error.hint
-    return text_failure(f"{error.message}; {error.hint}.", {"io.headgate/error": told})
+def _changed(visitor: Visitor) -> None:
+    if visitor.standing is not None:
+        visitor.standing.changed()

@@ -130,8 +130,8 @@ class Door(asyncio.Protocol):
         self._parser = self._coming = None
         self._headers, self._parts = {}, []
         self._wake()
-        if self._task is not None:
-            # Nobody is there for the answer any more.
+        if self._task is not None and (self._visit is None or self._visit.left()):
+            # Nobody is there for the answer any more, and nobody will come back for it.
             self._task.cancel()
 
     def eof_received(self) -> bool:
@@ -168,9 +168,12 @@ class Door(asyncio.Protocol):
             raise Refused(400, "trailers are not taken")
         name = name.lower()
         self._header_count += 1
+        # Blanks around a value are not part of it; the parser only takes away those before it.
+        if value[-1:] in (b" ", b"\t"):
+            value = value.rstrip(b" \t")
         known = self._headers.get(name)
         if known is not None:
-            if name in ONCE:
+            if name in ONCE or name.startswith(b"mcp-param-"):
                 raise Refused(400, f"the header {name.decode('latin-1')} is there twice")
             value = known + b", " + value
         self._headers[name] = value

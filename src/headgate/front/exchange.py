@@ -2,87 +2,126 @@
 
 import asyncio
 
+from headgate.domain.call import Answer
+from headgate.front.questions import unanswered
 from headgate.front.reply import Reply
+from headgate.front.sessions import HttpSession
+from headgate.front.streams import Stream
 from headgate.front.visit import Visit
-from headgate.wire.envelope import one_line
-from headgate.wire.framing import SSE_PING, sse_event
+from headgate.wire.envelope import encode_notification
 
-# A connection without traffic for so long may be cut by a proxy in between.
-QUIET_SECONDS = 15.0
-# Notifications that wait for a client which does not read.
-_MOST_WAITING = 100
+# From this version on, a server may end a stream before the answer and have the client come back for it.
+_COMES_BACK = "2025-11-25"
 
 
 class Exchange:
-    """The way back to the client of one request."""
+    """The way back to the client of one request; of a client with a session, also while it is away."""
 
-    __slots__ = ("_done", "_events", "_more", "_pump", "_visit", "last")
+    __slots__ = ("_done", "_pump", "_session", "_stream", "_visit", "last")
 
-    def __init__(self, visit: Visit, now: float) -> None:
+    def __init__(self, visit: Visit, now: float, session: HttpSession | None = None) -> None:
         self._visit = visit
-        self._events: list[bytes] = []
-        self._more: asyncio.Event | None = None
+        self._session = session
+        self._stream: Stream | None = None
         self._pump: asyncio.Task[None] | None = None
         self._done = False
         self.last = now
 
-    def emit(self, message: bytes) -> None:
+    @property
+    def live(self) -> bool:
+        """Whether the answer is still to come and the client is there for it."""
+        if self._done:
+            return False
+        return not self._visit.gone if self._stream is None else self._stream.live
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the response has begun."""
+        return self._stream is not None
+
+    # The channel of this request.
+
+    def tell(self, method: str, params: bytes) -> None:
         """Say something before the answer; a client that does not read loses it."""
-        if len(self._events) < _MOST_WAITING:
-            self._put(sse_event(one_line(message)))
+        self.emit(encode_notification(method, params))
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """The client's answer to a question of the server; an error when it cannot be asked."""
+        if self._session is None:
+            return unanswered("The client speaks a version without questions of servers")
+        return await self._session.questions.ask(self, method, params)
+
+    def send(self, message: bytes) -> bool:
+        """Send it before the answer, or else in any other way that the client can be reached."""
+        if self.live:
+            self.emit(message)
+            return True
+        return self._session is not None and self._session.reach.send(message)
+
+    def keep(self, message: bytes) -> None:
+        """Say it before the answer, which the client may fetch later."""
+        self.emit(message)
+
+    def emit(self, message: bytes) -> None:
+        """Say something before the answer, as a whole message."""
+        if not self._done:
+            self._opened().add(message)
 
     def ping(self) -> None:
-        """Say that the answer is still to come."""
-        self._put(SSE_PING)
+        """Say that the answer is still to come; the stream goes on saying so by itself."""
+        self._opened()
 
-    def _put(self, event: bytes) -> None:
-        self._events.append(event)
-        if self._more is None:
-            self._more = asyncio.Event()
-            self._pump = asyncio.get_running_loop().create_task(self._stream(self._more))
-        self._more.set()
+    def _opened(self) -> Stream:
+        if self._stream is None:
+            if self._session is None:
+                self._stream = Stream()
+            else:
+                self._stream = self._session.reach.open()
+                self._visit.on_left = self._left
+            self._stream.reader = self._visit
+            writing = self._stream.write(self._visit)
+            self._pump = asyncio.get_running_loop().create_task(writing)
+        return self._stream
 
-    async def _stream(self, more: asyncio.Event) -> None:
-        await self._visit.start_stream()
-        while not self._done or self._events:
-            await more.wait()
-            more.clear()
-            events, self._events = self._events, []
-            for event in events:
-                await self._visit.write(event)
+    def _left(self) -> bool:
+        """The client has left; whether the call must end, because nobody could come back for its answer."""
+        if self._stream is None or self._session is None:
+            return True
+        self._stream.leave(self._visit)
+        return not self._stream.told or not self._session.reach.may_be_left_alone()
+
+    def let_go(self) -> None:
+        """The server wants to be asked for the answer later; so may a client that knows how to come back."""
+        stream, session = self._stream, self._session
+        if stream is not None and session is not None and session.version >= _COMES_BACK:
+            stream.let_go()
+
+    # The end.
 
     async def finish(self, reply: Reply) -> None:
-        """Send the answer."""
+        """Send the answer, or keep it for a client that will fetch it."""
+        self._done = True
+        if self._stream is not None and self._pump is not None:
+            self._stream.finish(reply)
+            await self._pump
+            return
         try:
-            if self._pump is not None:
-                await self._finish_stream(reply, self._pump)
-            elif isinstance(reply.payload, bytes):
+            if isinstance(reply.payload, bytes):
                 self._visit.answer(reply)
             else:
                 await self._visit.answer_from_disk(reply)
         finally:
             reply.close()
 
-    async def _finish_stream(self, reply: Reply, pump: "asyncio.Task[None]") -> None:
-        self._done = True
-        if self._more is not None:
-            self._more.set()
-        await pump
-        await write_event(self._visit, reply)
-        self._visit.end()
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: end the call."""
+        if self._visit.task is not None:
+            self._visit.task.cancel()
 
     def abandon(self) -> None:
-        """The client is gone: nothing more is said."""
+        """There will be no answer: nothing more is said."""
+        self._done = True
         if self._pump is not None:
             self._pump.cancel()
-
-
-async def write_event(visit: Visit, reply: Reply) -> None:
-    """One message as an event, however large."""
-    if isinstance(reply.payload, bytes):
-        await visit.write(sse_event(b"".join(reply.lines())))
-        return
-    await visit.write(b"event: message\r\ndata: ")
-    for chunk in reply.lines():
-        await visit.write(chunk)
-    await visit.write(b"\r\n\r\n")
+        if self._stream is not None and self._session is not None:
+            self._session.reach.forget(self._stream)

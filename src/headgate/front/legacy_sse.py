@@ -1,6 +1,7 @@
 """The legacy SSE transport: one long stream to the client, a POST per message from it."""
 
 import asyncio
+from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from headgate.front.answers import Answers
@@ -10,10 +11,11 @@ from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.sessions import Session
-from headgate.front.streamable import cancel, stream
+from headgate.front.streamable import stream, take
 from headgate.front.visit import TEXT, Visit
+from headgate.front.visitor import Visitor
 from headgate.wire.envelope import Envelope
-from headgate.wire.eras import LATEST_HANDSHAKE, Era
+from headgate.wire.eras import Era
 
 # Requests of one client at a time.
 _MOST_RUNNING = 256
@@ -22,10 +24,13 @@ _MOST_RUNNING = 256
 class LegacySse:
     """Serves clients that came before streamable HTTP."""
 
-    def __init__(self, answers: Answers, audience: Audience, most: int) -> None:
+    def __init__(
+        self, answers: Answers, audience: Audience, most: int, on_close: Callable[[Session], None]
+    ) -> None:
         self._answers = answers
         self._audience = audience
         self._most = most
+        self._on_close = on_close
         self._sessions: dict[str, tuple[Session, Outbox]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -37,18 +42,20 @@ class LegacySse:
         """The stream of one client; the session lives as long as it does."""
         if len(self._sessions) >= self._most:
             raise Refused(503, "too many streams are open; try again later")
-        session = Session(LATEST_HANDSHAKE, self._loop.time())
-        outbox = session.listen()
+        outbox = Outbox()
+        session = Session(outbox)
         id = session.id.decode()
         self._sessions[id] = (session, outbox)
-        self._audience.join(session.tools_changed)
+        self._audience.join(session)
         try:
             endpoint = f"event: endpoint\r\ndata: {messages_path}?session_id={id}\r\n\r\n"
             await stream(visit, outbox, self._audience, first=endpoint.encode())
         finally:
             del self._sessions[id]
-            self._audience.leave(session.tools_changed)
+            self._audience.leave(session)
+            session.questions.close()
             session.running.cancel_all()
+            self._on_close(session)
 
     def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client, whose answer goes into its stream."""
@@ -57,31 +64,39 @@ class LegacySse:
         if found is None:
             raise Refused(404, "session not found: open the stream again")
         session, outbox = found
-        if len(session.running) >= _MOST_RUNNING:
-            raise Refused(503, "too many requests of this client are running; wait for their answers")
         if envelope.method and envelope.id:
+            if len(session.running) >= _MOST_RUNNING:
+                raise Refused(503, "too many requests of this client are running; wait for their answers")
             task = self._loop.create_task(self._answer(envelope, session, outbox))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif envelope.method == "notifications/cancelled":
-            cancel(session.running, envelope)
+        else:
+            take(envelope, session, self._answers)
         visit.respond(202, b"Accepted", TEXT)
 
     async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox) -> None:
-        work = answer_handshake(self._answers, envelope, session, outbox)
+        work = answer_handshake(self._answers, envelope, session)
         reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await outbox.put(reply)
 
 
-async def answer_handshake(answers: Answers, envelope: Envelope, session: Session, outbox: Outbox) -> Reply:
-    """The reply to a request of a client that shook hands; raises Violation."""
+async def answer_handshake(answers: Answers, envelope: Envelope, session: Session) -> Reply:
+    """The reply to a request of a client that shook hands and has one stream; raises Violation."""
     if envelope.method == "initialize":
-        session.version, reply = answers.initialize(envelope)
-        return reply
+        greeting = await answers.initialize(envelope)
+        session.greet(greeting.version, greeting.capabilities, greeting.client_info)
+        return greeting.reply
     id = bytes(envelope.id)
     session.running.start(id, asyncio.current_task())
+    visitor = Visitor(
+        era=Era.HANDSHAKE,
+        channel=session.channel,
+        profile=session.profile,
+        owner=session.owner,
+        standing=session.standing,
+    )
     try:
-        return await answers.answer(envelope, Era.HANDSHAKE, outbox.notify)
+        return await answers.answer(envelope, visitor)
     finally:
         session.running.finish(id)

@@ -4,11 +4,9 @@ import asyncio
 from collections import deque
 
 from headgate.front.reply import Reply
-from headgate.wire.envelope import encode_notification
 
 # A client that reads this slowly loses notifications, never replies.
 _MOST_WAITING = 1000
-TOOLS_CHANGED = encode_notification("notifications/tools/list_changed")
 
 
 class Outbox:
@@ -22,12 +20,17 @@ class Outbox:
 
     def notify(self, message: bytes) -> None:
         """Put a notification in, if there is room."""
-        if not self._ended and len(self._waiting) < _MOST_WAITING:
-            self._add(Reply(message))
+        self.send(message)
 
-    def tools_changed(self) -> None:
-        """Put in that the tools have changed."""
-        self.notify(TOOLS_CHANGED)
+    def send(self, message: bytes) -> bool:
+        """Put a message in, if there is room; whether there was."""
+        if self._ended or len(self._waiting) >= _MOST_WAITING:
+            return False
+        self._add(Reply(message))
+        return True
+
+    def keep(self, message: bytes) -> None:
+        """There is no room, so the message is dropped: a client of one stream cannot fetch it later."""
 
     async def put(self, reply: Reply) -> None:
         """Put a reply in, as soon as there is room; it is dropped when the stream has ended."""

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from headgate.front.exchange import QUIET_SECONDS, Exchange
+from headgate.front.exchange import Exchange
+from headgate.front.streams import QUIET_SECONDS
 
 _EVERY_SECONDS = 5.0
 

@@ -14,6 +14,10 @@ class Reply(msgspec.Struct):
     head: bytes
     payload: Payload = b""
     tail: bytes = b""
+    # Of an answer that is not part of a stream.
+    status: int = 200
+    # Whether it carries a result.
+    succeeded: bool = True
 
     @property
     def whole(self) -> bytes | None:
@@ -55,7 +59,7 @@ def result(id: bytes, payload: Payload, *, opening: bytes = b"") -> Reply:
 
 def failure(id: bytes, error: bytes) -> Reply:
     """An error response."""
-    return Reply(encode_failure(id, error))
+    return Reply(encode_failure(id, error), succeeded=False)
 
 
 class _Tail:

@@ -1,10 +1,16 @@
 """Streamable HTTP of the stateless era: every request stands alone and says who sends it."""
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.domain.call import Owner
+from headgate.domain.errors import HeadgateError
+from headgate.domain.kind import NAMED_BY
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.exchange import Exchange
@@ -12,6 +18,7 @@ from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
 from headgate.front.streamable import stream
 from headgate.front.visit import Visit
+from headgate.front.visitor import Visitor
 from headgate.wire.envelope import (
     ABSENT,
     Envelope,
@@ -32,8 +39,10 @@ from headgate.wire.violations import (
     Violation,
 )
 
-# Which member of params the Mcp-Name header repeats.
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+log = logging.getLogger("headgate.front")
+
+# What one client may want to hear of; more is nothing that a person or a model could follow.
+_MOST_RESOURCES = 1000
 
 
 class _Params(msgspec.Struct, rename={"meta": "_meta"}):
@@ -43,8 +52,11 @@ class _Params(msgspec.Struct, rename={"meta": "_meta"}):
     notifications: Raw = ABSENT
 
 
-class _Filter(msgspec.Struct):
-    toolsListChanged: bool = False  # noqa: N815 (the protocol's spelling)
+class _Filter(msgspec.Struct, rename="camel"):
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
 
 
 _params = msgspec.json.Decoder(_Params)
@@ -72,9 +84,10 @@ class Stateless:
             return
         exchange = Exchange(visit, self._pulse.now)
         self._pulse.watch(exchange)
+        visitor = Visitor(era=Era.STATELESS, channel=exchange, headers=visit.headers)
         try:
-            reply = await self._answers.answer(envelope, Era.STATELESS, exchange.emit)
-        except asyncio.CancelledError:
+            reply = await self._answers.answer(envelope, visitor)
+        except BaseException:
             exchange.abandon()
             raise
         finally:
@@ -82,9 +95,8 @@ class Stateless:
         await exchange.finish(reply)
 
     async def _listen(self, envelope: Envelope, visit: Visit) -> None:
-        subscription = Subscription(envelope)
-        self._audience.join(subscription.tools_changed)
-        try:
+        subscription = Subscription(envelope, Outbox())
+        async with subscribed(subscription, self._answers, self._audience):
             await stream(
                 visit,
                 subscription.outbox,
@@ -92,43 +104,91 @@ class Stateless:
                 first=sse_event(subscription.acknowledgement),
                 last=sse_event(subscription.last_word),
             )
-        finally:
-            self._audience.leave(subscription.tools_changed)
 
 
 class Subscription:
     """What one client asked to be told, put into its outbox under the id of its request."""
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, outbox: Outbox) -> None:
         self.id = bytes(envelope.id)
-        self.outbox = Outbox()
+        self.outbox = outbox
         self.ended = asyncio.Event()
-        tag = encode_object({META_SUBSCRIPTION: Raw(self.id)})
-        self._changed = encode_notification("notifications/tools/list_changed", b'{"_meta":' + tag + b"}")
-        self.wants_tools = _wants_tools(envelope)
-        told = b'{"toolsListChanged":true}' if self.wants_tools else b"{}"
-        params = b'{"_meta":' + tag + b',"notifications":' + told + b"}"
-        self.acknowledgement = encode_notification("notifications/subscriptions/acknowledged", params)
+        self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
+        wanted = _wanted(envelope)
+        self._capabilities = {
+            capability
+            for capability in ("tools", "prompts", "resources")
+            if getattr(wanted, f"{capability}_list_changed")
+        }
+        self.uris = dict.fromkeys(wanted.resource_subscriptions)
 
-    def tools_changed(self) -> None:
-        """The tools have changed."""
-        if self.wants_tools:
-            self.outbox.notify(self._changed)
+    @property
+    def acknowledgement(self) -> bytes:
+        """What begins the subscription: that which will be told."""
+        told: dict[str, object] = {f"{name}ListChanged": True for name in sorted(self._capabilities)}
+        if self.uris:
+            told["resourceSubscriptions"] = list(self.uris)
+        params = {"_meta": self._tag, "notifications": Raw(msgspec.json.encode(told))}
+        return encode_notification("notifications/subscriptions/acknowledged", encode_object(params))
+
+    def changed(self, capability: str) -> None:
+        """A list has changed."""
+        if capability in self._capabilities:
+            tagged = encode_object({"_meta": self._tag})
+            self.outbox.notify(encode_notification(f"notifications/{capability}/list_changed", tagged))
+
+    def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A resource has changed."""
+        if uri in self.uris and owner is None:
+            members = {**decode_object(params or b"{}"), "_meta": self._tag}
+            self.outbox.notify(encode_notification("notifications/resources/updated", encode_object(members)))
 
     @property
     def last_word(self) -> bytes:
         """What ends the subscription in good order."""
-        return encode_result(self.id, b"{" + COMPLETE + b"}")
+        return encode_result(self.id, b"{" + COMPLETE + b',"_meta":' + bytes(self._tag) + b"}")
 
 
-def _wants_tools(envelope: Envelope) -> bool:
+@asynccontextmanager
+async def subscribed(
+    subscription: Subscription, answers: Answers, audience: Audience
+) -> AsyncIterator[Subscription]:
+    """A subscription for as long as the block lasts; resources that nobody tells of are left out of it."""
+    taken: list[str] = []
     try:
-        wanted = _params.decode(envelope.params or b"{}").notifications
-        return msgspec.json.decode(wanted or b"{}", type=_Filter).toolsListChanged
+        for uri in list(subscription.uris):
+            if await _told(answers, uri):
+                taken.append(uri)
+            else:
+                del subscription.uris[uri]
+        audience.join(subscription)
+        yield subscription
+    finally:
+        audience.leave(subscription)
+        for uri in taken:
+            await asyncio.shield(answers.unsubscribe(uri))
+
+
+async def _told(answers: Answers, uri: str) -> bool:
+    """Whether its server has taken the subscription."""
+    try:
+        return not (await answers.subscribe(uri)).error
+    except HeadgateError as error:
+        log.debug("not subscribed", extra={"uri": uri[:200], "reason": error.message})
+        return False
+
+
+def _wanted(envelope: Envelope) -> _Filter:
+    id = bytes(envelope.id)
+    try:
+        notifications = _params.decode(envelope.params or b"{}").notifications
+        wanted = msgspec.json.decode(notifications or b"{}", type=_Filter)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(
-            INVALID_PARAMS, f"Invalid params: notifications: {error}", id=bytes(envelope.id)
-        ) from error
+        raise Violation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
+    if len(wanted.resource_subscriptions) > _MOST_RESOURCES:
+        reason = f"at most {_MOST_RESOURCES} resources can be subscribed to at once"
+        raise Violation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
+    return wanted
 
 
 def check(envelope: Envelope, headers: dict[bytes, bytes] | None) -> None:
@@ -142,6 +202,8 @@ def check(envelope: Envelope, headers: dict[bytes, bytes] | None) -> None:
     missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
     if missing:
         raise Violation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
+    if bytes(meta[META_CAPABILITIES])[:1] != b"{":
+        raise Violation(INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id)
     try:
         version = msgspec.json.decode(meta[META_VERSION], type=str)
     except DecodeError as error:
@@ -157,7 +219,7 @@ def _check_headers(envelope: Envelope, headers: dict[bytes, bytes], version: str
         raise Violation(HEADER_MISMATCH, "MCP-Protocol-Version differs from the version in the body", id=id)
     if headers.get(b"mcp-method") != envelope.method.encode():
         raise Violation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
-    key = _NAMED.get(envelope.method)
+    key = NAMED_BY.get(envelope.method)
     if key is None:
         return
     named: Raw = getattr(params, key)

@@ -9,18 +9,21 @@ from typing import BinaryIO
 
 from msgspec import DecodeError
 
+from headgate.domain.call import Owner
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.duplex import replied
 from headgate.front.intake import read_message
 from headgate.front.legacy_sse import answer_handshake
+from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.sessions import Session
-from headgate.front.stateless import Subscription, check
-from headgate.front.streamable import cancel
+from headgate.front.stateless import Subscription, check, subscribed
+from headgate.front.streamable import take
 from headgate.front.thread import StreamThread
+from headgate.front.visitor import Visitor
 from headgate.wire.envelope import Envelope, decode_object
-from headgate.wire.eras import LATEST_HANDSHAKE, META_VERSION, Era
+from headgate.wire.eras import META_VERSION, Era
 from headgate.wire.framing import pieces
 from headgate.wire.violations import INVALID_REQUEST, Violation
 
@@ -37,8 +40,8 @@ class StdioFront:
         self._audience = audience
         self._max_line_bytes = max_line_bytes
         self._loop = asyncio.get_running_loop()
-        self._session = Session(LATEST_HANDSHAKE, self._loop.time())
-        self._outbox = self._session.listen()
+        self._outbox = Outbox()
+        self._session = Session(self._outbox)
         self._era: Era | None = None
         self._subscriptions: dict[bytes, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,14 +49,17 @@ class StdioFront:
     async def serve(self, source: BinaryIO, sink: BinaryIO) -> None:
         """Answer until the input ends and everything asked for is answered."""
         writing = self._loop.create_task(self._write(sink))
-        self._audience.join(self._tools_changed)
+        self._audience.join(self)
         try:
             async for line in self._lines(source):
                 await self._take(line)
             self._end_subscriptions()
+            # Nobody is left to answer a question, and a call that waits for one would wait on.
+            self._session.questions.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
-            self._audience.leave(self._tools_changed)
+            self._audience.leave(self)
+            self._session.questions.close()
             self._outbox.end()
             # A client that does not read must not keep the gateway from ending.
             await asyncio.wait({writing}, timeout=_LAST_WORDS_SECONDS)
@@ -63,11 +69,14 @@ class StdioFront:
         for subscription in list(self._subscriptions.values()):
             subscription.ended.set()
 
-    def _tools_changed(self) -> None:
+    def changed(self, capability: str) -> None:
+        """Tell a client that shook hands; others have subscribed."""
         if self._era is Era.HANDSHAKE:
-            self._session.tools_changed()
-        for subscription in self._subscriptions.values():
-            subscription.tools_changed()
+            self._session.changed(capability)
+
+    def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """Tell a client that shook hands; others have subscribed."""
+        self._session.updated(uri, params, owner)
 
     async def _lines(self, source: BinaryIO) -> AsyncIterator[bytes]:
         """The lines of the input that say something; the last one needs no end."""
@@ -107,15 +116,15 @@ class StdioFront:
             task = self._loop.create_task(self._answer(envelope))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif envelope.method == "notifications/cancelled":
-            cancel(self._session.running, envelope)
+        else:
+            take(envelope, self._session, self._answers)
 
     async def _answer(self, envelope: Envelope) -> None:
         # Old clients that probe for the new era go on with the handshake.
         if envelope.method == "initialize":
             self._era = Era.HANDSHAKE
         if self._era is Era.HANDSHAKE:
-            work = answer_handshake(self._answers, envelope, self._session, self._outbox)
+            work = answer_handshake(self._answers, envelope, self._session)
         else:
             work = self._answer_stateless(envelope)
         reply = await replied(bytes(envelope.id), work)
@@ -129,20 +138,21 @@ class StdioFront:
         try:
             if envelope.method == "subscriptions/listen":
                 return await self._listen(envelope)
-            return await self._answers.answer(envelope, Era.STATELESS, self._outbox.notify)
+            visitor = Visitor(era=Era.STATELESS, channel=self._session.channel)
+            return await self._answers.answer(envelope, visitor)
         finally:
             self._session.running.finish(id)
 
     async def _listen(self, envelope: Envelope) -> Reply:
         """Hold a subscription until the client cancels it or leaves."""
-        subscription = Subscription(envelope)
-        subscription.outbox = self._outbox
-        self._outbox.notify(subscription.acknowledgement)
-        self._subscriptions[subscription.id] = subscription
-        try:
-            await subscription.ended.wait()
-        finally:
-            del self._subscriptions[subscription.id]
+        subscription = Subscription(envelope, self._outbox)
+        async with subscribed(subscription, self._answers, self._audience):
+            self._outbox.notify(subscription.acknowledgement)
+            self._subscriptions[subscription.id] = subscription
+            try:
+                await subscription.ended.wait()
+            finally:
+                del self._subscriptions[subscription.id]
         return Reply(subscription.last_word)
 
     async def _write(self, sink: BinaryIO) -> None:

@@ -1,22 +1,26 @@
 """Streamable HTTP of the handshake era: sessions, a POST per message, a GET stream for what comes unasked."""
 
 import asyncio
+from functools import partial
 
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
-from headgate.front.exchange import QUIET_SECONDS, Exchange, write_event
+from headgate.front.exchange import Exchange
 from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
+from headgate.front.reach import EVERY_LIST
 from headgate.front.reply import Reply
-from headgate.front.sessions import Running, Session, Sessions, TooManySessions, by_the_client
+from headgate.front.sessions import HttpSession, Running, Session, Sessions, TooManySessions, by_the_client
+from headgate.front.streams import QUIET_SECONDS, Stream
 from headgate.front.visit import Visit
+from headgate.front.visitor import Visitor
 from headgate.wire.envelope import ABSENT, Envelope
 from headgate.wire.eras import Era
-from headgate.wire.framing import SSE_PING
+from headgate.wire.framing import SSE_PING, sse_event
 from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
 
 _SESSION = b"mcp-session-id"
@@ -34,6 +38,16 @@ def cancel(running: Running, envelope: Envelope) -> None:
         return
 
 
+def take(envelope: Envelope, session: Session, answers: Answers) -> None:
+    """Act on what needs no answer: a notification of a client, or its answer to a question."""
+    if envelope.method == "notifications/cancelled":
+        cancel(session.running, envelope)
+    elif envelope.method:
+        answers.notified(envelope, session.owner)
+    else:
+        session.questions.answered(envelope)
+
+
 class Streamable:
     """Serves clients that shake hands."""
 
@@ -46,43 +60,58 @@ class Streamable:
     async def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client; raises Violation or Refused."""
         if envelope.method == "initialize" and envelope.id:
-            self._initialize(envelope, visit)
+            await self._initialize(envelope, visit)
             return
         session = self._session(visit)
         if envelope.method and envelope.id:
             await self._request(envelope, session, visit)
             return
-        if envelope.method == "notifications/cancelled":
-            cancel(session.running, envelope)
+        take(envelope, session, self._answers)
         visit.respond(202, b"")
 
-    def _initialize(self, envelope: Envelope, visit: Visit) -> None:
-        version, reply = self._answers.initialize(envelope)
+    async def _initialize(self, envelope: Envelope, visit: Visit) -> None:
+        greeting = await self._answers.initialize(envelope)
         try:
-            session = self._sessions.open(version)
+            session = self._sessions.open(greeting)
         except TooManySessions as error:
-            message = "Too many sessions are open; try again later"
-            raise Violation(INTERNAL_ERROR, message, id=bytes(envelope.id), status=503) from error
-        visit.respond(200, reply.whole or b"", extra=_SESSION + b": " + session.id + b"\r\n")
+            raise _too_many(bytes(envelope.id)) from error
+        visit.respond(200, greeting.reply.whole or b"", extra=_SESSION + b": " + session.id + b"\r\n")
 
-    def _session(self, visit: Visit) -> Session:
+    def _session(self, visit: Visit) -> HttpSession:
         id = visit.headers.get(_SESSION)
         if id is None:
             raise Violation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
-        session = self._sessions.get(id)
+        try:
+            session = self._sessions.get(id)
+        except TooManySessions as error:
+            raise _too_many(b"null") from error
         if session is None:
             raise Violation(INVALID_REQUEST, "Session not found: initialize again", status=404)
         return session
 
-    async def _request(self, envelope: Envelope, session: Session, visit: Visit) -> None:
+    async def _request(self, envelope: Envelope, session: HttpSession, visit: Visit) -> None:
         id = bytes(envelope.id)
-        exchange = Exchange(visit, self._pulse.now)
+        exchange = Exchange(visit, self._pulse.now, session)
         session.running.start(id, visit.task)
+        session.reach.exchanges[id] = exchange
         self._pulse.watch(exchange)
+        if session.questions.unsent:
+            session.questions.reachable()
+        if visit.headers.get(b"accept", b"").startswith(b"text/event-stream"):
+            # The client would rather have a stream, to which it can come back.
+            exchange.ping()
+        visitor = Visitor(
+            era=Era.HANDSHAKE,
+            channel=exchange,
+            profile=session.profile,
+            owner=session.owner,
+            standing=session.standing,
+            on_pause=exchange.let_go,
+        )
         try:
-            reply = await self._answers.answer(envelope, Era.HANDSHAKE, exchange.emit)
+            reply = await self._answers.answer(envelope, visitor)
         except Violation as violation:
-            if violation.code == INVALID_REQUEST:
+            if violation.code == INVALID_REQUEST and not exchange.streaming:
                 raise
             # In this era every other error is an answer like any other.
             reply = Reply(violation.encode())
@@ -94,31 +123,62 @@ class Streamable:
             if visit.task is not None:
                 visit.task.uncancel()
             reply = Reply(encode_error(id, 0, "Request cancelled"))
+        except Exception:
+            exchange.abandon()
+            raise
         finally:
             session.running.finish(id)
+            del session.reach.exchanges[id]
             session.seen = self._pulse.now
             self._pulse.forget(exchange)
         await exchange.finish(reply)
 
     async def listen(self, visit: Visit) -> None:
-        """The GET stream: what the gateway says unasked, until the client leaves."""
+        """The GET stream: what the gateway says unasked, or what the client missed of another stream."""
         session, headers = self._session(visit), visit.headers
         if b"text/event-stream" not in headers.get(b"accept", b"*/*") and b"*/*" not in headers.get(
             b"accept", b"*/*"
         ):
             raise Refused(406, "Accept must list text/event-stream")
-        if session.outbox is not None:
-            raise Violation(INVALID_REQUEST, "The session has a stream already", status=409)
-        outbox = session.listen()
+        last = headers.get(b"last-event-id")
+        found = session.reach.find(last) if last is not None else None
+        self._sessions.resumed += found is not None
         try:
-            await stream(visit, outbox, self._audience)
+            if found is not None and not found[0].unasked:
+                await self._read(session, visit, *found)
+                return
+            if found is None and last is not None:
+                # Nobody knows any more what it missed.
+                session.reach.missed(EVERY_LIST)
+            stream, after = found or (session.reach.open_listening(), -1)
+            await self._listen(session, visit, stream, after)
         finally:
-            session.stop_listening(outbox, self._pulse.now)
+            session.seen = self._pulse.now
+
+    async def _listen(self, session: HttpSession, visit: Visit, stream: Stream, after: int) -> None:
+        """What comes unasked, until the client leaves, opens another such stream, or the gateway ends."""
+        # One of its own for each connection: the next one may have begun before this one ends.
+        end = partial(stream.end)
+        self._audience.opened(end)
+        try:
+            await self._read(session, visit, stream, after)
+        finally:
+            self._audience.closed(end)
+
+    async def _read(self, session: HttpSession, visit: Visit, stream: Stream, after: int) -> None:
+        stream.reader = visit
+        session.reach.catch_up()
+        session.questions.reachable()
+        await stream.write(visit, after)
 
     def delete(self, visit: Visit) -> None:
         """The client ends its session."""
-        self._sessions.close(self._session(visit))
+        self._sessions.end(self._session(visit))
         visit.respond(200, b"")
+
+
+def _too_many(id: bytes) -> Violation:
+    return Violation(INTERNAL_ERROR, "Too many sessions are open; try again later", id=id, status=503)
 
 
 async def stream(
@@ -135,7 +195,7 @@ async def stream(
                 await visit.write(SSE_PING)
                 continue
             try:
-                await write_event(visit, reply)
+                await _write_event(visit, reply)
             finally:
                 reply.close()
         await visit.write(last)
@@ -143,3 +203,14 @@ async def stream(
     finally:
         audience.closed(outbox.end)
         outbox.close()
+
+
+async def _write_event(visit: Visit, reply: Reply) -> None:
+    """One message as an event, however large."""
+    if isinstance(reply.payload, bytes):
+        await visit.write(sse_event(b"".join(reply.lines())))
+        return
+    await visit.write(b"event: message\r\ndata: ")
+    for chunk in reply.lines():
+        await visit.write(chunk)
+    await visit.write(b"\r\n\r\n")

@@ -2,6 +2,7 @@
 
 import asyncio
 import http
+from collections.abc import Callable
 from typing import Protocol
 
 from headgate.front.reply import Reply
@@ -36,7 +37,19 @@ class Wire(Protocol):
 class Visit:
     """A request that has come in whole; it is answered once, at once or piece by piece."""
 
-    __slots__ = ("_chunked", "_wire", "body", "close", "headers", "method", "path", "query", "task")
+    __slots__ = (
+        "_chunked",
+        "_wire",
+        "body",
+        "close",
+        "gone",
+        "headers",
+        "method",
+        "on_left",
+        "path",
+        "query",
+        "task",
+    )
 
     def __init__(self, method: str, path: str, query: str, headers: dict[bytes, bytes], wire: Wire) -> None:
         self.method = method
@@ -48,8 +61,17 @@ class Visit:
         self.close = False
         # The task that works on it, once there is one.
         self.task: asyncio.Task[None] | None = None
+        # Whether the client has left before the end of the response.
+        self.gone = False
+        # Called then; says whether the work on the request should end too.
+        self.on_left: Callable[[], bool] | None = None
         self._wire = wire
         self._chunked = True
+
+    def left(self) -> bool:
+        """The client has left; whether the work on its request should end too."""
+        self.gone = True
+        return self.on_left is None or self.on_left()
 
     def respond(self, status: int, body: bytes, kind: bytes = JSON, extra: bytes = b"") -> None:
         """A whole response; `extra` is header lines."""
@@ -63,8 +85,8 @@ class Visit:
         """A whole response with a message that is in memory: the usual case."""
         payload = reply.payload
         assert isinstance(payload, bytes)
-        if self.close or len(payload) > _LARGE:
-            opening = head(200, JSON, reply.size, close=self.close)
+        if self.close or len(payload) > _LARGE or reply.status != 200:
+            opening = head(reply.status, JSON, reply.size, close=self.close)
             self._wire.send([opening, reply.head, payload, reply.tail])
         else:
             length = b"%d\r\n\r\n" % (len(reply.head) + len(payload) + len(reply.tail))
@@ -81,6 +103,8 @@ class Visit:
 
     async def start_stream(self) -> None:
         """The head of an event stream."""
+        if self.gone:
+            return
         self._chunked = not self.close
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
         opening = _STATUS[200] + b"content-type: " + EVENTS + b"\r\n" + STREAM_HEADERS + framing + b"\r\n"
@@ -88,13 +112,17 @@ class Visit:
         await self._wire.drain()
 
     async def write(self, data: bytes) -> None:
-        """Some more of a stream."""
+        """Some more of a stream; nobody is told what a client that is gone would have been told."""
+        if self.gone:
+            return
         if data:
             self._wire.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._chunked else [data])
         await self._wire.drain()
 
     def end(self) -> None:
         """The end of a stream."""
+        if self.gone:
+            return
         if self._chunked:
             self._wire.send([b"0\r\n\r\n"])
         self._wire.finished()

@@ -1,4 +1,4 @@
-"""A small file of facts worth remembering: who owns a contested name, which era a server speaks."""
+"""A small file of facts worth remembering: who owns a name, what a server can do, what a client asked for."""
 
 import asyncio
 import logging
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from headgate.catalog.abilities import Ability
+
 log = logging.getLogger("headgate.storage")
 
 # Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
 _MOST_NAMES = 20_000
+# Clients rarely say that they are done.
+_MOST_STANDINGS = 1_000
 
 
 class Facts(msgspec.Struct):
@@ -20,6 +24,10 @@ class Facts(msgspec.Struct):
 
     names: dict[str, tuple[str, str]] = {}
     versions: dict[str, str] = {}
+    # The version, capabilities and instructions of each server.
+    abilities: dict[str, Ability] = {}
+    # The log level and the subscriptions of each session, by a digest of its id.
+    standings: dict[str, tuple[str, list[str]]] = {}
 
 
 class StateFile:
@@ -67,6 +75,32 @@ class StateFile:
             self._facts.versions[server] = version
             self._changed()
 
+    def ability(self, server: str) -> Ability | None:
+        """What the server said about itself the last time."""
+        return self._facts.abilities.get(server)
+
+    def remember_ability(self, server: str, ability: Ability) -> None:
+        """Remember what it says about itself."""
+        if self._facts.abilities.get(server) != ability:
+            self._facts.abilities[server] = ability
+            self._changed()
+
+    def standing(self, session: str) -> tuple[str, list[str]] | None:
+        """The log level that the client of a session asked for, and the resources that it subscribed to."""
+        return self._facts.standings.get(session)
+
+    def remember_standing(self, session: str, level: str, uris: list[str]) -> None:
+        """Remember what it has asked for; nothing at all need not be remembered."""
+        known = self._facts.standings
+        before = known.pop(session, None)
+        if level or uris:
+            # To the end, where it is not forgotten.
+            known[session] = (level, uris)
+            for one in list(known)[: max(0, len(known) - _MOST_STANDINGS)]:
+                del known[one]
+        if known.get(session) != before:
+            self._changed()
+
     async def flush(self) -> None:
         """Write what has not been written yet, before this returns."""
         await asyncio.to_thread(self._write, self._changes, msgspec.json.encode(self._facts))
@@ -96,7 +130,9 @@ class StateFile:
             fresh = self._path.with_suffix(".new")
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                fresh.write_bytes(content)
+                # It names what clients subscribed to, which is nobody else's business.
+                with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(content)
                 os.replace(fresh, self._path)
                 self._written = change
             except OSError as error:

@@ -88,9 +88,10 @@ def _progress(outgoing: Outgoing, limit: asyncio.Timeout) -> Progress:
     def tell(done: float, total: float) -> None:
         if not limit.expired():
             limit.reschedule(min(loop.time() + outgoing.timeout_seconds, latest))
-        if outgoing.on_progress is not None:
+        listener = outgoing.request.on_progress if outgoing.request is not None else None
+        if listener is not None:
             numbers = {"progress": done, "total": total}
-            outgoing.on_progress({key: Raw(msgspec.json.encode(value)) for key, value in numbers.items()})
+            listener({key: Raw(msgspec.json.encode(value)) for key, value in numbers.items()})
 
     return tell
 

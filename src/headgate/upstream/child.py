@@ -17,9 +17,10 @@ from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending
 from headgate.upstream.process import Pipe, Process
+from headgate.upstream.turns import Turn
 from headgate.upstream.watchdog import Watchdog, end_group
 from headgate.wire.envelope import one_line
-from headgate.wire.framing import pieces
+from headgate.wire.framing import Piece, pieces
 
 # What every program needs to run; everything else is the operator's to give.
 _INHERITED = ("PATH", "HOME", "LANG")
@@ -51,12 +52,16 @@ class ChildLink:
         self._stdin: Cork | None = None
         self._written = 0
         self._unread: asyncio.TimerHandle | None = None
+        # What has come and waits for the next turn.
+        self._waiting: deque[Piece] = deque()
+        self._resting = False
+        self._output_ended = asyncio.Event()
 
     async def connect(self) -> None:
         """Connect the child's pipes, and watch over it."""
         await self._process.connect(
             Pipe(lambda data: None, lambda: self._closed("input")),
-            Pipe(self._data, lambda: self._closed("output")),
+            Pipe(self._data, self._output_closed),
             Pipe(self._keep_stderr, self._stderr_ended),
         )
         if self._process.stdin is not None:
@@ -65,11 +70,25 @@ class ChildLink:
     async def watch(self) -> None:
         """Wait for the child's end."""
         await self._process.exited.wait()
+        try:
+            # What it said last may still be in the pipe, which others that it started can keep open.
+            async with asyncio.timeout(_EXIT_SECONDS):
+                await self._output_ended.wait()
+        except TimeoutError:
+            pass
         self._lose("it ended")
+
+    def _output_closed(self) -> None:
+        self._output_ended.set()
+        self._closed("output")
 
     def _closed(self, what: str) -> None:
         # Exit usually follows at once and knows more; a child that lives on without its pipes is of no use.
-        self._loop.call_later(_EXIT_SECONDS, self._lose, f"it closed its {what}")
+        self._loop.call_later(_EXIT_SECONDS, self._still_closed, what)
+
+    def _still_closed(self, what: str) -> None:
+        if not self._process.exited.is_set():
+            self._lose(f"it closed its {what}")
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The child's answer; raises UpstreamError."""
@@ -118,20 +137,42 @@ class ChildLink:
 
     def _lose(self, reason: str) -> None:
         if not self._lost.done():
+            # Among what waits may be an answer.
+            while self._waiting:
+                self._take(self._waiting.popleft())
+        if not self._lost.done():
             self._lost.set_result(reason)
         self._pending.fail_all(reason)
 
     def _data(self, data: bytes) -> None:
-        if not self._assembly and data.find(b"\n") == len(data) - 1:
+        if not self._waiting and not self._assembly and data.find(b"\n") == len(data) - 1:
             # The usual case: one line, and all of it.
             self._line(data)
             return
+        behind = bool(self._waiting)
+        self._waiting.extend(pieces(data))
+        if not behind:
+            self._work()
+
+    def _work(self) -> None:
+        """Take in what waits; a child that says very much is read on when others have had their turn."""
+        turn, rested, self._resting = Turn(), self._resting, False
+        while self._waiting and not self._resting:
+            self._take(self._waiting.popleft())
+            self._resting = turn.over
+        if self._resting:
+            self._process.stop_reading()
+            self._loop.call_soon(self._work)
+        elif rested and not self._lost.done():
+            self._process.read_on()
+
+    def _take(self, piece: Piece) -> None:
         try:
-            for piece in pieces(data):
-                self._assembly.add(piece.data)
-                if piece.ends:
-                    self._line()
+            self._assembly.add(piece.data)
+            if piece.ends:
+                self._line()
         except TooLarge as error:
+            self._waiting.clear()
             self._process.stop_reading()
             self._lose(f"it sent {error}")
 

@@ -2,18 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from headgate.domain.call import Answer, Call
-from headgate.domain.errors import UpstreamUnavailable
+from headgate.domain.errors import HeadgateError, UpstreamUnavailable
+from headgate.domain.profile import Profile
 from headgate.domain.server import ServerSpec, ServerStatus
-from headgate.upstream.keeper import Events, Keeper, Open, Versions
+from headgate.upstream.keeper import Events, Keeper
+from headgate.upstream.lines import Claim
+from headgate.upstream.mainline import Open, Versions
+from headgate.upstream.peer import Peer
+from headgate.upstream.subscriptions import Subscriptions
 
 log = logging.getLogger("headgate.upstream")
 
 # A listing asked for while servers are still starting waits for them this long after the start.
 _FIRST_LISTING_SECONDS = 5.0
+# Each may start a process.
+_MOST_LEARNING = 8
 
 
 class Fleet:
@@ -24,18 +31,56 @@ class Fleet:
         self._versions = versions
         self._events = events
         self._keepers: dict[str, Keeper] = {}
+        # What clients wanted to hear of at servers that were removed and may be back.
+        self._removed: dict[str, Subscriptions] = {}
         self._running: dict[Keeper, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
+        self._learning: dict[tuple[Keeper, Profile], asyncio.Task[None]] = {}
+        self._learners = asyncio.Semaphore(_MOST_LEARNING)
         self._loop = asyncio.get_running_loop()
         self._listing_from = self._loop.time() + _FIRST_LISTING_SECONDS
 
     async def send(self, call: Call) -> Answer:
         """Carry one call out; raises UpstreamError."""
-        return await self._keeper(call.tool.server).send(call)
+        return await self._keeper(call.item.server).send(call)
 
     async def await_ready(self, server: str) -> None:
         """Wait until the server has told its tools; raises UpstreamUnavailable with the cause."""
         await self._keeper(server).await_ready()
+
+    def holds_questions(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way, as the handshake era has it."""
+        keeper = self._keepers.get(server)
+        return keeper is not None and keeper.shakes_hands
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        """Hear of every change of a resource; the server's answer, raises UpstreamError."""
+        return await self._keeper(server).subscribe(uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        """One client less wants to hear of it; raises UpstreamError."""
+        return await self._keeper(server).unsubscribe(uri)
+
+    # A client of the handshake era, and the connections that are its own.
+
+    async def set_level(self, owner: str, level: str) -> None:
+        """The client wants log messages from this level on."""
+        await self._each_line(owner, lambda peer: peer.set_level(level))
+
+    async def notify(self, owner: str, method: str, params: bytes) -> None:
+        """Hand a notification of the client on."""
+        await self._each_line(owner, lambda peer: peer.notify(method, params))
+
+    async def _each_line(self, owner: str, work: Callable[[Peer], Awaitable[None]]) -> None:
+        peers = [peer for keeper in self._keepers.values() for peer in keeper.lines.peers_of(owner)]
+        for outcome in await asyncio.gather(*(work(peer) for peer in peers), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                log.debug("not told", extra={"reason": str(outcome)})
+
+    def end(self, owner: str) -> None:
+        """The client is gone."""
+        for keeper in self._keepers.values():
+            keeper.lines.end(owner)
 
     def _keeper(self, server: str) -> Keeper:
         keeper = self._keepers.get(server)
@@ -46,17 +91,22 @@ class Fleet:
     def apply(self, specs: Iterable[ServerSpec]) -> None:
         """Run exactly these servers; what is replaced or removed finishes its calls first."""
         wanted = {spec.name: spec for spec in specs}
-        for name, keeper in list(self._keepers.items()):
-            if wanted.get(name) != keeper.spec:
-                del self._keepers[name]
+        before = self._keepers
+        self._keepers = {name: keeper for name, keeper in before.items() if wanted.get(name) == keeper.spec}
+        for name, keeper in before.items():
+            if name not in self._keepers:
                 self._retire(keeper)
+                self._removed[name] = keeper.subscriptions
         for name, spec in wanted.items():
             if name not in self._keepers:
                 self._start(spec)
         self._keepers = {name: self._keepers[name] for name in wanted}
 
     def _start(self, spec: ServerSpec) -> None:
-        keeper = Keeper(spec, self._open_link, self._versions, self._events)
+        # Clients do not subscribe again because a server was defined anew, or was away for a while.
+        before = self._removed.pop(spec.name, None)
+        subscriptions = Subscriptions(before.wanted if before else None)
+        keeper = Keeper(spec, self._open_link, self._versions, self._events, subscriptions)
         self._keepers[spec.name] = keeper
         if spec.enabled:
             self._running[keeper] = self._loop.create_task(keeper.run(), name=f"keeper {spec.name}")
@@ -86,8 +136,41 @@ class Fleet:
         """Whether every server has been reached or has failed once."""
         return all(keeper.settled.is_set() for keeper in self._keepers.values())
 
-    async def wait_for_listing(self) -> None:
-        """Just after the start, give servers a moment to tell their tools."""
+    async def wait_for_listing(self, claim: Claim) -> None:
+        """Give servers a moment: to start, and to tell what clients of that profile are shown."""
+        await self.wait_for_start()
+        learning = set()
+        for keeper in self._keepers.values():
+            keeper.mind_age()
+            if not keeper.knows(claim.profile):
+                learning.add(self._learn(keeper, claim))
+        if learning:
+            # Whoever takes longer goes on, and clients are told when it changed anything.
+            await asyncio.wait(learning, timeout=_FIRST_LISTING_SECONDS)
+
+    def _learn(self, keeper: Keeper, claim: Claim) -> "asyncio.Task[None]":
+        """The one task that learns what a server lists for a profile."""
+        key = (keeper, claim.profile)
+        task = self._learning.get(key)
+        if task is None:
+            task = self._loop.create_task(self._learn_one(keeper, claim), name=f"learn {keeper.spec.name}")
+            self._learning[key] = task
+            task.add_done_callback(lambda _: self._learning.pop(key, None))
+        return task
+
+    async def _learn_one(self, keeper: Keeper, claim: Claim) -> None:
+        try:
+            async with self._learners:
+                await keeper.learn(claim)
+        except HeadgateError as error:
+            # Such clients are shown what everybody is shown.
+            log.debug("not listed", extra={"server": keeper.spec.name, "reason": error.message})
+        except Exception:
+            # Nobody else would hear of it.
+            log.exception("listing failed", extra={"server": keeper.spec.name})
+
+    async def wait_for_start(self) -> None:
+        """Just after the start, wait until every server has been reached or has failed once."""
         left = self._listing_from - self._loop.time()
         if left <= 0 or self.settled:
             return
@@ -100,7 +183,7 @@ class Fleet:
 
     async def close(self) -> None:
         """End every connection, all at once."""
-        tasks = [*self._running.values(), *self._retiring]
+        tasks = [*self._learning.values(), *self._running.values(), *self._retiring]
         await asyncio.gather(*(_end(task) for task in tasks))
 
 

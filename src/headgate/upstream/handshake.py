@@ -7,9 +7,11 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import InvalidAnswer, RequestRefused, VersionMismatch
+from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
+from headgate.upstream.greeting import Greeting
 from headgate.upstream.link import Link, Outgoing
-from headgate.upstream.peer import CLIENT_INFO, Greeting, connection_meta, contents
+from headgate.upstream.peer import CLIENT_INFO, connection_meta, contents
 from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE, LATEST_STATELESS, STATELESS_VERSIONS
 from headgate.wire.violations import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
@@ -33,17 +35,24 @@ class _Versions(msgspec.Struct):
 class _Discovered(msgspec.Struct):
     supportedVersions: list[str]  # noqa: N815 (the protocol's spelling)
     capabilities: Raw = Raw(b"{}")
+    instructions: str | None = None
 
 
 class _Initialized(msgspec.Struct):
     protocolVersion: str  # noqa: N815 (the protocol's spelling)
     capabilities: Raw = Raw(b"{}")
+    instructions: str | None = None
 
 
-async def shake_hands(spec: ServerSpec, link: Link, remembered: str | None) -> Greeting:
-    """Agree on a version; raises UpstreamError. `remembered` is what was agreed the last time."""
+async def shake_hands(
+    spec: ServerSpec, link: Link, remembered: str | None, profile: Profile = PLAIN
+) -> Greeting:
+    """Agree on a version; raises UpstreamError. `remembered` is what was agreed the last time.
+
+    A server of the handshake era is told what clients of that profile can do.
+    """
     if remembered in HANDSHAKE_VERSIONS:
-        greeting = await _initialize(spec, link)
+        greeting = await _initialize(spec, link, profile)
     else:
         greeting = await _probe(spec, link)
     link.adopt(greeting.version)
@@ -122,7 +131,9 @@ def _discovered(answer: Answer) -> Greeting | None:
     except (DecodeError, UnicodeDecodeError):
         return None
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
-    return Greeting(agreed[-1], found.capabilities) if agreed else None
+    if not agreed:
+        return None
+    return Greeting(agreed[-1], bytes(found.capabilities), found.instructions or "")
 
 
 def _error(answer: Answer) -> _Error:
@@ -139,9 +150,10 @@ def _supported(data: Raw) -> list[str]:
         return []
 
 
-async def _initialize(spec: ServerSpec, link: Link) -> Greeting:
-    params = b'{"protocolVersion":"%s","capabilities":{},"clientInfo":%s}' % (
+async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) -> Greeting:
+    params = b'{"protocolVersion":"%s","capabilities":%s,"clientInfo":%s}' % (
         LATEST_HANDSHAKE.encode(),
+        profile.capabilities,
         CLIENT_INFO,
     )
     answer = await link.request(_outgoing(spec, "initialize", params))
@@ -160,4 +172,4 @@ async def _initialize(spec: ServerSpec, link: Link) -> Greeting:
         raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
-    return Greeting(found.protocolVersion, found.capabilities)
+    return Greeting(found.protocolVersion, bytes(found.capabilities), found.instructions or "")

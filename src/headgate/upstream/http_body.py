@@ -1,5 +1,6 @@
 """The body of an upstream's HTTP response, unpacked within bounds and cut into messages."""
 
+import re
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -11,6 +12,12 @@ from headgate.wire.sse import Field, SseReader
 _MOST_EXPANSION = 100
 _FREE_BYTES = 1024 * 1024
 _LONGEST_NAME = 64
+# Real ones are numbers and UUIDs; a longer one is not worth carrying back.
+_LONGEST_ID = 1024
+# No server means a longer pause.
+_MOST_RETRY_SECONDS = 300.0
+# They cannot be sent in a header.
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class Packed(Exception):
@@ -54,23 +61,72 @@ async def whole(response: Response, limits: Limits) -> Message:
         assembly.discard()
 
 
-async def events(response: Response, limits: Limits) -> AsyncGenerator[tuple[bytes, Assembly], None]:
+class Place:
+    """How far a stream has been read, and how long its server wants us to wait before we come back."""
+
+    __slots__ = ("_next", "_value", "id", "moved", "retry_seconds")
+
+    def __init__(self) -> None:
+        # Of the last event that was complete; empty when the server does not number them.
+        self.id = b""
+        self.retry_seconds: float | None = None
+        # Set when something new has come.
+        self.moved = False
+        self.start()
+
+    def start(self) -> None:
+        """A stream begins; what the last one left half said does not count."""
+        self._value = b""
+        self._next: bytes | None = None
+
+    def note(self, part: Field) -> None:
+        """A line that is neither the data nor the name of the event."""
+        if part.name not in (b"id", b"retry"):
+            return
+        if len(self._value) <= _LONGEST_ID:
+            self._value += part.data[: _LONGEST_ID + 1]
+        if not part.ends:
+            return
+        value, self._value = self._value, b""
+        if part.name == b"retry":
+            if value.isdigit():
+                self.retry_seconds = min(int(value[:20]) / 1000, _MOST_RETRY_SECONDS)
+        elif len(value) <= _LONGEST_ID and not _CONTROL.search(value):
+            self._next = value
+
+    def advance(self) -> None:
+        """The event is complete, with data or without."""
+        if self._next is not None:
+            self.moved = self.moved or self._next != self.id
+            self.id, self._next = self._next, None
+
+
+async def events(
+    response: Response, limits: Limits, place: Place | None = None
+) -> AsyncGenerator[tuple[bytes, Assembly], None]:
     """The events of a stream: the name of each, and its data, to be finished or taken before the next.
 
-    Whoever leaves early closes it.
+    `place` follows them. Whoever leaves early closes it.
     """
     reader, assembly, name = SseReader(), Assembly(limits), bytearray()
+    place = place or Place()
+    place.start()
     try:
         async for chunk in unpacked(response, limits.largest):
             for part in reader.feed(chunk):
                 if not isinstance(part, Field):
+                    place.advance()
                     if assembly:
+                        place.moved = True
                         yield bytes(name) or b"message", assembly
                     assembly.discard()
                     name.clear()
                 elif part.name == b"data":
                     assembly.add(part.data)
-                elif part.name == b"event" and len(name) < _LONGEST_NAME:
-                    name += part.data
+                elif part.name == b"event":
+                    if len(name) < _LONGEST_NAME:
+                        name += part.data
+                else:
+                    place.note(part)
     finally:
         assembly.discard()

@@ -3,10 +3,8 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from urllib.parse import urljoin
-
-from msgspec import Raw
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
@@ -19,12 +17,14 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.server import ServerSpec
-from headgate.upstream.assembly import Garbled, Limits, Message, TooLarge
+from headgate.upstream.assembly import Assembly, Garbled, Limits, Message, TooLarge
 from headgate.upstream.background import Background
-from headgate.upstream.http_body import Packed, events, whole
+from headgate.upstream.http_body import Packed, Place, whole
 from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_streams import StreamRefused, Streams, Take, read
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, SessionGone
+from headgate.upstream.replies import Replies
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
 from headgate.wire.eras import Era, era_of
@@ -35,17 +35,36 @@ log = logging.getLogger("headgate.upstream")
 _ACCEPT = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
 _MOST_REDIRECTS = 3
 _MOST_ERROR_BYTES = 64 * 1024
-# Between two attempts to open the stream on which a handshake server speaks unasked.
-_REOPEN_SECONDS = 5.0
+# How long the first call of a session waits for that stream.
+_EARS_SECONDS = 0.5
 # Farewell to a session; nobody waits longer for it.
 _FAREWELL_SECONDS = 2.0
-# A server that asks faster than it takes our replies must not fill the memory or use up the sockets.
-_MOST_REPLIES_AT_ONCE = 8
-_MOST_REPLIES_WAITING = 64
 
 
 class _Astray(NotConnected):
     """The server is there, but sends us somewhere that we do not go; nothing happened."""
+
+
+class _Timing:
+    """How long one request may still take."""
+
+    __slots__ = ("_latest", "_limit", "_seconds")
+
+    def __init__(self, outgoing: Outgoing, limit: asyncio.Timeout, started: float) -> None:
+        self._limit = limit
+        self._seconds = outgoing.timeout_seconds
+        self._latest = started + outgoing.max_timeout_seconds
+
+    def renew(self) -> None:
+        """Something was heard of it: it may take longer, but not for ever."""
+        if not self._limit.expired():
+            now = asyncio.get_running_loop().time()
+            self._limit.reschedule(min(now + self._seconds, self._latest))
+
+    def hold(self) -> None:
+        """A person is being asked."""
+        if not self._limit.expired():
+            self._limit.reschedule(self._latest)
 
 
 class HttpLink:
@@ -64,10 +83,12 @@ class HttpLink:
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
         self._session = b""
+        # Whether nobody hears yet what the server says unasked.
+        self._deaf = False
         self._last = 0
-        self._replies = 0
-        self._reply_turns = asyncio.Semaphore(_MOST_REPLIES_AT_ONCE)
+        self._replies = Replies(self._post_quietly, inbox)
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._streams = Streams(self._get, limits, self._lost, inbox.count_resumed)
 
     def adopt(self, version: str) -> None:
         """From now on send what this version wants in every request."""
@@ -76,6 +97,7 @@ class HttpLink:
         if self._session:
             self._headers += b"mcp-session-id: " + self._session + b"\r\n"
         if self._era is Era.HANDSHAKE:
+            self._deaf = True
             self._background.start(self._hear())
 
     async def lost(self) -> str:
@@ -91,15 +113,16 @@ class HttpLink:
         if self._lost.done():
             # Its connections are about to be closed, and nothing may be sent on them any more.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
+        if self._deaf and outgoing.request is not None:
+            await self._open_ears()
         self._last += 1
         number = b"%d" % self._last
         loop = asyncio.get_running_loop()
-        latest = loop.time() + outgoing.max_timeout_seconds
         started = loop.time()
         try:
             async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
-                if outgoing.on_progress is not None:
-                    self._listen(outgoing, limit, latest)
+                if outgoing.token:
+                    self._inbox.board(outgoing, _Timing(outgoing, limit, started))
                 return await self._exchange(
                     outgoing, encode_request(number, outgoing.method, outgoing.params), number
                 )
@@ -110,19 +133,7 @@ class HttpLink:
             self._cancel_upstream(outgoing, number)
             raise
         finally:
-            self._inbox.forget(outgoing.progress_token)
-
-    def _listen(self, outgoing: Outgoing, limit: asyncio.Timeout, latest: float) -> None:
-        listener = outgoing.on_progress
-        loop = asyncio.get_running_loop()
-
-        def listen(params: dict[str, Raw]) -> None:
-            if not limit.expired():
-                limit.reschedule(min(loop.time() + outgoing.timeout_seconds, latest))
-            if listener is not None:
-                listener(params)
-
-        self._inbox.listen(outgoing.progress_token, listen)
+            self._inbox.land(outgoing.token)
 
     async def _exchange(self, outgoing: Outgoing, body: bytes, number: bytes) -> Answer:
         try:
@@ -148,7 +159,8 @@ class HttpLink:
             return self._headers
         name = b"mcp-name: " + encode_value(outgoing.name) + b"\r\n" if outgoing.name else b""
         version = b"" if self._era else b"mcp-protocol-version: 2026-07-28\r\n"
-        return self._headers + version + b"mcp-method: " + outgoing.method.encode() + b"\r\n" + name
+        method = b"mcp-method: " + outgoing.method.encode() + b"\r\n"
+        return b"".join((self._headers, version, method, name, outgoing.headers))
 
     async def _post(self, headers: bytes, body: bytes) -> Response:
         for _ in range(_MOST_REDIRECTS):
@@ -189,35 +201,46 @@ class HttpLink:
         raise InvalidAnswer(self._spec.name, outgoing.what, "neither a result nor an error")
 
     async def _from_stream(self, response: Response, outgoing: Outgoing, number: bytes) -> Answer:
-        async with aclosing(events(response, self._limits)) as stream:
-            async for _, data in stream:
-                message = data.finish()
-                if not message.envelope.method and bytes(message.envelope.id) in (number, b"null", b""):
-                    return self._read(message, outgoing)
-                self._take(message)
-        raise UpstreamLost(self._spec.name, outgoing.what, "the stream ended without an answer")
+        place, take = Place(), self._taking(outgoing, number)
+        try:
+            answer = await read(response, self._limits, place, take)
+            reason = "the stream ended without an answer"
+        except Dropped as error:
+            answer, reason = None, str(error)
+        if answer is not None:
+            return answer
+        if not place.id or self._era is not Era.HANDSHAKE:
+            raise UpstreamLost(self._spec.name, outgoing.what, reason)
+        # Its connection is of no use while we wait.
+        response.close()
+        if outgoing.request is not None and outgoing.request.on_pause is not None:
+            outgoing.request.on_pause()
+        try:
+            return await self._streams.resume(place, take)
+        except StreamRefused as refused:
+            self._mind_session(refused)
+            reason = f"{reason}, and {refused} when asked for the rest"
+            raise UpstreamLost(self._spec.name, outgoing.what, reason) from refused
 
-    def _take(self, message: Message) -> None:
+    def _taking(self, outgoing: Outgoing, number: bytes) -> Take:
+        """Acts on everything that comes with the answer to a request, until that comes itself."""
+
+        def take(data: Assembly) -> Answer | None:
+            message = data.finish()
+            if not message.envelope.method and bytes(message.envelope.id) in (number, b"null", b""):
+                return self._read(message, outgoing)
+            self._take(message, outgoing)
+            return None
+
+        return take
+
+    def _take(self, message: Message, about: Outgoing | None) -> None:
         """Act on what is not the answer to the request at hand."""
         discard(message.result)
-        if not message.envelope.method:
+        if message.envelope.method:
+            self._inbox.take(message.envelope, about, self._replies.send)
+        else:
             self._inbox.count_noise("an answer that nobody waits for")
-            return
-        reply = self._inbox.take(message.envelope)
-        if reply is None:
-            return
-        if self._replies >= _MOST_REPLIES_AT_ONCE + _MOST_REPLIES_WAITING:
-            self._inbox.count_noise("a request while too many replies wait")
-            return
-        self._replies += 1
-        self._background.start(self._reply(reply))
-
-    async def _reply(self, reply: bytes) -> None:
-        try:
-            async with self._reply_turns:
-                await self._post_quietly(reply)
-        finally:
-            self._replies -= 1
 
     async def _refusal(self, response: Response, outgoing: Outgoing) -> Answer:
         """What an HTTP error means: who refused, whether anything happened, when to come back."""
@@ -262,40 +285,47 @@ class HttpLink:
         try:
             async with asyncio.timeout(self._spec.timeout_seconds):
                 response = await self._post(self._headers, message)
-                await response.read(_MOST_ERROR_BYTES)
-                response.close()
+                try:
+                    await response.read(_MOST_ERROR_BYTES)
+                finally:
+                    response.close()
         except (NotConnected, Dropped, TimeoutError) as error:
             log.debug("message not sent", extra={"server": self._spec.name, "reason": str(error)})
 
-    async def _hear(self) -> None:
-        """Keep the stream open on which a handshake server speaks unasked, if it has one."""
-        headers = b"accept: text/event-stream\r\n" + self._headers[len(_ACCEPT) :]
-        while not self._lost.done():
-            try:
-                response = await self._client.send("GET", self._target, headers, b"")
-            except NotConnected as error:
-                self._lose(str(error))
-                return
-            except Dropped:
-                await asyncio.sleep(_REOPEN_SECONDS)
-                continue
-            if response.status != 200:
-                response.close()
-                if response.status == 404 and self._session:
-                    self._lose("it forgot the session")
-                return
-            await self._hear_one(response)
-            await asyncio.sleep(_REOPEN_SECONDS)
-
-    async def _hear_one(self, response: Response) -> None:
+    async def _open_ears(self) -> None:
+        """A server may ask something on its own stream as soon as it is called: that must be open first."""
         try:
-            async with aclosing(events(response, self._limits)) as stream:
-                async for _, data in stream:
-                    self._take(data.finish())
-        except (Dropped, Garbled, TooLarge, Packed) as error:
-            log.debug("stream ended", extra={"server": self._spec.name, "reason": str(error)})
-        finally:
-            response.close()
+            async with asyncio.timeout(_EARS_SECONDS):
+                await self._streams.tried.wait()
+        except TimeoutError:
+            # It does not say that it has heard us before it has something to say.
+            pass
+        self._deaf = False
+
+    async def _hear(self) -> None:
+        """Take in what a handshake server says unasked, if it has a stream for that."""
+        try:
+            await self._streams.hear(self._take_unasked)
+        except NotConnected as error:
+            self._lose(str(error))
+        except StreamRefused as refused:
+            self._mind_session(refused)
+
+    def _take_unasked(self, data: Assembly) -> None:
+        try:
+            self._take(data.finish(), None)
+        except Garbled as error:
+            self._inbox.count_noise(str(error))
+
+    def _mind_session(self, refused: StreamRefused) -> None:
+        if refused.status == 404 and self._session:
+            self._lose("it forgot the session")
+
+    async def _get(self, place: Place) -> Response:
+        """Open a stream, or the rest of one."""
+        after = b"last-event-id: " + place.id + b"\r\n" if place.id else b""
+        headers = b"".join((b"accept: text/event-stream\r\n", self._headers[len(_ACCEPT) :], after))
+        return await self._client.send("GET", self._target, headers, b"")
 
     async def farewell(self) -> None:
         """Tell a handshake server that the session is over."""
@@ -310,6 +340,8 @@ class HttpLink:
     def close(self) -> None:
         """End every connection."""
         self._lose("the gateway closed it")
+        self._inbox.close()
+        self._replies.close()
         self._client.close()
 
 

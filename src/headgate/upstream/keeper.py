@@ -1,93 +1,135 @@
-"""Keeps one upstream alive: connects, listens, notices when it is lost, and connects again."""
+"""Everything between the gateway and one upstream: its connections, what it lists, what it is asked."""
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Never, Protocol, TypeVar
 
-from headgate.domain.call import Answer, Call
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer, Call, Owner
 from headgate.domain.errors import (
     HeadgateError,
+    InvalidAnswer,
     UpstreamError,
-    UpstreamLost,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec, ServerStatus, State
+from headgate.upstream.background import Background
+from headgate.upstream.greeting import Greeting
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Link, SessionGone
-from headgate.upstream.pace import Pace
+from headgate.upstream.lines import Claim, Lines, claim_of
+from headgate.upstream.link import SessionGone
+from headgate.upstream.listings import Listings, Readers
+from headgate.upstream.mainline import Mainline, Open, Versions
 from headgate.upstream.peer import Peer
-from headgate.wire.eras import Era
+from headgate.upstream.subscriptions import Subscriptions
+from headgate.upstream.watch import Watch
+from headgate.wire.envelope import encode_object
+from headgate.wire.eras import LATEST_HANDSHAKE, Era
 
 log = logging.getLogger("headgate.upstream")
 
-_STDERR_LINES = 200
-_FIRST_REST_SECONDS = 0.1
-_LONGEST_REST_SECONDS = 30.0
-# A connection that stood this long was a good one, and the next loss counts as the first.
-_STABLE_SECONDS = 10.0
-# A call waits for a restart that is this near; for one further off it is answered at once.
-_PATIENCE_SECONDS = 2.0
-_PING_EVERY_SECONDS = 30.0
-_PING_SECONDS = 10.0
+# Before a subscription that has ended is opened again.
+_LISTEN_AGAIN_SECONDS = 2.0
+_LISTS = ("tools", "prompts", "resources")
+# How often lines are looked through for those that nobody uses any more.
+_TIDY_SECONDS = 30.0
+
+_Result = TypeVar("_Result")
 
 
-class Versions(Protocol):
-    """Remembers which protocol version each server agreed to."""
-
-    def version(self, server: str) -> str | None:
-        """What was agreed the last time."""
-
-    def remember_version(self, server: str, version: str) -> None:
-        """What has been agreed now."""
-
-
-class Events(Protocol):
+class Events(Readers, Protocol):
     """Who wants to know what happens to upstreams."""
 
-    def offered(self, server: str, definitions: list[bytes]) -> dict[str, str]:
-        """The server's tools are these; returns the ones that cannot be served, with the reason."""
-
-    def connected(self, server: str) -> None:
+    def connected(self, server: str, greeting: Greeting) -> None:
         """A new connection stands."""
 
+    def updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A resource of the server has changed, for this client or for all."""
 
-Open = Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]
+
+class _Updated(msgspec.Struct):
+    uri: str = ""
+
+
+class _News:
+    """Hands what one connection hears to its keeper."""
+
+    def __init__(self, keeper: "Keeper", profile: Profile, owner: Owner | None = None) -> None:
+        self._keeper = keeper
+        self._profile = profile
+        self._owner = owner
+
+    def changed(self, capability: str) -> None:
+        self._keeper.changed(capability, self._profile)
+
+    def updated(self, params: bytes) -> None:
+        self._keeper.updated(params, self._owner)
+
+    def asked(self) -> None:
+        self._keeper.asked()
+
+    def acknowledged(self) -> None:
+        self._keeper.acknowledged()
+
+    def resumed(self) -> None:
+        self._keeper.resumed()
 
 
 class Keeper:
-    """One upstream: its connection, its state, its numbers."""
+    """One upstream."""
 
-    def __init__(self, spec: ServerSpec, open_link: Open, versions: Versions, events: Events) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        open_link: Open,
+        versions: Versions,
+        events: Events,
+        subscriptions: Subscriptions | None = None,
+    ) -> None:
         self.spec = spec
         self.in_flight = 0
+        self.lines = Lines(spec.name, self._connect_line, spec.max_connections, spec.timeout_seconds)
+        self.subscriptions = subscriptions or Subscriptions()
         self._open_link = open_link
-        self._versions = versions
         self._events = events
-        self._loop = asyncio.get_running_loop()
-        self._state = State.STARTING if spec.enabled else State.DISABLED
-        self._peer: Peer | None = None
-        self._changes: set[asyncio.Future[None]] = set()
-        self._attention = asyncio.Event()
-        self._relist = False
-        self._relist_pace = Pace()
+        self._inbox = Inbox(spec.name, _News(self, PLAIN))
+        self._mainline = Mainline(spec, open_link, versions, self._inbox, self)
+        self._listings = Listings(spec.name, events)
+        self._background = Background()
+        self._watch = Watch(spec.name, self.subscriptions, self._mainline, self.lines, self._background)
         self._retired = False
-        self._inbox = Inbox(spec.name, self._tools_changed)
-        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._last_error: str | None = None
-        self._next_attempt = 0.0
-        self._calls = self._errors = self._connections = self._tools = 0
-        self._left_out: dict[str, str] = {}
-        self._was_ready = False
-        self._ready_since = 0.0
+        # Whether changes may have been missed since somebody last listened to it.
+        self._deaf = False
+        self._calls = self._errors = self._questions = self._resumed = 0
         self._idle: asyncio.Event | None = None
-        self._told: tuple[State, str | None] | None = None
-        self.settled = asyncio.Event()
+
+    @property
+    def settled(self) -> asyncio.Event:
+        """Set once it has been reached, or has failed once."""
+        return self._mainline.settled
+
+    @property
+    def shakes_hands(self) -> bool:
+        """Whether it is of the handshake era, as far as is known."""
+        peer = self._mainline.peer
+        return peer is None or peer.era is Era.HANDSHAKE
+
+    async def run(self) -> None:
+        """Keep it connected until cancelled."""
+        try:
+            async with self._background:
+                await self._mainline.run()
+        finally:
+            await asyncio.shield(self.lines.close())
 
     # One call.
 
@@ -96,27 +138,39 @@ class Keeper:
         self._calls += 1
         self.in_flight += 1
         try:
-            peer = self._peer or await self._connected_peer()
+            peer = self._mainline.peer or await self._mainline.connected()
+            if peer.era is Era.HANDSHAKE and self._needs_line(call, peer):
+                return await self._on_line(claim_of(call.request), lambda line: line.send(call))
             try:
-                return await peer.call(call)
+                return await peer.send(call)
             except SessionGone:
                 # The upstream looked at the session and no further, so the call may be sent again.
-                self._drop(peer)
+                self._mainline.drop(peer)
                 return await self._once_more(call)
         except HeadgateError as error:
             self._errors += 1
             if isinstance(error, UpstreamTimeout):
-                self._attention.set()
+                self._mainline.attention.set()
             raise
         finally:
             self.in_flight -= 1
             if not self.in_flight and self._idle is not None:
                 self._idle.set()
 
-    async def await_ready(self) -> None:
-        """Wait until it has told its tools; raises UpstreamUnavailable with the cause."""
+    async def _once_more(self, call: Call) -> Answer:
+        peer = await self._mainline.connected()
         try:
-            await self._connected_peer()
+            return await peer.send(call)
+        except SessionGone as error:
+            raise self._forgetful() from error
+
+    def _forgetful(self) -> UpstreamUnreachable:
+        return UpstreamUnreachable(self.spec.name, "it forgets every session at once")
+
+    async def await_ready(self) -> None:
+        """Wait until it has told what it has; raises UpstreamUnavailable with the cause."""
+        try:
+            await self._mainline.connected()
         except UpstreamUnavailable:
             # The call that waited ends here and never gets to `send`.
             self._calls += 1
@@ -125,7 +179,7 @@ class Keeper:
 
     def retire(self) -> None:
         """Another keeper speaks for the server from now on; this one only finishes its calls."""
-        self._retired = True
+        self._retired = self._listings.muted = self._mainline.retired = True
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -133,257 +187,225 @@ class Keeper:
         if self.in_flight:
             await self._idle.wait()
 
-    async def _once_more(self, call: Call) -> Answer:
-        peer = await self._connected_peer()
-        try:
-            return await peer.call(call)
-        except SessionGone as error:
-            raise UpstreamUnreachable(self.spec.name, "it forgets every session at once") from error
+    # Clients that it may ask something: each has a connection of its own.
 
-    async def _connected_peer(self) -> Peer:
-        """Wait for the connection while that makes sense; raises UpstreamUnavailable with the cause."""
-        deadline = self._loop.time() + self.spec.timeout_seconds
-        tried = False
-        while self._peer is None:
-            rest = max(0.0, self._next_attempt - self._loop.time())
-            if self._state in (State.DISABLED, State.STOPPED):
-                raise UpstreamUnavailable(self.spec.name, "it is switched off", retry_after_seconds=60.0)
-            if self._state is State.BACKOFF and (tried or rest > _PATIENCE_SECONDS):
-                cause = self._last_error or "it does not start"
-                raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
-            tried = tried or self._state is State.STARTING
-            left = deadline - self._loop.time()
-            if left <= 0 or not await self._change(left):
-                raise UpstreamUnavailable(self.spec.name, "it is still starting", retry_after_seconds=1.0)
-        return self._peer
-
-    async def _change(self, seconds: float) -> bool:
-        """Wait until the state changes; False when it does not in time."""
-        change: asyncio.Future[None] = self._loop.create_future()
-        self._changes.add(change)
-        try:
-            async with asyncio.timeout(seconds):
-                await change
-        except TimeoutError:
+    def _needs_line(self, call: Call, peer: Peer) -> bool:
+        request = call.request
+        if self.spec.shared or (request.profile is PLAIN and not request.log_level):
             return False
-        finally:
-            self._changes.discard(change)
-        return True
+        return request.profile != PLAIN or peer.greeting.logs
 
-    def _become(self, state: State, *, quietly: bool = False) -> None:
-        # A server that fails again for the same reason is no news.
-        news = (state, self._last_error)
-        loud = not quietly and state is not State.STARTING and news != self._told
-        log.log(
-            logging.INFO if loud else logging.DEBUG,
-            "upstream %s",
-            state,
-            extra={"server": self.spec.name, "reason": self._last_error},
-        )
-        if loud:
-            self._told = news
-        self._state = state
-        for change in self._changes:
-            if not change.done():
-                change.set_result(None)
+    async def _on_line(self, claim: Claim, work: Callable[[Peer], Awaitable[_Result]]) -> _Result:
+        for _ in range(2):
+            line = await self.lines.lease(claim)
+            try:
+                return await work(line.peer.result())
+            except SessionGone:
+                # Opened before the upstream was restarted; nothing happened.
+                self.lines.drop(line)
+            finally:
+                self.lines.give_back(line)
+        raise self._forgetful()
 
-    # Its life.
-
-    async def run(self) -> None:
-        """Keep it connected until cancelled."""
-        failures = 0
-        remembered = self._versions.version(self.spec.name)
-        try:
-            while True:
-                self._become(State.STARTING)
-                try:
-                    self._last_error = await self._connect_and_serve(remembered)
-                except HeadgateError as error:
-                    self._last_error = self._explain(error)
-                except Exception as error:
-                    # The keeper must outlive whatever one connection does.
-                    log.exception("upstream failed", extra={"server": self.spec.name})
-                    self._last_error = f"an unexpected {type(error).__name__}"
-                if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
-                    failures = 0
-                remembered = self._versions.version(self.spec.name) if self._was_ready else None
-                rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0**failures)
-                failures += 1
-                self._next_attempt = self._loop.time() + rest
-                self._become(State.BACKOFF)
-                self.settled.set()
-                await asyncio.sleep(rest)
-        finally:
-            self._peer = None
-            self._become(State.STOPPED)
-
-    def _explain(self, error: HeadgateError) -> str:
-        reason = getattr(error, "reason", error.message)
-        if isinstance(error, UpstreamLost):
-            reason = f"{reason} before it was ready"
-        return f"{reason}; its last words: {self._stderr[-1]}" if self._stderr else reason
-
-    async def _connect_and_serve(self, remembered: str | None) -> str:
-        """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
-        self._was_ready = False
-        deadline = self._loop.time() + self.spec.start_timeout_seconds
+    @asynccontextmanager
+    async def _connect_line(self, profile: Profile, owner: Owner | None) -> AsyncIterator[Peer]:
+        """A connection for clients of one profile; raises UpstreamError."""
+        inbox = Inbox(self.spec.name, _News(self, profile, owner), profile, owner)
         try:
             async with (
-                asyncio.timeout_at(deadline) as opening,
-                self._open_link(self.spec, self._inbox, self._stderr) as link,
+                asyncio.timeout(self.spec.start_timeout_seconds) as opening,
+                self._open_link(self.spec, inbox, self._mainline.stderr) as link,
             ):
+                greeting = await shake_hands(self.spec, link, LATEST_HANDSHAKE, profile)
                 opening.reschedule(None)
-                peer = await self._start(link, remembered, deadline)
-                self._ready(peer)
-                try:
-                    return await self._serve(peer)
-                finally:
-                    self._drop(peer)
+                peer = Peer(self.spec, link, greeting)
+                if owner is not None:
+                    # What its calls change is told on this connection; nobody need wait for that.
+                    self._background.start(self._watch.restore(peer))
+                yield peer
         except TimeoutError as error:
-            raise self._too_late() from error
-
-    async def _start(self, link: Link, remembered: str | None, deadline: float) -> Peer:
-        """A peer that has told its tools; raises TimeoutError or HeadgateError."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._greet(link, remembered)
-        except TimeoutError:
-            # To end a process that does not start takes seconds more, and calls are waiting for the verdict.
-            self._last_error = self._explain(self._too_late())
-            self._become(State.BACKOFF, quietly=True)
-            raise
-
-    def _too_late(self) -> UpstreamUnreachable:
-        seconds = self.spec.start_timeout_seconds
-        return UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s")
-
-    async def _greet(self, link: Link, remembered: str | None) -> Peer:
-        greeting = await shake_hands(self.spec, link, remembered)
-        peer = Peer(self.spec, link, greeting)
-        self._offer(await peer.list_tools())
-        if not self._retired:
-            self._versions.remember_version(self.spec.name, greeting.version)
-        return peer
-
-    def _offer(self, definitions: list[bytes]) -> None:
-        if self._retired:
-            return
-        self._left_out = self._events.offered(self.spec.name, definitions)
-        self._tools = len(definitions) - len(self._left_out)
-
-    def _ready(self, peer: Peer) -> None:
-        self._was_ready = True
-        self._ready_since = self._loop.time()
-        self._peer = peer
-        self._connections += 1
-        self._last_error = None
-        if not self._retired:
-            self._events.connected(self.spec.name)
-        self._become(State.READY)
-        self.settled.set()
-
-    def _drop(self, peer: Peer) -> None:
-        if self._peer is peer:
-            self._peer = None
-            self._next_attempt = self._loop.time()
-            # Why is not known yet.
-            self._become(State.BACKOFF, quietly=True)
-
-    async def _serve(self, peer: Peer) -> str:
-        """Stay until the connection is lost, and list the tools again whenever they change."""
-        lost = asyncio.ensure_future(peer.link.lost())
-        listening = asyncio.ensure_future(self._listen(peer))
-        try:
-            while True:
-                attention = asyncio.ensure_future(self._attention.wait())
-                # A change that was told too soon after the last one is looked at when its time has come.
-                seconds = self._relist_wait() if self._relist else _PING_EVERY_SECONDS
-                done, _ = await asyncio.wait(
-                    {lost, attention}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-                )
-                attention.cancel()
-                if lost in done:
-                    return lost.result()
-                self._attention.clear()
-                problem = await self._attend(peer)
-                if problem is not None:
-                    return problem
+            raise self._mainline.too_late() from error
         finally:
-            lost.cancel()
-            listening.cancel()
+            inbox.close()
 
-    def _tools_changed(self) -> None:
-        if not self._relist and not self._retired:
-            self._relist = True
-            self._attention.set()
+    # What it lists.
 
-    def _relist_wait(self) -> float:
-        return self._relist_pace.wait(self._loop.time())
+    def knows(self, profile: Profile) -> bool:
+        """Whether it is known, or cannot be known now, what clients of that profile are shown."""
+        if self._mainline.peer is None or profile == PLAIN:
+            return True
+        return self.spec.shared or self._listings.knows(profile)
 
-    async def _attend(self, peer: Peer) -> str | None:
-        """Look after a connection that spoke or has been silent; says why it is of no use any more."""
-        try:
-            if self._relist and not self._relist_wait():
-                return await self._list_again(peer)
-            if self.in_flight == 0:
-                # While it works on something, silence is no reason to end it.
-                await peer.ping(_PING_SECONDS)
-        except SessionGone:
-            return "it forgot the session"
-        except UpstreamTimeout:
-            return "it does not answer"
-        except UpstreamError as error:
-            log.warning("upstream not well", extra={"server": self.spec.name, "reason": error.message})
-        return None
-
-    async def _list_again(self, peer: Peer) -> str | None:
-        self._relist = False
-        self._relist_pace.count(self._loop.time())
-        try:
-            self._offer(await peer.list_tools())
-        except UpstreamTimeout:
-            if not self.in_flight:
-                raise
-            # It may do one thing after the other: it is asked again later, and its calls go on.
-            self._relist = True
-        return None
-
-    async def _listen(self, peer: Peer) -> None:
-        """Subscribe to changes of a stateless upstream's tools, again and again."""
-        if peer.era is not Era.STATELESS or not peer.greeting.tells_changes:
+    async def learn(self, claim: Claim) -> None:
+        """Learn what clients of that profile are shown; raises HeadgateError."""
+        peer = await self._mainline.connected()
+        if peer.era is Era.HANDSHAKE:
+            await self._on_line(claim, lambda line: self._listings.learn(line, claim.profile))
             return
+        try:
+            await self._listings.learn(peer, claim.profile)
+        except SessionGone as error:
+            raise self._forgetful() from error
+
+    def mind_age(self) -> None:
+        """A client is about to list: look again at what may have changed without a word."""
+        peer = self._mainline.peer
+        if peer is not None and self._listings.age(peer.greeting):
+            self._mainline.attention.set()
+
+    # Resources that somebody wants to hear of.
+
+    async def subscribe(self, uri: str) -> Answer:
+        """Hear of every change of a resource; the upstream's answer, raises UpstreamError."""
+        return await self._watch.subscribe(uri)
+
+    async def unsubscribe(self, uri: str) -> Answer:
+        """One client less wants to hear of it; raises UpstreamError."""
+        return await self._watch.unsubscribe(uri)
+
+    # What it says about itself.
+
+    def changed(self, capability: str, profile: Profile) -> None:
+        """What it lists is out of date."""
+        if self.shakes_hands and profile != PLAIN:
+            news = self._listings.changed(capability, profile)
+        else:
+            # Clients of other profiles may have no connection now on which they would be told.
+            news = self._listings.changed_for_all(capability)
+        if news:
+            self._mainline.attention.set()
+
+    def updated(self, params: bytes, owner: Owner | None = None) -> None:
+        """A resource has changed, for one client or for all."""
+        try:
+            uri = msgspec.json.decode(params or b"{}", type=_Updated).uri
+        except (DecodeError, UnicodeDecodeError):
+            self._inbox.count_noise("an update of no resource")
+            return
+        if not self._retired:
+            self._events.updated(self.spec.name, uri, params, owner)
+
+    def acknowledged(self) -> None:
+        """The stateless upstream tells from now on what changes."""
+        self.subscriptions.acknowledge()
+        self._tell_what_was_missed()
+
+    def _tell_what_was_missed(self) -> None:
+        """Nobody knows what became of resources while nobody was told, so they count as changed."""
+        if self._deaf and not self._retired:
+            for uri in self.subscriptions.wanted:
+                params = encode_object({"uri": Raw(msgspec.json.encode(uri))})
+                self._events.updated(self.spec.name, uri, params, None)
+        self._deaf = False
+
+    def asked(self) -> None:
+        """It has put a question to a client."""
+        self.lines.asks = True
+        self._questions += 1
+
+    def resumed(self) -> None:
+        """A stream that broke off was taken up again."""
+        self._resumed += 1
+
+    # The main connection, whose tenant this is.
+
+    async def move_in(self, peer: Peer) -> None:
+        """Learn what it lists; raises UpstreamError."""
+        known = self._listings.start_over()
+        await self._listings.learn(peer, PLAIN)
+        if peer.era is Era.STATELESS:
+            for profile in known:
+                await self._listings.learn(peer, profile)
+        await self.subscriptions.restore(peer)
+
+    def moved_in(self, peer: Peer) -> None:
+        """Tell that it is back."""
+        if not self._retired:
+            self._events.connected(self.spec.name, peer.greeting)
+        self._deaf = self._mainline.connections > 1
+        if peer.era is Era.HANDSHAKE:
+            self._tell_what_was_missed()
+
+    async def stay(self, peer: Peer) -> None:
+        """Close what nobody uses any more; subscribe to what changes at a stateless upstream."""
+        if peer.era is Era.STATELESS:
+            await self._listen(peer)
+        while True:
+            await asyncio.sleep(_TIDY_SECONDS)
+            self.lines.expire()
+
+    async def _listen(self, peer: Peer) -> Never:
         while True:
             try:
-                await peer.listen()
+                await self.subscriptions.listen(peer)
             except (UpstreamError, SessionGone) as error:
                 log.debug("subscription ended", extra={"server": self.spec.name, "reason": str(error)})
             except Exception:
                 # The next subscription may go better, and nobody else would hear of this.
                 log.exception("subscription failed", extra={"server": self.spec.name})
-            await asyncio.sleep(_PATIENCE_SECONDS)
+            await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
             # Something may have changed while nobody listened.
-            self._tools_changed()
+            self._deaf = True
+            for capability in _LISTS:
+                if peer.greeting.tells_changes(capability):
+                    self.changed(capability, PLAIN)
+
+    def due(self) -> float | None:
+        """Seconds until something is to be listed again."""
+        return self._listings.wait() if self._listings.stale else None
+
+    async def attend(self, peer: Peer) -> None:
+        """List again what is out of date; raises UpstreamError or SessionGone."""
+        problem: UpstreamError | None = None
+        for profile, kinds in self._listings.take_stale().items():
+            speaker = peer if peer.era is Era.STATELESS or profile is PLAIN else self.lines.any_of(profile)
+            if speaker is None:
+                # Nobody of that profile is connected; whoever comes next has it listed.
+                self._listings.forget(profile)
+                continue
+            try:
+                await self._listings.learn(speaker, profile, kinds)
+            except (UpstreamError, SessionGone) as error:
+                if speaker is not peer:
+                    # What is wrong with another connection is no reason to end this one.
+                    self._listings.forget(profile)
+                elif self.in_flight and isinstance(error, UpstreamTimeout):
+                    # It may do one thing after the other: it is asked again later, and its calls go on.
+                    self._listings.put_back(profile, kinds)
+                elif isinstance(error, InvalidAnswer):
+                    # The clients of other profiles are shown what is new to them all the same.
+                    problem = error
+                else:
+                    raise
+        if problem is not None:
+            raise problem
 
     # What an operator sees.
 
     def status(self) -> ServerStatus:
         """The state and the numbers of this upstream."""
-        waiting = self._state is State.BACKOFF
+        main, counts = self._mainline, self._listings.counts
+        rest = max(0.0, round(main.next_attempt - asyncio.get_running_loop().time(), 3))
         return ServerStatus(
             name=self.spec.name,
             transport=self.spec.transport,
-            state=self._state,
-            protocol_version=self._peer.greeting.version if self._peer else None,
-            tools=self._tools,
-            tools_left_out=self._left_out,
+            state=main.state,
+            protocol_version=main.peer.greeting.version if main.peer else None,
+            tools=counts.get(Kind.TOOLS, 0),
+            prompts=counts.get(Kind.PROMPTS, 0),
+            resources=counts.get(Kind.RESOURCES, 0),
+            templates=counts.get(Kind.TEMPLATES, 0),
+            tools_left_out=self._listings.left_out,
+            lines=len(self.lines),
+            lines_opened=self.lines.opened,
+            questions=self._questions,
+            streams_resumed=self._resumed,
             calls=self._calls,
             errors=self._errors,
-            restarts=max(0, self._connections - 1),
+            restarts=max(0, main.connections - 1),
             noise_lines=self._inbox.noise,
-            last_error=self._last_error,
-            next_attempt_seconds=max(0.0, round(self._next_attempt - self._loop.time(), 3))
-            if waiting
-            else None,
-            pid=self._peer.link.pid if self._peer else None,
-            stderr_tail=tuple(self._stderr)[-20:],
+            last_error=main.last_error,
+            next_attempt_seconds=rest if main.state is State.BACKOFF else None,
+            pid=main.peer.link.pid if main.peer else None,
+            stderr_tail=tuple(main.stderr)[-20:],
         )

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.domain.call import Answer, ProgressListener
+from headgate.domain.call import Answer, Request
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,8 +18,12 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     timeout_seconds: float
     max_timeout_seconds: float
-    progress_token: int = 0
-    on_progress: ProgressListener | None = None
+    # Names it in what the upstream says about its progress.
+    token: int = 0
+    # What a client asked for, where this is made for one.
+    request: Request | None = None
+    # Header lines of its own.
+    headers: bytes = b""
 
 
 class SessionGone(Exception):

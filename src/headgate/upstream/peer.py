@@ -1,86 +1,49 @@
 """An upstream after the handshake: knows its era, and what each era wants to see in a request."""
 
 import itertools
-from collections.abc import Mapping
-from functools import cached_property
+import logging
 
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
-from headgate.domain.call import Answer, Call
+from headgate.catalog.hints import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
+from headgate.domain.call import Answer, Call, Request
 from headgate.domain.errors import InvalidAnswer
+from headgate.domain.kind import NAMED_BY, Kind
 from headgate.domain.payload import Payload
+from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
+from headgate.upstream.greeting import Greeting
 from headgate.upstream.link import Link, Outgoing
+from headgate.upstream.pages import Page, read_page
 from headgate.upstream.spool import discard
-from headgate.wire.elements import elements
-from headgate.wire.envelope import encode_object
+from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import (
     META_CAPABILITIES,
     META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PREFIX,
     META_PROGRESS_TOKEN,
     META_VERSION,
     Era,
-    era_of,
 )
-from headgate.wire.skim import Skimmer
+from headgate.wire.mirrors import carried, header_lines
+
+log = logging.getLogger("headgate.upstream")
 
 CLIENT_INFO = msgspec.json.encode({"name": "headgate", "version": __version__})
 # A listing that has not ended after this many pages goes in circles.
 _MOST_PAGES = 1000
-_MOST_TOOLS = 100_000
+_MOST_ITEMS = 100_000
 FOREVER = 10 * 365 * 86400.0
 
 
-class _Capabilities(msgspec.Struct):
-    tools: dict[str, object] | None = None
+class Listed(msgspec.Struct, frozen=True):
+    """Everything of one kind that an upstream lists, as it wrote it."""
 
-
-class Greeting(msgspec.Struct, frozen=True, dict=True):
-    """What the handshake told: the agreed version and what the upstream can do."""
-
-    version: str
-    capabilities: Raw
-
-    @property
-    def offers_tools(self) -> bool:
-        """Whether it has tools at all; one that says nothing about itself is asked."""
-        if self._declared is None:
-            return True
-        return self._declared.tools is not None or bytes(self.capabilities) in (b"", b"{}")
-
-    @property
-    def tells_changes(self) -> bool:
-        """Whether it tells when its tools change."""
-        return self._declared is not None and bool((self._declared.tools or {}).get("listChanged"))
-
-    @cached_property
-    def _declared(self) -> _Capabilities | None:
-        try:
-            return msgspec.json.decode(self.capabilities, type=_Capabilities)
-        except DecodeError:
-            return None
-
-
-class _Page(msgspec.Struct):
-    tools: list[Raw]
-    nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
-
-
-_page = msgspec.json.Decoder(_Page)
-
-
-def _read_page(result: bytes) -> _Page:
-    """One page of tools; one tool that no parser takes must not cost the others. Raises ValueError."""
-    try:
-        return _page.decode(result)
-    except (DecodeError, RecursionError):
-        skimmer = Skimmer()
-        skimmer.feed(result)
-        values = {key: result[start:end] for key, (start, end) in skimmer.finish().items()}
-        cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
-        return _Page([Raw(tool) for tool in elements(values.get("tools", b""))], cursor)
+    definitions: list[bytes]
+    hint: CacheHint = NO_HINT
 
 
 def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
@@ -99,79 +62,110 @@ class Peer:
         self.spec = spec
         self.link = link
         self.greeting = greeting
-        self.era = era_of(greeting.version)
+        self.era = greeting.era
+        # What an upstream of the handshake era was last told about log messages.
+        self._level = ""
         self._tokens = itertools.count(1)
+        # Whether a client has ever used it; what the upstream keeps of the client is kept with it then.
+        self.called = False
 
-    async def call(self, call: Call) -> Answer:
-        """Call a tool; raises UpstreamError or SessionGone."""
-        request, tool, spec = call.request, call.tool, self.spec
-        token = next(self._tokens) if request.on_progress is not None else 0
+    async def send(self, call: Call) -> Answer:
+        """Carry a client's request out; raises UpstreamError or SessionGone."""
+        request, item, spec = call.request, call.item, self.spec
+        token = next(self._tokens)
+        self.called = True
+        stateless = self.era is Era.STATELESS
+        if request.log_level and not stateless:
+            await self.set_level(request.log_level)
         answer = await self.link.request(
             Outgoing(
-                method="tools/call",
-                params=self._call_params(call, token),
-                what=tool.public_name,
-                name=tool.name,
+                method=request.method,
+                params=self._params(call, token),
+                what=item.public_name or request.method,
+                name=item.name,
                 timeout_seconds=spec.timeout_seconds,
                 max_timeout_seconds=spec.max_timeout_seconds,
-                progress_token=token,
-                on_progress=request.on_progress,
+                token=token,
+                request=request,
+                headers=_param_headers(call) if stateless else b"",
             )
         )
-        return msgspec.structs.replace(answer, typed=True) if self.era is Era.STATELESS else answer
+        return msgspec.structs.replace(answer, typed=True) if stateless else answer
 
-    def _call_params(self, call: Call, token: int) -> bytes:
+    def _params(self, call: Call, token: int) -> bytes:
         request = call.request
-        meta = self._meta(request.meta, request.capabilities, token)
-        parts = [b'{"name":', msgspec.json.encode(call.tool.name)]
-        if request.arguments:
-            parts += (b',"arguments":', request.arguments)
+        parts: list[bytes] = []
+        member = NAMED_BY.get(request.method)
+        if member is not None:
+            parts.append(b'"%s":%s' % (member.encode(), msgspec.json.encode(call.item.name)))
+        for key, value in request.params.items():
+            parts.append(msgspec.json.encode(key) + b":" + bytes(value))
+        meta = self._meta(request, token)
         if meta:
-            parts += (b',"_meta":', encode_object(meta))
-        for key, value in request.more.items():
-            parts += (b",", msgspec.json.encode(key), b":", bytes(value))
-        parts.append(b"}")
-        return b"".join(parts)
+            parts.append(b'"_meta":' + encode_object(meta))
+        return b"{" + b",".join(parts) + b"}"
 
-    def _meta(self, meta: Mapping[str, Raw], capabilities: bytes, token: int) -> dict[str, Raw]:
-        if not token and self.era is Era.HANDSHAKE:
-            return dict(meta)
-        own = connection_meta(self.greeting.version, capabilities) if self.era is Era.STATELESS else {}
-        progress = {META_PROGRESS_TOKEN: Raw(b"%d" % token)} if token else {}
-        return {**meta, **progress, **own}
+    def _meta(self, request: Request, token: int) -> dict[str, Raw]:
+        meta = dict(request.meta)
+        if request.on_progress is not None:
+            meta[META_PROGRESS_TOKEN] = Raw(b"%d" % token)
+        if self.era is Era.STATELESS:
+            meta |= connection_meta(self.greeting.version, request.profile.capabilities)
+            if request.log_level:
+                meta[META_LOG_LEVEL] = Raw(msgspec.json.encode(request.log_level))
+        elif request.owner is None:
+            # What the stateless era says in its own name, an older server does not know.
+            meta = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
+        return meta
 
-    async def list_tools(self) -> list[bytes]:
-        """Every tool's definition, as the upstream wrote it; raises UpstreamError or SessionGone."""
+    async def list(self, kind: Kind, profile: Profile = PLAIN) -> Listed:
+        """Everything of one kind, for clients of that profile; raises UpstreamError or SessionGone."""
         definitions: list[bytes] = []
+        hints: list[CacheHint] = []
         cursor: str | None = None
         seen: set[str] = set()
-        if not self.greeting.offers_tools:
-            return definitions
+        if not self.greeting.offers(kind):
+            return Listed(definitions, NOTHING_TO_KEEP)
         for _ in range(_MOST_PAGES):
-            page = await self._page(cursor)
-            definitions += [bytes(tool) for tool in page.tools]
+            page = await self._page(kind, cursor, profile)
+            definitions += [bytes(item) for item in page.items]
+            hints.append(_hint(page))
             cursor = page.nextCursor
-            if not cursor or len(definitions) >= _MOST_TOOLS:
-                return definitions
+            if not cursor or len(definitions) >= _MOST_ITEMS:
+                return Listed(definitions, strictest(hints))
             if cursor in seen:
                 break
             seen.add(cursor)
-        raise InvalidAnswer(self.spec.name, "tools/list", "pages that go in circles")
+        raise InvalidAnswer(self.spec.name, kind.list_method, "pages that go in circles")
 
-    async def _page(self, cursor: str | None) -> _Page:
+    async def _page(self, kind: Kind, cursor: str | None, profile: Profile) -> Page:
         params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
-        answer = await self._ask("tools/list", params)
+        answer = await self.ask(kind.list_method, params, profile=profile)
         if answer.error:
-            raise InvalidAnswer(self.spec.name, "tools/list", f"the error {answer.error[:200].decode()}")
+            if kind is Kind.TOOLS or cursor:
+                reason = f"the error {answer.error[:200].decode(errors='replace')}"
+                raise InvalidAnswer(self.spec.name, kind.list_method, reason)
+            # Many servers declare resources and know no templates; what they do have is served.
+            log.debug("not listed", extra={"server": self.spec.name, "method": kind.list_method})
+            return Page()
         result = contents(answer.result)
         try:
-            return _read_page(result)
+            return read_page(kind, result)
         except (DecodeError, ValueError) as error:
-            raise InvalidAnswer(self.spec.name, "tools/list", f"no list of tools ({error})") from error
+            raise InvalidAnswer(self.spec.name, kind.list_method, f"no list ({error})") from error
 
-    async def _ask(self, method: str, params: dict[str, Raw], seconds: float | None = None) -> Answer:
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Raw],
+        *,
+        seconds: float | None = None,
+        profile: Profile = PLAIN,
+    ) -> Answer:
+        """A request of the gateway's own; raises UpstreamError or SessionGone."""
         if self.era is Era.STATELESS:
-            params = {**params, "_meta": Raw(encode_object(connection_meta(self.greeting.version)))}
+            meta = connection_meta(self.greeting.version, profile.capabilities)
+            params = {**params, "_meta": Raw(encode_object(meta))}
         limit = seconds or self.spec.timeout_seconds
         return await self.link.request(
             Outgoing(
@@ -186,12 +180,35 @@ class Peer:
     async def ping(self, seconds: float) -> None:
         """Ask whether anybody is there; raises UpstreamError or SessionGone."""
         method = "server/discover" if self.era is Era.STATELESS else "ping"
-        discard((await self._ask(method, {}, seconds)).result)
+        discard((await self.ask(method, {}, seconds=seconds)).result)
 
-    async def listen(self) -> None:
-        """Keep a subscription open on which a stateless upstream tells that its tools changed."""
-        wanted = Raw(b'{"toolsListChanged":true}')
-        discard((await self._ask("subscriptions/listen", {"notifications": wanted}, FOREVER)).result)
+    async def set_level(self, level: str) -> None:
+        """Tell a server of the handshake era which log messages are wanted; raises UpstreamError."""
+        if level != self._level and self.greeting.logs:
+            self._level = level
+            discard((await self.ask("logging/setLevel", {"level": Raw(msgspec.json.encode(level))})).result)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        """Tell it something; raises UpstreamError."""
+        await self.link.notify(encode_notification(method, params))
+
+
+def _hint(page: Page) -> CacheHint:
+    """How long a page may be believed and by whom; a server that does not say so means: not at all."""
+    milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
+    return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")
+
+
+def _param_headers(call: Call) -> bytes:
+    """The arguments that are repeated in headers, and the client's own headers of that kind."""
+    item, headers = call.item, call.request.headers
+    lines = b""
+    if item.mirrors:
+        lines = header_lines(item.mirrors, bytes(call.request.params.get("arguments", b"")))
+    if headers:
+        ours = {b"mcp-param-" + mirror.header.lower().encode() for mirror in item.mirrors}
+        lines += carried({name: value for name, value in headers.items() if name not in ours})
+    return lines
 
 
 def contents(payload: Payload) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
-from headgate.domain.call import Answer, ProgressListener
+from headgate.domain.call import Answer
 from headgate.domain.errors import (
     HeadgateError,
     InvalidAnswer,
@@ -17,6 +17,7 @@ from headgate.domain.errors import (
 from headgate.upstream.assembly import Garbled, Message
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
+from headgate.upstream.replies import Replies
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
 
@@ -35,18 +36,29 @@ class Unconfirmed(Exception):
 class _Waiting:
     """One request and when it has waited long enough."""
 
-    __slots__ = ("deadline", "future", "outgoing", "started")
+    __slots__ = ("_look_by", "_loop", "deadline", "future", "outgoing", "started")
 
-    def __init__(self, future: asyncio.Future[Answer], outgoing: Outgoing, now: float) -> None:
-        self.future = future
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, outgoing: Outgoing, look_by: Callable[[float], None]
+    ) -> None:
+        self._loop = loop
+        self._look_by = look_by
+        self.future: asyncio.Future[Answer] = loop.create_future()
         self.outgoing = outgoing
-        self.started = now
+        self.started = now = loop.time()
         self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
 
-    def renew(self, now: float) -> None:
+    def renew(self) -> None:
         """Something was heard of it: it may take longer, but not for ever."""
         outgoing = self.outgoing
-        self.deadline = min(now + outgoing.timeout_seconds, self.started + outgoing.max_timeout_seconds)
+        latest = self.started + outgoing.max_timeout_seconds
+        self.deadline = min(self._loop.time() + outgoing.timeout_seconds, latest)
+        # After a hold that is sooner than it was.
+        self._look_by(self.deadline)
+
+    def hold(self) -> None:
+        """A person is being asked."""
+        self.deadline = self.started + self.outgoing.max_timeout_seconds
 
 
 class Pending:
@@ -60,7 +72,8 @@ class Pending:
         self._waiting: dict[int, _Waiting] = {}
         self._last = 0
         self._loop = asyncio.get_running_loop()
-        self._replies: set[asyncio.Task[None]] = set()
+        self._replies = Replies(self._send_quietly, inbox)
+        self._cancellations: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = _NEVER
 
@@ -71,12 +84,11 @@ class Pending:
         """Send a request and wait for its answer; raises UpstreamError."""
         self._last += 1
         number = self._last
-        waiting = _Waiting(self._loop.create_future(), outgoing, self._loop.time())
+        waiting = _Waiting(self._loop, outgoing, self._look_by)
         self._waiting[number] = waiting
-        if waiting.deadline < self._look_at:
-            self._look_later(waiting.deadline)
-        if outgoing.on_progress is not None:
-            self._inbox.listen(outgoing.progress_token, self._renewing(waiting, outgoing.on_progress))
+        self._look_by(waiting.deadline)
+        if outgoing.token:
+            self._inbox.board(outgoing, waiting)
         try:
             sending = self._send(encode_request(b"%d" % number, outgoing.method, outgoing.params))
             if sending is not None:
@@ -87,8 +99,7 @@ class Pending:
             raise
         finally:
             self._waiting.pop(number, None)
-            if outgoing.on_progress is not None:
-                self._inbox.forget(outgoing.progress_token)
+            self._inbox.land(outgoing.token)
 
     async def _sent_in_time(self, sending: Awaitable[None], waiting: _Waiting) -> None:
         """The time limit counts from the moment that the call is made."""
@@ -113,17 +124,12 @@ class Pending:
         elif cancelled and number in self._waiting:
             self._cancel_upstream(number, "the client cancelled")
 
-    def _renewing(self, waiting: _Waiting, listener: ProgressListener) -> ProgressListener:
-        """The listener of a call, which also starts its time limit anew."""
-
-        def listen(params: dict[str, Raw]) -> None:
-            waiting.renew(self._loop.time())
-            listener(params)
-
-        return listen
+    def _look_by(self, when: float) -> None:
+        """Look for requests that have waited too long; one timer for all, since most are answered in time."""
+        if when < self._look_at:
+            self._look_later(when)
 
     def _look_later(self, when: float) -> None:
-        """Look for requests that have waited too long; one timer for all, since most are answered in time."""
         if self._timer is not None:
             self._timer.cancel()
         self._look_at = when
@@ -144,22 +150,19 @@ class Pending:
         # `initialize` must not be cancelled, says the specification.
         if self._waiting[number].outgoing.method != "initialize":
             params = b'{"requestId":%d,"reason":"%s"}' % (number, reason.encode())
-            self._reply(encode_notification("notifications/cancelled", params))
+            message = encode_notification("notifications/cancelled", params)
+            task = self._loop.create_task(self._send_quietly(message))
+            self._cancellations.add(task)
+            task.add_done_callback(self._cancellations.discard)
 
-    def _reply(self, message: bytes) -> None:
+    async def _send_quietly(self, message: bytes) -> None:
         """Send something that nobody waits for."""
-
-        async def send() -> None:
-            try:
-                sending = self._send(message)
-                if sending is not None:
-                    await sending
-            except (HeadgateError, Unconfirmed):
-                return
-
-        task = self._loop.create_task(send())
-        self._replies.add(task)
-        task.add_done_callback(self._replies.discard)
+        try:
+            sending = self._send(message)
+            if sending is not None:
+                await sending
+        except (HeadgateError, Unconfirmed):
+            return
 
     def take(self, message: Message) -> None:
         """Act on one message from the upstream."""
@@ -170,9 +173,7 @@ class Pending:
             return
         if envelope.method:
             discard(message.result)
-            reply = self._inbox.take(envelope)
-            if reply is not None:
-                self._reply(reply)
+            self._inbox.take(envelope, None, self._replies.send)
             return
         waiting = self._waiting.get(_number(envelope.id))
         if waiting is None or waiting.future.done():
@@ -234,6 +235,8 @@ class Pending:
 
     def fail_all(self, reason: str) -> None:
         """The connection is gone: nobody will answer."""
+        self._inbox.close()
+        self._replies.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._look_at = None, _NEVER

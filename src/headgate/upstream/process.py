@@ -73,6 +73,10 @@ def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog:
         watchdog.forget(child.pid)
 
 
+def _given(pipe: Pipe) -> Callable[[], Pipe]:
+    return lambda: pipe
+
+
 class Process:
     """A running child; `exited` is set when it has ended."""
 
@@ -104,17 +108,35 @@ class Process:
 
     async def connect(self, stdin: Pipe, stdout: Pipe, stderr: Pipe) -> None:
         """Connect the three pipes."""
-        child = self._child
-        writing, _ = await self._loop.connect_write_pipe(lambda: stdin, cast("IO[bytes]", child.stdin))
-        reading, _ = await self._loop.connect_read_pipe(lambda: stdout, cast("IO[bytes]", child.stdout))
-        complaining, _ = await self._loop.connect_read_pipe(lambda: stderr, cast("IO[bytes]", child.stderr))
+        child, loop = self._child, self._loop
+        writing, _ = await loop.connect_write_pipe(lambda: stdin, self._handed_over(child.stdin, "wb"))
         self.stdin = writing
-        self._transports = [writing, reading, complaining]
+        self._transports.append(writing)
+        for pipe, protocol in ((child.stdout, stdout), (child.stderr, stderr)):
+            reading, _ = await loop.connect_read_pipe(_given(protocol), self._handed_over(pipe, "rb"))
+            self._transports.append(reading)
+
+    def _handed_over(self, pipe: IO[bytes] | None, mode: str) -> IO[bytes]:
+        """The pipe as the event loop takes it over, under another number.
+
+        uvloop closes the number and later the file, when the number may be somebody else's: another child's
+        pipe, a client's connection. So it gets a file that leaves the number alone.
+        """
+        assert pipe is not None
+        closes_numbers = type(self._loop).__module__.partition(".")[0] == "uvloop"
+        with pipe:
+            return os.fdopen(os.dup(pipe.fileno()), mode, buffering=0, closefd=not closes_numbers)
 
     def stop_reading(self) -> None:
-        """Take nothing more of what the child writes."""
+        """Take nothing more of what the child writes, for now."""
         for transport in self._transports[1:]:
             cast("asyncio.ReadTransport", transport).pause_reading()
+
+    def read_on(self) -> None:
+        """Take what the child writes again."""
+        for transport in self._transports[1:]:
+            if not transport.is_closing():
+                cast("asyncio.ReadTransport", transport).resume_reading()
 
     def _watch(self) -> None:
         """Notice the end of the child."""

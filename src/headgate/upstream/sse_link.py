@@ -15,6 +15,7 @@ from headgate.upstream.http_link import header_lines, host_in
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending, Unconfirmed
+from headgate.upstream.turns import Turn
 
 
 class SseLink:
@@ -53,6 +54,9 @@ class SseLink:
 
     async def _send(self, message: bytes) -> None:
         """Post a message; raises UpstreamError if it was not taken, Unconfirmed if it may have been."""
+        if self._lost.done():
+            # Nobody would hear the answer.
+            raise UpstreamUnreachable(self._spec.name, self._lost.result())
         target = await asyncio.shield(self._endpoint)
         headers = b"content-type: application/json\r\n" + self._headers
         try:
@@ -108,8 +112,10 @@ class SseLink:
             response.close()
 
     async def _read(self, response: Response) -> None:
+        turn = Turn()
         async with aclosing(events(response, self._limits)) as stream:
             async for name, data in stream:
+                await turn.pass_on()
                 if name == b"endpoint":
                     self._set_endpoint(data.text())
                     continue

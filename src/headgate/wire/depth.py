@@ -15,9 +15,12 @@ def shallow(text: bytes, limit: int) -> bool:
 
 def depths(text: bytes) -> Iterator[int]:
     """The greatest depth of each successive slice of `text`, for a caller that pauses between them."""
-    bare, _ = outside_strings(mask_escapes(text))
-    depth = 0
-    for start in range(0, len(bare), _SLICE):
-        seen = levels(bare[start : start + _SLICE], depth)
+    masked = mask_escapes(text)
+    depth, in_string = 0, False
+    for start in range(0, len(masked), _SLICE):
+        part = masked[start : start + _SLICE]
+        # A string that is open goes on.
+        bare, in_string = outside_strings(b'"' + part if in_string else part)
+        seen = levels(bare, depth)
         depth = seen[-1]
         yield max(seen)

@@ -9,6 +9,9 @@ from headgate.wire.violations import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERRO
 ABSENT = Raw(b"")
 # An id that nobody needs; longer ones are refused, because each is kept while its call runs.
 MAX_ID_BYTES = 256
+# To look through a larger object for members that are there twice takes long, so whoever reads one does it in
+# slices before anything acts on it: front/intake.py.
+LARGE_BYTES = 64 * 1024
 
 
 class Envelope(Struct):
@@ -39,7 +42,10 @@ decode_object = _object.decode
 
 
 def parse(body: bytes) -> Envelope:
-    """The one message in `body`; raises Violation with the error that answers anything else."""
+    """The one message in `body`; raises Violation with the error that answers anything else.
+
+    A large one is not looked through for members that are there twice.
+    """
     try:
         envelope = _envelope.decode(body)
         if not body.isascii():
@@ -50,13 +56,13 @@ def parse(body: bytes) -> Envelope:
         raise Violation(PARSE_ERROR, "Parse error: nested too deep") from error
     except (DecodeError, UnicodeDecodeError) as error:
         raise Violation(PARSE_ERROR, f"Parse error: {error}") from error
-    if not _accounts_for(envelope, len(body)):
+    if not accounts_for(envelope, len(body)):
         _refuse_duplicates(body, {"jsonrpc", "id", "method", "params"})
     _check(envelope)
     return envelope
 
 
-def _accounts_for(envelope: Envelope, size: int) -> bool:
+def accounts_for(envelope: Envelope, size: int) -> bool:
     """Whether the members we know fill the body to the byte, so that none can be there twice."""
     # {"jsonrpc":"2.0","id":1,"method":"x","params":{}} without white space: braces, quotes, colons, commas.
     known = 17 + len(envelope.method) + 12 + len(envelope.id) + len(envelope.params)
@@ -67,6 +73,8 @@ def _accounts_for(envelope: Envelope, size: int) -> bool:
 
 def _refuse_duplicates(body: bytes, keys: set[str], id: bytes = b"null") -> None:
     # msgspec keeps the last of two equal keys, other parsers the first: nobody may profit from that.
+    if len(body) > LARGE_BYTES:
+        return
     seen: set[str] = set()
     try:
         for member in members(body.decode()):
@@ -117,6 +125,18 @@ def parse_call(params: Raw, id: bytes) -> tuple[CallParams, dict[str, Raw]]:
     _refuse_duplicates(bytes(params), {"name", "arguments", "_meta"}, id)
     known_keys = ("name", "arguments", "_meta")
     return call, {key: value for key, value in decode_object(params).items() if key not in known_keys}
+
+
+def parse_params(params: Raw, id: bytes, *unique: str) -> dict[str, Raw]:
+    """The members of params; raises Violation when one of the `unique` ones is there twice."""
+    if not params:
+        return {}
+    try:
+        found = decode_object(params)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+    _refuse_duplicates(bytes(params), {*unique, "_meta"}, id)
+    return found
 
 
 def encode_request(id: bytes, method: str, params: bytes) -> bytes:

@@ -20,7 +20,14 @@ META_VERSION = META_PREFIX + "protocolVersion"
 META_CAPABILITIES = META_PREFIX + "clientCapabilities"
 META_CLIENT_INFO = META_PREFIX + "clientInfo"
 META_SUBSCRIPTION = META_PREFIX + "subscriptionId"
+META_SERVER_INFO = META_PREFIX + "serverInfo"
+META_LOG_LEVEL = META_PREFIX + "logLevel"
 META_PROGRESS_TOKEN = "progressToken"
+
+# What a peer says about itself and its connection, which ends at the gateway.
+CONNECTION_KEYS = frozenset(
+    {META_VERSION, META_CAPABILITIES, META_CLIENT_INFO, META_SERVER_INFO, META_LOG_LEVEL}
+)
 
 
 def era_of(version: str | None) -> Era:

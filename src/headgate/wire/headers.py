@@ -10,7 +10,8 @@ _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 
 def encode_value(text: str) -> bytes:
     """`text` as a header value that every HTTP implementation hands on unchanged."""
-    if _PLAIN.fullmatch(text) and not _WRAPPED.fullmatch(text):
+    looks_wrapped = text.startswith("=?base64?") and text.endswith("?=")
+    if _PLAIN.fullmatch(text) and not looks_wrapped:
         return text.encode("ascii")
     return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
 

@@ -4,6 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder
+
 
 def _refuse(constant: str) -> str:
     raise ValueError(f"{constant} is not JSON")
@@ -12,6 +15,10 @@ def _refuse(constant: str) -> str:
 # Numbers stay text, so that neither 5,000 digits nor 2**64 can hurt; NaN is not JSON and is refused.
 _scanner = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 _WHITESPACE = " \t\n\r"
+_AFTER_VALUE = (",", "}", *_WHITESPACE)
+_object = Decoder(dict[str, Raw])
+# Of a larger text the values are found by a parser that does not build them.
+_LARGE = 4 * 1024
 
 
 class Member(NamedTuple):
@@ -25,6 +32,7 @@ class Member(NamedTuple):
 
 def members(text: str) -> Iterator[Member]:
     """The members of the object that `text` is; raises ValueError when it is none."""
+    values = _values(text) if len(text) > _LARGE else {}
     at = _skip(text, 0)
     if text[at : at + 1] != "{":
         raise ValueError("not an object")
@@ -41,7 +49,7 @@ def members(text: str) -> Iterator[Member]:
         if text[at : at + 1] != ":":
             raise ValueError(f"a colon was expected at character {at}")
         start = _skip(text, at + 1)
-        _, end = _scanner.raw_decode(text, start)
+        end = _end_of(text, start, values.get(key, ""))
         yield Member(key, key_start, start, end)
         at = _skip(text, end)
         if text[at : at + 1] == "}":
@@ -50,6 +58,23 @@ def members(text: str) -> Iterator[Member]:
         if text[at : at + 1] != ",":
             raise ValueError(f"a comma was expected at character {at}")
         at = _skip(text, at + 1)
+
+
+def _values(text: str) -> dict[str, str]:
+    """Every value as it stands in the text, of two equal keys the last; nothing where no parser takes it."""
+    try:
+        return {key: bytes(value).decode() for key, value in _object.decode(text.encode()).items()}
+    except (DecodeError, UnicodeError, RecursionError):
+        return {}
+
+
+def _end_of(text: str, start: int, likely: str) -> int:
+    """Where the value at `start` ends: to compare it with what it probably is takes less than to read it."""
+    end = start + len(likely)
+    # A number may begin like another one.
+    if likely and text.startswith(likely, start) and text[end : end + 1] in _AFTER_VALUE:
+        return end
+    return _scanner.raw_decode(text, start)[1]
 
 
 def _expect_end(text: str, at: int) -> None:

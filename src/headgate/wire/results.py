@@ -1,12 +1,16 @@
 """What each era wants a result to look like; everything that an upstream put into it stays."""
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.wire.envelope import decode_object, encode_object
-from headgate.wire.eras import META_PREFIX
+from headgate.wire.eras import CONNECTION_KEYS, META_PREFIX
 
 COMPLETE = b'"resultType":"complete"'
+# What may not be kept by anybody, said in the words of the stateless era.
+UNCACHED = b'"ttlMs":0,"cacheScope":"private"'
 _MARK = META_PREFIX.encode()
 
 
@@ -14,17 +18,20 @@ class NeedsInput(ValueError):
     """A result that asks for something a handshake client was never told about."""
 
 
-def for_stateless(result: bytes) -> bytes:
+def for_stateless(result: bytes, opening: bytes = COMPLETE) -> bytes:
     """A handshake server's result for a stateless client: it says that it is complete."""
     rest = result[1:].lstrip()
     if b'"resultType"' in result and "resultType" in _members(result):
         return result
-    return b"{" + COMPLETE + (b"," if rest[:1] != b"}" else b"") + result[1:]
+    return b"{" + opening + (b"," if rest[:1] != b"}" else b"") + result[1:]
 
 
-def for_handshake(result: bytes) -> bytes:
-    """A stateless server's result for a handshake client, which knows neither types nor connection keys."""
-    plain = _MARK not in result and b'"structuredContent"' not in result
+def for_handshake(result: bytes, *, hints: bool = False) -> bytes:
+    """A stateless server's result for a handshake client, which knows neither types nor connection keys.
+
+    `hints` says that it may tell how long it can be kept, which such a client does not know either.
+    """
+    plain = _MARK not in result and b'"structuredContent"' not in result and not hints
     if plain and result.startswith(b"{" + COMPLETE + b","):
         return b"{" + result[len(COMPLETE) + 2 :]
     if plain and b'"resultType"' not in result:
@@ -38,6 +45,9 @@ def for_handshake(result: bytes) -> bytes:
     if bytes(members.get("structuredContent", b"{"))[:1] != b"{":
         # Only objects are legal in this era; the text says the same.
         del members["structuredContent"]
+    if hints:
+        members.pop("ttlMs", None)
+        members.pop("cacheScope", None)
     _drop_connection_keys(members)
     return encode_object(members)
 
@@ -66,11 +76,80 @@ def _drop_connection_keys(members: dict[str, Raw]) -> None:
         meta = decode_object(members.get("_meta", b"null"))
     except DecodeError:
         return
-    kept = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
+    kept = {key: value for key, value in meta.items() if key not in CONNECTION_KEYS}
+    if len(kept) == len(meta):
+        return
     if kept:
         members["_meta"] = Raw(encode_object(kept))
     else:
         members.pop("_meta")
+
+
+def renamed(result: bytes, name: str, public_name: str) -> bytes:
+    """What was read from a resource under the URI that the client asked for."""
+    try:
+        members = decode_object(result)
+        contents = msgspec.json.decode(members.get("contents", b"null"), type=list[dict[str, Raw]])
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return result
+    for content in contents:
+        if _says(content.get("uri", Raw(b"null")), name):
+            content["uri"] = Raw(msgspec.json.encode(public_name))
+    members["contents"] = Raw(_array(map(encode_object, contents)))
+    return encode_object(members)
+
+
+def _says(value: Raw, text: str) -> bool:
+    try:
+        return msgspec.json.decode(value, type=str) == text
+    except (DecodeError, UnicodeDecodeError):
+        return False
+
+
+def with_uris(result: bytes, public: Callable[[str], str]) -> bytes:
+    """A result of a tool or a prompt whose links and embedded resources bear their public URIs."""
+    if b'"uri"' not in result:
+        return result
+    try:
+        members = decode_object(result)
+        renamed_blocks = {
+            key: blocks
+            for key in ("content", "messages")
+            if key in members and (blocks := _with_uris(members[key], public)) is not members[key]
+        }
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        # Nothing that a client could read either.
+        return result
+    return encode_object(members | renamed_blocks) if renamed_blocks else result
+
+
+def _with_uris(raw: Raw, public: Callable[[str], str]) -> Raw:
+    """Blocks of content, or messages around them; the very same bytes if no URI in them has another name."""
+    blocks = msgspec.json.decode(raw, type=list[Raw])
+    renamed_blocks = [_with_uri(block, public) for block in blocks]
+    if all(new is old for new, old in zip(renamed_blocks, blocks, strict=True)):
+        return raw
+    return Raw(_array(map(bytes, renamed_blocks)))
+
+
+def _with_uri(raw: Raw, public: Callable[[str], str]) -> Raw:
+    """One block or message."""
+    block = decode_object(raw)
+    changed = False
+    if "uri" in block:
+        uri = msgspec.json.decode(block["uri"], type=str)
+        if public(uri) != uri:
+            block["uri"], changed = Raw(msgspec.json.encode(public(uri))), True
+    for key in ("resource", "content"):
+        inner = block.get(key)
+        if inner is not None and bytes(inner)[:1] == b"{":
+            block[key] = _with_uri(inner, public)
+            changed = changed or block[key] is not inner
+    return Raw(encode_object(block)) if changed else raw
+
+
+def _array(elements: Iterable[bytes]) -> bytes:
+    return b"[" + b",".join(elements) + b"]"
 
 
 def text_failure(text: str, meta: dict[str, object]) -> bytes:

@@ -16,7 +16,7 @@ _TOKENS = re.compile(rb'"[^"]*"?|[\[\]{}]')
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SCALAR = re.compile(rb"[^\s,\]}\[{\":]*+")
 # An envelope has five; a peer that sends more than this is not speaking JSON-RPC.
-_MOST_MEMBERS = 64
+MOST_MEMBERS = 64
 _LONGEST_KEY = 256
 # Looked at in bulk; only the slice in which a member ends is looked at bracket by bracket.
 _SLICE = 16 * 1024
@@ -43,7 +43,8 @@ class NotAnObject(ValueError):
 class Skimmer:
     """Feed it chunks of any size, then `finish`; `spans` maps each key to where its value stands."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_members: int = MOST_MEMBERS) -> None:
+        self._most_members = most_members
         self.spans: dict[str, tuple[int, int]] = {}
         self._offset = 0
         self._depth = 0
@@ -108,7 +109,7 @@ class Skimmer:
             self._end_of_value(end)
 
     def _end_of_value(self, end: int) -> None:
-        if self._name is None or self._name in self.spans or len(self.spans) >= _MOST_MEMBERS:
+        if self._name is None or self._name in self.spans or len(self.spans) >= self._most_members:
             raise NotAnObject("a member is there twice, or there are too many")
         self.spans[self._name] = (self._start, end)
         self._name, self._start = None, -1

@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ["echo", "hold", "steps", "grow", "say", "look", "deaf", "family", "mute"]
+NAMES = ["echo", "hold", "release", "steps", "grow", "say", "ask", "regret", "look", "deaf", "family", "mute"]
 SCHEMA = {"type": "object"}
+# Calls that wait to be released, and calls by the ids of the questions to the client that they wait for.
+held: list[tuple[Any, dict[str, Any]]] = []
+asked: dict[str, Any] = {}
 
 
 def send(message: dict[str, Any]) -> None:
@@ -31,8 +34,8 @@ def answer(id: Any, **told: Any) -> None:
 def call(id: Any, params: dict[str, Any], tools: list[str]) -> None:
     arguments = params.get("arguments", {})
     match params["name"]:
-        case "hold":
-            note(f"held {id}")
+        case "hold" | "release" | "ask" | "regret":
+            wait(id, params)
         case "steps":
             for step in range(arguments["steps"]):
                 token = {"progressToken": params.get("_meta", {}).get("progressToken")}
@@ -65,6 +68,39 @@ def call(id: Any, params: dict[str, Any], tools: list[str]) -> None:
             answer(id, params=params)
 
 
+def wait(id: Any, params: dict[str, Any]) -> None:
+    """Calls that are not answered before something else happens."""
+    arguments = params.get("arguments", {})
+    match params["name"]:
+        case "hold":
+            held.append((id, arguments))
+            note(f"held {id}")
+            if "progressToken" in params.get("_meta", {}):
+                told = {"progressToken": params["_meta"]["progressToken"], "progress": 0}
+                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+        case "release":
+            for waiting, about in held:
+                if "method" in about:
+                    ask(waiting, about)
+                else:
+                    answer(waiting, released=True, pad="x" * about.get("pad", 0))
+            answer(id, released=len(held))
+            held.clear()
+        case "ask":
+            ask(id, arguments)
+        case "regret":
+            for question in asked:
+                cancelled = {"requestId": question}
+                send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+            answer(id, regretted=len(asked))
+
+
+def ask(id: Any, arguments: dict[str, Any]) -> None:
+    asked[f"s-{id}"] = id
+    question = {"jsonrpc": "2.0", "id": f"s-{id}", "method": arguments["method"]}
+    send(question | {"params": arguments.get("params", {})})
+
+
 def look(id: Any) -> None:
     # As it was given: Python itself may have added to os.environ.
     given = Path("/proc/self/environ").read_text(encoding="utf-8").rstrip("\0").split("\0")
@@ -95,8 +131,11 @@ def main() -> None:
                 call(id, params, tools)
             case "ping":
                 send({"jsonrpc": "2.0", "id": id, "result": {}})
+            case None if id in asked:
+                answer(asked.pop(id), said={key: message[key] for key in message if key != "id"})
             case "notifications/cancelled":
                 note(f"cancelled {params['requestId']}")
+                held[:] = [call for call in held if call[0] != params["requestId"]]
             case _ if id is not None:
                 send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
     if "FAREWELL_SECONDS" in os.environ:

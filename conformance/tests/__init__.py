@@ -1,0 +1,1 @@
+"""Tests of what the conformance run decides by itself."""

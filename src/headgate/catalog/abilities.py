@@ -1,0 +1,126 @@
+"""What all servers together can do, as far as the gateway hands it on, and what they advise the model."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import DecodeError
+
+from headgate.wire.eras import Era, era_of
+
+# An extension whose results only a peer of the same era can read.
+_ERA_BOUND = "io.modelcontextprotocol/tasks"
+
+
+class Ability(msgspec.Struct, frozen=True):
+    """What one server said about itself when it was first spoken to."""
+
+    version: str
+    capabilities: str = "{}"
+    instructions: str = ""
+
+
+class Memory(Protocol):
+    """Remembers across restarts what each server can do."""
+
+    def ability(self, server: str) -> Ability | None:
+        """What it said the last time."""
+
+    def remember_ability(self, server: str, ability: Ability) -> None:
+        """What it has said now."""
+
+
+class Abilities:
+    """The union of what the servers offer: nothing is promised that no server keeps."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._order: tuple[str, ...] = ()
+        self._told: dict[str, Ability] = {}
+        # Worked out once: some servers say a lot about themselves, and every client asks.
+        self._promised: dict[Era, bytes] = {}
+
+    def order(self, servers: Sequence[str]) -> None:
+        """These are the servers, in the order of the configuration."""
+        self._order = tuple(servers)
+        known = ((server, self._told.get(server) or self._memory.ability(server)) for server in servers)
+        self._told = {server: ability for server, ability in known if ability is not None}
+        self._promised.clear()
+
+    def tell(self, server: str, ability: Ability) -> None:
+        """This is what a server says about itself."""
+        if server in self._order:
+            self._told[server] = ability
+            self._promised.clear()
+            self._memory.remember_ability(server, ability)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every server has said what it can do, now or the last time."""
+        return all(server in self._told for server in self._order)
+
+    def capabilities(self, era: Era) -> bytes:
+        """What is promised to a client of that era."""
+        if era not in self._promised:
+            self._promised[era] = self._promise(era)
+        return self._promised[era]
+
+    def _promise(self, era: Era) -> bytes:
+        # Whatever becomes of the servers, the gateway lists tools and tells when they change.
+        promised: dict[str, Any] = {"tools": {"listChanged": True}}
+        for ability in self._in_order():
+            declared = _declared(ability)
+            for name in ("prompts", "resources"):
+                if isinstance(declared.get(name), dict):
+                    promised.setdefault(name, {"listChanged": True})
+            if _has(declared, "resources", "subscribe"):
+                promised["resources"]["subscribe"] = True
+            for name in ("completions", "logging"):
+                if isinstance(declared.get(name), dict):
+                    promised.setdefault(name, {})
+            _add_more(promised, declared, same_era=era_of(ability.version) is era)
+        if len(self._order) > 1 and "tasks" in promised:
+            # A list names no task, so nobody could say which server it is asked of.
+            promised["tasks"] = {key: value for key, value in promised["tasks"].items() if key != "list"}
+        return msgspec.json.encode(promised)
+
+    def instructions(self) -> str:
+        """The advice of every server; each under its name where there are several servers."""
+        advice = [(server, ability.instructions) for server, ability in self._named() if ability.instructions]
+        if len(self._order) == 1:
+            return advice[0][1] if advice else ""
+        return "\n\n".join(f"# {server}\n\n{text}" for server, text in advice)
+
+    def _named(self) -> list[tuple[str, Ability]]:
+        return [(server, self._told[server]) for server in self._order if server in self._told]
+
+    def _in_order(self) -> list[Ability]:
+        return [ability for _, ability in self._named()]
+
+
+def _declared(ability: Ability) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(ability.capabilities, type=dict[str, Any])
+    except (DecodeError, RecursionError):
+        return {}
+
+
+def _has(declared: dict[str, Any], capability: str, feature: str) -> bool:
+    value = declared.get(capability)
+    return isinstance(value, dict) and value.get(feature) is True
+
+
+def _add_more(promised: dict[str, Any], declared: dict[str, Any], *, same_era: bool) -> None:
+    """What the gateway hands on without knowing it: extensions, experiments, tasks within one era."""
+    for name in ("extensions", "experimental"):
+        value = declared.get(name)
+        if isinstance(value, dict):
+            known = promised.setdefault(name, {})
+            for key, settings in value.items():
+                if same_era or key != _ERA_BOUND:
+                    known.setdefault(key, settings)
+            if not known:
+                del promised[name]
+    tasks = declared.get("tasks")
+    if same_era and isinstance(tasks, dict):
+        promised.setdefault("tasks", tasks)

@@ -1,0 +1,166 @@
+"""Everything of one kind: taken in, named, and listed for each profile of clients and each era."""
+
+from collections.abc import Iterator, Sequence
+
+from headgate.catalog.accounts import Accounts
+from headgate.catalog.hints import CacheHint, strictest
+from headgate.catalog.intake import Intake, Looked, look_at, take_in
+from headgate.catalog.listing import Listing
+from headgate.catalog.names import Key
+from headgate.catalog.naming import Naming
+from headgate.catalog.offer import Offer, Told
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+from headgate.wire.eras import Era
+
+# Prepared listings of many tools take megabytes each, and most profiles share the plain one.
+_MOST_LISTINGS = 8
+# Of clients that may want to know of a change; more capabilities than this differ in one letter.
+_MOST_SEEN = 256
+
+
+class Shelf:
+    """The items of one kind. `items` are those of all profiles and is another list after each change."""
+
+    def __init__(self, kind: Kind, naming: Naming, page_bytes: int) -> None:
+        self.kind = kind
+        self.items: list[Item] = []
+        # What clients without capabilities see.
+        self.plain_items: list[Item] = []
+        self._naming = naming
+        self._page_bytes = page_bytes
+        self._order: tuple[str, ...] = ()
+        self._accounts = Accounts()
+        self._offers: list[Offer] = []
+        # What servers are about to offer, as far as it has been looked at.
+        self._looked_at: dict[str, dict[bytes, Looked]] = {}
+        self._names: dict[Key, str] = {}
+        # Profiles whose listing somebody has seen, the latest last.
+        self._seen: dict[Profile, None] = {}
+        # Made when somebody asks: while servers connect, the listing changes with each of them.
+        self._listings: dict[tuple[Profile, Era], Listing] = {}
+
+    def order(self, servers: Sequence[str]) -> bool:
+        """List the servers in this order and drop others; tells whether a listing changed."""
+        self._order = tuple(servers)
+        self._accounts.keep(servers)
+        return self._rebuild()
+
+    def look_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step."""
+        known = self._accounts.known(server)
+        # Of a listing that was never offered nothing is kept beside the next one.
+        looked_at = self._looked_at[server] = {}
+        for definition in definitions:
+            if definition.decode(errors="replace") not in known:
+                looked_at[definition] = look_at(self.kind, definition)
+                yield
+
+    def offer(
+        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+    ) -> tuple[Intake, bool]:
+        """Replace what the server told this profile; tells whether a listing changed that somebody saw."""
+        known = self._accounts.known(server)
+        sources = {text: offer.source for text, offer in known.items()}
+        intake = take_in(server, self.kind, definitions, sources, self._looked_at.pop(server, {}))
+        offers = [
+            known.get(source.definition.text)
+            or Offer(self.kind, server, source, self._naming.plain(server, source.name))
+            for source in intake.sources
+        ]
+        told = {offer.key: offer for offer in offers}
+        if not self._accounts.put(server, profile, told, hint):
+            return intake, False
+        self._drop_listings(profile)
+        return intake, self._rebuild() or (profile != PLAIN and profile in self._seen)
+
+    def forget(self, profile: Profile) -> None:
+        """Drop what this profile alone was told."""
+        self._seen.pop(profile, None)
+        if self._accounts.forget(profile):
+            self._drop_listings(profile)
+            self._rebuild()
+
+    def has_own(self, server: str, profile: Profile) -> bool:
+        """Whether the server told this to clients of that very profile."""
+        return self._accounts.has_own(server, profile)
+
+    def silent(self) -> list[str]:
+        """The servers that have told nobody yet."""
+        return [server for server in self._order if not self._accounts.has_any(server)]
+
+    def caching(self, profile: Profile) -> CacheHint:
+        """How long the listing may be kept: as long as the strictest server says."""
+        return strictest(self._accounts.hint(server, profile) for server in self._order)
+
+    def page(self, cursor: str | None, profile: Profile, era: Era) -> bytes:
+        """One page of the listing; raises InvalidCursor."""
+        self._see(profile)
+        shown = profile if self._accounts.differs(profile) else PLAIN
+        listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
+        # To the end, where it is not dropped.
+        self._listings[shown, era] = listing
+        if len(self._listings) > _MOST_LISTINGS:
+            del self._listings[next(iter(self._listings))]
+        return listing.page(cursor)
+
+    def _see(self, profile: Profile) -> None:
+        self._seen.pop(profile, None)
+        self._seen[profile] = None
+        if len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    def _listing(self, profile: Profile, era: Era) -> Listing:
+        items = self.plain_items if profile == PLAIN else list(self._items_of(profile))
+        if all(item.handshake_definition is item.definition for item in items):
+            for other in Era:
+                if (profile, other) in self._listings:
+                    return self._listings[profile, other]
+        stateless = era is Era.STATELESS
+        return Listing(
+            self.kind.member,
+            [
+                (item.public_name, item.definition if stateless else item.handshake_definition)
+                for item in items
+            ],
+            self._page_bytes,
+        )
+
+    def _items_of(self, profile: Profile) -> Iterator[Item]:
+        for server in self._order:
+            for key, offer in (self._accounts.of(server, profile) or {}).items():
+                yield offer.published(self._names[key])
+
+    def _drop_listings(self, profile: Profile) -> None:
+        for era in Era:
+            self._listings.pop((profile, era), None)
+
+    def _rebuild(self) -> bool:
+        """Name everything anew; tells whether the plain listing changed."""
+        offers = self._every_offer()
+        if offers != self._offers:
+            wanted = [(offer.key, offer.plain_name) for offer in offers]
+            if wanted != [(offer.key, offer.plain_name) for offer in self._offers]:
+                self._rename(wanted)
+            self._offers = offers
+            self.items = [offer.published(self._names[offer.key]) for offer in offers]
+        before, self.plain_items = self.plain_items, list(self._items_of(PLAIN))
+        if before == self.plain_items:
+            return False
+        self._listings.clear()
+        return True
+
+    def _rename(self, wanted: list[tuple[Key, str]]) -> None:
+        before, self._names = self._names, self._naming.names(wanted)
+        if any(self._names.get(key, name) != name for key, name in before.items()):
+            self._listings.clear()
+
+    def _every_offer(self) -> list[Offer]:
+        """One offer for each item of any profile, the plain one where profiles differ."""
+        every: Told = {}
+        for server in self._order:
+            for told in self._accounts.all_of(server):
+                for key, offer in told.items():
+                    every.setdefault(key, offer)
+        return list(every.values())

@@ -1,0 +1,111 @@
+"""What a tool must be, so that clients can read the page it is on."""
+
+from typing import Any
+
+import msgspec
+
+from headgate.catalog.definition import OPTIONAL, Unusable, definition, members, only, without_wrong_members
+from headgate.domain.item import Definition, Mirror, Source
+from headgate.wire.members import insert_first, remove, replace
+from headgate.wire.mirrors import mirrors
+
+
+class _Annotations(msgspec.Struct, rename="camel"):
+    title: str = ""
+    read_only_hint: bool = False
+    destructive_hint: bool = False
+    idempotent_hint: bool = False
+    open_world_hint: bool = False
+
+
+class _Execution(msgspec.Struct, rename="camel"):
+    task_support: str = ""
+
+
+class _Object(msgspec.Struct):
+    """A JSON Schema whose members are none of our business."""
+
+
+# What each member must be, if it is there; one that is something else is taken out.
+_OPTIONAL: dict[str, Any] = OPTIONAL | {
+    "annotations": _Annotations,
+    "execution": _Execution,
+    "outputSchema": _Object,
+}
+_SCHEMA_OPTIONAL: dict[str, Any] = {
+    "$schema": str,
+    "properties": dict[str, _Object],
+    "required": list[str],
+}
+
+
+def take_in_tool(text: str) -> tuple[Source, list[str]]:
+    """The tool, and what had to be mended; raises ValueError when it cannot be served."""
+    repairs: list[str] = []
+    text = _with_object_schema(without_wrong_members(text, _OPTIONAL, repairs), repairs)
+    name, found = definition(text, "name")
+    return Source(name, found, _for_handshake(text), _mirrors(text)), repairs
+
+
+def _with_object_schema(text: str, repairs: list[str]) -> str:
+    """The definition with the input schema that it must have: an object's."""
+    schema = only(text, "inputSchema")
+    if schema is None:
+        repairs.append("inputSchema was missing")
+        return insert_first(text, '"inputSchema":{"type":"object"}')
+    inner = text[schema.start : schema.end]
+    if not inner.startswith("{"):
+        raise Unusable("its inputSchema is not an object")
+    mended = _with_object_properties(inner, repairs)
+    mended = without_wrong_members(mended, _SCHEMA_OPTIONAL, repairs, "inputSchema.")
+    mended = _typed_object(mended, repairs)
+    return text if mended == inner else replace(text, schema, mended)
+
+
+def _with_object_properties(schema: str, repairs: list[str]) -> str:
+    """`true` is a schema that allows everything, and some clients only know its other spelling."""
+    properties = only(schema, "properties")
+    if properties is None or schema[properties.start] != "{":
+        return schema
+    inner = mended = schema[properties.start : properties.end]
+    for member in reversed(members(inner)):
+        if inner[member.start : member.end] == "true":
+            mended = replace(mended, member, "{}")
+            repairs.append(f"inputSchema.properties.{member.key} was true and became {{}}")
+    return schema if mended == inner else replace(schema, properties, mended)
+
+
+def _typed_object(schema: str, repairs: list[str]) -> str:
+    kind = only(schema, "type")
+    if kind is None:
+        repairs.append("inputSchema had no type: object")
+        return insert_first(schema, '"type":"object"')
+    value = msgspec.json.decode(schema[kind.start : kind.end])
+    if value == "object":
+        return schema
+    if not isinstance(value, list) or "object" not in value:
+        raise Unusable(f"its inputSchema describes no object but {schema[kind.start : kind.end][:50]}")
+    repairs.append("inputSchema had several types, of which arguments can only be an object")
+    return replace(schema, kind, '"object"')
+
+
+def _for_handshake(text: str) -> Definition | None:
+    """The definition without an output schema that only the stateless era allows."""
+    output = only(text, "outputSchema")
+    if output is None:
+        return None
+    schema = text[output.start : output.end]
+    kind = only(schema, "type")
+    if kind is not None and schema[kind.start : kind.end] == '"object"':
+        return None
+    return definition(remove(text, output), "name")[1]
+
+
+def _mirrors(text: str) -> tuple[Mirror, ...]:
+    """Which arguments go into headers as well; raises ValueError when the schema says it wrongly."""
+    # Hardly any tool says it, in letters or in escapes, and looking properly means to parse the schema.
+    if "x-mcp-header" not in text and "\\u00" not in text:
+        return ()
+    schema = only(text, "inputSchema")
+    assert schema is not None
+    return tuple(Mirror(path, header) for path, header in mirrors(text[schema.start : schema.end]))

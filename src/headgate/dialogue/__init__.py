@@ -1,0 +1,1 @@
+"""What an upstream asks while it works on a request, bridged between the eras."""

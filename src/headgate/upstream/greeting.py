@@ -1,0 +1,54 @@
+"""What an upstream says about itself when it is first spoken to."""
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError
+
+from headgate.domain.kind import Kind
+from headgate.wire.eras import Era, era_of
+
+
+class Greeting(msgspec.Struct, frozen=True, dict=True):
+    """The agreed version, what the upstream can do, and its advice to the model."""
+
+    version: str
+    capabilities: bytes = b"{}"
+    instructions: str = ""
+
+    @cached_property
+    def era(self) -> Era:
+        """Which rules it follows."""
+        return era_of(self.version)
+
+    def offers(self, kind: Kind) -> bool:
+        """Whether it lists such things; one that says nothing at all about itself is asked for tools."""
+        if kind is Kind.TOOLS and not self._declared:
+            return True
+        return isinstance(self._declared.get(kind.capability), dict)
+
+    def tells_changes(self, capability: str) -> bool:
+        """Whether it tells when these change."""
+        return self._has(capability, "listChanged")
+
+    @property
+    def takes_subscriptions(self) -> bool:
+        """Whether it tells when a single resource changes."""
+        return self._has("resources", "subscribe")
+
+    @property
+    def logs(self) -> bool:
+        """Whether it sends log messages."""
+        return isinstance(self._declared.get("logging"), dict)
+
+    def _has(self, capability: str, feature: str) -> bool:
+        declared = self._declared.get(capability)
+        return isinstance(declared, dict) and declared.get(feature) is True
+
+    @cached_property
+    def _declared(self) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(self.capabilities, type=dict[str, Any])
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return {}

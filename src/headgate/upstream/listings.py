@@ -1,0 +1,140 @@
+"""What one upstream lists, for clients of each profile, and what of it is out of date."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from headgate.catalog.hints import CacheHint, strictest
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+from headgate.upstream.greeting import Greeting
+from headgate.upstream.pace import Pace
+from headgate.upstream.peer import Peer
+from headgate.upstream.turns import Turn
+
+# A server that does not tell changes is asked again when a client lists, but not more often than this.
+_SHORTEST_AGE_SECONDS = 60.0
+
+
+class Readers(Protocol):
+    """Who wants to know what an upstream lists."""
+
+    def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+        """Look at what is about to be offered, one definition at a step."""
+
+    def offered(
+        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+    ) -> dict[str, str]:
+        """These are all; returns the ones that cannot be served, with the reason."""
+
+    def knows(self, server: str, profile: Profile) -> bool:
+        """Whether a listing for that profile is kept."""
+
+
+class Listings:
+    """Asks for listings and hands them on."""
+
+    def __init__(self, server: str, readers: Readers) -> None:
+        self._server = server
+        self._readers = readers
+        self._loop = asyncio.get_running_loop()
+        # One for each capability: a server whose resources come and go still tells of a new tool at once.
+        self._paces = {kind.capability: Pace() for kind in Kind}
+        self._stale: dict[Profile, set[Kind]] = {}
+        self._fresh: set[Profile] = set()
+        self._taken_at = 0.0
+        self._hints: dict[Kind, CacheHint] = {}
+        self.counts: dict[Kind, int] = {}
+        self.left_out: dict[str, str] = {}
+        # Another keeper speaks for the server, and what this one hears is of no interest.
+        self.muted = False
+
+    async def learn(self, peer: Peer, profile: Profile, kinds: Iterable[Kind] = Kind) -> None:
+        """Ask for what clients of that profile are shown; raises UpstreamError or SessionGone."""
+        if profile is PLAIN:
+            self._taken_at = self._loop.time()
+        for kind in kinds:
+            listed = await peer.list(kind, profile)
+            if self.muted:
+                continue
+            await self._look_ahead(kind, listed.definitions)
+            left_out = self._readers.offered(self._server, kind, listed.definitions, profile, listed.hint)
+            if profile is PLAIN:
+                self.counts[kind] = len(listed.definitions) - len(left_out)
+                self._hints[kind] = listed.hint
+            if profile is PLAIN and kind is Kind.TOOLS:
+                self.left_out = left_out
+        # Clients may declare whatever they like, and only so many listings are kept.
+        kept = {one for one in self._fresh if one is PLAIN or self._readers.knows(self._server, one)}
+        self._fresh = {*kept, profile}
+
+    async def _look_ahead(self, kind: Kind, definitions: list[bytes]) -> None:
+        """What a server lists is the server's own: it may be very much, and must not hold up anybody else."""
+        turn = Turn()
+        for _ in self._readers.look_ahead(self._server, kind, definitions):
+            await turn.pass_on()
+
+    def knows(self, profile: Profile) -> bool:
+        """Whether it has been asked on behalf of such clients since it was connected."""
+        return profile in self._fresh and self._readers.knows(self._server, profile)
+
+    def forget(self, profile: Profile) -> None:
+        """What clients of that profile are shown must be asked for anew."""
+        self._fresh.discard(profile)
+
+    def start_over(self) -> list[Profile]:
+        """A new connection stands, maybe to a new version; returns the profiles that were known."""
+        known = [profile for profile in self._fresh if profile is not PLAIN]
+        self._fresh.clear()
+        self._stale.clear()
+        return known
+
+    def age(self, greeting: Greeting) -> bool:
+        """A client is about to list: whether something is out of date that nobody would have told us of."""
+        limit = max(strictest(self._hints.values()).ttl_ms / 1000, _SHORTEST_AGE_SECONDS)
+        if self._loop.time() - self._taken_at > limit:
+            self._taken_at = self._loop.time()
+            for kind in Kind:
+                if greeting.offers(kind) and not greeting.tells_changes(kind.capability):
+                    for profile in {PLAIN, *self._fresh}:
+                        self._stale.setdefault(profile, set()).add(kind)
+        return self.stale
+
+    def changed(self, capability: str, profile: Profile) -> bool:
+        """The upstream said so; returns whether that was news."""
+        kinds = {kind for kind in Kind if kind.capability == capability}
+        stale = self._stale.setdefault(profile, set())
+        news = not kinds <= stale and not self.muted
+        stale |= kinds
+        return news
+
+    def changed_for_all(self, capability: str) -> bool:
+        """The upstream of the stateless era said so, on behalf of everybody."""
+        news = [self.changed(capability, profile) for profile in {PLAIN, *self._fresh}]
+        return any(news)
+
+    @property
+    def stale(self) -> bool:
+        """Whether something must be listed again."""
+        return any(self._stale.values()) and not self.muted
+
+    def wait(self) -> float:
+        """Seconds until the upstream may be asked again for something that is stale."""
+        stale = {kind.capability for kinds in self._stale.values() for kind in kinds}
+        return min((self._wait(capability) for capability in stale), default=0.0)
+
+    def _wait(self, capability: str) -> float:
+        return self._paces[capability].wait(self._loop.time())
+
+    def take_stale(self) -> dict[Profile, set[Kind]]:
+        """What is to be listed again now; the rest stays for later."""
+        due = {kind for kind in Kind if self._wait(kind.capability) == 0}
+        taken = {profile: kinds & due for profile, kinds in self._stale.items() if kinds & due}
+        self._stale = {profile: kinds - due for profile, kinds in self._stale.items() if kinds - due}
+        for capability in {kind.capability for kinds in taken.values() for kind in kinds}:
+            self._paces[capability].count(self._loop.time())
+        return taken
+
+    def put_back(self, profile: Profile, kinds: set[Kind]) -> None:
+        """It could not be listed, and is tried again later."""
+        self._stale.setdefault(profile, set()).update(kinds)

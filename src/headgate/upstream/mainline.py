@@ -1,0 +1,284 @@
+"""The main connection to one upstream: made, watched over, noticed when it is lost, and made again."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from headgate.domain.errors import (
+    HeadgateError,
+    UpstreamError,
+    UpstreamLost,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUnreachable,
+)
+from headgate.domain.server import ServerSpec, State
+from headgate.upstream.handshake import shake_hands
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.link import Link, SessionGone
+from headgate.upstream.peer import Peer
+
+log = logging.getLogger("headgate.upstream")
+
+_STDERR_LINES = 200
+_FIRST_REST_SECONDS = 0.1
+_LONGEST_REST_SECONDS = 30.0
+# A connection that stood this long was a good one, and the next loss counts as the first.
+_STABLE_SECONDS = 10.0
+# A call waits for a restart that is this near; for one further off it is answered at once.
+_PATIENCE_SECONDS = 2.0
+_PING_EVERY_SECONDS = 30.0
+_PING_SECONDS = 10.0
+
+
+class Versions(Protocol):
+    """Remembers which protocol version each server agreed to."""
+
+    def version(self, server: str) -> str | None:
+        """What was agreed the last time."""
+
+    def remember_version(self, server: str, version: str) -> None:
+        """What has been agreed now."""
+
+
+class Tenant(Protocol):
+    """Whoever uses the connection."""
+
+    # Requests under way.
+    in_flight: int
+
+    async def move_in(self, peer: Peer) -> None:
+        """A new connection is to stand: learn what must be known first; raises UpstreamError."""
+
+    def moved_in(self, peer: Peer) -> None:
+        """It stands."""
+
+    async def stay(self, peer: Peer) -> None:
+        """Go on beside everything else for as long as it stands."""
+
+    def due(self) -> float | None:
+        """Seconds until it wants to attend to the connection; None while there is nothing to do."""
+
+    async def attend(self, peer: Peer) -> None:
+        """Do what is due; raises UpstreamError or SessionGone."""
+
+
+Open = Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]
+
+
+class Mainline:
+    """Keeps one connection standing, and says why when it does not."""
+
+    def __init__(
+        self, spec: ServerSpec, open_link: Open, versions: Versions, inbox: Inbox, tenant: Tenant
+    ) -> None:
+        self.spec = spec
+        self.peer: Peer | None = None
+        self.state = State.STARTING if spec.enabled else State.DISABLED
+        self.last_error: str | None = None
+        self.next_attempt = 0.0
+        self.connections = 0
+        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        # Whether it has been reached, or has failed once.
+        self.settled = asyncio.Event()
+        # Another one speaks for the server, so nothing is to be remembered of this one.
+        self.retired = False
+        # Set when there is something to look after.
+        self.attention = asyncio.Event()
+        self._open_link = open_link
+        self._versions = versions
+        self._inbox = inbox
+        self._tenant = tenant
+        self._loop = asyncio.get_running_loop()
+        self._changes: set[asyncio.Future[None]] = set()
+        self._was_ready = False
+        self._ready_since = 0.0
+        self._told: tuple[State, str | None] | None = None
+
+    # Waiting for it.
+
+    async def connected(self) -> Peer:
+        """Wait for the connection while that makes sense; raises UpstreamUnavailable with the cause."""
+        deadline = self._loop.time() + self.spec.timeout_seconds
+        tried = False
+        while self.peer is None:
+            rest = max(0.0, self.next_attempt - self._loop.time())
+            if self.state in (State.DISABLED, State.STOPPED):
+                raise UpstreamUnavailable(self.spec.name, "it is switched off", retry_after_seconds=60.0)
+            if self.state is State.BACKOFF and (tried or rest > _PATIENCE_SECONDS):
+                cause = self.last_error or "it does not start"
+                raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
+            tried = tried or self.state is State.STARTING
+            left = deadline - self._loop.time()
+            if left <= 0 or not await self._change(left):
+                raise UpstreamUnavailable(self.spec.name, "it is still starting", retry_after_seconds=1.0)
+        return self.peer
+
+    async def _change(self, seconds: float) -> bool:
+        """Wait until the state changes; False when it does not in time."""
+        change: asyncio.Future[None] = self._loop.create_future()
+        self._changes.add(change)
+        try:
+            async with asyncio.timeout(seconds):
+                await change
+        except TimeoutError:
+            return False
+        finally:
+            self._changes.discard(change)
+        return True
+
+    def _become(self, state: State, *, quietly: bool = False) -> None:
+        # A server that fails again for the same reason is no news.
+        news = (state, self.last_error)
+        loud = not quietly and state is not State.STARTING and news != self._told
+        log.log(
+            logging.INFO if loud else logging.DEBUG,
+            "upstream %s",
+            state,
+            extra={"server": self.spec.name, "reason": self.last_error},
+        )
+        if loud:
+            self._told = news
+        self.state = state
+        for change in self._changes:
+            if not change.done():
+                change.set_result(None)
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Keep it connected until cancelled."""
+        failures = 0
+        remembered = self._versions.version(self.spec.name)
+        try:
+            while True:
+                self._become(State.STARTING)
+                try:
+                    self.last_error = await self._connect_and_serve(remembered)
+                except HeadgateError as error:
+                    self.last_error = self._explain(error)
+                except Exception as error:
+                    # The keeper must outlive whatever one connection does.
+                    log.exception("upstream failed", extra={"server": self.spec.name})
+                    self.last_error = f"an unexpected {type(error).__name__}"
+                if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
+                    failures = 0
+                remembered = self._versions.version(self.spec.name) if self._was_ready else None
+                rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0**failures)
+                failures += 1
+                self.next_attempt = self._loop.time() + rest
+                self._become(State.BACKOFF)
+                self.settled.set()
+                await asyncio.sleep(rest)
+        finally:
+            self.peer = None
+            self._become(State.STOPPED)
+
+    def _explain(self, error: HeadgateError) -> str:
+        reason = getattr(error, "reason", error.message)
+        if isinstance(error, UpstreamLost):
+            reason = f"{reason} before it was ready"
+        return f"{reason}; its last words: {self.stderr[-1]}" if self.stderr else reason
+
+    async def _connect_and_serve(self, remembered: str | None) -> str:
+        """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
+        self._was_ready = False
+        deadline = self._loop.time() + self.spec.start_timeout_seconds
+        try:
+            async with (
+                asyncio.timeout_at(deadline) as opening,
+                self._open_link(self.spec, self._inbox, self.stderr) as link,
+            ):
+                opening.reschedule(None)
+                peer = await self._start(link, remembered, deadline)
+                self._ready(peer)
+                try:
+                    return await self._serve(peer)
+                finally:
+                    self.drop(peer)
+        except TimeoutError as error:
+            raise self.too_late() from error
+
+    async def _start(self, link: Link, remembered: str | None, deadline: float) -> Peer:
+        """A peer that has told what it has; raises TimeoutError or HeadgateError."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._greet(link, remembered)
+        except TimeoutError:
+            # To end a process that does not start takes seconds more, and calls are waiting for the verdict.
+            self.last_error = self._explain(self.too_late())
+            self._become(State.BACKOFF, quietly=True)
+            raise
+
+    def too_late(self) -> UpstreamUnreachable:
+        """The error of a connection that took too long."""
+        seconds = self.spec.start_timeout_seconds
+        return UpstreamUnreachable(self.spec.name, f"it was not ready within {seconds:g} s")
+
+    async def _greet(self, link: Link, remembered: str | None) -> Peer:
+        greeting = await shake_hands(self.spec, link, remembered)
+        peer = Peer(self.spec, link, greeting)
+        await self._tenant.move_in(peer)
+        if not self.retired:
+            self._versions.remember_version(self.spec.name, greeting.version)
+        return peer
+
+    def _ready(self, peer: Peer) -> None:
+        self._was_ready = True
+        self._ready_since = self._loop.time()
+        self.peer = peer
+        self.connections += 1
+        self.last_error = None
+        self._tenant.moved_in(peer)
+        self._become(State.READY)
+        self.settled.set()
+
+    def drop(self, peer: Peer) -> None:
+        """The connection is of no use any more, and the next one is not far."""
+        if self.peer is peer:
+            self.peer = None
+            self.next_attempt = self._loop.time()
+            # Why is not known yet.
+            self._become(State.BACKOFF, quietly=True)
+
+    async def _serve(self, peer: Peer) -> str:
+        """Stay until the connection is lost, and look after it; returns why it ended."""
+        lost = asyncio.ensure_future(peer.link.lost())
+        staying = asyncio.ensure_future(self._tenant.stay(peer))
+        try:
+            while True:
+                attention = asyncio.ensure_future(self.attention.wait())
+                due = self._tenant.due()
+                seconds = _PING_EVERY_SECONDS if due is None else due
+                done, _ = await asyncio.wait(
+                    {lost, attention}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                attention.cancel()
+                if lost in done:
+                    return lost.result()
+                self.attention.clear()
+                problem = await self._attend(peer)
+                if problem is not None:
+                    return problem
+        finally:
+            lost.cancel()
+            staying.cancel()
+
+    async def _attend(self, peer: Peer) -> str | None:
+        """Look after a connection that spoke or has been silent; says why it is of no use any more."""
+        try:
+            if self._tenant.due() == 0:
+                await self._tenant.attend(peer)
+            elif self._tenant.in_flight == 0:
+                # While it works on something, silence is no reason to end it.
+                await peer.ping(_PING_SECONDS)
+        except SessionGone:
+            return "it forgot the session"
+        except UpstreamTimeout:
+            return "it does not answer"
+        except UpstreamError as error:
+            log.warning("upstream not well", extra={"server": self.spec.name, "reason": error.message})
+        return None

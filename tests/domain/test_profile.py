@@ -1,0 +1,108 @@
+"""What a client declared: equal declarations are one profile, and nonsense declares nothing."""
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.domain.profile import MOST_BYTES, PLAIN, profile_of
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        b"",
+        b"{}",
+        b"{ }",
+        b"[]",
+        b"null",
+        b"nonsense",
+        b'{"roots":',
+        b'{"\xff":{}}',
+        b"[" * 5000 + b"]" * 5000,
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b'{"sampling":{},"x":"%s"}' % (b"x" * MOST_BYTES),
+    ],
+)
+def test_what_declares_nothing_or_cannot_be_read_is_plain(capabilities: bytes) -> None:
+    assert profile_of(capabilities) is PLAIN
+    assert not PLAIN.can_be_asked
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [b'{"roots":{"listChanged":true},"sampling":{}}', b'{ "sampling":{ },"roots":{"listChanged":true}}'],
+)
+def test_equal_declarations_are_one_profile_however_they_are_spelled(spelling: bytes) -> None:
+    profile = profile_of(spelling)
+    assert profile == profile_of(b'{"sampling":{},"roots":{"listChanged":true}}')
+    assert profile.capabilities == b'{"roots":{"listChanged":true},"sampling":{}}'
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"sampling":{}}', b'{"roots":{}}'),
+        (b'{"roots":{}}', b'{"roots":{"listChanged":true}}'),
+        (b'{"extensions":{"a/b":{}}}', b"{}"),
+        (b'{"elicitation":{}}', b'{"elicitation":{"form":{}}}'),
+    ],
+)
+def test_other_declarations_are_other_profiles(one: bytes, other: bytes) -> None:
+    assert profile_of(one) != profile_of(other)
+
+
+ASKED = {
+    "roots": ("roots/list", b""),
+    "sampling": ("sampling/createMessage", b'{"maxTokens":5}'),
+    "form": ("elicitation/create", b'{"message":"?","requestedSchema":{}}'),
+    "named form": ("elicitation/create", b'{"mode":"form"}'),
+    "url": ("elicitation/create", b'{"mode":"url"}'),
+    "nonsense": ("elicitation/create", b'{"mode":5}'),
+    "other mode": ("elicitation/create", b'{"mode":"dance"}'),
+    "vendor": ("vendor/ask", b"{}"),
+}
+FORMS = {"form", "named form"}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "answers"),
+    [
+        (b"{}", set()),
+        (b'{"roots":{}}', {"roots", "vendor"}),
+        (b'{"sampling":{"tools":{}}}', {"sampling", "vendor"}),
+        (b'{"elicitation":{}}', {*FORMS, "vendor"}),
+        (b'{"elicitation":{"form":{}}}', {*FORMS, "vendor"}),
+        (b'{"elicitation":{"url":{}}}', {"url", "vendor"}),
+        (b'{"elicitation":{"form":{},"url":{}}}', {*FORMS, "url", "vendor"}),
+        (b'{"roots":{},"sampling":{},"elicitation":{}}', {"roots", "sampling", *FORMS, "vendor"}),
+        # Said, but not as the protocol says it.
+        (b'{"roots":true,"sampling":null,"elicitation":[]}', set()),
+        (b'{"extensions":{"a/b":{}},"experimental":{"x":{}}}', set()),
+    ],
+)
+def test_a_client_is_asked_what_it_declared(capabilities: bytes, answers: set[str]) -> None:
+    profile = profile_of(capabilities)
+    found = {name for name, (method, params) in ASKED.items() if profile.may_be_asked(method, params)}
+    assert found == answers
+    assert profile.can_be_asked == bool(answers)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_client_declares_is_answered(capabilities: bytes) -> None:
+    profile = profile_of(capabilities)
+    assert profile_of(profile.capabilities) == profile
+
+
+@given(st.text(max_size=20), st.binary(max_size=100))
+def test_whatever_a_server_asks_is_answered(method: str, params: bytes) -> None:
+    assert not PLAIN.may_be_asked(method, params)
+    profile_of(b'{"elicitation":{}}').may_be_asked("elicitation/create", params)
+
+
+def test_a_declaration_that_is_too_long_is_not_kept() -> None:
+    declared = b'{"x":"%s"}' % bytes(MOST_BYTES)
+    before = sys.getrefcount(declared)
+    assert profile_of(declared) is PLAIN
+    assert sys.getrefcount(declared) == before

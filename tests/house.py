@@ -1,0 +1,71 @@
+"""A gateway in memory: its rules are real, its servers do what a test says."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Raw
+
+from headgate.access.local import LocalAccess
+from headgate.dialogue.dialogue import Dialogue
+from headgate.dialogue.handles import TaskHandles
+from headgate.dialogue.reminders import Reminders
+from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
+from headgate.domain.kind import Kind
+from headgate.gateway import Access, Gateway
+from headgate.responses.whole import WholeResponses
+from headgate.storage.seal import KEY_BYTES, Seal
+from tests.catalog.owners import catalog_of
+from tests.delivery.scripted import DONE, Desk
+
+
+class House:
+    """A gateway before servers that have not told what they have yet."""
+
+    def __init__(self, *servers: str, answer: Answer = DONE, access: Access | None = None) -> None:
+        self.desk = Desk(answer)
+        self.catalog = catalog_of(*(servers or ("bank",)))
+        delivery = self.desk.delivery
+        self.gateway = Gateway(
+            access or LocalAccess(),
+            self.catalog,
+            delivery,
+            Dialogue(delivery, Reminders(Seal([bytes(KEY_BYTES)]))),
+            TaskHandles(),
+            WholeResponses(),
+        )
+
+    @property
+    def sent(self) -> list[Call]:
+        """Every call that reached a server."""
+        return self.desk.upstream.received
+
+    def offer(self, server: str, kind: Kind, *definitions: dict[str, Any]) -> None:
+        """Let a server tell what it has."""
+        self.catalog.offer(server, kind, [json.dumps(each).encode() for each in definitions])
+
+
+def request(
+    method: str, name: str = "", params: dict[str, Any] | None = None, who: str = "", **more: Any
+) -> Request:
+    """A request whose params are given as values."""
+    raw = {key: Raw(json.dumps(value).encode()) for key, value in (params or {}).items()}
+    return Request(caller=Caller(who) if who else LOCAL, method=method, name=name, params=raw, **more)
+
+
+class Large:
+    """A result that is on disk, as far as anybody can tell."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.first = content[:1]
+        self.opened = self.closed = False
+
+    def chunks(self) -> Iterator[bytes]:
+        self.opened = True
+        for start in range(0, self.size, 7):
+            yield self._content[start : start + 7]
+
+    def close(self) -> None:
+        self.closed = True

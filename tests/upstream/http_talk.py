@@ -1,0 +1,65 @@
+"""A streamable HTTP server that a test writes, and the gateway's connection to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from headgate.domain.call import Answer, Owner
+from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream.http_link import HttpLink, open_http
+from headgate.upstream.inbox import Inbox
+from tests.upstream.conversation import Noted, outgoing
+from tests.upstream.raw_server import Behaviour, RawServer, raw_server
+from tests.upstream.spool import in_memory
+
+WAIT_SECONDS = 3.0
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+
+class Talk:
+    """A link, the server at its other end, and what the server said unasked."""
+
+    def __init__(
+        self, link: HttpLink, server: RawServer, inbox: Inbox, news: Noted, spec: ServerSpec
+    ) -> None:
+        self.link = link
+        self.news = news
+        self.server = server
+        self.inbox = inbox
+        self.spec = spec
+
+    async def ask(self, **settings: Any) -> Answer:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await self.link.request(outgoing(**settings))
+
+
+@asynccontextmanager
+async def talking_to(
+    behaviour: Behaviour,
+    directory: Path,
+    version: str = MODERN,
+    profile: Profile = PLAIN,
+    owner: Owner | None = None,
+    **settings: Any,
+) -> AsyncIterator[Talk]:
+    """Talk for as long as the block lasts; `settings` are the server's in the configuration."""
+    async with raw_server(behaviour) as server:
+        spec = ServerSpec(name="far", transport=Transport.STREAMABLE_HTTP, **{"url": server.url, **settings})
+        news = Noted()
+        inbox = Inbox("far", news, profile, owner)
+        async with open_http(spec, in_memory(directory), inbox) as link:
+            if version:
+                link.adopt(version)
+            yield Talk(link, server, inbox, news, spec)
+
+
+def events(*messages: Any) -> bytes:
+    """Each message as an event, without a number."""
+    return b"".join(
+        b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n" for message in messages
+    )

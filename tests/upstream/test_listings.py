@@ -1,0 +1,213 @@
+"""What a server lists is known per profile, and what is out of date is listed again in good time."""
+
+import asyncio
+import json
+from collections import deque
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import InvalidAnswer
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN
+from headgate.upstream.greeting import Greeting
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.listings import Listings
+from headgate.upstream.peer import Peer
+from tests.upstream.clock import in_no_time
+from tests.upstream.conversation import Noted
+from tests.upstream.stage import MODERN, ROOTS, SAMPLING, Facts, ScriptedServer, failed, spec
+
+ALL: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+AGE_SECONDS = 61.0
+
+
+class Library:
+    """Listings of one server, and who reads them."""
+
+    def __init__(self, capabilities: dict[str, Any] = ALL) -> None:
+        self.server = ScriptedServer(MODERN, capabilities)
+        self.facts = Facts()
+        self.listings = Listings("bank", self.facts)
+        self.greeting = Greeting(MODERN, json.dumps(capabilities).encode())
+
+    async def peer(self, stack: AsyncExitStack) -> Peer:
+        link = self.server.open(spec(), Inbox("bank", Noted()), deque())
+        return Peer(spec(), await stack.enter_async_context(link), self.greeting)
+
+    async def learn(self, *profiles: Any) -> None:
+        async with AsyncExitStack() as stack:
+            for profile in profiles:
+                await self.listings.learn(await self.peer(stack), profile)
+
+
+@in_no_time
+async def test_a_profile_is_known_once_it_was_asked_for_and_is_kept() -> None:
+    library = Library()
+    await library.learn(PLAIN, SAMPLING)
+    assert library.listings.knows(SAMPLING)
+    assert not library.listings.knows(ROOTS)
+    library.facts.kept.discard(SAMPLING)
+    assert not library.listings.knows(SAMPLING), "the catalog has dropped it"
+
+
+@in_no_time
+async def test_the_numbers_are_those_that_everybody_sees() -> None:
+    library = Library({"tools": {}, "prompts": {}})
+    await library.learn(PLAIN, SAMPLING)
+    assert library.listings.counts == {Kind.TOOLS: 1, Kind.PROMPTS: 1, Kind.RESOURCES: 0, Kind.TEMPLATES: 0}
+
+
+@in_no_time
+async def test_a_profile_that_could_not_be_listed_whole_is_not_known() -> None:
+    library = Library()
+    library.server.answers["tools/list"] = failed(-32603)
+    with pytest.raises(InvalidAnswer):
+        await library.learn(SAMPLING)
+    assert not library.listings.knows(SAMPLING)
+
+
+@in_no_time
+async def test_a_new_connection_makes_everything_unknown() -> None:
+    library = Library()
+    await library.learn(PLAIN, SAMPLING, ROOTS)
+    library.listings.changed("tools", SAMPLING)
+    assert set(library.listings.start_over()) == {SAMPLING, ROOTS}
+    assert not library.listings.knows(SAMPLING)
+    assert not library.listings.stale
+    assert library.listings.start_over() == []
+
+
+@in_no_time
+async def test_a_profile_that_is_forgotten_is_asked_for_anew() -> None:
+    library = Library()
+    await library.learn(SAMPLING)
+    library.listings.forget(SAMPLING)
+    assert not library.listings.knows(SAMPLING)
+    library.listings.forget(ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("capability", "kinds"),
+    [
+        ("tools", {Kind.TOOLS}),
+        ("prompts", {Kind.PROMPTS}),
+        ("resources", {Kind.RESOURCES, Kind.TEMPLATES}),
+        ("dances", set()),
+    ],
+)
+@in_no_time
+async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, kinds: set[Kind]) -> None:
+    listings = Library().listings
+    assert listings.changed(capability, SAMPLING) == bool(kinds)
+    assert listings.stale == bool(kinds)
+    assert listings.take_stale() == ({SAMPLING: kinds} if kinds else {})
+    assert not listings.stale
+
+
+@in_no_time
+async def test_a_change_that_is_known_is_no_news_until_it_was_looked_at() -> None:
+    listings = Library().listings
+    assert listings.changed("tools", PLAIN)
+    assert not listings.changed("tools", PLAIN)
+    assert listings.changed("tools", SAMPLING)
+    assert listings.changed("prompts", PLAIN)
+    await asyncio.sleep(1)
+    listings.take_stale()
+    assert listings.changed("tools", PLAIN)
+
+
+@in_no_time
+async def test_a_change_for_all_is_one_for_every_profile_that_is_known() -> None:
+    library = Library()
+    await library.learn(PLAIN, SAMPLING)
+    assert library.listings.changed_for_all("tools")
+    assert not library.listings.changed_for_all("tools")
+    assert library.listings.take_stale() == {PLAIN: {Kind.TOOLS}, SAMPLING: {Kind.TOOLS}}
+
+
+@in_no_time
+async def test_what_could_not_be_listed_is_listed_later() -> None:
+    listings = Library().listings
+    listings.changed("resources", PLAIN)
+    ((profile, kinds),) = listings.take_stale().items()
+    listings.put_back(profile, kinds)
+    assert listings.stale
+    assert listings.wait() > 0, "not at once"
+    await asyncio.sleep(2)
+    assert listings.wait() == 0
+    assert listings.take_stale() == {PLAIN: {Kind.RESOURCES, Kind.TEMPLATES}}
+
+
+@in_no_time
+async def test_what_changes_all_the_time_does_not_hold_up_the_rest() -> None:
+    listings = Library().listings
+    for _ in range(100):
+        listings.changed("resources", PLAIN)
+        if listings.wait() == 0:
+            listings.take_stale()
+        await asyncio.sleep(0.5)
+    listings.changed("resources", PLAIN)
+    assert listings.wait() > 0
+    listings.changed("tools", PLAIN)
+    assert listings.wait() == 0
+    assert listings.take_stale() == {PLAIN: {Kind.TOOLS}}
+    assert listings.stale, "the resources have their own time"
+
+
+@in_no_time
+async def test_a_server_that_was_replaced_is_not_read_any_more() -> None:
+    library = Library()
+    library.listings.muted = True
+    await library.learn(PLAIN)
+    assert library.facts.told == []
+    assert not library.listings.changed("tools", PLAIN)
+    assert not library.listings.stale
+
+
+# Servers that do not tell when something changes.
+
+
+@pytest.mark.parametrize("capabilities", [{"tools": {}}, {"prompts": {}}, {"resources": {}}])
+@in_no_time
+async def test_what_nobody_tells_of_is_out_of_date_after_a_minute(capabilities: dict[str, Any]) -> None:
+    library = Library(capabilities)
+    await library.learn(PLAIN, SAMPLING)
+    await asyncio.sleep(AGE_SECONDS - 2)
+    assert not library.listings.age(library.greeting)
+    await asyncio.sleep(2)
+    assert library.listings.age(library.greeting)
+    kinds = {kind for kind in Kind if kind.capability in capabilities}
+    assert library.listings.take_stale() == {PLAIN: kinds, SAMPLING: kinds}
+    assert not library.listings.age(library.greeting), "once is enough"
+
+
+@in_no_time
+async def test_what_the_server_tells_of_does_not_age() -> None:
+    library = Library({"tools": {"listChanged": True}, "prompts": {}})
+    await library.learn(PLAIN)
+    await asyncio.sleep(AGE_SECONDS)
+    library.listings.age(library.greeting)
+    assert library.listings.take_stale() == {PLAIN: {Kind.PROMPTS}}
+
+
+@in_no_time
+async def test_what_may_be_kept_for_longer_is_kept_for_longer() -> None:
+    library = Library({"tools": {}})
+    library.server.answers["tools/list"] = Answer(b'{"tools":[],"ttlMs":300000}')
+    await library.learn(PLAIN)
+    await asyncio.sleep(299)
+    assert not library.listings.age(library.greeting)
+    await asyncio.sleep(2)
+    assert library.listings.age(library.greeting)
+
+
+@in_no_time
+async def test_profiles_that_the_catalog_has_dropped_are_not_listed_again() -> None:
+    library = Library()
+    await library.learn(PLAIN, SAMPLING)
+    library.facts.kept.discard(SAMPLING)
+    await library.learn(ROOTS)
+    assert library.listings.start_over() == [ROOTS]
