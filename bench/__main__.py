@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import clients, path, skim, start, ways
+from bench import clients, path, retrieval, skim, start, ways
 from bench.frozen import ForwarderChanged
 from bench.options import Options
 from bench.process import StartFailed
@@ -22,6 +22,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "clients": clients.run,
     "skim": skim.run,
     "start": start.run,
+    "retrieval": retrieval.run,
 }
 # What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)

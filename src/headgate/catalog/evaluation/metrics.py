@@ -1,0 +1,71 @@
+"""Recall, NDCG and reciprocal rank of ranked tools."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.evaluation.labelled import Question
+from headgate.catalog.search.document import Key
+
+# The best tools for a query, at most so many.
+Search = Callable[[str, int], Sequence[Key]]
+DEPTH: Final = 10
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """Means over the questions; of a question with several groups of tools, the share that was found."""
+
+    questions: int
+    recall_at_1: float
+    recall_at_5: float
+    recall_at_10: float
+    ndcg_at_10: float
+    reciprocal_rank: float
+    # Share of the questions that were answered with nothing.
+    unanswered: float
+
+
+def evaluate(search: Search, questions: Iterable[Question]) -> Metrics:
+    """Ask every question and judge the answers."""
+    return measure([(question.groups, _identifiers(search(question.text, DEPTH))) for question in questions])
+
+
+def _identifiers(keys: Sequence[Key]) -> list[str]:
+    return [identifier for _, identifier in keys]
+
+
+def measure(judged: Sequence[tuple[Sequence[frozenset[str]], Sequence[str]]]) -> Metrics:
+    """Judge answers: of each the groups of which one tool is wanted, and the ranked tools."""
+    count = len(judged)
+
+    def mean(values: Iterable[float]) -> float:
+        return round(math.fsum(values) / count, 4) if count else 0.0
+
+    places = [[_place(group, found) for group in groups] for groups, found in judged]
+    return Metrics(
+        questions=count,
+        recall_at_1=mean(_recall(one, 1) for one in places),
+        recall_at_5=mean(_recall(one, 5) for one in places),
+        recall_at_10=mean(_recall(one, 10) for one in places),
+        ndcg_at_10=mean(_ndcg(one) for one in places),
+        reciprocal_rank=mean(1 / min(one) if one else 0.0 for one in places),
+        unanswered=mean(float(not found) for _, found in judged),
+    )
+
+
+def _place(group: frozenset[str], found: Sequence[str]) -> float:
+    """Where the first of the group stands, from 1; infinitely far when it was not found."""
+    return next((place for place, one in enumerate(found, 1) if one in group), math.inf)
+
+
+def _recall(places: Sequence[float], depth: int) -> float:
+    return sum(place <= depth for place in places) / len(places) if places else 0.0
+
+
+def _ndcg(places: Sequence[float]) -> float:
+    # One tool may stand for several groups, and its place counts once.
+    gained = sum(1 / math.log2(place + 1) for place in set(places) if place <= DEPTH)
+    ideal = sum(1 / math.log2(place + 1) for place in range(1, min(len(places), DEPTH) + 1))
+    return gained / ideal if ideal else 0.0

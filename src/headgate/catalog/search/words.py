@@ -1,0 +1,198 @@
+"""Cuts texts of people and of programs into words."""
+
+import re
+import unicodedata
+from typing import Final
+
+from headgate.catalog.search.stems import stem
+
+# They say nothing about what is wanted.
+_HARD_STOPS: Final = frozenset(
+    [
+        "a",
+        "about",
+        "am",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "being",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "may",
+        "me",
+        "might",
+        "must",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "please",
+        "shall",
+        "she",
+        "so",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "us",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
+)
+# They say little, but a tool may be called after one of them.
+SOFT_STOPS: Final = frozenset(
+    [
+        "able",
+        "all",
+        "also",
+        "another",
+        "any",
+        "based",
+        "currently",
+        "data",
+        "each",
+        "every",
+        "find",
+        "first",
+        "get",
+        "give",
+        "given",
+        "help",
+        "information",
+        "interested",
+        "just",
+        "know",
+        "let",
+        "like",
+        "look",
+        "looking",
+        "make",
+        "many",
+        "more",
+        "most",
+        "much",
+        "need",
+        "needs",
+        "new",
+        "one",
+        "only",
+        "other",
+        "provide",
+        "provided",
+        "recently",
+        "show",
+        "some",
+        "specific",
+        "such",
+        "sure",
+        "tell",
+        "try",
+        "trying",
+        "two",
+        "use",
+        "used",
+        "using",
+        "very",
+        "via",
+        "want",
+    ]
+)
+_CONTRACTION: Final = re.compile(r"['\u2019](?:s|re|ve|ll|d|m|t)\b", re.IGNORECASE)
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD: Final = re.compile(r"[^\W_]+")
+# Scripts that put no space between words.
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+
+
+def words(text: str) -> list[str]:
+    """The words in lower case, without accents; names are cut at humps, hyphens, dots and the like."""
+    text = _CONTRACTION.sub(" ", text)
+    if not text.isascii():
+        text = _without_accents(text)
+    found = _WORD.findall(_HUMP.sub(" ", text).lower())
+    if text.isascii():
+        return found
+    return [part for word in found for part in ([word] if word.isascii() else _pairs(word))]
+
+
+def terms(text: str) -> list[str]:
+    """The stems of the words that say something."""
+    return [stem(word) for word in words(text) if word not in _HARD_STOPS]
+
+
+def telling(text: str) -> list[str]:
+    """The words that say something, as they are."""
+    return [word for word in words(text) if word not in _HARD_STOPS]
+
+
+def _without_accents(text: str) -> str:
+    parts = unicodedata.normalize("NFKD", text)
+    kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
+    # Syllables that the first step took apart belong together again.
+    return unicodedata.normalize("NFC", kept)
+
+
+def _pairs(word: str) -> list[str]:
+    """The word, and where its script has no spaces every two neighbours of it instead."""
+    found: list[str] = []
+    rest = 0
+    for run in _UNSPACED.finditer(word):
+        found.append(word[rest : run.start()])
+        letters = run.group()
+        found += [letters[place : place + 2] for place in range(max(1, len(letters) - 1))]
+        rest = run.end()
+    found.append(word[rest:])
+    return [part for part in found if part]

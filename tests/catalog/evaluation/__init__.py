@@ -1,0 +1,1 @@
+"""Tests of what says how well search finds."""
