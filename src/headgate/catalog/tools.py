@@ -9,6 +9,9 @@ from headgate.domain.item import Definition, Mirror, Source
 from headgate.wire.members import insert_first, remove, replace
 from headgate.wire.mirrors import mirrors
 
+# To look through a larger one takes so long that others would notice.
+_LONGEST_SCHEMA = 128 * 1024
+
 
 class _Annotations(msgspec.Struct, rename="camel"):
     title: str = ""
@@ -108,4 +111,6 @@ def _mirrors(text: str) -> tuple[Mirror, ...]:
         return ()
     schema = only(text, "inputSchema")
     assert schema is not None
+    if schema.end - schema.start > _LONGEST_SCHEMA:
+        raise Unusable("its inputSchema is too large to look for an x-mcp-header in it")
     return tuple(Mirror(path, header) for path, header in mirrors(text[schema.start : schema.end]))

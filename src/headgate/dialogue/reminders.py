@@ -15,7 +15,7 @@ from headgate.domain.errors import ReminderRefused
 _PURPOSE = "requestState"
 # People take their time over a question, but not for ever.
 LIFE_SECONDS = 600.0
-# Reminders that have been used are remembered for as long as they could be used again.
+# Reminders that have been used are remembered for as long as they could be used again, but not more of them.
 _MOST_USED = 100_000
 
 
@@ -72,9 +72,10 @@ class Reminders:
         digest = hashlib.sha256(token.encode()).digest()
         if self._used.get(digest, 0.0) > now:
             raise ReminderRefused("it was used before")
-        if len(self._used) >= _MOST_USED:
-            self._used = {key: end for key, end in self._used.items() if end > now}
         self._used[digest] = now + LIFE_SECONDS
+        # The first ones end first.
+        while len(self._used) > _MOST_USED or next(iter(self._used.values())) <= now:
+            del self._used[next(iter(self._used))]
 
 
 def _digest(call: Call) -> bytes:

@@ -20,8 +20,6 @@ _MENTION = re.compile(r"x-mcp-header|\\u00[267]")
 # What may be a part of a header's name; anything else could end the line or begin another.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
 _TYPES = ("string", "integer", "boolean")
-# To look through a larger one would hold up everybody else; no tool is described in so many words.
-_LONGEST_SCHEMA = 128 * 1024
 # The protocol sets no limit. A request may have 100 headers, and some of them are its own.
 _MOST_MIRRORS = 64
 # Each name of a path costs another look at the arguments around it.
@@ -85,8 +83,6 @@ def mirrors(schema: str) -> tuple[tuple[tuple[str, ...], str], ...]:
     without `Mcp-Param-`; raises ValueError with one sentence when an annotation is not allowed."""
     if not _MENTION.search(schema):
         return ()
-    if len(schema) > _LONGEST_SCHEMA:
-        raise ValueError(f"its inputSchema is too large to look for an {_ANNOTATION} in it")
     try:
         root = _read_schema(schema)
     except (DecodeError, RecursionError, UnicodeError) as error:
