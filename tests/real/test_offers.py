@@ -435,7 +435,8 @@ async def test_a_method_that_nobody_knows_goes_to_the_server_that_is_named(
 
         assert client.ask("vendor/sum", {"a": 1, "b": 2})["error"]["code"] == -32601
         nobody = named | {"_meta": {"io.headgate/server": "nobody"}}
-        assert client.ask("vendor/sum", nobody)["error"]["code"] == -32601
+        refused = client.ask("vendor/sum", nobody)["error"]
+        assert (refused["code"], refused["data"]["code"]) == (1031, "SERVER_NOT_FOUND")
 
 
 async def test_a_notification_that_nobody_knows_reaches_the_client_of_the_call(
