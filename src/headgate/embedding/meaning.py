@@ -1,0 +1,389 @@
+"""Search by meaning over a catalog that changes: vectors are made beside everything else, once per text."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from itertools import islice
+from typing import Final, Protocol
+
+from headgate.catalog.search.document import Document, Key
+from headgate.domain.errors import EmbedderAway, HeadgateError
+from headgate.embedding.embedder import Embedder
+from headgate.embedding.offloop import OffLoop, TextsOfTool
+from headgate.embedding.rest import FIRST_SECONDS, Rest
+from headgate.embedding.texts import tool_texts
+from headgate.embedding.vectors import BYTES_PER_NUMBER, Allowed, VectorIndex, WrongDimensions
+
+log = logging.getLogger("headgate.embedding")
+
+# A change of so many tools takes long enough that somebody may wonder.
+LARGE_WORK: Final = 100
+# Vectors of texts that nobody uses now, kept for a server that comes back; 3 MB of the offline model.
+SPARE_VECTORS: Final = 2_000
+# At a start servers come one after the other: what is spare is only known when all is quiet.
+SETTLED_SECONDS: Final = 600.0
+# So many vectors are read at once, and others have their turn: well under a millisecond.
+READ_VECTORS: Final = 64
+
+
+class VectorStore(Protocol):
+    """Keeps vectors by model and hash of the text, longer than the process lives."""
+
+    async def vectors(self, model: str) -> dict[str, bytes]:
+        """Every vector of a model by the hash of its text."""
+
+    def keep_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
+        """Remember vectors of a model."""
+
+    def forget_vectors(self, model: str, digests: Collection[str]) -> "asyncio.Future[None]":
+        """Nobody uses these any more."""
+
+
+@asynccontextmanager
+async def open_meaning(
+    make_embedder: Callable[[], Embedder],
+    store: VectorStore,
+    *,
+    first_rest_seconds: float = FIRST_SECONDS,
+    settled_seconds: float = SETTLED_SECONDS,
+    spare_vectors: int = SPARE_VECTORS,
+) -> AsyncIterator["ToolMeanings"]:
+    """Compare tools by meaning until the end of the block; nothing is loaded before it is needed."""
+    meanings = ToolMeanings(store, Rest(first_rest_seconds))
+    spare = Spare(spare_vectors, settled_seconds)
+    following = asyncio.get_running_loop().create_task(meanings.follow(make_embedder, spare), name="vectors")
+    try:
+        yield meanings
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+class Spare:
+    """How many vectors that nobody uses are kept, and when that is looked at."""
+
+    def __init__(self, vectors: int, settled_seconds: float) -> None:
+        self.vectors = vectors
+        self.settled_seconds = settled_seconds
+
+
+class _Loaded:
+    """The embedder in memory, the vectors that are compared, and whose they are."""
+
+    def __init__(self, embedder: Embedder, offloop: OffLoop) -> None:
+        self.embedder = embedder
+        self.offloop = offloop
+        self.model = offloop.fingerprint
+        self.index: VectorIndex | None = None
+        # The hash of the text of each tool that has its vector in the index.
+        self.placed: dict[Key, str] = {}
+        # Hashes that the store has; None until it was asked.
+        self.stored: dict[str, None] | None = None
+
+    def place(self, vectors: Mapping[Key, bytes], hashes: Mapping[Key, str]) -> None:
+        """Compare these from now on; raises WrongDimensions where they are of another model."""
+        if not vectors:
+            return
+        if self.index is None:
+            self.index = VectorIndex(len(next(iter(vectors.values()))) // BYTES_PER_NUMBER)
+        self.index.put(vectors)
+        self.placed |= hashes
+
+    def drop(self, keys: Collection[Key]) -> None:
+        gone = [key for key in keys if self.placed.pop(key, None) is not None]
+        if self.index is not None:
+            self.index.remove(gone)
+
+
+class _Work:
+    """Tells of work that is large enough that somebody may wonder: when it begins and when it ends."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self._began: float | None = None
+
+    def begin(self, tools: int, model: str) -> None:
+        if tools >= LARGE_WORK and self._began is None:
+            self.made = 0
+            self._began = time.monotonic()
+            log.info("making vectors", extra={"tools": tools, "model": model})
+
+    def end(self) -> None:
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 1)
+            log.info("vectors made", extra={"tools": self.made, "seconds": seconds})
+        self._began = None
+
+
+class ToolMeanings:
+    """The tools of every server by what they mean, as far as their vectors are there."""
+
+    def __init__(self, store: VectorStore, rest: Rest) -> None:
+        self._store = store
+        self._rest = rest
+        self._tools: dict[str, dict[Key, Document]] = {}
+        self._changed = asyncio.Event()
+        self._work = _Work()
+        self._loaded: _Loaded | None = None
+        self._failed = False
+
+    # What the catalog says and asks.
+
+    def put(self, server: str, documents: Sequence[Document]) -> None:
+        """These are the server's tools from now on; their vectors follow in the background."""
+        before = self._tools.get(server, {})
+        now = {document.key: document for document in documents}
+        self._tools[server] = now
+        # A tool that says something else now has no vector until the new one is there.
+        self._drop([key for key, document in before.items() if not _same(document, now.get(key))])
+        self._changed.set()
+
+    def remove(self, server: str) -> None:
+        """The server is gone with all its tools."""
+        self._drop(list(self._tools.pop(server, {})))
+        self._changed.set()
+
+    async def cosines(
+        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[Key]
+    ) -> Mapping[Key, float] | None:
+        """The nearest tools, and those of `also`; None while there are no vectors, or none can be had."""
+        loaded = self._loaded
+        if loaded is None:
+            self._changed.set()
+            return None
+        if self._failed or not loaded.placed or self.resting:
+            return None
+        try:
+            question = await loaded.offloop.question(query)
+        except EmbedderAway as away:
+            self._wait(away)
+            return None
+        except Exception as error:  # noqa: BLE001 - logged there; a search goes on with words whatever it is
+            self._give_up(error)
+            return None
+        self._recover()
+        return self._nearest(loaded, question, limit, allowed, also)
+
+    def progress(self) -> tuple[int, int]:
+        """How many tools have their vector, of how many."""
+        done = len(self._loaded.placed) if self._loaded else 0
+        return done, sum(map(len, self._tools.values()))
+
+    @property
+    def resting(self) -> bool:
+        """Whether the embedder is left alone for now, because it was away."""
+        return self._rest.left_seconds > 0
+
+    def _nearest(
+        self,
+        loaded: _Loaded,
+        question: Sequence[bytes],
+        limit: int,
+        allowed: Allowed | None,
+        also: Collection[Key],
+    ) -> Mapping[Key, float] | None:
+        if loaded.index is None or not loaded.placed:
+            return None
+        try:
+            return loaded.index.search(question, limit, allowed=allowed, also=also)
+        except WrongDimensions:
+            # The endpoint has another model under the old name.
+            self._start_over(loaded)
+            return None
+
+    def _drop(self, keys: Collection[Key]) -> None:
+        if self._loaded is not None:
+            self._loaded.drop(keys)
+
+    # The work beside.
+
+    async def follow(self, make_embedder: Callable[[], Embedder], spare: Spare) -> None:
+        """Make the vectors that are missing, whenever some are; ends with the block that opened it."""
+        await self._changed.wait()
+        try:
+            embedder = await _off_loop(make_embedder)
+            async with OffLoop(embedder) as offloop:
+                self._loaded = loaded = _Loaded(embedder, offloop)
+                while True:
+                    self._changed.clear()
+                    if await self._catch_up(loaded):
+                        await self._settle(loaded, spare)
+        except Exception as error:  # noqa: BLE001 - logged there; the gateway outlives its embedder
+            self._give_up(error)
+
+    async def _catch_up(self, loaded: _Loaded) -> bool:
+        """Whether every tool has its vector now; where not, whoever makes them is away and has rested."""
+        try:
+            await self._place_missing(loaded)
+        except EmbedderAway as away:
+            await asyncio.sleep(self._wait(away))
+            return False
+        except WrongDimensions:
+            self._start_over(loaded)
+            return False
+        self._recover()
+        return True
+
+    async def _place_missing(self, loaded: _Loaded) -> None:
+        missing = [document for document in self._every_tool() if document.key not in loaded.placed]
+        if not missing:
+            return
+        texts = await _texts_of(missing)
+        await self._place_stored(loaded, missing, texts)
+        await self._place_made(loaded, [one for one in missing if one.key not in loaded.placed], texts)
+
+    async def _place_stored(
+        self, loaded: _Loaded, documents: Sequence[Document], texts: Mapping[Key, "_Texts"]
+    ) -> None:
+        if loaded.stored is not None and not any(texts[one.key].hash in loaded.stored for one in documents):
+            return
+        kept = await self._store.vectors(loaded.model)
+        # A vector that is cut short is no vector; it is made anew.
+        length = loaded.embedder.dimensions * BYTES_PER_NUMBER or _usual_length(kept.values())
+        kept = {digest: vector for digest, vector in kept.items() if vector and len(vector) == length}
+        loaded.stored = dict.fromkeys(kept)
+        for batch in _batches(documents, READ_VECTORS):
+            found = {one.key: kept[texts[one.key].hash] for one in batch if texts[one.key].hash in kept}
+            self._place(loaded, batch, found, texts)
+            await asyncio.sleep(0)
+
+    async def _place_made(
+        self, loaded: _Loaded, documents: Sequence[Document], texts: Mapping[Key, "_Texts"]
+    ) -> None:
+        """Make the vectors of these, until the tools change: then it is seen anew what is missing."""
+        self._work.begin(len(documents), loaded.embedder.name)
+        waiting = iter(documents)
+        made_texts = loaded.offloop.tools([texts[one.key].texts for one in documents])
+        async with aclosing(made_texts) as batches:
+            async for vectors in batches:
+                batch = list(islice(waiting, len(vectors)))
+                made = {one.key: vector for one, vector in zip(batch, vectors, strict=True)}
+                self._place(loaded, batch, made, texts)
+                await self._keep(loaded, {texts[key].hash: vector for key, vector in made.items()})
+                self._work.made += len(made)
+                self._recover()
+                if self._changed.is_set():
+                    return
+        self._work.end()
+
+    def _place(
+        self,
+        loaded: _Loaded,
+        documents: Sequence[Document],
+        vectors: Mapping[Key, bytes],
+        texts: Mapping[Key, "_Texts"],
+    ) -> None:
+        """Place the vectors of the tools that still say what they said when their vectors were asked for."""
+        still = [
+            one.key
+            for one in documents
+            if one.key in vectors and _same(one, self._tools.get(one.key[0], {}).get(one.key))
+        ]
+        loaded.place({key: vectors[key] for key in still}, {key: texts[key].hash for key in still})
+
+    async def _keep(self, loaded: _Loaded, vectors: dict[str, bytes]) -> None:
+        if loaded.stored is not None:
+            loaded.stored |= dict.fromkeys(vectors)
+        # A stop in between does not undo what was made.
+        await asyncio.shield(self._store.keep_vectors(loaded.model, vectors))
+
+    async def _settle(self, loaded: _Loaded, spare: Spare) -> None:
+        """Wait for the next change; when there is none for long, forget what nobody uses."""
+        try:
+            async with asyncio.timeout(spare.settled_seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            await self._forget(loaded, spare.vectors)
+            await self._changed.wait()
+
+    async def _forget(self, loaded: _Loaded, spare: int) -> None:
+        used = set(loaded.placed.values())
+        unused = [digest for digest in loaded.stored or () if digest not in used]
+        gone = unused[: max(0, len(unused) - spare)]
+        if gone and loaded.stored:
+            for digest in gone:
+                del loaded.stored[digest]
+            await asyncio.shield(self._store.forget_vectors(loaded.model, gone))
+            log.info("vectors forgotten", extra={"vectors": len(gone)})
+
+    def _every_tool(self) -> Iterator[Document]:
+        for server in sorted(self._tools):
+            yield from self._tools[server].values()
+
+    # When it does not go well.
+
+    def _wait(self, away: EmbedderAway) -> float:
+        """Leave the embedder alone for a while, which grows; returns how long."""
+        first = self._rest.first
+        seconds = self._rest.begin(away.retry_after_seconds)
+        if first:
+            log.warning("search goes on with words alone", extra={"reason": str(away), "seconds": seconds})
+        return seconds
+
+    def _recover(self) -> None:
+        if not self._rest.first:
+            log.info("the embedder answers again")
+        self._rest.end()
+
+    def _give_up(self, error: Exception) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        if isinstance(error, HeadgateError):
+            log.warning("search by words alone", extra={"reason": error.message, "hint": error.hint})
+        else:
+            log.error("search by words alone: the embedder failed", exc_info=error)
+
+    def _start_over(self, loaded: _Loaded) -> None:
+        """What is kept under this model's name is of another model."""
+        log.warning("vectors of another model; all are made anew", extra={"model": loaded.embedder.name})
+        loaded.index = None
+        loaded.placed.clear()
+        loaded.stored = {}
+        self._changed.set()
+
+
+class _Texts:
+    """What is embedded of one tool."""
+
+    __slots__ = ("hash", "texts")
+
+    def __init__(self, document: Document) -> None:
+        self.texts: TextsOfTool = tool_texts(document.key[0], document.name, document.description)
+        said = "\0".join(self.texts).encode("utf-8", "surrogatepass")
+        self.hash = hashlib.sha256(said).hexdigest()
+
+
+async def _texts_of(documents: Sequence[Document]) -> dict[Key, _Texts]:
+    texts: dict[Key, _Texts] = {}
+    for batch in _batches(documents, READ_VECTORS):
+        texts |= {document.key: _Texts(document) for document in batch}
+        await asyncio.sleep(0)
+    return texts
+
+
+def _batches(documents: Sequence[Document], size: int) -> Iterator[Sequence[Document]]:
+    for start in range(0, len(documents), size):
+        yield documents[start : start + size]
+
+
+def _same(one: Document, other: Document | None) -> bool:
+    """Whether both have the same vector."""
+    return other is not None and (one.name, one.description) == (other.name, other.description)
+
+
+def _usual_length(vectors: Collection[bytes]) -> int:
+    return max(map(len, vectors), default=0)
+
+
+async def _off_loop(make_embedder: Callable[[], Embedder]) -> Embedder:
+    """Loading takes a second, or minutes where a model is downloaded first."""
+    with_threads = ThreadPoolExecutor(1, "load-embedder")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(with_threads, make_embedder)
+    finally:
+        with_threads.shutdown(wait=False, cancel_futures=True)

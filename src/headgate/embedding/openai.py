@@ -1,0 +1,227 @@
+"""An endpoint that speaks OpenAI's embeddings API: batches go out, vectors come back."""
+
+import hashlib
+import math
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.embedding.embedder import QUESTION_SECONDS, Progress
+from headgate.embedding.texts import Question
+
+BASE_URL: Final = "https://api.openai.com/v1"
+MODEL: Final = "text-embedding-3-small"
+# Endpoints take up to 2,048 inputs and 300,000 tokens at once; this stays below the second as well.
+BATCH_TEXTS: Final = 256
+# A text longer than the model reads is refused and would take its whole batch with it.
+LONGEST_TEXT: Final = 8_000
+# The vectors of a batch are some megabytes of JSON at most.
+LARGEST_ANSWER: Final = 64 * 1024 * 1024
+TIMEOUT_SECONDS: Final = 30.0
+# A stop waits for a connection that is being made, and for nothing else.
+CONNECT_SECONDS: Final = 5.0
+ATTEMPTS: Final = 4
+FIRST_WAIT_SECONDS: Final = 0.5
+# An endpoint that asks for a longer rest is away: the caller goes on with words alone.
+LONGEST_WAIT_SECONDS: Final = 8.0
+PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class _Item(msgspec.Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item]
+
+
+class _Failed(Exception):
+    """One attempt failed; `passing` says whether another may succeed."""
+
+    def __init__(self, reason: str, *, passing: bool, wait_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.passing = passing
+        self.wait_seconds = wait_seconds
+
+
+class OpenAI:
+    """Vectors of a remote model; the key goes into one header and nowhere else."""
+
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        base_url: str = BASE_URL,
+        model: str = MODEL,
+        dimensions: int = 0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        sleep: Callable[[float], object] | None = None,
+    ) -> None:
+        """Remember the endpoint; `dimensions` of 0 takes what the model gives."""
+        self._connection, self._path = _endpoint(base_url)
+        self._timeout_seconds = timeout_seconds
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {_printable(key)}"
+        self._model = model
+        self._asked_dimensions = dimensions
+        self._closing = threading.Event()
+        self._open: set[HTTPConnection] = set()
+        # A rest ends when the embedder is closed.
+        self._sleep = sleep or self._closing.wait
+        self.name = model
+        self.dimensions = dimensions
+        where = hashlib.sha256(f"{base_url}\n{model}\n{dimensions}".encode()).hexdigest()
+        self.fingerprint = f"openai-{where[:24]}"
+
+    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+        """Embed all texts or raise EmbedderAway; what the endpoint says of its reasons is not repeated."""
+        vectors: list[bytes] = []
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = texts[start : start + BATCH_TEXTS]
+            vectors.extend(self._ask(batch, attempts=ATTEMPTS, timeout_seconds=self._timeout_seconds))
+            if progress:
+                progress(len(vectors), len(texts))
+        return vectors
+
+    def embed_question(self, question: Question) -> list[bytes]:
+        """Ask once, and not for long: somebody waits."""
+        return self._ask(question.texts, attempts=1, timeout_seconds=QUESTION_SECONDS)
+
+    def close(self) -> None:
+        """Break off what is under way."""
+        self._closing.set()
+        for connection in list(self._open):
+            # Whoever reads from it wakes up; it may be gone by now, or not be there yet.
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, texts: Sequence[str], *, attempts: int, timeout_seconds: float) -> list[bytes]:
+        # An empty input is refused; a space stands for it.
+        asked: dict[str, object] = {
+            "model": self._model,
+            "input": [text[:LONGEST_TEXT].strip() or " " for text in texts],
+            "encoding_format": "float",
+        }
+        if self._asked_dimensions:
+            asked["dimensions"] = self._asked_dimensions
+        body = msgspec.json.encode(asked)
+        wait = FIRST_WAIT_SECONDS
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._read(self._post(body, timeout_seconds), len(texts))
+            except _Failed as failed:
+                rest = wait if failed.wait_seconds is None else failed.wait_seconds
+                over = attempt == attempts or self._closing.is_set()
+                if not failed.passing or over or rest > LONGEST_WAIT_SECONDS:
+                    raise EmbedderAway(
+                        self.name, str(failed), retry_after_seconds=failed.wait_seconds
+                    ) from None
+            self._sleep(rest)
+            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _post(self, body: bytes, timeout_seconds: float) -> bytes:
+        connection = self._connection(min(CONNECT_SECONDS, timeout_seconds))
+        self._open.add(connection)
+        try:
+            if self._closing.is_set():
+                raise _Failed("it is closed", passing=False)
+            connection.connect()
+            connection.sock.settimeout(timeout_seconds)
+            connection.request("POST", self._path, body, self._headers)
+            response = connection.getresponse()
+            content = response.read(LARGEST_ANSWER + 1)
+        except TimeoutError as late:
+            raise _Failed("it did not answer in time", passing=True) from late
+        except (OSError, HTTPException) as lost:
+            # The text of the exception may repeat a header; its kind says enough.
+            raise _Failed(f"it could not be reached ({type(lost).__name__})", passing=True) from lost
+        finally:
+            self._open.discard(connection)
+            connection.close()
+        if response.status != 200:
+            raise _Failed(
+                f"it answered HTTP {response.status}",
+                passing=response.status in PASSING_STATUS,
+                wait_seconds=_seconds(response.headers.get("Retry-After")),
+            )
+        if len(content) > LARGEST_ANSWER:
+            raise _Failed("its answer is too large", passing=False)
+        # A bounded read says nothing of what is missing.
+        if response.length:
+            raise _Failed("its answer broke off", passing=True)
+        return content
+
+    def _read(self, content: bytes, expected: int) -> list[bytes]:
+        try:
+            items = msgspec.json.decode(content, type=_Answer).data
+        except (msgspec.MsgspecError, UnicodeDecodeError) as garbage:
+            raise _Failed("its answer is not a list of embeddings", passing=False) from garbage
+        # The specification does not promise the order, only the index.
+        items.sort(key=lambda item: item.index)
+        if [item.index for item in items] != list(range(expected)):
+            raise _Failed(f"it answered {len(items)} vectors to {expected} texts", passing=False)
+        for item in items:
+            self._check_dimensions(len(item.embedding))
+        return [_unit(item.embedding) for item in items]
+
+    def _check_dimensions(self, found: int) -> None:
+        if not self.dimensions and found:
+            self.dimensions = found
+        if found != self.dimensions:
+            raise _Failed(f"a vector has {found} dimensions instead of {self.dimensions}", passing=False)
+
+
+def _unit(numbers: list[float]) -> bytes:
+    length = math.sqrt(sum(number * number for number in numbers))
+    if not length or not math.isfinite(length):
+        raise _Failed("a vector has no direction", passing=False)
+    return struct.pack(f"<{len(numbers)}f", *(number / length for number in numbers))
+
+
+def _endpoint(base_url: str) -> tuple[Callable[[float], HTTPConnection], str]:
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme not in ("http", "https") or not host or parts.username:
+        raise ConfigError(
+            "the base URL of the embedder must be http://HOST[:PORT]/PATH or https://…, without a user",
+            hint=f"the usual one is {BASE_URL}",
+        )
+    name, secure = host, parts.scheme == "https"
+
+    def connection(timeout_seconds: float) -> HTTPConnection:
+        kind = HTTPSConnection if secure else HTTPConnection
+        return kind(name, port, timeout=timeout_seconds)
+
+    return connection, f"{parts.path.rstrip('/')}/embeddings"
+
+
+def _printable(key: str) -> str:
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            "the key of the embedder has characters that no header can carry",
+            hint="copy the key again, without line breaks",
+        )
+    return key
+
+
+def _seconds(header: str | None) -> float | None:
+    """What Retry-After says, where it says seconds; a date is treated as silence."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

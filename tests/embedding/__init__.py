@@ -1,0 +1,1 @@
+"""Tests of the embedders and of the index of vectors."""

