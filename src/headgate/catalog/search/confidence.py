@@ -1,11 +1,12 @@
 """How sure it is that the best tool found is one that was asked for."""
 
 import math
+from collections.abc import Sequence
 from heapq import nlargest
 from typing import Final
 
 from headgate.catalog.search.postings import Postings
-from headgate.catalog.search.senses import Wanted, best_sense, gain_of
+from headgate.catalog.search.senses import Wanted, answered
 
 # Fitted once on requests whose tool is in the catalog, and the same requests with its server taken out;
 # each set of requests weighs the same.
@@ -16,23 +17,21 @@ _STRONG: Final = 2.6
 _START: Final = -3.5
 
 
-def confidence(words: list[Wanted], postings: Postings, number: int) -> float:
+def confidence(words: Sequence[Wanted], postings: Postings, number: int) -> float:
     """From 0, when the document answers by chance at most, to 1."""
-    worth = sum(word.worth for word in words)
+    worth = sum([word.worth for word in words])
     if not worth:
         return 0.0
-    known = sum(word.worth for word in words if postings.of(word.term) is not None)
-    matched = [(word, sense) for word in words if (sense := best_sense(word, postings, number))]
-    same = [(word, sense) for word, sense in matched if sense.sameness]
-    own = max((gain_of(word, postings, number) for word, _ in same), default=0.0)
-    best = nlargest(3, (gain_of(word, postings, number) for word in words))
+    known = sum([word.worth for word in words if postings.of(word.term) is not None])
+    found = list(answered(words, postings, number))
+    same = [(word.worth * sense.sameness, gain) for word, sense, gain in found if sense.sameness]
     scale = math.log(postings.size + 1)
     log_odds = (
         _START
-        + _ANSWERED * sum(word.worth * sense.sameness for word, sense in same) / worth
+        + _ANSWERED * sum([worth_of for worth_of, _ in same]) / worth
         # A request whose other words other tools answer is rather meant for those.
         + _ANSWERABLE * known / worth
-        + _STRONGEST * own / scale
-        + _STRONG * sum(best) / scale
+        + _STRONGEST * max([gain for _, gain in same], default=0.0) / scale
+        + _STRONG * sum(nlargest(3, [gain for _, _, gain in found])) / scale
     )
     return 1 / (1 + math.exp(-log_odds))

@@ -36,3 +36,10 @@ class Explanation(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     # The clause of a long request that it answers best.
     clause: tuple[str, ...] = ()
+    # How sure it is that the best tool found is one that was asked for.
+    confidence: float = 0.0
+    # How well it answers by words and by meaning, 1 being the best that was found; None where nothing is
+    # known of what it means; and how much meaning counted beside words.
+    words: float = 0.0
+    meaning: float | None = None
+    meaning_share: float = 0.0

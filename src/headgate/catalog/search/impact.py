@@ -5,6 +5,7 @@ server changes leaves the documents of all others as they are.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -30,8 +31,9 @@ FIELDS: Final = (
     Field("parameter descriptions", 0.4, 0.75, 30.0),
 )
 _SATURATION: Final = 0.9
-# Equal impacts share one object: an index has hundreds of thousands of them.
-_STEPS: Final = tuple(step / 255 for step in range(256))
+# The largest impact. Small whole numbers are shared objects, and an index has hundreds of thousands of them;
+# and sums of whole numbers are the same in whatever order they are added up.
+FULL: Final = 255
 
 
 def field_terms(document: Document) -> tuple[list[str], ...]:
@@ -47,15 +49,15 @@ def field_terms(document: Document) -> tuple[list[str], ...]:
     )
 
 
-def impacts(document: Document) -> dict[str, float]:
-    """Every term of the document with its impact, from 0 to 1."""
+def impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Every term of a document with its impact, from 1 to 255, by the terms of its fields."""
     frequencies: dict[str, float] = defaultdict(float)
-    for field, found in zip(FIELDS, field_terms(document), strict=True):
+    for field, found in zip(FIELDS, fields, strict=True):
         relative = len(found) / field.usual_length
         each = field.weight / (1 - field.length_share + field.length_share * relative)
         for term in found:
             frequencies[term] += each
     return {
-        term: _STEPS[max(1, round(255 * frequency / (frequency + _SATURATION)))]
+        term: max(1, round(FULL * frequency / (frequency + _SATURATION)))
         for term, frequency in frequencies.items()
     }

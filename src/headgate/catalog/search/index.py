@@ -1,18 +1,22 @@
 """The lexical index: every tool of the catalog, searched by the words that describe it."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from headgate.catalog.search.blend import Placed, Verdict, blended
 from headgate.catalog.search.confidence import confidence
 from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.gist import Gist, gist_of_fields
 from headgate.catalog.search.hit import Contribution, Explanation, Hit
 from headgate.catalog.search.impact import FIELDS, field_terms, impacts
+from headgate.catalog.search.lexicon import lexicon
+from headgate.catalog.search.nearness import nearness
 from headgate.catalog.search.postings import Postings
-from headgate.catalog.search.ranking import Ranked, ranked
+from headgate.catalog.search.ranking import ranked
 from headgate.catalog.search.request import Request, request_of
-from headgate.catalog.search.senses import Wanted, best_sense, gain_of, wanted
+from headgate.catalog.search.senses import Senses, Wanted, answered
+from headgate.catalog.search.sight import Allowed, Sight
 
-Allowed = Callable[[Key], bool]
 # Found with less confidence, nothing is shown.
 FLOOR: Final = 0.08
 # Against the best: what comes no closer shares a word with the request by chance.
@@ -24,8 +28,9 @@ class LexicalIndex:
 
     def __init__(self) -> None:
         self._postings = Postings()
+        self._senses = Senses(self._postings)
         self._documents: dict[int, Document] = {}
-        self._terms: dict[int, tuple[str, ...]] = {}
+        self._gists: dict[int, Gist | None] = {}
         self._servers: dict[str, dict[Key, int]] = {}
         self._next = 0
 
@@ -68,14 +73,13 @@ class LexicalIndex:
 
         None when the best is found with less confidence than `floor`.
         """
-        visible = self._visible(allowed, servers, read_only=read_only)
-        request = request_of(query)
-        words = wanted(request, self._postings)
-        found = ranked(request, words, self._postings, visible)
-        return [
-            Hit(document.key, document.public_name, score)
-            for document, score in self._scored(words, found, floor)[:limit]
-        ]
+        sight = None
+        if allowed is not None or servers is not None or read_only:
+            sight = Sight(self._documents, allowed, servers, read_only=read_only)
+        verdict = self._verdict(request_of(query), sight)
+        if verdict is None or verdict.sure < floor:
+            return []
+        return [self._hit(one, verdict) for one in self._ordered(verdict.placed)[:limit]]
 
     def explain(self, query: str, key: Key) -> Explanation | None:
         """Why the tool is found by this query or not; None when there is no such tool."""
@@ -83,79 +87,75 @@ class LexicalIndex:
         if number is None:
             return None
         request = request_of(query)
-        words = wanted(request, self._postings)
-        whole = sum(word.worth for word in words)
-        answered = [one for word in words if (one := self._contribution(word, number, whole))]
-        seen = {one.word for one in answered}
+        words = self._senses.wanted(request)
+        contributions = self._contributions(words, number)
+        seen = {one.word for one in contributions}
+        verdict = self._verdict(request, None)
+        placed = {one.number: one for one in verdict.placed}.get(number) if verdict else None
+        shown = verdict is not None and placed is not None and verdict.sure >= FLOOR
         return Explanation(
             key=key,
-            score=next((hit.score for hit in self.search(query, len(self)) if hit.key == key), 0.0),
-            contributions=tuple(sorted(answered, key=lambda one: (-one.share, one.word))),
+            score=self._hit(placed, verdict).score if verdict and placed and shown else 0.0,
+            contributions=contributions,
             missing=tuple(word.term for word in words if word.term not in seen),
-            clause=_best_clause(request, answered),
+            clause=_best_clause(request, contributions),
+            confidence=round(verdict.sure, 4) if verdict else 0.0,
+            words=round(placed.words, 4) if placed else 0.0,
+            meaning=round(placed.meaning, 4) if placed and placed.meaning is not None else None,
+            meaning_share=round(verdict.meaning_share, 4) if verdict else 0.0,
         )
 
     def _add(self, document: Document) -> int:
         number = self._next
         self._next += 1
-        found = impacts(document)
+        fields = field_terms(document)
+        found = impacts(fields)
         self._postings.add(number, found)
         self._documents[number] = document
-        self._terms[number] = tuple(found)
+        self._gists[number] = gist_of_fields(fields, lexicon())
         return number
 
     def _discard(self, number: int) -> None:
-        self._postings.discard(number, self._terms.pop(number))
-        del self._documents[number]
+        self._postings.discard(number)
+        del self._documents[number], self._gists[number]
 
-    def _visible(
-        self, allowed: Allowed | None, servers: Collection[str] | None, *, read_only: bool
-    ) -> Callable[[int], bool] | None:
-        """Whether a document may be shown; None when all may."""
-        if allowed is None and servers is None and not read_only:
-            return None
-        decided: dict[int, bool] = {}
-
-        def visible(number: int) -> bool:
-            # A document comes up once for each of its words.
-            if number not in decided:
-                document = self._documents[number]
-                decided[number] = (
-                    (servers is None or document.key[0] in servers)
-                    and (not read_only or document.read_only)
-                    and (allowed is None or allowed(document.key))
-                )
-            return decided[number]
-
-        return visible
-
-    def _scored(self, words: list[Wanted], found: list[Ranked], floor: float) -> list[tuple[Document, float]]:
+    def _verdict(self, request: Request, sight: Sight | None) -> Verdict | None:
+        """What answers the request, and how sure that is; None when nothing has any of its words."""
+        words = self._senses.wanted(request)
+        found = ranked(request, words, self._postings, sight)
         if not found:
-            return []
-        ordered = sorted(found, key=lambda one: (-one.value, self._documents[one.number].key))
-        first = ordered[0]
-        sure = confidence(words, self._postings, first.number)
-        # Whether anything answers is decided by the best; the others follow it by how close they come.
-        if sure < floor:
-            return []
-        return [
-            (self._documents[one.number], round(sure * one.value / first.value, 4))
-            for one in ordered
-            if one.value >= _FAINT * first.value
-        ]
-
-    def _contribution(self, word: Wanted, number: int, whole: float) -> Contribution | None:
-        sense = best_sense(word, self._postings, number)
-        if sense is None:
             return None
-        fields = zip(FIELDS, field_terms(self._documents[number]), strict=True)
-        return Contribution(
-            word=word.term,
-            term=sense.term,
-            kind=sense.kind,
-            fields=tuple(field.name for field, found in fields if sense.term in found),
-            share=round(gain_of(word, self._postings, number) / whole, 4),
+        best = max(found, key=lambda one: (one.value, self._documents[one.number].key))
+        gists = {one.number: self._gists[one.number] for one in found if one.value >= _FAINT * best.value}
+        return blended(
+            [one for one in found if one.number in gists],
+            nearness(request, gists, lexicon()),
+            confidence(words, self._postings, best.number),
         )
+
+    def _ordered(self, placed: Sequence[Placed]) -> list[Placed]:
+        return sorted(placed, key=lambda one: (-one.value, self._documents[one.number].key))
+
+    def _hit(self, placed: Placed, verdict: Verdict) -> Hit:
+        document = self._documents[placed.number]
+        # Whether anything answers is decided by the best; the others follow it by how close they come.
+        score = verdict.sure * placed.value / verdict.best
+        return Hit(document.key, document.public_name, round(score, 4))
+
+    def _contributions(self, words: Sequence[Wanted], number: int) -> tuple[Contribution, ...]:
+        whole = sum(word.worth for word in words)
+        fields = list(zip(FIELDS, field_terms(self._documents[number]), strict=True))
+        found = [
+            Contribution(
+                word=word.term,
+                term=sense.term,
+                kind=sense.kind,
+                fields=tuple(field.name for field, own in fields if sense.term in own),
+                share=round(gain / whole, 4),
+            )
+            for word, sense, gain in answered(words, self._postings, number)
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.share, one.word)))
 
 
 def _best_clause(request: Request, answered: Sequence[Contribution]) -> tuple[str, ...]:

@@ -1,147 +1,109 @@
-"""Orders the documents by how well they answer a request."""
+"""Orders the documents by how well their words answer a request."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from heapq import nlargest
+from operator import mul
 from typing import Final
 
 import msgspec
 
 from headgate.catalog.search.postings import Postings
 from headgate.catalog.search.request import Request
-from headgate.catalog.search.senses import Sense, Wanted
+from headgate.catalog.search.senses import Wanted
+from headgate.catalog.search.sight import Sight
 
-Visible = Callable[[int], bool]
-Gains = dict[int, float]
 # The best clause of a long request against the request as a whole.
 _CLAUSE_SHARE: Final = 0.4
 # So many entries of the index are read to find candidates, those that tell most first: a long request in a
 # large catalog would take tens of milliseconds otherwise. What candidates get is then added up in full.
-_READ: Final = 1500
+_READ: Final = 800
 _CANDIDATES: Final = 40
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One document with its place: `value` orders, `whole` and `clause` say which part was answered."""
+    """One document; `value` orders, the best has 1 or a little less."""
 
     number: int
     value: float
-    whole: float
-    clause: float
 
 
 def ranked(
-    request: Request, words: list[Wanted], postings: Postings, visible: Visible | None
+    request: Request, words: Sequence[Wanted], postings: Postings, sight: Sight | None
 ) -> list[Ranked]:
     """The best documents that may be seen, in no order."""
-    gains: list[Gains] = [{} for _ in words]
-    unread = _read(words, gains, postings, visible)
-    candidates = _candidates(gains)
-    for place, sense in unread:
-        _complete(gains[place], sense, postings, candidates)
-    return _placed(request, words, gains, candidates)
+    candidates = _candidates(words, postings, sight)
+    if not candidates:
+        return []
+    gains = _gains(words, postings, candidates)
+    whole = [sum(row.values()) for row in gains]
+    most = max(whole)
+    clauses = _best_clause(request, words, gains)
+    most_clause = max(clauses)
+    if not most_clause:
+        return [Ranked(number, value / most) for number, value in zip(candidates, whole, strict=True)]
+    one, other = (1 - _CLAUSE_SHARE) / most, _CLAUSE_SHARE / most_clause
+    return [
+        Ranked(number, one * value + other * clause)
+        for number, value, clause in zip(candidates, whole, clauses, strict=True)
+    ]
 
 
-def _read(
-    words: list[Wanted], gains: list[Gains], postings: Postings, visible: Visible | None
-) -> list[tuple[int, Sense]]:
-    """Note what the documents get that each sense says most about; the senses not read to their end."""
-    senses = [(place, sense) for place, word in enumerate(words) for sense in word.senses]
-    senses.sort(key=lambda one: (-one[1].gain, one[1].term))
+def _candidates(words: Sequence[Wanted], postings: Postings, sight: Sight | None) -> list[int]:
+    """The best by the entries that were read, and all that equal the last of them."""
+    senses = sorted([one for word in words for one in word.read])
     left = _READ
-    unread = []
-    for place, sense in senses:
+    totals: dict[int, int] = {}
+    known = totals.get
+    for loss, term, most in senses:
         if left <= 0:
-            unread.append((place, sense))
-            continue
-        entries = _leading(sense, min(sense.most, left), postings, visible)
-        left -= len(entries)
-        _note(gains[place], sense.gain, entries)
-        if len(entries) < postings.count(sense.term):
-            unread.append((place, sense))
-    return unread
-
-
-def _leading(sense: Sense, most: int, postings: Postings, visible: Visible | None) -> list[tuple[int, float]]:
-    if visible is None:
-        return postings.leading(sense.term, most)
-    # What may not be seen must not take the place of what may.
-    kept: list[tuple[int, float]] = []
-    for entry in postings.leading(sense.term, postings.size):
-        if len(kept) >= most and entry[1] != kept[-1][1]:
             break
-        if visible(entry[0]):
-            kept.append(entry)
-    return kept
-
-
-def _note(found: Gains, gain: float, entries: list[tuple[int, float]]) -> None:
-    if not found:
-        found.update([(number, gain * impact) for number, impact in entries])
-        return
-    for number, impact in entries:
-        value = gain * impact
-        if value > found.get(number, 0.0):
-            found[number] = value
-
-
-def _candidates(gains: list[Gains]) -> list[int]:
-    """The best by what was noted, and all that equal the last of them."""
-    totals: Gains = {}
-    for found in gains:
-        for number, value in found.items():
-            totals[number] = totals.get(number, 0.0) + value
+        if sight is None:
+            numbers, impacts = postings.leading(term, min(most, left))
+        else:
+            numbers, impacts = sight.leading(term, min(most, left), postings)
+        left -= len(numbers)
+        for number, impact in zip(numbers, impacts, strict=True):
+            totals[number] = known(number, 0) - loss * impact
     if len(totals) <= _CANDIDATES:
         return list(totals)
-    last = sorted(totals.values())[-_CANDIDATES]
+    last = nlargest(_CANDIDATES, totals.values())[-1]
     return [number for number, value in totals.items() if value >= last]
 
 
-def _complete(found: Gains, sense: Sense, postings: Postings, candidates: list[int]) -> None:
-    """Note what candidates get from entries that were not read."""
-    posting = postings.of(sense.term) or {}
-    gain = sense.gain
+def _gains(words: Sequence[Wanted], postings: Postings, candidates: Sequence[int]) -> list[dict[int, int]]:
+    """What each candidate gets from the words that it answers: of each word that of its best meaning."""
+    asked: dict[str, list[tuple[int, int]]] = {}
+    for place, word in enumerate(words):
+        for loss, term, _ in word.read:
+            asked.setdefault(term, []).append((place, -loss))
+    impacts = {term: postings.of(term) or {} for term in asked}
+    shared = frozenset(asked).intersection
+    gains = []
     for number in candidates:
-        if number in posting:
-            value = gain * posting[number]
-            if value > found.get(number, 0.0):
-                found[number] = value
+        row: dict[int, int] = {}
+        for term in shared(postings.terms(number)):
+            impact = impacts[term][number]
+            for place, gain in asked[term]:
+                value = gain * impact
+                if value > row.get(place, 0):
+                    row[place] = value
+        gains.append(row)
+    return gains
 
 
-def _placed(request: Request, words: list[Wanted], gains: list[Gains], candidates: list[int]) -> list[Ranked]:
-    whole = _summed(gains, candidates)
-    clauses = _best_clause(request, words, gains, candidates)
-    most = max(whole.values(), default=0.0)
-    most_clause = max(clauses.values(), default=0.0)
-    placed = []
-    for number in candidates:
-        value = whole[number] / most
-        if most_clause:
-            value = (1 - _CLAUSE_SHARE) * value + _CLAUSE_SHARE * clauses[number] / most_clause
-        placed.append(Ranked(number, value, whole[number], clauses.get(number, 0.0)))
-    return placed
-
-
-def _summed(gains: list[Gains], candidates: list[int]) -> Gains:
-    sums = dict.fromkeys(candidates, 0.0)
-    for found in gains:
-        for number in found.keys() & sums.keys():
-            sums[number] += found[number]
-    return sums
-
-
-def _best_clause(request: Request, words: list[Wanted], gains: list[Gains], candidates: list[int]) -> Gains:
+def _best_clause(request: Request, words: Sequence[Wanted], gains: list[dict[int, int]]) -> list[float]:
     """For each candidate how well it answers the clause that it answers best."""
-    if not request.clauses:
-        return {}
-    best = dict.fromkeys(candidates, 0.0)
-    by_term = {word.term: found for word, found in zip(words, gains, strict=True)}
-    for clause in request.clauses:
-        sums = _summed([by_term[term] for term in clause if term in by_term], candidates)
-        most = max(sums.values(), default=0.0)
-        if not most:
-            continue
-        # Half-way between clauses as equals and clauses by how much they say.
-        scale = most**-0.5
-        for number, value in sums.items():
-            if value * scale > best[number]:
-                best[number] = value * scale
-    return best
+    clauses = request.clauses
+    if not clauses:
+        return [0.0] * len(gains)
+    of_word = [[number for number, clause in enumerate(clauses) if word.term in clause] for word in words]
+    sums = []
+    for row in gains:
+        own = [0] * len(clauses)
+        for place, gain in row.items():
+            for clause in of_word[place]:
+                own[clause] += gain
+        sums.append(own)
+    # Half-way between clauses as equals and clauses by how much they say.
+    scales = [max(column) ** -0.5 if any(column) else 0.0 for column in zip(*sums, strict=True)]
+    return [max(map(mul, own, scales)) for own in sums]

@@ -19,6 +19,8 @@ _CLAUSE_END: Final = re.compile(
 _SHORTEST_CLAUSE: Final = 2
 # A request is a sentence or a few; what is longer is a pasted text, and its beginning says what it is.
 _LONGEST: Final = 4000
+# Words of a clause; no sentence has more, but a picture pasted as text has thousands.
+_LONGEST_CLAUSE: Final = 128
 _MOST_TERMS: Final = 64
 _MOST_CLAUSES: Final = 12
 
@@ -46,7 +48,7 @@ def request_of(query: str) -> Request:
 
 def _weighted(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
-    for word in telling(text):
+    for word in telling(text)[:_LONGEST_CLAUSE]:
         term = stem(word)
         found[term] = max(_SOFT_WEIGHT if word in SOFT_STOPS else 1.0, found.get(term, 0.0))
     return found

@@ -1,12 +1,14 @@
 """What each word of a request may mean in this catalog, and how much an answer to it is worth."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from headgate.catalog.search.impact import FULL
 from headgate.catalog.search.postings import Postings
 from headgate.catalog.search.request import Request
-from headgate.catalog.search.vocabulary import RELATED
+from headgate.catalog.search.vocabulary import related
 
 # A word of the same meaning counts less than the word, and more where no tool has the word itself.
 _RELATED_TO_KNOWN: Final = 0.3
@@ -15,6 +17,8 @@ _ALIKE: Final = 0.6
 # So many documents of a word are looked at; more would be the words that nearly every tool has.
 _MOST_SAME: Final = 400
 _MOST_OTHER: Final = 100
+_MOST_KEPT: Final = 4096
+_FINE: Final = 1024
 
 
 class Sense(msgspec.Struct, frozen=True):
@@ -35,11 +39,31 @@ class Wanted(msgspec.Struct, frozen=True):
     # What a document would get that is about nothing else.
     worth: float
     senses: tuple[Sense, ...]
+    # The same for the innermost loops: the gain as a whole number, negative, so that the largest sorts first
+    # and sums do not depend on the order; the term; how many documents of it to look at.
+    read: tuple[tuple[int, str, int], ...] = ()
 
 
-def wanted(request: Request, postings: Postings) -> list[Wanted]:
-    """Every word of the request with its meanings, the word itself first."""
-    return [_wanted(term, weight, postings) for term, weight in request.weights.items()]
+class Senses:
+    """Finds the meanings of words, and remembers them until the catalog changes."""
+
+    def __init__(self, postings: Postings) -> None:
+        self._postings = postings
+        self._edition = -1
+        self._kept: dict[tuple[str, float], Wanted] = {}
+
+    def wanted(self, request: Request) -> list[Wanted]:
+        """Every word of the request with its meanings, the word itself first."""
+        if self._edition != self._postings.edition or len(self._kept) > _MOST_KEPT:
+            self._kept.clear()
+            self._edition = self._postings.edition
+        found = []
+        for word in request.weights.items():
+            known = self._kept.get(word)
+            if known is None:
+                known = self._kept[word] = _wanted(*word, self._postings)
+            found.append(known)
+        return found
 
 
 def _wanted(term: str, weight: float, postings: Postings) -> Wanted:
@@ -48,9 +72,9 @@ def _wanted(term: str, weight: float, postings: Postings) -> Wanted:
     senses = [Sense(term, "same", weight * rarity, _MOST_SAME, 1.0)] if known else []
     if weight < 1.0:
         # What says little by itself says nothing by another word.
-        return Wanted(term, weight * rarity, tuple(senses))
+        return _made(term, weight * rarity, senses)
     share = _RELATED_TO_KNOWN if known else _RELATED_TO_UNKNOWN
-    for other, closeness in RELATED.get(term, {}).items():
+    for other, closeness in related(term).items():
         if postings.of(other) is not None:
             gain = weight * share * closeness * min(rarity, postings.rarity(other))
             senses.append(Sense(other, "related", gain, _MOST_OTHER))
@@ -58,19 +82,24 @@ def _wanted(term: str, weight: float, postings: Postings) -> Wanted:
         for other, likeness in postings.spellings.alike(term).items():
             gain = weight * _ALIKE * likeness * min(rarity, postings.rarity(other))
             senses.append(Sense(other, "alike", gain, _MOST_OTHER, likeness))
-    return Wanted(term, weight * rarity, tuple(senses))
+    return _made(term, weight * rarity, senses)
 
 
-def gain_of(word: Wanted, postings: Postings, number: int) -> float:
-    """What the word adds to one document."""
-    return max([_gain(sense, postings, number) for sense in word.senses], default=0.0)
+def _made(term: str, worth: float, senses: list[Sense]) -> Wanted:
+    read = tuple((-int(sense.gain * _FINE), sense.term, sense.most) for sense in senses)
+    return Wanted(term, worth, tuple(senses), read)
 
 
-def best_sense(word: Wanted, postings: Postings, number: int) -> Sense | None:
-    """The meaning of the word that the document has, if it has one."""
-    best = max(word.senses, key=lambda sense: _gain(sense, postings, number), default=None)
-    return best if best is not None and _gain(best, postings, number) else None
-
-
-def _gain(sense: Sense, postings: Postings, number: int) -> float:
-    return sense.gain * (postings.of(sense.term) or {}).get(number, 0.0)
+def answered(
+    words: Sequence[Wanted], postings: Postings, number: int
+) -> Iterator[tuple[Wanted, Sense, float]]:
+    """The words that a document answers, the meaning of each that it answers best, and what that adds."""
+    for word in words:
+        best = None
+        most = 0.0
+        for sense in word.senses:
+            impact = (postings.of(sense.term) or {}).get(number)
+            if impact is not None and sense.gain * impact > most:
+                best, most = sense, sense.gain * impact
+        if best is not None:
+            yield word, best, most / FULL

@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+_LONGEST: Final = 40
 _VOWELS: Final = "aeiouy"
 _FIRST_REGION: Final = re.compile(r"[aeiouy].*?[^aeiouy]")
 _EARLY_REGIONS: Final = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
@@ -81,7 +82,8 @@ _STEP_4: Final = (
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """The stem of a word in lower case without apostrophes."""
-    if len(word) <= 2:
+    # What is longer than any word is an identifier or noise.
+    if len(word) <= 2 or len(word) > _LONGEST:
         return word
     if word in _IRREGULAR:
         return _IRREGULAR[word]

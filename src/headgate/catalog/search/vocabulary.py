@@ -1,8 +1,10 @@
 """Which words of the catalog a word of a request may mean, besides itself."""
 
 from collections import Counter, defaultdict
+from functools import cache, lru_cache
 from typing import Final
 
+from headgate.catalog.search.lexicon import lexicon
 from headgate.catalog.search.related_words import GROUPS
 from headgate.catalog.search.stems import stem
 
@@ -16,7 +18,9 @@ _SHORTEST: Final = 4
 _LONGEST: Final = 40
 
 
-def _related() -> dict[str, dict[str, float]]:
+@cache
+def _groups() -> dict[str, dict[str, float]]:
+    """By the hand-written groups; made when they are needed, because that takes as long as half a start."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for group in GROUPS:
         stems = [stem(word) for word in group]
@@ -28,7 +32,19 @@ def _related() -> dict[str, dict[str, float]]:
     return dict(found)
 
 
-RELATED: Final = _related()
+def prepare() -> None:
+    """Read and make what every search needs; work for a thread."""
+    lexicon()
+    _groups()
+
+
+@lru_cache(maxsize=4096)
+def related(term: str) -> dict[str, float]:
+    """The words that mean the same or nearly the same, with how close they are, from 0 to 1."""
+    found = lexicon().neighbours(term)
+    for other, closeness in _groups().get(term, {}).items():
+        found[other] = max(closeness, found.get(other, 0.0))
+    return found
 
 
 class Spellings:
