@@ -1,18 +1,23 @@
 """A gateway in memory: its rules are real, its servers do what a test says."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Raw
 
 from headgate.access.local import LocalAccess
+from headgate.catalog.listing import PAGE_BYTES
+from headgate.catalog.pool import Pools
+from headgate.catalog.showing import Showing
 from headgate.dialogue.dialogue import Dialogue
 from headgate.dialogue.handles import TaskHandles
 from headgate.dialogue.reminders import Reminders
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.kind import Kind
-from headgate.gateway import Access, Gateway
+from headgate.domain.listing import Mode
+from headgate.gateway import Access, Gateway, OwnTool
 from headgate.responses.whole import WholeResponses
 from headgate.storage.seal import KEY_BYTES, Seal
 from tests.catalog.owners import catalog_of
@@ -22,17 +27,27 @@ from tests.delivery.scripted import DONE, Desk
 class House:
     """A gateway before servers that have not told what they have yet."""
 
-    def __init__(self, *servers: str, answer: Answer = DONE, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        *servers: str,
+        answer: Answer = DONE,
+        access: Access | None = None,
+        mode: Mode = Mode.FULL,
+        own: Mapping[str, OwnTool] = MappingProxyType({}),
+    ) -> None:
         self.desk = Desk(answer)
         self.catalog = catalog_of(*(servers or ("bank",)))
+        self.pools = Pools(15, lambda: 0.0)
         delivery = self.desk.delivery
         self.gateway = Gateway(
             access or LocalAccess(),
             self.catalog,
+            Showing(mode, self.catalog, self.pools, PAGE_BYTES),
             delivery,
             Dialogue(delivery, Reminders(Seal([bytes(KEY_BYTES)]))),
             TaskHandles(),
             WholeResponses(),
+            own,
         )
 
     @property

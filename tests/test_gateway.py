@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.domain.call import LOCAL, Answer, Caller, Request
+from headgate.catalog.viewer import Viewer
+from headgate.domain.call import Answer, Caller, Request
 from headgate.domain.errors import (
     Effect,
     Exhausted,
@@ -22,7 +23,6 @@ from headgate.domain.errors import (
 )
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN
 from headgate.gateway import Gateway
 from headgate.wire.eras import Era
 from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
@@ -422,5 +422,5 @@ async def test_an_unknown_method_is_counted_too() -> None:
 async def test_each_kind_has_a_listing(kind: Kind) -> None:
     house = both()
     house.offer("bank", Kind.TOOLS, a_tool("pay"))
-    page = json.loads(b"{" + house.gateway.list(kind, LOCAL, None, PLAIN, Era.STATELESS) + b"}")
+    page = json.loads(b"{" + house.gateway.list(kind, None, Viewer(era=Era.STATELESS)) + b"}")
     assert page[kind.member][0][kind.key]

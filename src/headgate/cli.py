@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -26,7 +26,7 @@ def cli() -> None:
 @click.option("--host", help="The address to listen on; only loopback without authentication.")
 @click.option("--port", type=int, help="The port to listen on; 0 takes a free one.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data.")
-@click.option("--listing", help="What tools/list shows: auto or full.")
+@click.option("--listing", help="What tools/list shows: full, search, dynamic or auto.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error.")
 def serve(
     config: Path | None,
@@ -60,12 +60,61 @@ def serve(
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             sys.exit(runner.run(run(settings, read)))
     except HeadgateError as error:
-        if verbose:
-            raise
-        click.echo(f"headgate: {error.message}; {error.hint}", err=True)
-        sys.exit(2)
+        _refuse(error, verbose=verbose)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@cli.command("eval")
+@click.argument("set_dir", required=False, type=click.Path(path_type=Path))
+@click.option("--config", type=click.Path(path_type=Path), help="The configuration file (mcpServers JSON).")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--limit", type=click.IntRange(min=1), help="The most rows of each list of findings.")
+@click.option("--refresh", is_flag=True, help="Ask every server for its tools first, not only unknown ones.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error.")
+def evaluate(
+    set_dir: Path | None,
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+    limit: int | None,
+    refresh: bool,  # noqa: FBT001
+    verbose: bool,  # noqa: FBT001
+) -> None:
+    """Say how well search finds tools.
+
+    Of SET_DIR, a directory with tools.jsonl and queries.jsonl; without it, of the configured servers.
+    """
+    import asyncio
+
+    from headgate.app import warn
+    from headgate.app.evaluation import evaluate as run
+    from headgate.app.evaluation import printed
+    from headgate.config import Flags, load
+    from headgate.console.logs import set_up
+
+    try:
+        settings = load(Flags(config=config, data_dir=data_dir), os.environ, Path.cwd())
+        # Standard error tells the progress; what a gateway logs in passing would only hide it.
+        level = "WARNING" if settings.log_level == "INFO" else settings.log_level
+        set_up(level, settings.log_format or "pretty", None)
+        if set_dir is None and settings.config_path is not None:
+            warn(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            report = runner.run(run(settings, set_dir, sys.stderr, refresh=refresh))
+        click.echo(printed(report, as_json=as_json, rows=limit))
+    except HeadgateError as error:
+        _refuse(error, verbose=verbose)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _refuse(error: HeadgateError, *, verbose: bool) -> NoReturn:
+    if verbose:
+        raise error
+    click.echo(f"headgate: {error.message}; {error.hint}", err=True)
+    sys.exit(2)
 
 
 def _loop_factory() -> "type[AbstractEventLoop] | None":

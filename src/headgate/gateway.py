@@ -1,17 +1,21 @@
 """The path: what happens to a request and to a listing, in order."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
 from msgspec import Raw
 
+from headgate.catalog.arguments import wrapped_call
+from headgate.catalog.correction import corrected
 from headgate.catalog.directory import nearest_servers
+from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import HeaderMismatch, MethodUnknown, ServerNotFound
+from headgate.domain.errors import HeaderMismatch, MethodUnknown, ServerNotFound, ToolNotFound
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.domain.profile import Profile
-from headgate.wire.eras import Era
 from headgate.wire.mirrors import mismatch
 from headgate.wire.results import renamed, with_uris
 
@@ -35,6 +39,9 @@ class Catalog(Protocol):
     def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
         """The tool or prompt of that name; raises ToolNotFound or PromptNotFound with the nearest ones."""
 
+    def use(self, tool: Item) -> None:
+        """Count a call of the tool."""
+
     def route(self, uri: str, caller: Caller) -> Item:
         """Where a resource is read; raises ResourceNotFound."""
 
@@ -44,11 +51,26 @@ class Catalog(Protocol):
     def public_uri(self, server: str, uri: str) -> str:
         """What clients call this resource of the server."""
 
-    def page(self, kind: Kind, cursor: str | None, caller: Caller, profile: Profile, era: Era) -> bytes:
-        """One page of a listing: the members of its result, without its braces."""
-
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
+
+
+class Showing(Protocol):
+    """Knows what each client sees."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether clients see the whole definition of every tool."""
+
+    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+        """One page of a listing: the members of its result, without its braces."""
+
+
+class OwnTool(Protocol):
+    """A tool of the gateway itself."""
+
+    async def run(self, request: Request) -> Answer:
+        """The answer to one call; raises HeadgateError."""
 
 
 class Delivery(Protocol):
@@ -95,22 +117,49 @@ class Gateway:
         self,
         access: Access,
         catalog: Catalog,
+        showing: Showing,
         delivery: Delivery,
         dialogue: Dialogue,
         handles: Handles,
         responses: Responses,
+        own: Mapping[str, OwnTool] = MappingProxyType({}),
     ) -> None:
+        """`own` are the gateway's own tools by name; with any, every tool can be called through call_tool."""
         self._access = access
         self._catalog = catalog
+        self._showing = showing
         self._delivery = delivery
         self._dialogue = dialogue
         self._handles = handles
         self._responses = responses
+        self._own = own
 
     async def call(self, request: Request) -> Answer:
-        """Carry one tool call to its upstream and its answer back; raises HeadgateError."""
+        """Carry one tool call to whoever has the tool, and the answer back; raises HeadgateError."""
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
+        if not self._own:
+            return (await self._use(request))[1]
+        wrapped = request.name == CALL_TOOL
+        if wrapped:
+            request = _unwrapped(request)
+        own = self._own.get(request.name)
+        if own is not None:
+            return await own.run(request)
+        if self._showing.complete and not wrapped:
+            return (await self._use(request))[1]
+        return await self._use_what_was_found(request)
+
+    async def _use_what_was_found(self, request: Request) -> Answer:
+        """Call a tool for somebody who has found it by search and has not seen all of its schema."""
+        try:
+            return corrected(*await self._use(request))
+        except ToolNotFound as missing:
+            finder = f"{RETRIEVE_TOOLS} finds others"
+            raise ToolNotFound(missing.name, missing.nearest, finder=finder) from missing
+
+    async def _use(self, request: Request) -> tuple[Item, Answer]:
+        """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
         # A server that is still starting may have the tool, so it is too early to say that nobody has.
         server = self._catalog.silent_server(Kind.TOOLS, request.name)
         if server is not None:
@@ -119,11 +168,12 @@ class Gateway:
         self._access.permit(request.caller, tool)
         if tool.mirrors and request.headers is not None:
             _compare(tool, request)
+        self._catalog.use(tool)
         call = Call(request, tool)
         answer = self._with_public_uris(call, await self._dialogue.carry(call))
         self._handles.note(call, answer)
         # After delivery, so that what is recorded is what the upstream said, not what we showed.
-        return self._responses.shape(call, answer)
+        return tool, self._responses.shape(call, answer)
 
     async def get_prompt(self, request: Request) -> Answer:
         """One prompt, filled in; raises HeadgateError."""
@@ -177,9 +227,9 @@ class Gateway:
         """Do not hear of it any more; raises HeadgateError."""
         return await self._delivery.unsubscribe(request.name)
 
-    def list(self, kind: Kind, caller: Caller, cursor: str | None, profile: Profile, era: Era) -> bytes:
+    def list(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing; raises InvalidCursor."""
-        return self._catalog.page(kind, cursor, caller, profile, era)
+        return self._showing.page(kind, cursor, viewer)
 
     def _with_public_uris(self, call: Call, answer: Answer) -> Answer:
         """The answer with every link to a resource under the name that leads back to its server."""
@@ -206,6 +256,14 @@ class Gateway:
         server = self._catalog.silent_server(kind, name)
         if server is not None:
             await self._delivery.await_ready(server)
+
+
+def _unwrapped(request: Request) -> Request:
+    """The call that is inside a call of call_tool; raises InvalidArguments."""
+    name, arguments = wrapped_call(request.params)
+    params = {**request.params, "arguments": arguments}
+    # Headers repeat the arguments of call_tool, of which there are none that they should.
+    return msgspec.structs.replace(request, name=name, params=params, headers=None)
 
 
 def _compare(tool: Item, request: Request) -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile, profile_of
@@ -30,7 +31,7 @@ def listed(
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = json.loads(b"{" + catalog.page(kind, cursor, LOCAL, profile, era) + b"}")
+        page = json.loads(b"{" + catalog.page(kind, cursor, Viewer(profile=profile, era=era)) + b"}")
         found += page[kind.member]
         cursor = page.get("nextCursor")
         if cursor is None:

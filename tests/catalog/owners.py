@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import Owners
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
@@ -58,4 +59,4 @@ def first_page(
     catalog: Catalog, kind: Kind = Kind.TOOLS, profile: Profile = PLAIN, era: Era = Era.HANDSHAKE
 ) -> bytes:
     """The members of the first page of a listing."""
-    return catalog.page(kind, None, LOCAL, profile, era)
+    return catalog.page(kind, None, Viewer(profile=profile, era=era))

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing import InvalidCursor
-from headgate.domain.call import LOCAL
+from headgate.catalog.viewer import Viewer
 from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN
 from headgate.wire.eras import Era
 from tests.catalog.offered import called, item
 from tests.catalog.owners import catalog_of, first_page, tool
 
 PAGE_BYTES = 4096
+VIEWER = Viewer(era=Era.HANDSHAKE)
 
 
 def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
     cursor: str | None = None
     while True:
-        members = catalog.page(Kind.TOOLS, cursor, LOCAL, PLAIN, Era.HANDSHAKE)
+        members = catalog.page(Kind.TOOLS, cursor, VIEWER)
         page = json.loads(b"{" + members + b"}")
         yield members, page
         cursor = page.get("nextCursor")
@@ -66,9 +66,7 @@ def test_a_cursor_survives_a_change_elsewhere() -> None:
     last_seen = first["tools"][-1]["name"]
     catalog.offer("later", Kind.TOOLS, [tool("new")])
     catalog.offer("s", Kind.TOOLS, [everything[0], *everything[2:]])
-    rest = json.loads(
-        b"{" + catalog.page(Kind.TOOLS, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE) + b"}"
-    )
+    rest = json.loads(b"{" + catalog.page(Kind.TOOLS, first["nextCursor"], VIEWER) + b"}")
     following = names(catalog)
     assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
 
@@ -78,7 +76,7 @@ def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     catalog.offer("s", Kind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(30)])
     with pytest.raises(InvalidCursor):
-        catalog.page(Kind.TOOLS, cursor, LOCAL, PLAIN, Era.HANDSHAKE)
+        catalog.page(Kind.TOOLS, cursor, VIEWER)
 
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
@@ -88,7 +86,7 @@ def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     first = json.loads(b"{" + first_page(catalog) + b"}")
     catalog.offer("s", Kind.TOOLS, everything[:2])
     with pytest.raises(InvalidCursor):
-        catalog.page(Kind.TOOLS, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE)
+        catalog.page(Kind.TOOLS, first["nextCursor"], VIEWER)
 
 
 def test_an_empty_catalog_has_one_empty_page() -> None:
@@ -107,6 +105,6 @@ def test_every_kind_comes_in_pages(kind: Kind) -> None:
     assert len(called(catalog, kind)) == 60
     # The cursor is still good when something else has changed.
     catalog.offer("s", kind, [item(kind, uri) for uri in uris[1:]])
-    rest = json.loads(b"{" + catalog.page(kind, first["nextCursor"], LOCAL, PLAIN, Era.HANDSHAKE) + b"}")
+    rest = json.loads(b"{" + catalog.page(kind, first["nextCursor"], VIEWER) + b"}")
     assert rest[kind.member][0][kind.key] == called(catalog, kind)[len(first[kind.member]) - 1]
     assert first_page(catalog_of(), kind) == f'"{kind.member}":[]'.encode()

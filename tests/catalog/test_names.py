@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.names import allot, beginnings, default_limit, public_name
+from headgate.catalog.names import RESERVED, allot, beginnings, default_limit, public_name
 from headgate.domain.kind import Kind
 from headgate.storage.state import StateFile
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
@@ -143,3 +143,49 @@ def test_a_memory_that_cannot_be_written_costs_no_tool(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     state = StateFile(tmp_path / "file" / "state.json")
     assert len(offer_in_order(state, ("big", "big_two"), ("big", "big_two"))) == 2
+
+
+# The names of the gateway's own tools.
+
+TAKEN = {("call", "tool"), ("Call", "TOOL"), ("retrieve", "tools"), ("retrieve", "tool"), ("proxy", "search")}
+
+
+def test_the_names_of_the_own_tools_are_never_given_away() -> None:
+    names = allot(sorted(TAKEN), 60, RememberedOwners(), reserved=RESERVED)
+    assert len(set(names.values())) == len(TAKEN)
+    assert not RESERVED & set(names.values())
+    assert names["call", "tool"].startswith("call_tool_")
+
+
+@given(tools, st.integers(10, 200), st.randoms(use_true_random=False))
+def test_reserved_names_are_nobodys_and_the_others_are_the_same_after_a_restart(
+    offered: list[tuple[str, str]], limit: int, random: Random
+) -> None:
+    owners = RememberedOwners()
+    reserved = {"call_tool", *(public_name(*key, limit) for key in offered[:2])}
+    before = allot(offered, limit, owners, reserved=reserved)
+    assert len(set(before.values())) == len(offered)
+    assert not reserved & set(before.values())
+    assert all(len(name) <= limit for name in before.values())
+    again = list(offered)
+    random.shuffle(again)
+    assert allot(again, limit, owners, reserved=reserved) == before
+
+
+def test_a_name_that_a_tool_had_before_it_was_reserved_is_taken_away() -> None:
+    owners = RememberedOwners()
+    owners.claim({"call_tool": ("call", "tool")})
+    (name,) = allot([("call", "tool")], 60, owners, reserved=RESERVED).values()
+    assert name != "call_tool"
+    assert allot([("call", "tool")], 60, owners, reserved=RESERVED) == {("call", "tool"): name}
+
+
+def test_a_tool_whose_name_is_reserved_is_reached_under_every_other_spelling() -> None:
+    catalog = catalog_of("call", "retrieve")
+    catalog.offer("call", Kind.TOOLS, [tool("tool")])
+    catalog.offer("retrieve", Kind.TOOLS, [tool("tools")])
+    for server, name in (("call", "tool"), ("retrieve", "tools")):
+        listed = public(catalog, server, name)
+        assert listed not in RESERVED
+        for spelling in (listed, f"{server}:{name}", f"{server}__{name}"):
+            assert target(catalog, spelling) == (server, name)

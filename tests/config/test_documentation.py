@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema  # type: ignore[import-untyped]
 import msgspec
@@ -69,6 +69,16 @@ def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
         assert name.startswith("MCPPROXY_") or f"`{name}`" in line
 
 
+def test_the_older_word_for_the_listing_stands_in_its_row() -> None:
+    _, variables, *_ = row("The gateway", "`listing`")
+    assert f"`HEADGATE_{environment.ROUTING}`" in variables
+
+
+@pytest.mark.parametrize("word", get_args(environment.ROUTING_TYPES))
+def test_every_routing_type_is_on_the_page(word: str) -> None:
+    assert f"`{word}`" in PAGE
+
+
 @pytest.mark.parametrize("part", environment.LATER)
 def test_every_variable_for_later_is_described_with_its_range(part: str) -> None:
     assert row("The gateway", f"`HEADGATE_{part}`")[1] == allowed(environment.LATER[part])
@@ -117,6 +127,14 @@ def check(document: Any) -> None:
         {"servers": {"a": {"command": "x", "args": ["y"], "timeout": 1, "someOther": 1}}},
         {"mcpServers": {"a": {"serverUrl": "http://a/", "type": "sse", "timeout": "${T:-1}"}}},
         {"proxySettings": {"port": 0, "transport": "streamable-http", "prefix": "${P}", "dataDir": "x"}},
+        {
+            "proxySettings": {
+                "listing": "dynamic",
+                "topK": 50,
+                "toolsLimit": "${L:-100}",
+                "embedder": "OPENAI",
+            }
+        },
     ],
 )
 def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
@@ -139,6 +157,10 @@ def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dic
         {"proxySettings": {"port": 65536}},
         {"proxySettings": {"port": "8000x"}},
         {"proxySettings": {"listing": "everything"}},
+        {"proxySettings": {"topK": 51}},
+        {"proxySettings": {"toolsLimit": 0}},
+        {"proxySettings": {"embedder": "WORD2VEC"}},
+        {"proxySettings": {"openaiApiKey": 5}},
         {"proxySettings": {"allowedHosts": "x"}},
     ],
 )

@@ -16,6 +16,13 @@ def test_the_defaults_are_those_of_the_documentation(place: Place) -> None:
     assert (settings.name, settings.prefix, settings.listing) == ("headgate", True, "auto")
     assert (settings.transport, settings.host, settings.port) == ("stdio", "127.0.0.1", 8000)
     assert (settings.tool_name_limit, settings.log_level, settings.log_format) == (None, "INFO", None)
+    assert (settings.top_k, settings.tools_limit, settings.embedder) == (5, 15, None)
+    assert (settings.hf_model, settings.openai_base_url, settings.openai_model, settings.openai_api_key) == (
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "https://api.openai.com/v1",
+        "text-embedding-3-small",
+        None,
+    )
     assert (settings.max_body_bytes, settings.max_header_bytes, settings.max_headers) == (
         4 << 20,
         32 << 10,
@@ -35,6 +42,7 @@ SOURCES: list[tuple[str, str, str, Any, Any, Any]] = [
     ("host", "HOST", "host", "127.0.0.2", "127.0.0.3", "localhost"),
     ("port", "PORT", "port", 1, 2, 3),
     ("dataDir", "DATA_DIR", "data_dir", "/file", "/variable", "/flag"),
+    ("listing", "LISTING", "listing", "full", "search", "dynamic"),
 ]
 
 
@@ -63,11 +71,6 @@ def test_a_value_that_cannot_be_used_is_a_warning_where_it_is_overridden(place: 
     assert all("overridden" in warning for warning in settings.warnings)
 
 
-def test_a_flag_wins_over_the_file_for_the_listing(place: Place) -> None:
-    assert place.load_settings(listing="full").listing == "full"
-    assert place.load(Flags(listing="auto")).listing == "auto"
-
-
 VARIABLES: list[tuple[str, str, str, Any]] = [
     ("TRANSPORT", "transport", "http", "http"),
     ("HOST", "host", "::1", "::1"),
@@ -79,6 +82,14 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("LOG_FORMAT", "log_format", "JSON", "json"),
     ("RESET_DATA", "reset_data", "true", True),
     ("LIST_CHANGED_EXEC", "list_changed_exec", "notify-send changed", "notify-send changed"),
+    ("LISTING", "listing", "Search", "search"),
+    ("TOP_K", "top_k", "7", 7),
+    ("TOOLS_LIMIT", "tools_limit", "20", 20),
+    ("EMBEDDER", "embedder", "semantic", "SEMANTIC"),
+    ("HF_MODEL", "hf_model", "models/mine", "models/mine"),
+    ("OPENAI_BASE_URL", "openai_base_url", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
+    ("OPENAI_MODEL", "openai_model", "nomic-embed-text", "nomic-embed-text"),
+    ("OPENAI_API_KEY", "openai_api_key", "sk-1", "sk-1"),
 ]
 
 
@@ -101,7 +112,51 @@ def test_the_third_spelling_of_the_log_level_is_the_weakest(place: Place) -> Non
     assert place.load(MCP_PROXY_LOG_LEVEL="ERROR", MCPPROXY_LOG_LEVEL="DEBUG").log_level == "DEBUG"
 
 
+def test_the_spelling_of_every_other_program_is_the_weakest(place: Place) -> None:
+    common = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "theirs"}
+    settings = place.load(**common)
+    assert (settings.openai_base_url, settings.openai_api_key) == ("http://127.0.0.1:9/v1", "theirs")
+    for prefix in ("MCPPROXY_", "HEADGATE_"):
+        ours = {f"{prefix}OPENAI_BASE_URL": "http://localhost/v1", f"{prefix}OPENAI_API_KEY": "ours"}
+        settings = place.load(**common, **ours)
+        assert (settings.openai_base_url, settings.openai_api_key) == ("http://localhost/v1", "ours")
+
+
+def test_the_spelling_of_every_other_program_wins_over_the_file(place: Place) -> None:
+    place.write({"proxySettings": {"openaiBaseUrl": "http://localhost/v1", "openaiApiKey": "${KEY:-file}"}})
+    assert place.load().openai_api_key == "file"
+    settings = place.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="theirs")
+    assert (settings.openai_base_url, settings.openai_api_key) == ("http://127.0.0.1:9/v1", "theirs")
+
+
+@pytest.mark.parametrize(("word", "listing"), [("CALL_TOOL", "search"), ("dynamic", "dynamic")])
+@pytest.mark.parametrize("prefix", ["MCPPROXY_", "HEADGATE_"])
+def test_the_routing_type_is_an_older_word_for_the_listing(
+    place: Place, prefix: str, word: str, listing: str
+) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"listing": "full"}})
+    settings = place.load(**{f"{prefix}ROUTING_TYPE": word})
+    assert (settings.listing, settings.warnings) == (listing, ())
+
+
+def test_whatever_names_the_listing_itself_wins_over_the_routing_type(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+    routing = {"HEADGATE_ROUTING_TYPE": "DYNAMIC"}
+    for variable in ("MCPPROXY_LISTING", "HEADGATE_LISTING"):
+        settings = place.load(**routing, **{variable: "full"})
+        assert (settings.listing, settings.warnings) == ("full", ())
+    assert place.load(Flags(listing="search"), **routing).listing == "search"
+    assert place.load(**routing, HEADGATE_LISTING="").listing == "dynamic"
+
+
+def test_a_routing_type_that_there_is_not_names_those_that_there_are(place: Place) -> None:
+    said = place.refusal(MCPPROXY_ROUTING_TYPE="PROMPT")
+    assert "MCPPROXY_ROUTING_TYPE is 'PROMPT', allowed is DYNAMIC or CALL_TOOL" in said
+
+
 RANGES: list[tuple[str, str, float, float]] = [
+    ("topK", "top_k", 1, 50),
+    ("toolsLimit", "tools_limit", 1, 100),
     ("toolNameLimit", "tool_name_limit", 10, 200),
     ("port", "port", 0, 65535),
     ("maxBodyBytes", "max_body_bytes", 1024, 1 << 30),
@@ -140,7 +195,7 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
         ("TRUNCATE_OUTPUT_LEN", ["0", "1000000"], ["-1", "x"]),
         ("ROUTING_TYPE", ["DYNAMIC", "call_tool"], ["SEARCH"]),
         ("EMBEDDER", ["BM25", "HF", "openai", "SEMANTIC"], ["WORD2VEC"]),
-        ("HF_MODEL", ["sentence-transformers/all-MiniLM-L6-v2"], []),
+        ("LISTING", ["auto", "full", "search", "DYNAMIC"], ["slim", "everything"]),
         ("TRANSPORT", ["stdio", "http", "streamable-http", "sse", "SSE"], ["websocket"]),
         (
             "HOST",
@@ -170,11 +225,6 @@ def test_the_range_of_every_variable_is_enforced(
 @pytest.mark.parametrize(
     "variable",
     [
-        "MCPPROXY_ROUTING_TYPE=DYNAMIC",
-        "MCPPROXY_EMBEDDER=BM25",
-        "MCPPROXY_HF_MODEL=x",
-        "HEADGATE_TOP_K=5",
-        "MCPPROXY_TOOLS_LIMIT=15",
         "MCPPROXY_TRUNCATE_OUTPUT_LEN=500",
         "HEADGATE_API_KEY=hunter2",
         "BMCIS_API_KEY=hunter2",
@@ -203,16 +253,51 @@ def test_streamable_http_is_another_word_for_http(place: Place) -> None:
     assert place.load(MCPPROXY_TRANSPORT="streamable-http").transport == "http"
 
 
-@pytest.mark.parametrize("word", ["slim", "search", "dynamic", "budget", "Slim"])
+@pytest.mark.parametrize("word", ["slim", "budget", "Slim"])
 def test_a_listing_of_a_later_version_says_so_and_what_to_use(place: Place, word: str) -> None:
     said = place.refusal(Flags(listing=word))
-    assert said == f"--listing is {word!r}, which is not available in this version; use full"
+    assert said == f"--listing is {word!r}, which is not available in this version; use full or search"
     place.write({"proxySettings": {"listing": word}})
-    assert "not available in this version; use full" in place.refusal()
+    assert "not available in this version; use full or search" in place.refusal()
 
 
 def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
-    assert "--listing is 'everything', allowed is auto or full" in place.refusal(Flags(listing="everything"))
+    said = place.refusal(Flags(listing="everything"))
+    assert "--listing is 'everything', allowed is auto, full, search or dynamic" in said
+
+
+@pytest.mark.parametrize(("variable", "range_"), [("TOP_K", "1 to 50"), ("TOOLS_LIMIT", "1 to 100")])
+def test_a_count_that_is_out_of_its_range_is_told_with_the_range(
+    place: Place, variable: str, range_: str
+) -> None:
+    for value in ("0", "101"):
+        said = place.refusal(**{f"MCPPROXY_{variable}": value})
+        assert f"MCPPROXY_{variable} is '{value}', allowed is an integer from {range_}" in said
+
+
+SECRET = "sk-hunter2"
+
+
+@pytest.mark.parametrize("key", [[SECRET], {"key": SECRET}, f"${{NO_{SECRET}}}", f"{SECRET}\ud800"])
+def test_a_key_that_cannot_be_used_is_never_repeated(place: Place, key: object) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": key}})
+    assert SECRET not in place.refusal()
+
+
+def test_a_key_under_a_name_that_is_misspelt_is_not_repeated(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+    (warning,) = place.load(HEADGATE_OPENAI_APIKEY=SECRET).warnings
+    assert warning.endswith("did you mean HEADGATE_OPENAI_API_KEY?")
+    assert SECRET not in warning
+
+
+def test_a_key_that_is_overridden_is_not_repeated_either(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": [SECRET]}})
+    settings = place.load(OPENAI_API_KEY="other")
+    assert settings.openai_api_key == "other"
+    (warning,) = settings.warnings
+    assert warning.startswith("proxySettings.openaiApiKey in")
+    assert SECRET not in warning
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "gate.example.com", ""])

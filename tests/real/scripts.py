@@ -21,6 +21,7 @@ def run_script(client: str, plan: dict[str, Any], parts: Parts) -> Any:
         "typescript-1": [parts.node, CLIENTS / "sdk1.mjs"],
         "typescript-2-asked": [parts.node, CLIENTS / "asked2.mjs"],
         "typescript-1-asked": [parts.node, CLIENTS / "asked1.mjs"],
+        "typescript-growing": [parts.node, CLIENTS / "growing.mjs"],
     }
     modules = {"modules": str(parts.npm / "package.json")}
     return json.loads(run([*map(str, commands[client]), json.dumps(plan | modules)]))

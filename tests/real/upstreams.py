@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,24 @@ def stdio_entry(command: list[str], **more: Any) -> dict[str, Any]:
 def replay_command(label: str, listing: Path) -> list[str]:
     """The command of a server that replays a listing; without site it starts twice as fast."""
     return [sys.executable, "-IS", str(SERVERS / "replay.py"), label, str(listing)]
+
+
+def depot_command(label: str, listing: Path, *door: Path) -> list[str]:
+    """The command of a server that lists what a file says, and starts once the door is there."""
+    return [sys.executable, "-IS", str(SERVERS / "depot.py"), label, str(listing), *map(str, door)]
+
+
+def tool(name: str, description: str) -> dict[str, Any]:
+    """The definition of a tool that takes a text."""
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def write_listing(path: Path, tools: Sequence[Mapping[str, Any]]) -> None:
+    """Have a server list these tools, from its next listing on."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps({"tools": tools}))
+    draft.replace(path)
 
 
 def era_server(era: str, journal: Path, *, port: int = 0) -> AbstractContextManager[str]:

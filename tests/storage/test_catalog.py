@@ -3,15 +3,19 @@
 import asyncio
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from headgate.catalog.fingerprint import definition_hash, tool_hash
+from headgate.catalog.fingerprint import definition_hash, hashes, tool_hash
 from headgate.catalog.hints import CacheHint
+from headgate.catalog.stored import StoredListing
 from headgate.domain.kind import Kind
-from headgate.storage.catalog import CatalogFile, StoredListing, remove
+from headgate.storage.catalog import CatalogFile, remove
 
 HINT = CacheHint(5_000, public=True)
 
@@ -123,6 +127,210 @@ async def test_vectors_are_kept_once_per_hash_and_model(path: Path) -> None:
     await file.flush()
 
 
+async def test_vectors_that_nobody_needs_are_forgotten_of_that_model_alone(path: Path) -> None:
+    file = CatalogFile(path)
+    await file.keep_vectors("m1", {"h1": b"\x01", "h2": b"\x02", "h3": b"\x03"})
+    await file.keep_vectors("m2", {"h1": b"\x04"})
+    await file.forget_vectors("m1", ["h1", "h3", "never there"])
+    await file.forget_vectors("m1", [])
+    await file.keep_vectors("m2", {})
+    assert await file.vectors("m1") == {"h2": b"\x02"}
+    assert await file.vectors("m2") == {"h1": b"\x04"}
+    await file.flush()
+
+
+async def test_servers_that_are_no_more_take_everything_but_vectors_along(path: Path) -> None:
+    await kept(
+        path,
+        ("stays", "1", Kind.TOOLS, [tool("a")]),
+        ("gone", "1", Kind.TOOLS, [tool("b")]),
+        ("gone", "1", Kind.PROMPTS, [b'{"name":"p"}']),
+    )
+    file = CatalogFile(path)
+    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.forget(["gone", "never there"])
+    assert [listing.server for listing in await file.load({"stays": "1", "gone": "1"})] == ["stays"]
+    assert await file.vectors("m") == {"h": b"\x01"}
+    await file.flush()
+    assert await rows(path, "SELECT server_name FROM tools") == [("stays",)]
+    assert await rows(path, "SELECT name FROM servers") == [("stays",)]
+
+
+@pytest.mark.parametrize("later", [1000.0, 500.0])
+async def test_a_tool_that_vanishes_leaves_whatever_the_clock_says(path: Path, later: float) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("b")]), now=later)
+    assert await rows(path, "SELECT name, first_seen, last_seen FROM tools") == [("b", 1000.0, later)]
+
+
+async def test_both_hashes_are_kept_and_annotations_are_seen_by_one_of_them(path: Path) -> None:
+    harmless, harmful = (tool("a", annotations={"readOnlyHint": hint}) for hint in (True, False))
+    await kept(path, ("one", "1", Kind.TOOLS, [harmless]), ("two", "1", Kind.TOOLS, [harmful]))
+    found = await rows(path, "SELECT hash, approval_hash FROM tools ORDER BY server_name")
+    assert found == [(hashes(one).search, hashes(one).approval) for one in (harmless, harmful)]
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]
+
+
+# Whatever becomes of the file.
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE listings SET definitions = 'text'",
+        "UPDATE listings SET definitions = 5",
+        "UPDATE listings SET definitions = x'c1'",
+        "UPDATE listings SET definitions = CAST(x'fffe' AS TEXT)",
+        "UPDATE listings SET places = 'text'",
+        "UPDATE listings SET kind = 'NONSENSE'",
+        "UPDATE listings SET ttl_ms = 'soon'",
+        "DROP TABLE servers",
+        "DROP TABLE listings",
+        "DROP TABLE tools",
+        "ALTER TABLE tools DROP COLUMN approval_hash",
+        "ALTER TABLE listings ADD COLUMN more TEXT",
+    ],
+)
+async def test_a_file_of_another_shape_or_content_is_not_in_the_way(path: Path, damage: str) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("old")]))
+    await rows(path, damage)
+    file = CatalogFile(path)
+    assert [listing.server for listing in await file.load({"s": "1"})] in ([], ["s"])
+    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.flush()
+    again = CatalogFile(path)
+    assert [listing.definitions for listing in await again.load({"s": "1"})] == [[tool("new")]]
+    assert await again.vectors("m") == {"h": b"\x01"}
+    await again.flush()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_torn_file_shows_nothing_stale_for_longer_than_one_start(path: Path, seed: int) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool(f"t{number}", "x" * 200) for number in range(100)]))
+    random, content = Random(seed), bytearray(path.read_bytes())
+    page = random.randrange(len(content) // 4096) * 4096
+    if seed % 3 == 0:
+        del content[page:]
+    elif seed % 3 == 1:
+        content[page : page + 4096] = random.randbytes(4096)
+    else:
+        content[page + 100 : page + 4096] = bytes(3996)
+    path.write_bytes(content)
+    file = CatalogFile(path)
+    # Whatever it gives, it does not fail.
+    assert len(await file.load({"s": "1"})) <= 1
+    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.flush()
+    again = CatalogFile(path)
+    assert [listing.definitions for listing in await again.load({"s": "1"})] in ([], [[tool("new")]])
+    await again.flush()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_what_a_crash_left_beside_the_file_is_not_in_the_way(path: Path, suffix: str) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]))
+    path.with_name(path.name + suffix).write_bytes(b"nonsense" * 5000)
+    file = CatalogFile(path)
+    await file.load({"s": "1"})
+    await file.keep("s", "1", Kind.TOOLS, [tool("b")], HINT)
+    await file.flush()
+    assert [listing.definitions for listing in await CatalogFile(path).load({"s": "1"})] == [[tool("b")]]
+
+
+@pytest.mark.parametrize("place", ["/proc/headgate/proxy.db", "/dev/null/proxy.db"])
+async def test_a_directory_that_cannot_be_made_costs_nothing_but_the_memory(place: str) -> None:
+    file = CatalogFile(Path(place))
+    assert await file.load({"s": "1"}) == []
+    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.count_calls({("s", "a"): 1})
+    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.forget_vectors("m", ["h"])
+    await file.forget(["s"])
+    assert await file.vectors("m") == {}
+    await file.flush()
+
+
+async def test_a_directory_where_the_file_should_be_costs_nothing_but_the_memory(path: Path) -> None:
+    (path / "something").mkdir(parents=True)
+    file = CatalogFile(path)
+    assert await file.load({"s": "1"}) == []
+    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.flush()
+    assert (path / "something").is_dir()
+
+
+async def test_a_file_that_another_process_is_writing_is_left_to_it(path: Path) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]))
+    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    await asyncio.to_thread(other.execute, "BEGIN EXCLUSIVE")
+    file = CatalogFile(path)
+    # It has to forget a server, and cannot.
+    assert await file.load({"s": "2"}) == []
+    await asyncio.to_thread(other.execute, "COMMIT")
+    other.close()
+    await file.flush()
+    assert await rows(path, "SELECT server_name, name FROM tools") == [("s", "a")]
+
+
+WRITER = """
+import asyncio, json, sys
+from pathlib import Path
+from headgate.catalog.hints import NO_HINT
+from headgate.domain.kind import Kind
+from headgate.storage.catalog import CatalogFile
+
+async def write():
+    file = CatalogFile(Path(sys.argv[1]))
+    await file.load({"s": "1"})
+    turn = int(sys.argv[2])
+    while True:
+        turn += 1
+        tools = [
+            json.dumps({"name": f"t{number}", "description": str(turn), "inputSchema": {}}).encode()
+            for number in range(200 + turn % 7)
+        ]
+        await file.keep("s", "1", Kind.TOOLS, tools, NO_HINT)
+        await file.keep_vectors("m", {str(turn): bytes(400)})
+        print(turn, flush=True)
+
+asyncio.run(write())
+"""
+
+
+async def killed_while_writing(path: Path, first: int, turns: int) -> int:
+    """Let a process write so many times, kill it in the middle, and return the last that it has told of."""
+    command = [sys.executable, "-c", WRITER, str(path), str(first)]
+    writer = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    async with asyncio.timeout(30):
+        for _ in range(turns):
+            last = int(await writer.stdout.readline())
+        writer.kill()
+        rest = (await writer.stdout.read()).split()
+        await writer.wait()
+    return int(rest[-1]) if rest else last
+
+
+async def test_a_crash_while_writing_loses_nothing_that_was_written_and_mixes_nothing(path: Path) -> None:
+    last = 0
+    for turns in (1, 2, 5, 9):
+        last = await killed_while_writing(path, last, turns)
+        file = CatalogFile(path)
+        (listing,) = await file.load({"s": "1"})
+        told = {json.loads(definition)["description"] for definition in listing.definitions}
+        (turn,) = map(int, told)
+        assert turn >= last
+        assert len(listing.definitions) == 200 + turn % 7
+        assert str(last) in await file.vectors("m")
+        await file.flush()
+        stored = await rows(path, "SELECT description, definition FROM tools ORDER BY position")
+        assert [definition for _, definition in stored] == listing.definitions
+        assert await rows(path, "PRAGMA integrity_check") == [("ok",)]
+        last = turn
+
+
 def test_everything_of_the_catalog_can_be_removed(path: Path) -> None:
     path.parent.mkdir()
     for suffix in ("", "-wal", "-shm"):
@@ -147,3 +355,52 @@ def test_the_hash_sees_name_description_and_parameters_and_nothing_else() -> Non
     plain = b'{"name":"x","description":"y","inputSchema":{}}'
     assert definition_hash(plain) == definition_hash(plain[:-1] + b',"annotations":{"readOnlyHint":true}}')
     assert definition_hash(plain) == tool_hash("x", "y", {})
+
+
+def test_a_change_of_the_description_or_of_a_parameter_changes_both_hashes() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    before = hashes(tool("x", "Does it", inputSchema=schema))
+    for after in (
+        tool("y", "Does it", inputSchema=schema),
+        tool("x", "Does it well", inputSchema=schema),
+        tool("x", "Does it", inputSchema={"type": "object", "properties": {"a": {"type": "integer"}}}),
+        tool("x", "Does it", inputSchema={"type": "object", "properties": {"b": {"type": "string"}}}),
+    ):
+        assert hashes(after).search != before.search
+        assert hashes(after).approval != before.approval
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"name":"x","inputSchema":{"a":1,"b":2}}', b'{ "inputSchema":{"b":2,"a":1}, "name":"x" }'),
+        (b'{"name":"x"}', b'{"name":"x","inputSchema":{}}'),
+        (b'{"name":"x"}', b'{"name":"x","inputSchema":null,"description":null,"annotations":null}'),
+        (b'{"name":"x"}', b'{"name":"x","description":"","annotations":{}}'),
+        (b'{"name":"x"}', b'{"name":"x","title":"X","_meta":{"a":1},"outputSchema":{}}'),
+        (b'{"name":"x","annotations":{"a":1,"b":2}}', b'{"name":"x","annotations":{"b":2,"a":1}}'),
+        (rb'{"name":"\u0078"}', b'{"name":"x"}'),
+    ],
+)
+def test_what_means_the_same_has_the_same_hashes(one: bytes, other: bytes) -> None:
+    assert hashes(one) == hashes(other)
+
+
+def test_annotations_are_seen_by_the_approval_hash_alone() -> None:
+    seen = [hashes(tool("x", annotations=one)) for one in ({}, {"readOnlyHint": True}, {"title": "X"})]
+    assert len({one.search for one in seen}) == 1
+    assert len({one.approval for one in seen}) == 3
+
+
+def test_nothing_moves_from_one_part_of_the_hash_to_the_next() -> None:
+    assert tool_hash("ab", "c", {}) != tool_hash("a", "bc", {})
+    assert tool_hash("a", "b{}", {}) != tool_hash("a", "b", {"{}": {}})
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [b"", b"nonsense", b"[]", b'{"name":5}', b'{"name":"\xff"}', b'{"name":"a","x":' + b"[" * 5000, b"{}"],
+)
+def test_what_no_parser_takes_has_hashes_too(definition: bytes) -> None:
+    assert len(hashes(definition).search) == len(hashes(definition).approval) == 64
+    assert hashes(definition) != hashes(definition + b" nonsense")

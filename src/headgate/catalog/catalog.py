@@ -1,17 +1,19 @@
 """Everything that the upstreams offer: routed by tables, listed from prepared bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headgate.catalog.addresses import Addresses
 from headgate.catalog.directory import Directory, nearest_servers, server_of
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.intake import Intake
 from headgate.catalog.memory import Corner
-from headgate.catalog.names import Owners
+from headgate.catalog.names import RESERVED, Key, Owners
 from headgate.catalog.naming import Naming, Prefixed, Unchanged
 from headgate.catalog.recency import Recency
 from headgate.catalog.shelf import Shelf
+from headgate.catalog.stored import StoredListing
 from headgate.catalog.uris import Addressed, is_ours, parted
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Caller
 from headgate.domain.errors import (
     HeadgateError,
@@ -23,7 +25,6 @@ from headgate.domain.errors import (
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
 
 
 class Catalog:
@@ -38,6 +39,8 @@ class Catalog:
         self._order: tuple[str, ...] = ()
         self._listeners: list[Callable[[Kind], None]] = []
         self._recency = Recency()
+        # How often each tool was called since somebody last asked.
+        self._used: dict[Key, int] = {}
         naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged())
         self._shelves = {kind: Shelf(kind, naming[kind], page_bytes) for kind in Kind}
         self._directories = {kind: Directory(self._shelves[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
@@ -79,6 +82,18 @@ class Catalog:
         if changed:
             self._tell(kind)
         return intake
+
+    def recall(self, listings: Sequence[StoredListing]) -> None:
+        """Offer what servers told before the gateway was started, until they tell it again."""
+        for kind, shelf in self._shelves.items():
+            of_kind = [one for one in listings if one.kind is kind and one.server in self._order]
+            if of_kind and shelf.recall(of_kind):
+                self._tell(kind)
+
+    def doubt(self, servers: Iterable[str]) -> None:
+        """These servers are defined anew, and may have something else than what they told."""
+        for shelf in self._shelves.values():
+            shelf.doubt(servers)
 
     def offered(self, server: str, profile: Profile) -> bool:
         """Whether the server has told its tools to clients of that very profile."""
@@ -125,21 +140,50 @@ class Catalog:
             return silent[0] if silent else None
         return server_of(name, silent, self._name_limit)
 
-    def page(self, kind: Kind, cursor: str | None, caller: Caller, profile: Profile, era: Era) -> bytes:
+    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing; raises InvalidCursor."""
+        self._recency.use(viewer.profile)
+        return self._shelves[kind].page(cursor, viewer.profile, viewer.era)
+
+    def see(self, kind: Kind, profile: Profile) -> None:
+        """Clients of that profile see some of a listing, and want to know when it changes."""
         self._recency.use(profile)
-        return self._shelves[kind].page(cursor, profile, era)
+        self._shelves[kind].see(profile)
+
+    def use(self, tool: Item) -> None:
+        """Count a call of the tool."""
+        key = (tool.server, tool.name)
+        self._used[key] = self._used.get(key, 0) + 1
+
+    def take_usage(self) -> dict[Key, int]:
+        """How often each tool was called since this was last asked."""
+        used, self._used = self._used, {}
+        return used
 
     def caching(self, kind: Kind, profile: Profile) -> CacheHint:
         """How long a listing may be kept, and by whom: as the strictest server says."""
         return self._shelves[kind].caching(profile)
 
-    def tools(self) -> int:
-        """How many tools clients without capabilities see."""
-        return len(self._shelves[Kind.TOOLS].plain_items)
+    @property
+    def every_tool(self) -> list[Item]:
+        """The tools of all profiles; another list after each change, and the same one until then."""
+        return self._shelves[Kind.TOOLS].items
+
+    def shows_all(self, profile: Profile) -> bool:
+        """Whether clients of that profile see every tool that there is."""
+        return self._shelves[Kind.TOOLS].shows_all(profile)
+
+    def has(self, key: Key) -> bool:
+        """Whether the server has such a tool, for clients of any profile."""
+        return self._shelves[Kind.TOOLS].has(key)
+
+    def tool(self, key: Key, profile: Profile) -> Item | None:
+        """The tool of a server as clients of that profile see it, if they do."""
+        return self._shelves[Kind.TOOLS].find(key, profile)
 
     def __len__(self) -> int:
-        return self.tools()
+        """How many tools clients without capabilities see."""
+        return len(self._shelves[Kind.TOOLS].plain_items)
 
     def _tell(self, kind: Kind) -> None:
         for listener in self._listeners:
@@ -172,7 +216,7 @@ def _namings(owners: Owners, name_limit: int) -> dict[Kind, Naming]:
     corners: list[Corner] = []
     return {
         # Without a prefix, because names of tools were remembered before there was anything else.
-        Kind.TOOLS: Prefixed(name_limit, Corner(owners, "", corners)),
+        Kind.TOOLS: Prefixed(name_limit, Corner(owners, "", corners), RESERVED),
         Kind.PROMPTS: Prefixed(name_limit, Corner(owners, "prompt:", corners)),
         Kind.RESOURCES: Addressed(Corner(owners, "uri:", corners), parsed=True),
         Kind.TEMPLATES: Addressed(Corner(owners, "template:", corners), parsed=False),

@@ -1,4 +1,4 @@
-"""Whether a tool is still what it was: one hash over everything that search looks at."""
+"""Whether a tool is still what it was, for search and for whoever approved it."""
 
 import hashlib
 from typing import Any
@@ -11,6 +11,7 @@ class _Tool(msgspec.Struct):
     name: str = ""
     description: str | None = None
     inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
+    annotations: Any = None
 
 
 def tool_hash(name: str, description: str | None, parameters: Any) -> str:
@@ -23,10 +24,27 @@ def tool_hash(name: str, description: str | None, parameters: Any) -> str:
     return digest.hexdigest()
 
 
-def definition_hash(definition: bytes) -> str:
-    """The hash of a tool as its server defined it; what no parser takes is hashed as it stands."""
+class Hashes(msgspec.Struct, frozen=True):
+    """Both hashes of one tool."""
+
+    # Name, description and parameters: what search looks at.
+    search: str
+    # These and the annotations: what a person looks at before the tool may be used.
+    approval: str
+
+
+def hashes(definition: bytes) -> Hashes:
+    """The hashes of a tool as its server defined it; what no parser takes is hashed as it stands."""
     try:
         tool = msgspec.json.decode(definition, type=_Tool)
-        return tool_hash(tool.name, tool.description, tool.inputSchema)
+        search = tool_hash(tool.name, tool.description, tool.inputSchema)
+        annotations = msgspec.json.encode(tool.annotations or {}, order="deterministic")
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return hashlib.sha256(definition).hexdigest()
+        whole = hashlib.sha256(definition).hexdigest()
+        return Hashes(whole, whole)
+    return Hashes(search, hashlib.sha256(search.encode() + annotations).hexdigest())
+
+
+def definition_hash(definition: bytes) -> str:
+    """The hash of what search looks at."""
+    return hashes(definition).search

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 # A server, and the name of one of its items there.
@@ -10,6 +10,18 @@ Key = tuple[str, str]
 
 # What model providers allow, less the prefix that a client puts before every name of this gateway.
 LONGEST_NAME = 64
+# What the gateway's own tools are called; `call` may have a `tool`, which gets another name.
+RETRIEVE_TOOLS = "retrieve_tools"
+RETRIEVE_TOOL = "retrieve_tool"
+CALL_TOOL = "call_tool"
+RESERVED = frozenset(
+    {
+        RETRIEVE_TOOLS,
+        RETRIEVE_TOOL,
+        CALL_TOOL,
+        *(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query")),
+    }
+)
 _OTHER = re.compile(r"[^a-z0-9_]")
 _RUNS = re.compile(r"_+")
 _HASH_LENGTH = 6
@@ -61,7 +73,11 @@ def _room(limit: int) -> int:
 
 
 def allot(
-    tools: Sequence[Key], limit: int, owners: Owners, plain: Mapping[Key, str] | None = None
+    tools: Sequence[Key],
+    limit: int,
+    owners: Owners,
+    plain: Mapping[Key, str] | None = None,
+    reserved: Collection[str] = (),
 ) -> dict[Key, str]:
     """A distinct public name for each tool; `plain` are the names from `public_name`, if they are known.
 
@@ -70,8 +86,10 @@ def allot(
     """
     plain = plain or {key: public_name(*key, limit) for key in tools}
     # Owners first, so that nobody else takes what is theirs.
-    names = {key: plain[key] for key in tools if owners.owner(plain[key]) == key}
-    taken = set(names.values())
+    names = {
+        key: plain[key] for key in tools if owners.owner(plain[key]) == key and plain[key] not in reserved
+    }
+    taken = {*names.values(), *reserved}
     claims: dict[str, Key] = {}
     for key in tools:
         if key in names:

@@ -1,6 +1,6 @@
 """How the items of one kind get their public names."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from headgate.catalog.memory import Corner
@@ -32,9 +32,10 @@ class Unchanged:
 class Prefixed:
     """`{server}_{name}`, for tools and prompts; whoever had a name first keeps it."""
 
-    def __init__(self, limit: int, corner: Corner) -> None:
+    def __init__(self, limit: int, corner: Corner, reserved: Collection[str] = ()) -> None:
         self._limit = limit
         self._corner = corner
+        self._reserved = reserved
 
     def plain(self, server: str, name: str) -> str:
         """The name after the server's."""
@@ -43,6 +44,6 @@ class Prefixed:
     def names(self, wanted: Sequence[tuple[Key, str]]) -> dict[Key, str]:
         """A distinct name for each key, given with its plain name."""
         plain = dict(wanted)
-        names = allot(list(plain), self._limit, self._corner, plain)
+        names = allot(list(plain), self._limit, self._corner, plain, self._reserved)
         self._corner.use(names.values())
         return names

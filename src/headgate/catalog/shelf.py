@@ -1,6 +1,6 @@
 """Everything of one kind: taken in, named, and listed for each profile of clients and each era."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.catalog.accounts import Accounts
 from headgate.catalog.hints import CacheHint, strictest
@@ -9,6 +9,7 @@ from headgate.catalog.listing import Listing
 from headgate.catalog.names import Key
 from headgate.catalog.naming import Naming
 from headgate.catalog.offer import Offer, Told
+from headgate.catalog.stored import StoredListing
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
@@ -38,6 +39,8 @@ class Shelf:
         self._names: dict[Key, str] = {}
         # Profiles whose listing somebody has seen, the latest last.
         self._seen: dict[Profile, None] = {}
+        # Servers of which it is only known what they told before the gateway was started.
+        self._recalled: set[str] = set()
         # Made when somebody asks: while servers connect, the listing changes with each of them.
         self._listings: dict[tuple[Profile, Era], Listing] = {}
 
@@ -61,6 +64,31 @@ class Shelf:
         self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
     ) -> tuple[Intake, bool]:
         """Replace what the server told this profile; tells whether a listing changed that somebody saw."""
+        # Who can be asked may be shown more than is remembered, and has listed before that could be known.
+        listed_early = server in self._recalled and any(seen != PLAIN for seen in self._seen)
+        self._recalled.discard(server)
+        intake, differs = self._take(server, definitions, profile, hint)
+        if not differs:
+            return intake, listed_early
+        self._drop_listings(profile)
+        return intake, self._rebuild() or listed_early or (profile != PLAIN and profile in self._seen)
+
+    def recall(self, listings: Iterable[StoredListing]) -> bool:
+        """Offer what servers told before the gateway was started, until they tell it again."""
+        for stored in listings:
+            self._looked_at[stored.server] = stored.looked_at()
+            self._take(stored.server, stored.definitions, PLAIN, stored.hint)
+            self._recalled.add(stored.server)
+        return self._rebuild()
+
+    def doubt(self, servers: Iterable[str]) -> None:
+        """What these servers told may not be so any more; they are waited for where something is missing."""
+        self._recalled.update(servers)
+
+    def _take(
+        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+    ) -> tuple[Intake, bool]:
+        """Take in a listing; tells whether the profile's clients see a difference."""
         known = self._accounts.known(server)
         sources = {text: offer.source for text, offer in known.items()}
         intake = take_in(server, self.kind, definitions, sources, self._looked_at.pop(server, {}))
@@ -70,10 +98,7 @@ class Shelf:
             for source in intake.sources
         ]
         told = {offer.key: offer for offer in offers}
-        if not self._accounts.put(server, profile, told, hint):
-            return intake, False
-        self._drop_listings(profile)
-        return intake, self._rebuild() or (profile != PLAIN and profile in self._seen)
+        return intake, self._accounts.put(server, profile, told, hint)
 
     def forget(self, profile: Profile) -> None:
         """Drop what this profile alone was told."""
@@ -87,8 +112,23 @@ class Shelf:
         return self._accounts.has_own(server, profile)
 
     def silent(self) -> list[str]:
-        """The servers that have told nobody yet."""
-        return [server for server in self._order if not self._accounts.has_any(server)]
+        """The servers that have told nobody yet, since the gateway was started."""
+        return [
+            server for server in self._order if server in self._recalled or not self._accounts.has_any(server)
+        ]
+
+    def shows_all(self, profile: Profile) -> bool:
+        """Whether clients of that profile see every item that there is."""
+        return len(self.items) == len(self.plain_items) and not self._accounts.differs(profile)
+
+    def has(self, key: Key) -> bool:
+        """Whether the server has such an item, for clients of any profile."""
+        return any(key in told for told in self._accounts.all_of(key[0]))
+
+    def find(self, key: Key, profile: Profile) -> Item | None:
+        """The item as clients of that profile see it, if they do."""
+        offer = (self._accounts.of(key[0], profile) or {}).get(key)
+        return offer.published(self._names[key]) if offer is not None else None
 
     def caching(self, profile: Profile) -> CacheHint:
         """How long the listing may be kept: as long as the strictest server says."""
@@ -96,7 +136,7 @@ class Shelf:
 
     def page(self, cursor: str | None, profile: Profile, era: Era) -> bytes:
         """One page of the listing; raises InvalidCursor."""
-        self._see(profile)
+        self.see(profile)
         shown = profile if self._accounts.differs(profile) else PLAIN
         listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
         # To the end, where it is not dropped.
@@ -105,7 +145,8 @@ class Shelf:
             del self._listings[next(iter(self._listings))]
         return listing.page(cursor)
 
-    def _see(self, profile: Profile) -> None:
+    def see(self, profile: Profile) -> None:
+        """Somebody of that profile sees the listing, or some of it."""
         self._seen.pop(profile, None)
         self._seen[profile] = None
         if len(self._seen) > _MOST_SEEN:

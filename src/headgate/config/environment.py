@@ -21,14 +21,21 @@ SETTINGS: Mapping[str, str] = {
     "LOG_FORMAT": "log_format",
     "RESET_DATA": "reset_data",
     "LIST_CHANGED_EXEC": "list_changed_exec",
+    "LISTING": "listing",
+    "TOP_K": "top_k",
+    "TOOLS_LIMIT": "tools_limit",
+    "EMBEDDER": "embedder",
+    "HF_MODEL": "hf_model",
+    "OPENAI_BASE_URL": "openai_base_url",
+    "OPENAI_MODEL": "openai_model",
+    "OPENAI_API_KEY": "openai_api_key",
 }
+# The older word for the listing, which a variable for the listing itself overrides.
+ROUTING = "ROUTING_TYPE"
+ROUTING_TYPES = Literal["DYNAMIC", "CALL_TOOL"]
+_LISTING_OF = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
 # Checked, so that a mistake shows today and not with the version that uses them.
 LATER: Mapping[str, object] = {
-    "ROUTING_TYPE": Literal["DYNAMIC", "CALL_TOOL"],
-    "EMBEDDER": Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
-    "HF_MODEL": str,
-    "TOP_K": Annotated[int, Meta(ge=1, le=50)],
-    "TOOLS_LIMIT": Annotated[int, Meta(ge=1, le=100)],
     "TRUNCATE_OUTPUT_LEN": Annotated[int, Meta(ge=0)],
 }
 # Somebody who sets one of these believes to be protected, so silence would be wrong.
@@ -40,7 +47,12 @@ UNPROTECTED = (
     "BMCIS_RATE_LIMIT_DAY",
 )
 _PREFIXES = ("HEADGATE_", "MCPPROXY_")
-_MORE_SPELLINGS = {"LOG_LEVEL": ("MCP_PROXY_LOG_LEVEL",)}
+_MORE_SPELLINGS = {
+    "LOG_LEVEL": ("MCP_PROXY_LOG_LEVEL",),
+    # As every other program calls them.
+    "OPENAI_BASE_URL": ("OPENAI_BASE_URL",),
+    "OPENAI_API_KEY": ("OPENAI_API_KEY",),
+}
 
 
 def spellings(part: str) -> tuple[str, ...]:
@@ -50,13 +62,20 @@ def spellings(part: str) -> tuple[str, ...]:
 
 KNOWN = (
     *files.VARIABLES,
-    *(name for part in (*SETTINGS, *LATER) for name in spellings(part)),
+    *(name for part in (*SETTINGS, ROUTING, *LATER) for name in spellings(part)),
     *UNPROTECTED,
 )
 
 
 def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each setting that the environment makes: field, value, variable. An empty variable is not set."""
+    """Each setting that the environment makes: field, value, variable. An empty variable is not set.
+
+    Raises ConfigError for a routing type that there is not.
+    """
+    routing = _strongest(environ, ROUTING)
+    if routing:
+        word = str(convert(environ[routing], ROUTING_TYPES, routing))
+        yield "listing", _LISTING_OF[word], routing
     for part, field in SETTINGS.items():
         variable = _strongest(environ, part)
         if variable:

@@ -20,13 +20,13 @@ _NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
 FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
 
 # An error message ends up in a log.
-_PRIVATE = ("seal_keys",)
+_PRIVATE = ("seal_keys", "openai_api_key")
 
 # From a value and the words for where it was given to the value that goes on.
 _Step = Callable[[object, str], object]
 
 _STREAMABLE = ("streamable-http", "streamable_http", "streamablehttp")
-_LATER_LISTINGS = ("slim", "search", "dynamic", "budget")
+_LATER_LISTINGS = ("slim", "budget")
 
 _HOST = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
@@ -84,7 +84,9 @@ def _is_path(annotation: object) -> bool:
 
 def _known_listing(value: object, where: str) -> object:
     if isinstance(value, str) and value.casefold() in _LATER_LISTINGS:
-        raise ConfigError(f"{where} is {value!r}, which is not available in this version", hint="use full")
+        raise ConfigError(
+            f"{where} is {value!r}, which is not available in this version", hint="use full or search"
+        )
     return value
 
 

@@ -36,7 +36,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Annotated[
         bool, about("Names of tools and prompts begin with their server's; false needs a single server.")
     ] = True
-    listing: Annotated[Literal["auto", "full"], about("What tools/list shows: full is every tool.")] = "auto"
+    listing: Annotated[
+        Literal["auto", "full", "search", "dynamic"],
+        about(
+            "What tools/list shows: full is every tool, search what finds and calls the others, "
+            "dynamic what finds them and those found so far; auto is full in this version."
+        ),
+    ] = "auto"
+    top_k: Annotated[int, between(1, 50, "How many tools a search finds when it does not say.")] = 5
+    tools_limit: Annotated[
+        int, between(1, 100, "How many found tools a client's list has in the listing mode dynamic.")
+    ] = 15
+    # None means that what is installed decides.
+    embedder: (
+        Annotated[
+            Literal["BM25", "SEMANTIC", "HF", "OPENAI"],
+            about("What search goes by besides words; BM25 is words alone."),
+        ]
+        | None
+    ) = None
+    hf_model: Annotated[str, about("The model of the embedder HF.")] = (
+        "sentence-transformers/all-MiniLM-L6-v2"
+    )
+    openai_base_url: Annotated[str, about("Where the embedder OPENAI asks for vectors.")] = (
+        "https://api.openai.com/v1"
+    )
+    openai_model: Annotated[str, about("The model of the embedder OPENAI.")] = "text-embedding-3-small"
+    openai_api_key: Annotated[str, about("The key of the embedder OPENAI.")] | None = None
     # None means that nobody set it, so that the limit follows from the client's own prefix.
     tool_name_limit: (
         Annotated[int, between(10, 200, "The longest public name of a tool or prompt.")] | None

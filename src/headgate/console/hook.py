@@ -5,6 +5,7 @@ import logging
 import os
 import shlex
 import signal
+from collections.abc import Collection
 
 from headgate.domain.call import Owner
 
@@ -21,8 +22,8 @@ class ListChangedHook:
         self._again = False
         self._running: asyncio.Task[None] | None = None
 
-    def changed(self, capability: str) -> None:
-        """Run the command after the tools have changed, now or after the run that is under way."""
+    def changed(self, capability: str, circles: Collection[str] | None) -> None:
+        """Run the command after anybody's tools have changed, now or after the run that is under way."""
         if capability != "tools":
             return
         self._again = True

@@ -48,6 +48,11 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
     channel: Channel
 
 
+def circle_of(owner: Owner | None, caller: Caller) -> str:
+    """Those who share one list of tools: a session, or without sessions everybody with the same key."""
+    return owner.id if owner is not None else f"principal {caller.principal}"
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asked for; every value is the client's own bytes."""
 

@@ -48,6 +48,17 @@ class ConfigError(HeadgateError):
     http_status = 400
 
 
+class InvalidArguments(HeadgateError):
+    """An own tool of the gateway was called wrongly; the message names the argument and what is allowed."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, tool: str, problem: str, *, hint: str) -> None:
+        super().__init__(f"{tool}: {problem}", hint=hint)
+
+
 class UpstreamError(HeadgateError):
     """A call did not get its answer from the upstream; `effect` says what may have happened."""
 
@@ -208,8 +219,8 @@ class ServerNotFound(HeadgateError):
     number = 1031
     http_status = 404
 
-    def __init__(self, name: str, nearest: list[str]) -> None:
-        super().__init__(f"Unknown server: {name[:200]!r}", hint=_nearest("server", nearest))
+    def __init__(self, name: str, nearest: list[str], *, finder: str = "tools/list shows all") -> None:
+        super().__init__(f"Unknown server: {name[:200]!r}", hint=f"{_similar('server', nearest)}; {finder}")
 
 
 class ToolNotFound(HeadgateError):
@@ -219,8 +230,10 @@ class ToolNotFound(HeadgateError):
     number = 1030
     http_status = 404
 
-    def __init__(self, name: str, nearest: list[str]) -> None:
-        super().__init__(f"Unknown tool: {name[:200]!r}", hint=_nearest("tool", nearest))
+    def __init__(self, name: str, nearest: list[str], *, finder: str = "tools/list shows all") -> None:
+        self.name = name
+        self.nearest = nearest
+        super().__init__(f"Unknown tool: {name[:200]!r}", hint=f"{_similar('tool', nearest)}; {finder}")
 
 
 class PromptNotFound(HeadgateError):
@@ -289,5 +302,24 @@ class MethodUnknown(HeadgateError):
 
 
 def _nearest(kind: str, names: list[str]) -> str:
-    known = f"nearest: {', '.join(names)}" if names else f"no {kind} has a similar name"
-    return f"{known}; {'tools' if kind == 'server' else kind + 's'}/list shows all"
+    return f"{_similar(kind, names)}; {kind}s/list shows all"
+
+
+def _similar(kind: str, names: list[str]) -> str:
+    return f"nearest: {', '.join(names)}" if names else f"no {kind} has a similar name"
+
+
+class EmbedderAway(HeadgateError):
+    """The texts got no vectors now; search goes on with words alone."""
+
+    code = "TEMPORARY_FAILURE"
+    number = 1004
+    http_status = 503
+    retryable = True
+
+    def __init__(self, name: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(
+            f"the embedder {name!r} made no vectors: {reason}",
+            hint="search goes on with words alone; vectors follow when the embedder answers again",
+            retry_after_seconds=retry_after_seconds,
+        )

@@ -11,6 +11,7 @@ from msgspec import DecodeError, Raw
 from headgate import __version__
 from headgate.catalog.hints import CacheHint
 from headgate.catalog.listing import InvalidCursor
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.errors import (
     Exhausted,
@@ -259,7 +260,8 @@ class Answers:
             profile = profile_of(bytes((params.meta or {}).get(META_CAPABILITIES, b"{}")))
         await self._surroundings.before_listing(profile, visitor.owner)
         try:
-            members = self._gateway.list(kind, visitor.caller, params.cursor, profile, visitor.era)
+            viewer = Viewer(era=visitor.era, caller=visitor.caller, owner=visitor.owner, profile=profile)
+            members = self._gateway.list(kind, params.cursor, viewer)
         except InvalidCursor as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         if visitor.era is Era.HANDSHAKE:

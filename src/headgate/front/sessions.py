@@ -13,7 +13,7 @@ from msgspec import DecodeError
 
 from headgate.domain.call import Owner
 from headgate.domain.profile import PLAIN, profile_of
-from headgate.front.audience import Audience
+from headgate.front.audience import Audience, Circles
 from headgate.front.questions import BackChannel, Questions, Way
 from headgate.front.reach import EVERY_LIST, Reach, list_changed
 from headgate.front.streams import Room
@@ -94,9 +94,10 @@ class Session:
         self.profile = profile_of(capabilities)
         self.client_info = client_info
 
-    def changed(self, capability: str) -> None:
-        """Tell the client that its tools, prompts or resources are out of date."""
-        self.channel.tell(list_changed(capability), b"")
+    def changed(self, capability: str, circles: Circles) -> None:
+        """Tell the client that its tools, prompts or resources are out of date, if they are."""
+        if circles is None or self.owner.id in circles:
+            self.channel.tell(list_changed(capability), b"")
 
     def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
         """Tell the client that a resource has changed, if it wants to know and is meant."""
@@ -120,9 +121,12 @@ class HttpSession(Session):
         """Whether nothing is under way and nobody listens."""
         return not self.running and not self.reach.live
 
-    def changed(self, capability: str) -> None:
+    def changed(self, capability: str, circles: Circles) -> None:
         """Tell the client, now or as soon as it listens."""
-        self.reach.changed(capability)
+        if circles is None:
+            self.reach.changed(capability)
+        elif self.owner.id in circles and not self.reach.send(encode_notification(list_changed(capability))):
+            self.reach.missed((capability,))
 
     def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
         """Tell the client, now or as soon as it listens."""

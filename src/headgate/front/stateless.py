@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Owner
+from headgate.domain.call import LOCAL, Caller, Owner, circle_of
 from headgate.domain.errors import HeadgateError
 from headgate.domain.kind import NAMED_BY
 from headgate.front.answers import Answers
-from headgate.front.audience import Audience
+from headgate.front.audience import Audience, Circles
 from headgate.front.exchange import Exchange
 from headgate.front.outbox import Outbox
 from headgate.front.pulse import Pulse
@@ -109,10 +109,12 @@ class Stateless:
 class Subscription:
     """What one client asked to be told, put into its outbox under the id of its request."""
 
-    def __init__(self, envelope: Envelope, outbox: Outbox) -> None:
+    def __init__(self, envelope: Envelope, outbox: Outbox, caller: Caller = LOCAL) -> None:
         self.id = bytes(envelope.id)
         self.outbox = outbox
         self.ended = asyncio.Event()
+        # In this era those with the same key share one list of tools.
+        self._circle = circle_of(None, caller)
         self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
         wanted = _wanted(envelope)
         self._capabilities = {
@@ -131,9 +133,9 @@ class Subscription:
         params = {"_meta": self._tag, "notifications": Raw(msgspec.json.encode(told))}
         return encode_notification("notifications/subscriptions/acknowledged", encode_object(params))
 
-    def changed(self, capability: str) -> None:
+    def changed(self, capability: str, circles: Circles) -> None:
         """A list has changed."""
-        if capability in self._capabilities:
+        if capability in self._capabilities and (circles is None or self._circle in circles):
             tagged = encode_object({"_meta": self._tag})
             self.outbox.notify(encode_notification(f"notifications/{capability}/list_changed", tagged))
 

@@ -11,7 +11,7 @@ from msgspec import DecodeError
 
 from headgate.domain.call import Owner
 from headgate.front.answers import Answers
-from headgate.front.audience import Audience
+from headgate.front.audience import Audience, Circles
 from headgate.front.duplex import replied
 from headgate.front.intake import read_message
 from headgate.front.legacy_sse import answer_handshake
@@ -69,10 +69,10 @@ class StdioFront:
         for subscription in list(self._subscriptions.values()):
             subscription.ended.set()
 
-    def changed(self, capability: str) -> None:
+    def changed(self, capability: str, circles: Circles) -> None:
         """Tell a client that shook hands; others have subscribed."""
         if self._era is Era.HANDSHAKE:
-            self._session.changed(capability)
+            self._session.changed(capability, circles)
 
     def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
         """Tell a client that shook hands; others have subscribed."""

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,28 +15,34 @@ from typing import TypeVar
 
 import msgspec
 
-from headgate.catalog.fingerprint import definition_hash
+from headgate.catalog.fingerprint import hashes
 from headgate.catalog.hints import CacheHint
+from headgate.catalog.stored import Place, StoredListing
 from headgate.domain.kind import Kind
 
 log = logging.getLogger("headgate.storage")
 
 T = TypeVar("T")
 
+# What SQLite says of a file that is torn, of another shape or none of its own.
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
 # Another number means another shape, and the file is made anew.
 _SHAPE = 1
-_SCHEMA = """
-CREATE TABLE servers (
+# In one step that does no harm when repeated: several gateways may start at once and share their directory.
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS servers (
   name  TEXT PRIMARY KEY,
   spec  TEXT NOT NULL
 );
-CREATE TABLE tools (
+CREATE TABLE IF NOT EXISTS tools (
   id           INTEGER PRIMARY KEY,
   server_name  TEXT NOT NULL,
   position     INTEGER NOT NULL,
   name         TEXT NOT NULL,
   description  TEXT,
   hash         TEXT NOT NULL,
+  approval_hash TEXT NOT NULL,
   definition   BLOB NOT NULL,
   first_seen   REAL NOT NULL,
   last_seen    REAL NOT NULL,
@@ -44,31 +50,25 @@ CREATE TABLE tools (
   last_called  REAL,
   UNIQUE (server_name, name)
 );
-CREATE INDEX idx_tools_hash ON tools(hash);
-CREATE TABLE listings (
+CREATE INDEX IF NOT EXISTS idx_tools_hash ON tools(hash);
+CREATE TABLE IF NOT EXISTS listings (
   server_name  TEXT NOT NULL,
   kind         TEXT NOT NULL,
   definitions  BLOB NOT NULL,
+  places       BLOB NOT NULL,
   ttl_ms       INTEGER NOT NULL,
   public       INTEGER NOT NULL,
   PRIMARY KEY (server_name, kind)
 );
-CREATE TABLE vectors (
+CREATE TABLE IF NOT EXISTS vectors (
   hash    TEXT NOT NULL,
   model   TEXT NOT NULL,
   vector  BLOB NOT NULL,
   PRIMARY KEY (hash, model)
 ) WITHOUT ROWID;
+PRAGMA user_version = {_SHAPE};
+COMMIT;
 """
-
-
-class StoredListing(msgspec.Struct, frozen=True):
-    """What one server listed of one kind."""
-
-    server: str
-    kind: Kind
-    definitions: list[bytes]
-    hint: CacheHint
 
 
 class _Name(msgspec.Struct):
@@ -94,10 +94,8 @@ class CatalogFile:
     def _load_or_start_over(self, specs: dict[str, str]) -> list[StoredListing]:
         try:
             return self._load(specs)
-        except (sqlite3.DatabaseError, msgspec.DecodeError, KeyError) as error:
-            self._complain("made anew", error)
-            self._close()
-            self._connection = self._made_anew()
+        except (TypeError, ValueError, KeyError) as error:
+            self._start_over(error)
             return []
 
     def _load(self, specs: dict[str, str]) -> list[StoredListing]:
@@ -106,54 +104,79 @@ class CatalogFile:
         with connection:
             for server in [name for name, spec in known.items() if specs.get(name) != spec]:
                 _forget(connection, server)
-        rows = connection.execute("SELECT server_name, kind, definitions, ttl_ms, public FROM listings")
+        rows = connection.execute(
+            "SELECT server_name, kind, definitions, ttl_ms, public, places FROM listings"
+        )
         return [
             StoredListing(
                 server,
                 Kind[kind],
                 msgspec.msgpack.decode(definitions, type=list[bytes]),
-                CacheHint(ttl_ms, bool(public)),
+                CacheHint(int(ttl_ms), bool(public)),
+                msgspec.msgpack.decode(places, type=list[Place | None]),
             )
-            for server, kind, definitions, ttl_ms, public in rows
+            for server, kind, definitions, ttl_ms, public, places in rows
         ]
 
     # What is known now.
 
     def keep(
-        self, server: str, spec: str, kind: Kind, definitions: list[bytes], hint: CacheHint
+        self,
+        server: str,
+        spec: str,
+        kind: Kind,
+        definitions: list[bytes],
+        hint: CacheHint,
+        places: Sequence[Place | None] = (),
     ) -> "asyncio.Future[None]":
         """Remember what a server lists, soon."""
-        return self._later(lambda: self._keep(server, spec, kind, definitions, hint))
+        listing = StoredListing(server, kind, definitions, hint, list(places))
+        return self._later(lambda: self._keep(spec, listing))
 
-    def _keep(self, server: str, spec: str, kind: Kind, definitions: list[bytes], hint: CacheHint) -> None:
-        connection = self._opened()
+    def _keep(self, spec: str, listing: StoredListing) -> None:
+        connection, server = self._opened(), listing.server
         with connection:
             connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?)", (server, spec))
             connection.execute(
-                "INSERT OR REPLACE INTO listings VALUES (?, ?, ?, ?, ?)",
-                (server, kind.name, msgspec.msgpack.encode(definitions), hint.ttl_ms, hint.public),
+                """
+                INSERT OR REPLACE INTO listings (server_name, kind, definitions, places, ttl_ms, public)
+                VALUES (?, ?, ?, ?, ?, ?)
+                """,
+                (
+                    server,
+                    listing.kind.name,
+                    msgspec.msgpack.encode(listing.definitions),
+                    msgspec.msgpack.encode(listing.places),
+                    listing.hint.ttl_ms,
+                    listing.hint.public,
+                ),
             )
-            if kind is Kind.TOOLS:
-                self._keep_tools(connection, server, definitions)
+            if listing.kind is Kind.TOOLS:
+                self._keep_tools(connection, server, listing.definitions)
 
     def _keep_tools(self, connection: sqlite3.Connection, server: str, definitions: list[bytes]) -> None:
         now = self._now()
         rows = [
-            (server, position, named.name, named.description, definition_hash(definition), definition, now)
+            (server, position, named.name, named.description, *_hashes(definition), definition, now)
             for position, definition in enumerate(definitions)
             if (named := _named(definition)).name
         ]
         connection.executemany(
             """
             INSERT INTO tools
-              (server_name, position, name, description, hash, definition, first_seen, last_seen)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
+              (server_name, position, name, description, hash, approval_hash, definition,
+               first_seen, last_seen)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
             ON CONFLICT (server_name, name) DO UPDATE SET
-              position = ?2, description = ?4, hash = ?5, definition = ?6, last_seen = ?7
+              position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
             """,
             rows,
         )
-        connection.execute("DELETE FROM tools WHERE server_name = ? AND last_seen < ?", (server, now))
+        # By name: a clock may stand still, or be set back.
+        names = {name for _, _, name, *_ in rows}
+        known = connection.execute("SELECT name FROM tools WHERE server_name = ?", (server,)).fetchall()
+        gone = [(server, name) for (name,) in known if name not in names]
+        connection.executemany("DELETE FROM tools WHERE server_name = ? AND name = ?", gone)
 
     def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
         """Remember how often each tool was called, by its server and its name there."""
@@ -196,6 +219,16 @@ class CatalogFile:
 
         return self._later(keep)
 
+    def forget_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
+        """Nobody needs these vectors of a model any more."""
+        rows = [(digest, model) for digest in digests]
+
+        def forget() -> None:
+            with self._opened() as connection:
+                connection.executemany("DELETE FROM vectors WHERE hash = ? AND model = ?", rows)
+
+        return self._later(forget)
+
     async def flush(self) -> None:
         """Write what has not been written yet, and close the file."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
@@ -208,10 +241,25 @@ class CatalogFile:
 
     async def _do(self, work: Callable[[], T], otherwise: T) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+            return await asyncio.get_running_loop().run_in_executor(self._writer, self._done, work)
         except (sqlite3.Error, OSError) as error:
             self._complain("not kept", error)
             return otherwise
+
+    def _done(self, work: Callable[[], T]) -> T:
+        """Do it, if need be with a new file: one that is broken would stay as it is for ever."""
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+            self._start_over(error)
+            return work()
+
+    def _start_over(self, error: Exception) -> None:
+        self._complain("made anew", error)
+        self._close()
+        self._connection = self._made_anew()
 
     def _complain(self, what: str, error: Exception) -> None:
         log.warning("catalog %s", what, extra={"path": str(self._path), "reason": str(error)})
@@ -223,13 +271,20 @@ class CatalogFile:
         return self._connection
 
     def _fitting(self) -> sqlite3.Connection | None:
-        """The file as it is, if it has the shape of this version."""
+        """The file as it is, if it has the shape of this version or is a new one."""
         connection = _connect(self._path)
         try:
             (shape,) = connection.execute("PRAGMA user_version").fetchone()
             if shape == _SHAPE:
                 return connection
+            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                # Not removed first: another gateway that starts now may have it open.
+                connection.executescript(_SCHEMA)
+                return connection
         except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                connection.close()
+                raise
             self._complain("made anew", error)
         connection.close()
         return None
@@ -237,7 +292,7 @@ class CatalogFile:
     def _made_anew(self) -> sqlite3.Connection:
         remove(self._path)
         connection = _connect(self._path)
-        connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_SHAPE};")
+        connection.executescript(_SCHEMA)
         return connection
 
     def _close(self) -> None:
@@ -253,6 +308,8 @@ def remove(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    # What servers offer, and a hash of how they are reached, is nobody else's business.
+    path.touch(mode=0o600)
     connection = sqlite3.connect(path, check_same_thread=False)
     with closing(connection.cursor()) as cursor, suppress(sqlite3.DatabaseError):
         cursor.execute("PRAGMA journal_mode = WAL")
@@ -261,9 +318,20 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    """Whether it is the file; another process, a full disk or a missing right will pass."""
+    # Without a code it is Python that could not read what SQLite gave it.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _BROKEN
+
+
 def _forget(connection: sqlite3.Connection, server: str) -> None:
     for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (server,))
+
+
+def _hashes(definition: bytes) -> tuple[str, str]:
+    both = hashes(definition)
+    return both.search, both.approval
 
 
 def _named(definition: bytes) -> _Name:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
@@ -17,7 +18,6 @@ from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending
 from headgate.upstream.process import Pipe, Process
-from headgate.upstream.turns import Turn
 from headgate.upstream.watchdog import Watchdog, end_group
 from headgate.wire.envelope import one_line
 from headgate.wire.framing import Piece, pieces

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from headgate.domain.call import Answer, Call
 from headgate.domain.errors import HeadgateError, UpstreamUnavailable
-from headgate.domain.profile import Profile
+from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec, ServerStatus
 from headgate.upstream.keeper import Events, Keeper
 from headgate.upstream.lines import Claim
@@ -172,11 +172,17 @@ class Fleet:
     async def wait_for_start(self) -> None:
         """Just after the start, wait until every server has been reached or has failed once."""
         left = self._listing_from - self._loop.time()
-        if left <= 0 or self.settled:
+        # What a server told before the gateway was started can be shown until it tells it again.
+        unknown = [
+            keeper
+            for name, keeper in self._keepers.items()
+            if not keeper.settled.is_set() and not self._events.knows(name, PLAIN)
+        ]
+        if left <= 0 or not unknown:
             return
         try:
             async with asyncio.timeout(left):
-                for keeper in list(self._keepers.values()):
+                for keeper in unknown:
                     await keeper.settled.wait()
         except TimeoutError:
             return

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from headgate.catalog.hints import CacheHint, strictest
+from headgate.catalog.turns import Turn
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.pace import Pace
 from headgate.upstream.peer import Peer
-from headgate.upstream.turns import Turn
 
 # A server that does not tell changes is asked again when a client lists, but not more often than this.
 _SHORTEST_AGE_SECONDS = 60.0

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
+from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamLost, UpstreamRefused, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
@@ -15,7 +16,6 @@ from headgate.upstream.http_link import header_lines, host_in
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
 from headgate.upstream.pending import Pending, Unconfirmed
-from headgate.upstream.turns import Turn
 
 
 class SseLink:

@@ -3,11 +3,8 @@
 import math
 from pathlib import Path
 
-import msgspec
-import pytest
-
-from headgate.catalog.evaluation import evaluate, measure, read_questions, read_tools
-from tests.catalog.search.tools import index_of
+from headgate.catalog.evaluation import Answer, ask, measure, pace, read_set, report_on_set
+from headgate.catalog.finder import Finder
 
 SETS = Path(__file__).parents[2] / "data" / "retrieval"
 
@@ -33,28 +30,37 @@ def test_a_question_without_an_answer_counts_as_not_found() -> None:
 
 def test_no_questions_give_nothing_to_divide_by() -> None:
     assert measure([]).recall_at_5 == 0
+    assert pace([]).p99_ms == 0
 
 
-def test_a_labelled_set_is_read_and_asked() -> None:
+def test_half_of_the_requests_take_no_longer_than_p50_and_one_in_a_hundred_longer_than_p99() -> None:
+    answers = [Answer((), number / 1000) for number in range(100, 0, -1)]
+    assert (pace(answers).p50_ms, pace(answers).p99_ms) == (51, 100)
+    assert pace(answers[:1]).p50_ms == 100
+
+
+async def test_a_labelled_set_is_read_and_asked() -> None:
     directory = SETS / "mcpproxy_golden_v1"
-    documents = read_tools((directory / "tools.jsonl").read_bytes().splitlines())
-    questions = read_questions((directory / "queries.jsonl").read_text().splitlines())
-    assert (len(documents), len(questions)) == (45, 47)
-    index = index_of(documents)
-    metrics = evaluate(lambda query, limit: [hit.key for hit in index.search(query, limit)], questions)
+    lines = ((directory / f"{name}.jsonl").read_bytes().splitlines() for name in ("tools", "queries"))
+    labelled = read_set(*lines)
+    finder = Finder(lambda: labelled.items)
+    heard: list[int] = []
+    answers = await ask(finder, [one.text for one in labelled.questions], heard.append)
+    report = report_on_set("golden", labelled, answers, version="1", model=None)
+    assert (report.tools, report.metrics.questions, heard[-1]) == (45, 47, 47)
     # Library engines find .65 to .68 of this set: its requests share few words with the tools.
-    assert metrics.recall_at_5 >= 0.74
+    assert report.metrics.recall_at_5 >= 0.74
+    assert 0 < report.time.p50_ms <= report.time.p99_ms
+    assert report.misses[0].missing == report.misses[0].wanted
+    for miss in report.misses:
+        assert set(miss.missing) <= set(miss.wanted)
+        assert not {tool for group in miss.missing for tool in group} & set(miss.found)
 
 
-def test_questions_may_name_single_tools_and_those_without_an_answer_are_left_out() -> None:
-    lines = ['{"query":"q","gold":["a","b"]}', "", '{"query":"unanswerable"}']
-    assert [one.groups for one in read_questions(lines)] == [(frozenset("a"), frozenset("b"))]
-
-
-def test_a_line_that_is_no_tool_is_an_error() -> None:
-    with pytest.raises(msgspec.DecodeError):
-        read_tools(['{"name":"no id"}'])
-
-
-def test_a_set_without_servers_has_none() -> None:
-    assert read_tools(['{"id":"1","name":"n","server":"-"}'])[0].key == ("", "1")
+def test_answers_that_the_model_had_no_say_in_are_counted() -> None:
+    labelled = read_set(['{"id":"a","name":"n"}'], ['{"query":"q","gold":["a"]}'] * 3)
+    key = next(iter(labelled.identifiers))
+    answers = [Answer((key,), 0.1, by_meaning=True), Answer((key,), 0.1), Answer((), 0.1)]
+    assert report_on_set("s", labelled, answers, version="1", model="m").without_model == 1
+    assert report_on_set("s", labelled, answers, version="1", model=None).without_model == 0
+    assert report_on_set("s", labelled, answers, version="1", model="m").unanswered == 1

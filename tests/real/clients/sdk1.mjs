@@ -40,5 +40,7 @@ way.setProtocolVersion = (version) => {
 await client.connect(way);
 const tools = await listTools(client);
 const result = await client.callTool({ name: plan.tool, arguments: plan.arguments });
-console.log(JSON.stringify({ protocol, tools, result }));
+const more = [];
+for (const call of plan.more ?? []) more.push(await client.callTool(call));
+console.log(JSON.stringify({ protocol, tools, result, more }));
 await client.close();

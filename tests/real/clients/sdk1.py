@@ -21,7 +21,9 @@ async def visit(plan: dict[str, Any]) -> dict[str, Any]:
         hello = await session.initialize()
         tools = await list_tools(session)
         result = await session.call_tool(plan["tool"], plan["arguments"])
-        return {"protocol": hello.protocolVersion, "tools": tools, "result": dump(result)}
+        more = [await session.call_tool(call["name"], call["arguments"]) for call in plan.get("more", [])]
+        report = {"protocol": hello.protocolVersion, "tools": tools, "result": dump(result)}
+        return report | {"more": [dump(one) for one in more]}
 
 
 def streams(plan: dict[str, Any]) -> AbstractAsyncContextManager[Any]:

@@ -25,5 +25,7 @@ await client.connect(transport());
 // Without a cursor this SDK walks the pages itself.
 const { tools } = await client.listTools();
 const result = await client.callTool({ name: plan.tool, arguments: plan.arguments });
-console.log(JSON.stringify({ protocol: client.getNegotiatedProtocolVersion(), tools, result }));
+const more = [];
+for (const call of plan.more ?? []) more.push(await client.callTool(call));
+console.log(JSON.stringify({ protocol: client.getNegotiatedProtocolVersion(), tools, result, more }));
 await client.close();

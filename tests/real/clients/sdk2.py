@@ -16,7 +16,9 @@ async def visit(plan: dict[str, Any]) -> dict[str, Any]:
     async with Client(server(plan), mode=MODES[plan["era"]], read_timeout_seconds=20) as client:
         tools = await list_tools(client)
         result = await client.call_tool(plan["tool"], plan["arguments"])
-        return {"protocol": client.protocol_version, "tools": tools, "result": dump(result)}
+        more = [await client.call_tool(call["name"], call["arguments"]) for call in plan.get("more", [])]
+        report = {"protocol": client.protocol_version, "tools": tools, "result": dump(result)}
+        return report | {"more": [dump(one) for one in more]}
 
 
 def server(plan: dict[str, Any]) -> Any:

@@ -1,11 +1,32 @@
 """Reads a set of tools and questions: `tools.jsonl` and `queries.jsonl`."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.catalog.search.document import Document, document_of
+from headgate.catalog.search.document import Document, Key, document_of
+from headgate.domain.errors import ConfigError
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+
+TOOLS: Final = "tools.jsonl"
+QUESTIONS: Final = "queries.jsonl"
+# What a set keeps for the end is not looked at.
+_KEPT_SPLIT: Final = "test"
+# In a message: enough to find the line.
+_SHOWN: Final = 60
+
+Lines = Iterable[bytes | str]
+T = TypeVar("T")
+
+
+class BadSet(ConfigError):
+    """A set that cannot be asked; says in which file, where in it, and what is wrong."""
+
+    def __init__(self, file: str, problem: str, *, line: int | None = None) -> None:
+        where = file if line is None else f"line {line} of {file}"
+        super().__init__(f"{where} {problem}", hint="docs/evaluation.md says what a set looks like")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -16,12 +37,22 @@ class Question(msgspec.Struct, frozen=True):
     split: str = ""
 
 
+class LabelledSet(msgspec.Struct, frozen=True):
+    """Tools as the catalog has them, the identifier of each in the set, and what to ask."""
+
+    items: list[Item]
+    identifiers: dict[Key, str]
+    questions: list[Question]
+    # Kept for the end, and not asked.
+    left_out: int
+
+
 class _Tool(msgspec.Struct):
     id: str
     name: str
     server: str = ""
     description: str | None = None
-    input_schema: Any = None
+    input_schema: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Query(msgspec.Struct):
@@ -31,25 +62,90 @@ class _Query(msgspec.Struct):
     split: str = ""
 
 
-def read_tools(lines: Iterable[bytes | str]) -> list[Document]:
-    """The tools, each under its server and its id in the set; raises msgspec.DecodeError for other lines."""
-    return [_document(msgspec.json.decode(line, type=_Tool)) for line in lines if line.strip()]
+def read_set(tools: Lines, questions: Lines) -> LabelledSet:
+    """The whole set; raises BadSet for a line that cannot be used, and where there is nothing to ask."""
+    items: dict[str, Item] = {}
+    taken: set[Key] = set()
+    for number, tool in _decoded(tools, _Tool, TOOLS):
+        if tool.id in items:
+            raise BadSet(TOOLS, f"has the id {_short(tool.id)} for the second time", line=number)
+        items[tool.id] = item = _item(tool, taken)
+        taken.add((item.server, item.name))
+    if not items:
+        raise BadSet(TOOLS, "has no tool")
+    asked = _answerable(questions, items)
+    kept = [one for one in asked if one.split != _KEPT_SPLIT] or asked
+    identifiers = {(item.server, item.name): identifier for identifier, item in items.items()}
+    return LabelledSet(list(items.values()), identifiers, kept, len(asked) - len(kept))
+
+
+def _answerable(lines: Lines, tools: Collection[str]) -> list[Question]:
+    found = []
+    for number, query in _decoded(lines, _Query, QUESTIONS):
+        question = _question(query)
+        for identifier in sorted(frozenset[str]().union(*question.groups)):
+            if identifier not in tools:
+                raise BadSet(
+                    QUESTIONS, f"wants {_short(identifier)}, which {TOOLS} does not have", line=number
+                )
+        if question.groups:
+            found.append(question)
+    if not found:
+        raise BadSet(QUESTIONS, "has no question with an answer")
+    return found
+
+
+def read_tools(lines: Lines) -> list[Document]:
+    """The tools, each under its server and its id in the set; raises BadSet for other lines."""
+    return [_document(tool) for _, tool in _decoded(lines, _Tool, TOOLS)]
+
+
+def read_questions(lines: Lines) -> list[Question]:
+    """The questions that have an answer; raises BadSet for other lines."""
+    read = [_question(query) for _, query in _decoded(lines, _Query, QUESTIONS)]
+    return [one for one in read if one.groups]
+
+
+def _decoded(lines: Lines, kind: type[T], file: str) -> Iterator[tuple[int, T]]:
+    """What stands in each line that is not blank, with its number."""
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, decoder.decode(line)
+        except msgspec.ValidationError as error:
+            raise BadSet(file, f"is not as it should be: {error}", line=number) from error
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise BadSet(file, "is not JSON", line=number) from error
 
 
 def _document(tool: _Tool) -> Document:
-    definition = msgspec.json.encode({"description": tool.description, "inputSchema": tool.input_schema})
+    document = document_of(_server(tool), tool.name, tool.name, _definition(tool))
+    return msgspec.structs.replace(document, key=(_server(tool), tool.id))
+
+
+def _item(tool: _Tool, taken: Collection[Key]) -> Item:
+    server, name = _server(tool), tool.name
+    # A server has each name once, a set may have it more often; what is no letter is no part of a word.
+    while (server, name) in taken:
+        name += "~"
+    return Item(Kind.TOOLS, server, name, tool.name, _definition(tool))
+
+
+def _server(tool: _Tool) -> str:
     # A set without servers says so with a hyphen.
-    server = "" if tool.server == "-" else tool.server
-    document = document_of(server, tool.name, tool.name, definition)
-    return msgspec.structs.replace(document, key=(server, tool.id))
+    return "" if tool.server == "-" else tool.server
 
 
-def read_questions(lines: Iterable[bytes | str]) -> list[Question]:
-    """The questions that have an answer; raises msgspec.DecodeError for other lines."""
-    read = [msgspec.json.decode(line, type=_Query) for line in lines if line.strip()]
-    return [Question(one.query, _groups(one), one.split) for one in read if _groups(one)]
+def _definition(tool: _Tool) -> bytes:
+    return msgspec.json.encode({"description": tool.description, "inputSchema": tool.input_schema})
 
 
-def _groups(query: _Query) -> tuple[frozenset[str], ...]:
+def _question(query: _Query) -> Question:
     groups = query.gold_groups or [[identifier] for identifier in query.gold]
-    return tuple(frozenset(group) for group in groups if group)
+    return Question(query.query, tuple(frozenset(group) for group in groups if group), query.split)
+
+
+def _short(identifier: str) -> str:
+    return repr(identifier if len(identifier) <= _SHOWN else f"{identifier[:_SHOWN]}...")

@@ -1,17 +1,15 @@
 """Recall, NDCG and reciprocal rank of ranked tools."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from headgate.catalog.evaluation.labelled import Question
-from headgate.catalog.search.document import Key
-
-# The best tools for a query, at most so many.
-Search = Callable[[str, int], Sequence[Key]]
+# So many of the best are judged.
 DEPTH: Final = 10
+# Of a question the groups of tools of which one each is wanted, and the tools that were found, best first.
+Judged = tuple[Sequence[frozenset[str]], Sequence[str]]
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -27,17 +25,8 @@ class Metrics(msgspec.Struct, frozen=True):
     unanswered: float
 
 
-def evaluate(search: Search, questions: Iterable[Question]) -> Metrics:
-    """Ask every question and judge the answers."""
-    return measure([(question.groups, _identifiers(search(question.text, DEPTH))) for question in questions])
-
-
-def _identifiers(keys: Sequence[Key]) -> list[str]:
-    return [identifier for _, identifier in keys]
-
-
-def measure(judged: Sequence[tuple[Sequence[frozenset[str]], Sequence[str]]]) -> Metrics:
-    """Judge answers: of each the groups of which one tool is wanted, and the ranked tools."""
+def measure(judged: Sequence[Judged]) -> Metrics:
+    """Judge answers."""
     count = len(judged)
 
     def mean(values: Iterable[float]) -> float:

@@ -1,0 +1,163 @@
+"""Everything between the fronts and the upstreams, built and taken down again."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headgate.access.local import LocalAccess
+from headgate.app.background import start
+from headgate.app.events import Events
+from headgate.app.links import opener
+from headgate.app.recollection import Recollection
+from headgate.app.search import Search, open_search
+from headgate.app.surroundings import Surroundings
+from headgate.catalog.abilities import Abilities
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.names import default_limit
+from headgate.config.settings import Settings
+from headgate.console.hook import ListChangedHook
+from headgate.console.tally import Tally
+from headgate.delivery.delivery import Delivery
+from headgate.dialogue.dialogue import Dialogue
+from headgate.dialogue.handles import TaskHandles
+from headgate.dialogue.reminders import Reminders
+from headgate.domain.kind import Kind
+from headgate.domain.server import ServerSpec
+from headgate.front.answers import Answers
+from headgate.front.audience import Audience
+from headgate.front.sessions import HttpSession, Session
+from headgate.gateway import Gateway
+from headgate.responses.whole import WholeResponses
+from headgate.storage import catalog as catalog_file
+from headgate.storage.catalog import CatalogFile
+from headgate.storage.seal import Seal, seal_key
+from headgate.storage.state import StateFile
+from headgate.upstream.fleet import Fleet, run_fleet
+from headgate.upstream.watchdog import Watchdog
+
+
+class Core:
+    """What a front needs, and what it tells."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateFile,
+        catalog: Catalog,
+        abilities: Abilities,
+        recollection: Recollection,
+        fleet: Fleet,
+        audience: Audience,
+        search: Search,
+    ) -> None:
+        self.state = state
+        self.catalog = catalog
+        self.fleet = fleet
+        self.audience = audience
+        self.search = search
+        self._abilities = abilities
+        self._recollection = recollection
+        keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
+        self.seal = Seal(keys or [seal_key(settings.data_dir)])
+        self.tally = Tally()
+        self.delivery = Delivery(fleet, time.monotonic, self.tally.count)
+        self.dialogue = Dialogue(self.delivery, Reminders(self.seal))
+        self.surroundings = Surroundings(abilities, fleet, search.showing)
+        access = LocalAccess()
+        own = search.own_tools(access, self.surroundings.before_listing, self._found_tools)
+        gateway = Gateway(
+            access,
+            catalog,
+            search.showing,
+            self.delivery,
+            self.dialogue,
+            TaskHandles(),
+            WholeResponses(),
+            own,
+        )
+        self.answers = Answers(gateway, settings.name, self.surroundings)
+        if settings.list_changed_exec is not None:
+            audience.join(ListChangedHook(settings.list_changed_exec))
+
+    def follow_changes(self) -> None:
+        """From now on tell clients what changes; what was known before is nothing new."""
+        self.catalog.on_change(self._changed)
+
+    def apply(self, servers: tuple[ServerSpec, ...]) -> None:
+        """Run exactly these servers."""
+        self.arrange(servers)
+        self._recollection.apply(servers)
+        self.fleet.apply(servers)
+
+    def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
+        """These are the servers whose things are listed, in this order."""
+        enabled = [server.name for server in servers if server.enabled]
+        self.catalog.order(enabled)
+        self._abilities.order(enabled)
+
+    def revived(self, session: HttpSession) -> None:
+        """A client that shook hands is there again."""
+        if session.standing.subscriptions:
+            self.surroundings.start(self.answers.come_back(session.standing, session.reach.outdated))
+
+    def left(self, session: Session) -> None:
+        """A client that shook hands is gone."""
+        self.fleet.end(session.owner.id)
+        self.search.showing.forget(session.owner.id)
+        if session.standing.subscriptions:
+            self.surroundings.start(self.answers.leave(session.standing))
+
+    def _changed(self, kind: Kind) -> None:
+        """What servers list is not what it was: tell those who see a difference."""
+        self.audience.changed(kind.capability, self.search.showing.affected(kind))
+
+    def _found_tools(self, circle: str) -> None:
+        """A search has changed the list of its clients: tell them before it is answered."""
+        self.audience.tell(Kind.TOOLS.capability, (circle,))
+
+
+@asynccontextmanager
+async def open_core(settings: Settings) -> AsyncIterator[Core]:
+    """Everything runs for as long as the block lasts; raises ConfigError."""
+    state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
+    if settings.reset_data:
+        state_path.unlink(missing_ok=True)
+        catalog_file.remove(catalog_path)
+    state = StateFile(state_path)
+    catalog = Catalog(
+        name_limit=settings.tool_name_limit or default_limit(settings.name),
+        prefixed=settings.prefix,
+        page_bytes=settings.page_bytes,
+        owners=state,
+    )
+    abilities = Abilities(state)
+    file = CatalogFile(catalog_path)
+    recollection = Recollection(file, catalog)
+    audience = Audience()
+    events = Events(catalog, abilities, recollection, audience)
+    watchdog = Watchdog()
+    tasks: set[asyncio.Task[None]] = set()
+    try:
+        async with (
+            open_search(settings, catalog, file) as search,
+            run_fleet(opener(settings, watchdog), state, events) as fleet,
+        ):
+            core = Core(settings, state, catalog, abilities, recollection, fleet, audience, search)
+            events.delivery = core.delivery
+            core.arrange(settings.servers)
+            await recollection.recall(settings.servers)
+            core.follow_changes()
+            core.apply(settings.servers)
+            start(recollection.count(), "usage", tasks)
+            try:
+                yield core
+            finally:
+                core.dialogue.close()
+    finally:
+        for task in tasks:
+            task.cancel()
+        watchdog.close()
+        await recollection.close()
+        await state.flush()

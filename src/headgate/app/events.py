@@ -1,0 +1,65 @@
+"""Hands what upstreams tell to whom it concerns."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Raw
+
+from headgate.app.recollection import Recollection
+from headgate.catalog.abilities import Abilities, Ability
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.hints import CacheHint
+from headgate.catalog.uris import with_server
+from headgate.delivery.delivery import Delivery
+from headgate.domain.call import Owner
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+from headgate.front.audience import Audience
+from headgate.upstream.greeting import Greeting
+from headgate.wire.envelope import decode_object, encode_object
+
+
+class Events:
+    """What happens to upstreams; `delivery` is known once the fleet is, which tells all this."""
+
+    delivery: Delivery
+
+    def __init__(
+        self, catalog: Catalog, abilities: Abilities, recollection: Recollection, audience: Audience
+    ) -> None:
+        self._catalog = catalog
+        self._abilities = abilities
+        self._recollection = recollection
+        self._audience = audience
+
+    def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step."""
+        return self._catalog.look_ahead(server, kind, definitions)
+
+    def offered(
+        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+    ) -> dict[str, str]:
+        """This is what the server has of one kind."""
+        intake = self._catalog.offer(server, kind, definitions, profile, hint)
+        if profile == PLAIN:
+            self._recollection.keep(server, kind, definitions, hint, intake.sources)
+        return intake.left_out
+
+    def knows(self, server: str, profile: Profile) -> bool:
+        """Whether a listing for that profile is kept."""
+        return self._catalog.offered(server, profile)
+
+    def connected(self, server: str, greeting: Greeting) -> None:
+        """A new connection stands."""
+        capabilities = greeting.capabilities.decode(errors="replace")
+        self._abilities.tell(server, Ability(greeting.version, capabilities, greeting.instructions))
+        self.delivery.recovered(server)
+
+    def updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A resource of the server has changed."""
+        members = decode_object(params or b"{}")
+        members.pop("_meta", None)
+        # A client may have subscribed under either name.
+        for name in {self._catalog.public_uri(server, uri), with_server(server, uri)}:
+            members["uri"] = Raw(msgspec.json.encode(name))
+            self._audience.updated(name, encode_object(members), owner)

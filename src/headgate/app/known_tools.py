@@ -1,0 +1,99 @@
+"""The tools of the operator's own servers: those that are remembered, and those that are asked for first."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from headgate.app.core import Core, open_core
+from headgate.app.progress import Progress
+from headgate.app.recollection import Recollection
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.evaluation import Unreached
+from headgate.catalog.names import default_limit
+from headgate.config.settings import Settings
+from headgate.domain.errors import ConfigError, UpstreamUnavailable
+from headgate.domain.item import Item
+from headgate.domain.profile import PLAIN
+from headgate.storage.catalog import CatalogFile
+from headgate.storage.state import StateFile
+
+# A server that is downloaded before it starts may need most of it.
+_CONNECT_SECONDS = 90.0
+
+
+async def known_tools(
+    settings: Settings, progress: Progress, *, refresh: bool
+) -> tuple[list[Item], list[Unreached]]:
+    """Every tool, and the servers whose tools nobody knows; raises ConfigError where there is no tool.
+
+    Servers that told nothing yet are connected first; `refresh` connects to all.
+    """
+    enabled = [server.name for server in settings.servers if server.enabled]
+    if not enabled:
+        where = settings.config_path or "the configuration"
+        raise ConfigError(
+            f"{where} has no enabled server, so there is no tool to check",
+            hint="name a configuration with --config, or a directory with a labelled set",
+        )
+    # What is connected for a moment shows nothing to clients, searches nothing and forgets nothing.
+    quiet = msgspec.structs.replace(
+        settings, listing="full", embedder="BM25", list_changed_exec=None, reset_data=False
+    )
+    items, unknown = await _remembered(quiet, enabled)
+    unreached: list[Unreached] = []
+    if asked := enabled if refresh else unknown:
+        async with open_core(quiet) as core:
+            failed = await _connect(core, asked, progress)
+            items = list(core.catalog.every_tool)
+            unreached = [one for one in failed if not core.catalog.offered(one.name, PLAIN)]
+        for one in failed:
+            if one not in unreached:
+                progress.say(f"{one.reason}; what it listed before is checked")
+    if not items:
+        reasons = "".join(f"; {one.reason}" for one in unreached) or ", because no server has one"
+        raise ConfigError(f"there is no tool to check{reasons}", hint="correct the servers and try again")
+    return items, unreached
+
+
+async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[Item], list[str]]:
+    """The tools that proxy.db has, and the servers that it does not know."""
+    catalog = Catalog(
+        name_limit=settings.tool_name_limit or default_limit(settings.name),
+        prefixed=settings.prefix,
+        page_bytes=settings.page_bytes,
+        owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
+    )
+    recollection = Recollection(CatalogFile(settings.data_dir / "proxy.db"), catalog)
+    try:
+        catalog.order(enabled)
+        await recollection.recall(settings.servers)
+    finally:
+        await recollection.close()
+    return list(catalog.every_tool), [name for name in enabled if not catalog.offered(name, PLAIN)]
+
+
+async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> list[Unreached]:
+    """Wait until each has told its tools or has failed, within a bound."""
+    progress.say(f"connecting to {', '.join(servers)}")
+    async with asyncio.TaskGroup() as group:
+        reaching = [group.create_task(_reach(core, name)) for name in servers]
+        for task in reaching:
+            task.add_done_callback(lambda _: progress.count("servers tried", _ended(reaching), len(servers)))
+    progress.clear()
+    return [one for task in reaching if (one := task.result()) is not None]
+
+
+def _ended(tasks: Sequence["asyncio.Task[Unreached | None]"]) -> int:
+    return sum(task.done() for task in tasks)
+
+
+async def _reach(core: Core, server: str) -> Unreached | None:
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            await core.fleet.await_ready(server)
+    except UpstreamUnavailable as error:
+        return Unreached(server, error.message)
+    except TimeoutError:
+        return Unreached(server, f"{server!r} was not ready in {_CONNECT_SECONDS:g} s")
+    return None

@@ -1,0 +1,41 @@
+"""How each transport is opened."""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from headgate.config.settings import Settings
+from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream import example
+from headgate.upstream.assembly import Limits
+from headgate.upstream.builtin import open_builtin
+from headgate.upstream.child import open_child
+from headgate.upstream.http_link import open_http
+from headgate.upstream.inbox import Inbox
+from headgate.upstream.link import Link
+from headgate.upstream.sse_link import open_sse
+from headgate.upstream.watchdog import Watchdog
+
+_BUILTIN = {"example": example.TOOLS}
+
+
+def opener(
+    settings: Settings, watchdog: Watchdog
+) -> Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]:
+    """What opens a connection to a server, whatever its transport is."""
+    limits = Limits(
+        settings.max_upstream_message_bytes, settings.spool_above_bytes, settings.data_dir / "spool"
+    )
+
+    def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AbstractAsyncContextManager[Link]:
+        match spec.transport:
+            case Transport.STDIO:
+                return open_child(spec, limits, watchdog, inbox, stderr)
+            case Transport.STREAMABLE_HTTP:
+                return open_http(spec, limits, inbox)
+            case Transport.SSE:
+                return open_sse(spec, limits, inbox)
+            case Transport.BUILTIN:
+                return open_builtin(spec, _BUILTIN, inbox)
+
+    return open_link

@@ -1,0 +1,146 @@
+"""Opens the door that clients come in by, and keeps it open until the gateway is told to end."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable
+
+from headgate.app.background import tell_failure
+from headgate.app.core import Core, open_core
+from headgate.app.reload import follow
+from headgate.config.settings import Settings
+from headgate.console.pages import Pages
+from headgate.domain.errors import ConfigError
+from headgate.front.door import DoorLimits, House
+from headgate.front.guard import Guard
+from headgate.front.http import HttpFront
+from headgate.front.legacy_sse import LegacySse
+from headgate.front.porter import Porter
+from headgate.front.pulse import beating
+from headgate.front.sessions import Sessions
+from headgate.front.stateless import Stateless
+from headgate.front.stdio import StdioFront, own_streams
+from headgate.front.streamable import Streamable
+
+log = logging.getLogger("headgate")
+
+# Calls that are under way when the gateway is told to end get this long.
+_DRAIN_SECONDS = 10
+_BACKLOG = 2048
+
+
+async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
+    async with open_core(settings) as core:
+        reloading = asyncio.create_task(follow(load, settings, core.apply), name="reload")
+        reloading.add_done_callback(tell_failure)
+        try:
+            if settings.transport == "stdio":
+                return await _serve_stdio(core, settings)
+            return await _serve_http(core, settings)
+        finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
+
+
+async def _serve_stdio(core: Core, settings: Settings) -> int:
+    front = StdioFront(core.answers, core.audience, settings.max_body_bytes)
+    source, sink = own_streams()
+    serving = asyncio.create_task(front.serve(source, sink), name="stdio")
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, serving.cancel)
+    serving.add_done_callback(tell_failure)
+    await asyncio.wait({serving})
+    return 0 if serving.cancelled() or serving.exception() is None else 1
+
+
+async def _serve_http(core: Core, settings: Settings) -> int:
+    listener = _listener(settings)
+    port = listener.getsockname()[1]
+    sessions = Sessions(
+        core.audience,
+        settings.max_sessions,
+        settings.session_idle_seconds,
+        core.seal,
+        core.state,
+        on_close=core.left,
+        on_revival=core.revived,
+    )
+    async with beating(sessions.expire) as pulse:
+        legacy = LegacySse(core.answers, core.audience, settings.max_sessions, core.left)
+
+        def gauges() -> dict[str, float]:
+            return {
+                "sessions": len(sessions) + len(legacy),
+                "in_flight": len(pulse),
+                "tools": len(core.catalog),
+                "list_changes": core.audience.told,
+                **core.search.gauges(),
+            }
+
+        def counters() -> dict[tuple[str, str], int]:
+            revived = {
+                ("sessions_revived", f'{{reason="{reason}"}}'): count
+                for reason, count in sessions.revived.items()
+            }
+            return {
+                **revived,
+                ("streams_resumed", ""): sessions.resumed,
+                **core.search.counters(),
+            }
+
+        pages = Pages(core.fleet, core.tally, gauges, counters)
+        front = HttpFront(
+            Streamable(core.answers, sessions, core.audience, pulse),
+            Stateless(core.answers, core.audience, pulse),
+            legacy,
+            pages,
+        )
+        guard = Guard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
+        house = House(front, guard, _door_limits(settings), set())
+
+        def closing() -> None:
+            pages.draining = True
+            core.audience.dismiss()
+
+        def opened() -> None:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
+
+        # What is here now stays; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing)
+        # As the shell says it for a program that was interrupted; being told to end is a good end.
+        return 128 + sign if sign == signal.SIGINT else 0
+
+
+def _door_limits(settings: Settings) -> DoorLimits:
+    return DoorLimits(
+        body_bytes=settings.max_body_bytes,
+        header_bytes=settings.max_header_bytes,
+        headers=settings.max_headers,
+        header_seconds=settings.header_timeout_seconds,
+        body_seconds=settings.body_timeout_seconds,
+    )
+
+
+def _listener(settings: Settings) -> socket.socket:
+    """The socket that clients connect to; raises ConfigError when it cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            hint="choose another --port, or stop what uses this one",
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,62 @@
+"""What the fronts want to know of servers, and tell them, besides requests."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from headgate.app.background import start
+from headgate.catalog.abilities import Abilities
+from headgate.catalog.showing import Showing
+from headgate.domain.call import LOCAL, Owner
+from headgate.domain.profile import Profile
+from headgate.upstream.fleet import Fleet
+from headgate.upstream.lines import Claim
+
+log = logging.getLogger("headgate")
+
+# What clients tell faster than servers take it is dropped.
+_MOST_TASKS = 1000
+
+
+class Surroundings:
+    """What the fronts want to know of servers, and tell them, besides requests."""
+
+    def __init__(self, abilities: Abilities, fleet: Fleet, showing: Showing) -> None:
+        self._abilities = abilities
+        self._fleet = fleet
+        self._showing = showing
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.capabilities = abilities.capabilities
+        self.caching = showing.caching
+
+    def instructions(self) -> str:
+        """What the servers advise the model, after what the gateway says of itself."""
+        return "\n\n".join(text for text in (self._showing.advice, self._abilities.instructions()) if text)
+
+    async def started(self) -> None:
+        """Just after the start, wait a moment for servers to say what they can do."""
+        if not self._abilities.complete:
+            await self._fleet.wait_for_start()
+
+    async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
+        """Give servers a moment to tell what clients of that profile are shown."""
+        alone = profile.can_be_asked
+        await self._fleet.wait_for_listing(Claim(profile, owner, LOCAL.principal, alone))
+
+    async def set_level(self, owner: Owner, level: str) -> None:
+        """The client wants log messages from this level on."""
+        await self._fleet.set_level(owner.id, level)
+
+    def notified(self, owner: Owner, method: str, params: bytes) -> None:
+        """The client tells its servers something; what the gateway has acted on itself goes no further."""
+        if method in ("notifications/initialized", "notifications/progress"):
+            return
+        if len(self._tasks) >= _MOST_TASKS:
+            log.debug("notification of a client dropped", extra={"method": method[:200]})
+        else:
+            self.start(self._fleet.notify(owner.id, method, params))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for."""
+        start(work, "for a client", self._tasks)

@@ -1,0 +1,248 @@
+"""Finds tools by what they are for: by words at once, and by meaning as far as there are vectors."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.fusion import Fused, fuse
+from headgate.catalog.meaning import Meaning
+from headgate.catalog.search import Document, Explanation, Key, LexicalIndex, document_of
+from headgate.catalog.search.index import FLOOR
+from headgate.catalog.search.sight import Allowed
+from headgate.catalog.search.vocabulary import prepare
+from headgate.catalog.turns import Turn
+from headgate.domain.item import Item
+
+log = logging.getLogger("headgate.catalog")
+
+# Of each ranking so many are looked at before both become one.
+_BY_WORDS: Final = 40
+_BY_MEANING: Final = 50
+# Of each text of a tool, in characters; what a server says beyond that adds little.
+_LONGEST_TEXT: Final = 8_000
+# A search just after a change waits so long for the index; then it sees what is there.
+_PATIENCE_SECONDS: Final = 5.0
+# Two steps for each tool.
+_STEPS_TO_SETTLE: Final = 500
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What is looked for, and among which tools."""
+
+    query: str
+    limit: int = 5
+    # None is all of them.
+    servers: frozenset[str] | None = None
+    read_only: bool = False
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a tool was found: by its words, and by its meaning where it has a vector."""
+
+    score: float
+    # Each as a part of the best: 1 is the tool that answers most.
+    words: float
+    meaning: float | None
+    cosine: float | None
+    explanation: Explanation | None
+
+
+class Finder:
+    """Knows every tool of the catalog by its words and its meaning, and follows its changes."""
+
+    def __init__(
+        self,
+        every_tool: Callable[[], list[Item]],
+        meaning: Meaning | None = None,
+        settle: Callable[[], None] = lambda: None,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        """`every_tool` gives another list after each change; `settle` is called when much is new."""
+        self._every_tool = every_tool
+        self._meaning = meaning
+        self._settle = settle
+        self._patience_seconds = patience_seconds
+        self._words = LexicalIndex()
+        self._indexed: list[Item] | None = None
+        # What is indexed of each server, to leave alone what did not change.
+        self._servers: dict[str, list[Item]] = {}
+        self._read_only: set[Key] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def progress(self) -> tuple[int, int] | None:
+        """How many tools have their vector, of how many; None where there are none."""
+        return self._meaning.progress() if self._meaning is not None else None
+
+    # Following the catalog.
+
+    @property
+    def current(self) -> bool:
+        """Whether everything that the catalog has can be found."""
+        return self._indexed is self._every_tool()
+
+    def wake(self) -> None:
+        """The catalog has changed: take it in, beside everything else."""
+        if self._refreshing is None and self._indexed is not self._every_tool():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="index")
+            self._refreshing.add_done_callback(self._refreshed)
+
+    def _refreshed(self, task: "asyncio.Task[None]") -> None:
+        self._refreshing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("index failed", exc_info=error)
+
+    async def ready(self) -> None:
+        """Wait until the index is as the catalog is, for a bounded time."""
+        self.wake()
+        if self._refreshing is not None:
+            await asyncio.wait({self._refreshing}, timeout=self._patience_seconds)
+
+    async def close(self) -> None:
+        """Index nothing more."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+
+    async def _refresh(self) -> None:
+        """Index what has changed, and let others have their turn in between."""
+        # Reading it is work for another thread; afterwards it is there for every search.
+        await asyncio.to_thread(prepare)
+        turn = Turn()
+        while self._indexed is not (items := self._every_tool()):
+            for step, _ in enumerate(self._take_in(items), start=1):
+                if step % _STEPS_TO_SETTLE == 0:
+                    self._settle()
+                await turn.pass_on()
+            self._indexed = items
+            await turn.pass_on()
+
+    def _take_in(self, items: list[Item]) -> Iterator[None]:
+        by_server: dict[str, list[Item]] = {}
+        for item in items:
+            by_server.setdefault(item.server, []).append(item)
+        for server in [server for server in self._servers if server not in by_server]:
+            self._drop(server)
+            yield
+        for server, own in by_server.items():
+            if not _same(self._servers.get(server), own):
+                yield from self._put(server, own)
+
+    def _put(self, server: str, items: list[Item]) -> Iterator[None]:
+        documents: list[Document] = []
+        for item in items:
+            documents.append(_clipped(document_of(server, item.name, item.public_name, item.definition)))
+            yield
+        yield from self._words.put_in_steps(server, documents)
+        self._servers[server] = items
+        self._read_only = {key for key in self._read_only if key[0] != server}
+        self._read_only.update(document.key for document in documents if document.read_only)
+        if self._meaning is not None:
+            self._meaning.put(server, documents)
+
+    def _drop(self, server: str) -> None:
+        del self._servers[server]
+        self._words.remove(server)
+        self._read_only = {key for key in self._read_only if key[0] != server}
+        if self._meaning is not None:
+            self._meaning.remove(server)
+
+    # Searching.
+
+    async def find(self, wish: Wish, allowed: Allowed | None = None) -> list[Fused]:
+        """The tools that answer the wish among those that are allowed, best first; the same each time."""
+        await self.ready()
+        return (await self._rank(wish, allowed))[: wish.limit]
+
+    async def _rank(self, wish: Wish, allowed: Allowed | None) -> list[Fused]:
+        visible = self._visible(wish, allowed)
+        # When meaning has a say, what words are not sure of may still be right.
+        floor = FLOOR if self._meaning is None else 0.0
+        found = self._words.search(wish.query, max(_BY_WORDS, wish.limit), allowed=visible, floor=floor)
+        words = {hit.key: hit.score for hit in found}
+        cosines = await self._cosines(wish, visible, words)
+        if not cosines and found and found[0].score < FLOOR:
+            # Nobody but words has a say after all, and the best decides for all.
+            return []
+        return fuse(words, cosines, wish.query)
+
+    def _visible(self, wish: Wish, allowed: Allowed | None) -> Allowed | None:
+        """Whether a tool may be shown; None when all may."""
+        if allowed is None and wish.servers is None and not wish.read_only:
+            return None
+
+        def visible(key: Key) -> bool:
+            return (
+                (wish.servers is None or key[0] in wish.servers)
+                and (not wish.read_only or key in self._read_only)
+                and (allowed is None or allowed(key))
+            )
+
+        return visible
+
+    async def _cosines(
+        self, wish: Wish, visible: Allowed | None, also: Collection[Key]
+    ) -> dict[Key, float] | None:
+        if self._meaning is None or not wish.query.strip():
+            return None
+        limit = max(_BY_MEANING, wish.limit)
+        found = await self._meaning.cosines(wish.query, limit, allowed=visible, also=also)
+        return dict(found) if found else None
+
+    async def explain(self, wish: Wish, allowed: Allowed | None, keys: Sequence[Key]) -> dict[Key, Reason]:
+        """Why each of these tools was found."""
+        ranked = {one.key: one for one in await self._rank(wish, allowed)}
+        reasons: dict[Key, Reason] = {}
+        turn = Turn()
+        for key in keys:
+            if key not in ranked:
+                continue
+            reasons[key] = Reason(
+                score=ranked[key].score,
+                words=ranked[key].words,
+                meaning=ranked[key].meaning,
+                cosine=ranked[key].cosine,
+                explanation=self._words.explain(wish.query, key),
+            )
+            # Each is a search of its own, of a request that may be long.
+            await turn.pass_on()
+        return reasons
+
+
+def _clipped(document: Document) -> Document:
+    """The document without what goes on for ever: each of its words would take its time in one step."""
+    if max(map(len, _texts(document))) <= _LONGEST_TEXT:
+        return document
+    name, title, description, parameters, said = (text[:_LONGEST_TEXT] for text in _texts(document))
+    return msgspec.structs.replace(
+        document,
+        name=name,
+        title=title,
+        description=description,
+        parameters=parameters,
+        parameter_texts=said,
+    )
+
+
+def _texts(document: Document) -> tuple[str, str, str, str, str]:
+    return (
+        document.name,
+        document.title,
+        document.description,
+        document.parameters,
+        document.parameter_texts,
+    )
+
+
+def _same(before: list[Item] | None, now: list[Item]) -> bool:
+    """Whether nothing that is searched has changed; an item that did not change is the same object."""
+    return before is not None and len(before) == len(now) and all(map(_is, before, now))
+
+
+def _is(one: Item, other: Item) -> bool:
+    return one is other or (one.name == other.name and one.definition == other.definition)

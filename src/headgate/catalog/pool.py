@@ -1,0 +1,118 @@
+"""The tools that a client has found so far, in the mode in which its list grows with what it looks for."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.names import Key
+
+SCORE_SHARE: Final = 0.7
+FRESHNESS_SHARE: Final = 0.3
+STALE_SECONDS: Final = 1800.0
+# Circles that have found something; the one that looked for nothing for the longest time goes first.
+_MOST_POOLS: Final = 10_000
+
+
+def weight(score: float, age_seconds: float) -> float:
+    """How much a tool is worth keeping: what was found best and last stays."""
+    freshness = 1.0 - min(1.0, max(0.0, age_seconds) / STALE_SECONDS)
+    return SCORE_SHARE * score + FRESHNESS_SHARE * freshness
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What a search changed."""
+
+    new: tuple[Key, ...]
+    evicted: tuple[Key, ...]
+    size: int
+    # Found, but of less weight than everything that is there.
+    left_out: tuple[Key, ...] = ()
+
+
+class _Place(msgspec.Struct):
+    score: float
+    found_at: float
+
+
+class Pool:
+    """At most `limit` tools, in the order in which they were found."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._places: dict[Key, _Place] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def keys(self) -> tuple[Key, ...]:
+        """The tools, the longest known first, so that a list grows at its end."""
+        return tuple(self._places)
+
+    def register(self, found: Mapping[Key, float], now: float) -> Registration:
+        """Take in tools with their scores; those of the lowest weight leave when there are too many.
+
+        A tool that is found again is fresh again, keeps the better of its scores, and is not new.
+        """
+        before = set(self._places)
+        for key, score in found.items():
+            place = self._places.setdefault(key, _Place(score, now))
+            place.score = max(place.score, score)
+            place.found_at = now
+        evicted = self._evict(now)
+        return Registration(
+            tuple(key for key in found if key not in before and key in self._places),
+            tuple(key for key in evicted if key in before),
+            len(self._places),
+            tuple(key for key in found if key not in self._places),
+        )
+
+    def _evict(self, now: float) -> list[Key]:
+        def order(key: Key) -> tuple[float, Key]:
+            place = self._places[key]
+            return weight(place.score, now - place.found_at), key
+
+        leaving = sorted(self._places, key=order)[: max(0, len(self._places) - self._limit)]
+        for key in leaving:
+            del self._places[key]
+        return leaving
+
+    def keep(self, exists: Callable[[Key], bool]) -> None:
+        """Drop the tools that are no more."""
+        for key in [key for key in self._places if not exists(key)]:
+            del self._places[key]
+
+
+class Pools:
+    """One pool for each circle of clients, so that one agent's search does not change another's list."""
+
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self.limit = limit
+        self._now = now
+        self._pools: dict[str, Pool] = {}
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def keys(self, circle: str) -> tuple[Key, ...]:
+        """What the circle has found so far."""
+        pool = self._pools.get(circle)
+        return pool.keys() if pool is not None else ()
+
+    def register(self, circle: str, found: Mapping[Key, float]) -> Registration:
+        """The circle has found these."""
+        pool = self._pools.pop(circle, None) or Pool(self.limit)
+        # To the end, where it is not dropped.
+        self._pools[circle] = pool
+        if len(self._pools) > _MOST_POOLS:
+            del self._pools[next(iter(self._pools))]
+        return pool.register(found, self._now())
+
+    def forget(self, circle: str) -> None:
+        """Its client is gone."""
+        self._pools.pop(circle, None)
+
+    def keep(self, exists: Callable[[Key], bool]) -> None:
+        """Drop the tools that are no more."""
+        for pool in self._pools.values():
+            pool.keep(exists)

@@ -1,0 +1,233 @@
+"""The arguments of the gateway's own tools: read forgivingly, and refused in one sentence each."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from headgate.catalog.arguments import Retrieval, retrieval, wrapped_call
+from headgate.catalog.own import CALL_DEFINITION, retrieve_definition
+from headgate.domain.errors import Effect, InvalidArguments
+
+
+def params(arguments: Any) -> dict[str, Raw]:
+    """Bytes are sent as they are."""
+    return {"arguments": Raw(arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode())}
+
+
+def wrapped(arguments: Any) -> tuple[str, bytes]:
+    name, inner = wrapped_call(params(arguments))
+    return name, bytes(inner)
+
+
+# retrieve_tools.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"query": "x"}, Retrieval(query="x")),
+        ({"query": ""}, Retrieval(query="")),
+        ({"queries": ["x"]}, Retrieval(queries=["x"])),
+        ({"queries": ["x"] * 10}, Retrieval(queries=["x"] * 10)),
+        ({"query": "x", "limit": 1}, Retrieval(query="x", limit=1)),
+        ({"query": "x", "limit": 50}, Retrieval(query="x", limit=50)),
+        ({"query": "x", "servers": ["a", "b"]}, Retrieval(query="x", servers=["a", "b"])),
+        ({"query": "x", "read_only": True}, Retrieval(query="x", read_only=True)),
+        ({"query": "x", "detail": "full"}, Retrieval(query="x", detail="full")),
+        ({"query": "x", "detail": "explain"}, Retrieval(query="x", detail="explain")),
+        # What it does not know is no reason to refuse.
+        ({"query": "x", "top_k": 3}, Retrieval(query="x")),
+    ],
+)
+def test_what_is_looked_for_is_read(arguments: dict[str, Any], expected: Retrieval) -> None:
+    assert retrieval(params(arguments)) == expected
+
+
+def test_an_argument_of_null_is_left_out() -> None:
+    nothing = dict.fromkeys(["queries", "limit", "servers", "read_only", "detail"])
+    given = retrieval(params({"query": "x", **nothing}))
+    assert (given.query, given.queries, given.limit, given.servers) == ("x", None, None, None)
+    assert not given.read_only
+    assert given.detail not in ("full", "explain")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({}, "retrieve_tools: neither query nor queries is given"),
+        ({"query": None, "queries": None}, "retrieve_tools: neither query nor queries is given"),
+        ({"query": "x", "queries": ["y"]}, "retrieve_tools: query and queries are both given"),
+        ({"query": 5}, "retrieve_tools: query: expected `str | null`, got `int`"),
+        ({"query": ["x"]}, "retrieve_tools: query: expected `str | null`, got `array`"),
+        ({"queries": []}, "retrieve_tools: queries: expected `array` of length >= 1"),
+        ({"queries": ["x"] * 11}, "retrieve_tools: queries: expected `array` of length <= 10"),
+        ({"queries": "x"}, "retrieve_tools: queries: expected `array | null`, got `str`"),
+        ({"queries": ["x", 5]}, "retrieve_tools: queries[1]: expected `str`, got `int`"),
+        ({"query": "x", "limit": 0}, "retrieve_tools: limit: expected `int` >= 1"),
+        ({"query": "x", "limit": -1}, "retrieve_tools: limit: expected `int` >= 1"),
+        ({"query": "x", "limit": 51}, "retrieve_tools: limit: expected `int` <= 50"),
+        ({"query": "x", "limit": "5"}, "retrieve_tools: limit: expected `int | null`, got `str`"),
+        ({"query": "x", "limit": True}, "retrieve_tools: limit: expected `int | null`, got `bool`"),
+        ({"query": "x", "limit": 1.5}, "retrieve_tools: limit: expected `int | null`, got `float`"),
+        ({"query": "x", "servers": "a"}, "retrieve_tools: servers: expected `array | null`, got `str`"),
+        ({"query": "x", "read_only": "no"}, "retrieve_tools: read_only: expected `bool | null`, got `str`"),
+        ({"query": "x", "detail": "all"}, "retrieve_tools: detail: expected brief, full or explain"),
+        ({"query": "x", "detail": "a" * 9999}, "retrieve_tools: detail: expected brief, full or explain"),
+        ([], "retrieve_tools: expected `object`, got `array`"),
+        (None, "retrieve_tools: expected `object`, got `null`"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(arguments: Any, sentence: str) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        retrieval(params(arguments))
+    assert str(refused.value) == sentence
+    assert refused.value.hint
+    assert (refused.value.code, refused.value.effect) == ("INVALID_PARAMS", Effect.NONE)
+
+
+def test_without_arguments_it_is_said_how_to_call_it() -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        retrieval({})
+    assert '{"query": ' in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"query":"\xff"}',
+        rb'{"query":"\ud800"}',
+        b'{"query":',
+        b"",
+        b'{"query":"x","more":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"query":"x","limit":' + b"9" * 400 + b"}",
+    ],
+)
+def test_what_no_parser_takes_is_refused(arguments: bytes) -> None:
+    with pytest.raises(InvalidArguments):
+        retrieval(params(arguments))
+    with pytest.raises(InvalidArguments):
+        wrapped(arguments)
+
+
+# call_tool.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inner"),
+    [
+        (b'{"name":"x"}', b"{}"),
+        (b'{"name":"x","args":{}}', b"{}"),
+        (b'{"name":"x","args":{"a": 1e400, "b":[ ]}}', b'{"a": 1e400, "b":[ ]}'),
+        (b'{"name":"x","args":null}', b"{}"),
+        # As models write it, too.
+        (b'{"name":"x","arguments":{"a":1}}', b'{"a":1}'),
+        (b'{"name":"x","args":null,"arguments":{"a":1}}', b'{"a":1}'),
+        (b'{"name":"x","args":{"a":1},"arguments":{"b":1}}', b'{"a":1}'),
+        (rb'{"name":"x","args":"{\"a\": 1}"}', b'{"a": 1}'),
+        (rb'{"name":"x","args":"\n {\"a\":\"\u00e9\"} "}', '{"a":"é"}'.encode()),
+        (b'{"name":"x","args":""}', b"{}"),
+        (b'{"name":"x","args":"  "}', b"{}"),
+        (b'{"name":"x","args":"null"}', b"{}"),
+        (b'{"name":"x","args":"{}"}', b"{}"),
+    ],
+)
+def test_the_call_inside_is_read_byte_for_byte(arguments: bytes, inner: bytes) -> None:
+    assert wrapped(arguments) == ("x", inner)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({}, "call_tool: object missing required field `name`"),
+        ({"args": {}}, "call_tool: object missing required field `name`"),
+        ({"name": ""}, "call_tool: name: expected `str` of length >= 1"),
+        ({"name": None}, "call_tool: name: expected `str`, got `null`"),
+        ({"name": 5}, "call_tool: name: expected `str`, got `int`"),
+        ({"name": "x", "args": []}, "call_tool: args is not an object"),
+        ({"name": "x", "args": 5}, "call_tool: args is not an object"),
+        ({"name": "x", "args": True}, "call_tool: args is not an object"),
+        ({"name": "x", "args": "[]"}, "call_tool: args is not an object"),
+        ({"name": "x", "args": '"{}"'}, "call_tool: args is not an object"),
+        (["x"], "call_tool: expected `object`, got `array`"),
+    ],
+)
+def test_a_call_without_a_tool_is_refused_in_one_sentence(arguments: Any, sentence: str) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        wrapped(arguments)
+    assert str(refused.value) == sentence
+    assert '{"name": ' in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", [b'"{"', b'"a=1"', rb'"\ud800"', b'"\xff"', b'"' + b"[" * 5000 + b'"', rb'"{\"a\":\"\\ud800\"}"']
+)
+def test_a_text_that_is_no_object_is_refused(text: bytes) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        wrapped(b'{"name":"x","args":' + text + b"}")
+    assert len(str(refused.value)) < 200
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+members = st.sampled_from(
+    ["query", "queries", "limit", "servers", "read_only", "detail", "name", "args", "arguments"]
+)
+
+
+@given(values | st.dictionaries(members, values))
+@settings(max_examples=60)
+def test_whatever_is_sent_is_read_or_refused(arguments: Any) -> None:
+    for read in (retrieval, wrapped_call):
+        try:
+            read(params(arguments))
+        except InvalidArguments:
+            continue
+
+
+@given(st.dictionaries(st.text(), values))
+@settings(max_examples=40)
+def test_an_object_as_text_is_the_object(arguments: dict[str, Any]) -> None:
+    text = json.dumps(arguments, allow_nan=False) if _finite(arguments) else "{}"
+    assert wrapped({"name": "x", "args": text}) == ("x", text.encode())
+
+
+def _finite(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+# What clients are told of them.
+
+
+def retrieve_tools(*servers: str) -> dict[str, Any]:
+    definition: dict[str, Any] = json.loads(retrieve_definition(servers))
+    return definition
+
+
+def test_the_definitions_say_what_is_taken() -> None:
+    schema = retrieve_tools("a")["inputSchema"]
+    assert set(schema["properties"]) == set(Retrieval.__struct_fields__)
+    assert (schema["properties"]["limit"]["minimum"], schema["properties"]["limit"]["maximum"]) == (1, 50)
+    assert schema["properties"]["queries"]["maxItems"] == 10
+    assert schema["properties"]["detail"]["enum"] == ["brief", "full", "explain"]
+    assert json.loads(CALL_DEFINITION)["inputSchema"]["required"] == ["name"]
+
+
+def test_the_servers_are_named_as_far_as_they_fit() -> None:
+    assert "Servers" not in retrieve_tools()["description"]
+    assert retrieve_tools("git", "mail")["description"].endswith(" Servers: git, mail.")
+    many = retrieve_tools(*(f"server-number-{number}" for number in range(1000)))["description"]
+    assert len(many) < 600
+    assert many.endswith(" more.")
+    assert len(retrieve_tools("x" * 10_000)["description"]) < 600
+    assert len(retrieve_tools("a", "x" * 10_000)["description"]) < 600

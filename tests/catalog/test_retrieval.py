@@ -1,0 +1,421 @@
+"""retrieve_tools: what it answers in each mode, in how much detail, and to whom it shows what."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.finder import Finder
+from headgate.catalog.pool import Pools
+from headgate.catalog.retrieval import RetrieveTools
+from headgate.domain.call import LOCAL, Answer, Caller, Owner
+from headgate.domain.errors import InvalidArguments, ServerNotFound
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN, Profile
+from tests.catalog.offered import ROOTS, SAMPLING
+from tests.catalog.owners import catalog_of
+from tests.catalog.test_finder import OFFICE, tool
+from tests.catalog.test_showing import Silent
+from tests.delivery.scripted import WAIT_SECONDS, Clock
+from tests.house import request
+from tests.waiting import eventually
+
+NOTHING = {"message": "No relevant tools found", "tools": []}
+NONSENSE = "xkcd qwfpgj zzzz"
+
+
+class Discreet:
+    """Hides some servers from everybody but the local user."""
+
+    def __init__(self, *hidden: str) -> None:
+        self.hidden = hidden
+
+    def sees_all(self, caller: Caller) -> bool:
+        return caller == LOCAL or not self.hidden
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        return caller == LOCAL or item.server not in self.hidden
+
+
+class Desk:
+    """retrieve_tools before a catalog of seven tools."""
+
+    def __init__(
+        self,
+        mode: Mode = Mode.SEARCH,
+        *,
+        limit: int = 15,
+        top_k: int = 5,
+        hidden: tuple[str, ...] = (),
+        patience_seconds: float = 5.0,
+    ) -> None:
+        self.catalog: Catalog = catalog_of(*OFFICE)
+        for server, tools in OFFICE.items():
+            self.catalog.offer(server, Kind.TOOLS, tools)
+        self.clock = Clock()
+        self.pools = Pools(limit, self.clock)
+        self.told: list[str] = []
+        self.awaited: list[Profile] = []
+        self.finder = Finder(lambda: self.catalog.every_tool, patience_seconds=patience_seconds)
+        self.tool = RetrieveTools(
+            self.finder,
+            self.catalog,
+            Discreet(*hidden),
+            self.pools,
+            mode=mode,
+            top_k=top_k,
+            await_tools=self._await,
+            tell=self.told.append,
+        )
+
+    async def _await(self, profile: Profile, owner: Owner | None) -> None:
+        self.awaited.append(profile)
+
+    async def answer(self, profile: Profile = PLAIN, who: str = "", owner: str = "", **given: Any) -> Answer:
+        session = Owner(owner, Silent()) if owner else None
+        asked = request(
+            "tools/call", "retrieve_tools", {"arguments": given}, who, profile=profile, owner=session
+        )
+        return await self.tool.run(asked)
+
+    async def ask(self, *args: Any, **given: Any) -> dict[str, Any]:
+        answer = await self.answer(*args, **given)
+        assert isinstance(answer.result, bytes)
+        result = json.loads(answer.result)
+        (block,) = result["content"]
+        assert block["type"] == "text"
+        assert json.loads(block["text"]) == result["structuredContent"]
+        assert "isError" not in result
+        told: dict[str, Any] = result["structuredContent"]
+        return told
+
+    async def find(self, *args: Any, **given: Any) -> list[str]:
+        return [one["name"] for one in (await self.ask(*args, **given))["tools"]]
+
+
+# The answer in search mode.
+
+
+async def test_a_tool_is_told_with_everything_that_a_call_needs() -> None:
+    told = await Desk().ask(query="delete a file")
+    assert set(told) == {"message", "tools", "query", "total_available_tools"}
+    assert told["query"] == "delete a file"
+    assert told["total_available_tools"] == 7
+    assert told["message"] == f"Found {len(told['tools'])} tools"
+    first = told["tools"][0]
+    assert 0 < first.pop("score") <= 1
+    assert first == {
+        "name": "files_delete_file",
+        "original_name": "delete_file",
+        "server": "files",
+        "description": "Delete a file from the disk for good.",
+        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}},
+    }
+
+
+async def test_one_tool_is_counted_as_one() -> None:
+    assert (await Desk().ask(query="delete a file", limit=1))["message"] == "Found 1 tool"
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("query", ["", "   ", NONSENSE, NONSENSE * 600, "ファイルを削除する", "?"])
+async def test_what_nothing_answers_is_answered_with_nothing(mode: Mode, query: str) -> None:
+    desk = Desk(mode)
+    assert await desk.ask(query=query) == NOTHING
+    assert await desk.ask(queries=[query, query]) == NOTHING
+    assert desk.told == []
+    assert len(desk.pools) == 0
+
+
+async def test_a_long_request_is_not_sent_back_whole() -> None:
+    told = await Desk().ask(query="please delete a file from the disk, " * 300)
+    assert told["tools"][0]["name"] == "files_delete_file"
+    assert len(told["query"]) == 200
+
+
+async def test_the_same_request_gets_the_same_bytes() -> None:
+    one, other = Desk(), Desk()
+    for detail in ("brief", "full", "explain"):
+        given: dict[str, Any] = {"query": "read a file of the repository", "detail": detail}
+        first = await one.answer(**given)
+        assert await one.answer(**given) == first
+        assert await other.answer(**given) == first
+
+
+async def test_searches_are_counted_and_those_in_vain() -> None:
+    desk = Desk()
+    await desk.ask(queries=["delete a file", NONSENSE])
+    await desk.ask(query="delete a file")
+    assert (desk.tool.searches, desk.tool.in_vain) == (3, 1)
+
+
+# How many, and among which.
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 2), ({"limit": 1}, 1), ({"limit": 3}, 3)])
+async def test_so_many_as_are_wanted_or_as_is_usual(given: dict[str, int], expected: int) -> None:
+    desk = Desk(top_k=2)
+    query = "read or delete a file, search messages, show the history, record changes"
+    assert len(await desk.find(query=query, limit=50)) > 3
+    assert len(await desk.find(query=query, **given)) == expected
+
+
+async def test_only_of_these_servers_and_only_what_changes_nothing() -> None:
+    desk = Desk()
+    assert await desk.find(query="a file from the disk", servers=["files"], read_only=True) == [
+        "files_read_file"
+    ]
+    assert await desk.ask(query="delete a file", servers=["weather", "mail"], read_only=True) == NOTHING
+    # None in particular.
+    assert (await desk.find(query="delete a file", servers=[]))[0] == "files_delete_file"
+
+
+async def test_a_server_that_does_not_exist_is_said_with_the_nearest() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    with pytest.raises(ServerNotFound) as missing:
+        await desk.ask(query="delete a file", servers=["mail", "fils"])
+    assert "files" in missing.value.hint
+    assert "'fils'" in str(missing.value)
+    assert len(desk.pools) == 0
+
+
+async def test_wrong_arguments_search_for_nothing() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    for given in ({}, {"query": "x", "limit": 51}, {"query": "delete a file", "queries": ["a"]}):
+        with pytest.raises(InvalidArguments):
+            await desk.ask(**given)
+    assert (desk.tool.searches, desk.awaited) == (0, [])
+
+
+async def test_servers_that_have_just_been_started_are_given_a_moment() -> None:
+    desk = Desk()
+    await desk.ask(query="x", profile=SAMPLING)
+    assert desk.awaited == [SAMPLING]
+
+
+# Several at once.
+
+
+async def test_several_requests_are_answered_in_one_answer() -> None:
+    told = await Desk().ask(queries=["delete a file", NONSENSE, "weather tomorrow", "delete a file"])
+    assert set(told) == {"message", "results", "total_available_tools"}
+    assert [one["query"] for one in told["results"]] == ["delete a file", NONSENSE, "weather tomorrow"]
+    first, second, third = told["results"]
+    assert first["tools"][0]["name"] == "files_delete_file"
+    assert (second["tools"], second["message"]) == ([], "No relevant tools found")
+    assert third["tools"][0]["name"] == "weather_forecast"
+    assert told["message"] == f"Found {len(first['tools']) + len(third['tools'])} tools"
+
+
+async def test_one_of_several_is_answered_as_it_is_alone() -> None:
+    desk = Desk()
+    alone = await desk.ask(query="delete a file")
+    (among,) = (await desk.ask(queries=["delete a file"]))["results"]
+    assert among["tools"] == alone["tools"]
+
+
+# In how much detail.
+
+
+async def test_signatures_are_short_and_in_full_everything_is_there() -> None:
+    desk = Desk()
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "string", "description": "What to paint", "minLength": 1}},
+        "$defs": {"unused": {}},
+    }
+    description = "Paint a picture. Then hang it up.\n\nArgs: x"
+    definition = {"name": "paint", "description": description, "inputSchema": schema}
+    desk.catalog.offer("git", Kind.TOOLS, [json.dumps(definition).encode()])
+    (brief,) = (await desk.ask(query="paint a picture"))["tools"]
+    assert brief["description"] == "Paint a picture."
+    assert brief["input_schema"] == {"type": "object", "properties": {"x": {"type": "string"}}}
+    (full,) = (await desk.ask(query="paint a picture", detail="full"))["tools"]
+    assert (full["description"], full["input_schema"]) == (description, schema)
+
+
+async def test_an_explanation_says_which_words_in_which_fields() -> None:
+    told = await Desk().ask(query="delete a file on the moon", detail="explain")
+    first = told["tools"][0]
+    assert first["name"] == "files_delete_file"
+    why = first["why"]
+    assert 0 < why["lexical"] <= 1
+    assert {"name", "description"} <= set(why["terms"][0]["fields"])
+    assert all(set(term) == {"word", "term", "kind", "fields", "share"} for term in why["terms"])
+    assert any(word.startswith("moon") for word in why["not_matched"])
+    # There are no vectors, so nothing is said of them.
+    assert "vector" not in why
+    assert "why" not in (await Desk().ask(query="delete a file"))["tools"][0]
+
+
+async def test_schemas_of_any_depth_are_answered_or_left_out() -> None:
+    desk = Desk()
+    depths = [*range(880, 1010, 3), 5000]
+    desk.catalog.offer(
+        "git",
+        Kind.TOOLS,
+        [
+            b'{"name":"paint_%d","description":"Paint a picture","inputSchema":%s}'
+            % (depth, b'{"a":' * depth + b"1" + b"}" * depth)
+            for depth in depths
+        ],
+    )
+    # What is too deep for any client is not in the catalog at all.
+    taken = len(desk.catalog) - 5
+    assert taken > 10
+    for detail in ("brief", "full"):
+        answer = await desk.answer(query="paint a picture", limit=50, detail=detail)
+        assert isinstance(answer.result, bytes)
+        assert answer.result.count(b'"original_name":') == taken
+
+
+# Dynamic mode.
+
+
+async def test_what_is_found_is_registered_and_its_circle_told() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    told = await desk.ask(query="delete a file", limit=1, owner="one")
+    assert told["newly_registered"] == ["files_delete_file"]
+    assert (told["evicted_tools"], told["pool_size"], told["pool_limit"]) == ([], 1, 15)
+    (first,) = told["tools"]
+    assert first["newly_registered"] is True
+    assert "input_schema" not in first
+    assert desk.told == ["one"]
+    assert desk.pools.keys("one") == (("files", "delete_file"),)
+
+
+async def test_what_is_found_again_is_not_new_and_nobody_is_told() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    await desk.ask(query="delete a file", limit=1, owner="one")
+    again = await desk.ask(query="delete a file", limit=1, owner="one")
+    assert again["newly_registered"] == []
+    assert again["tools"][0]["newly_registered"] is False
+    assert again["pool_size"] == 1
+    assert desk.told == ["one"]
+    # For another client it is new.
+    assert (await desk.ask(query="delete a file", limit=1, owner="two"))["newly_registered"]
+    assert desk.told == ["one", "two"]
+
+
+async def test_what_leaves_is_named() -> None:
+    desk = Desk(Mode.DYNAMIC, limit=1)
+    await desk.ask(query="delete a file", limit=1, owner="one")
+    desk.clock.forward(3600.0)
+    told = await desk.ask(query="the weather of the next days at a place", limit=1, owner="one")
+    assert told["newly_registered"] == ["weather_forecast"]
+    assert told["evicted_tools"] == ["files_delete_file"]
+    assert (told["pool_size"], told["pool_limit"]) == (1, 1)
+    assert desk.told == ["one", "one"]
+
+
+async def test_more_than_fits_is_told_but_not_registered() -> None:
+    desk = Desk(Mode.DYNAMIC, limit=2, top_k=50)
+    told = await desk.ask(query="read or delete a file, show the history, record changes", owner="one")
+    assert len(told["tools"]) > 2
+    assert (len(told["newly_registered"]), told["pool_size"], told["evicted_tools"]) == (2, 2, [])
+    assert [one["newly_registered"] for one in told["tools"]].count(True) == 2
+
+
+async def test_what_is_found_and_not_registered_is_told_with_what_a_call_needs() -> None:
+    desk = Desk(Mode.DYNAMIC, limit=1)
+    first, *others = (await desk.ask(query="delete a file"))["tools"]
+    assert first["newly_registered"]
+    assert "input_schema" not in first
+    assert others
+    assert all(not one["newly_registered"] and one["input_schema"]["type"] == "object" for one in others)
+
+
+async def test_a_search_of_half_an_index_says_so() -> None:
+    desk = Desk(patience_seconds=0.0)
+    assert (await desk.ask(query="delete a file"))["message"].endswith("try again in a moment")
+    await eventually(lambda: desk.finder.current, WAIT_SECONDS, "everything is indexed")
+    assert (await desk.ask(query="delete a file"))["message"].startswith("Found")
+
+
+async def test_a_tool_that_answers_several_requests_is_registered_once_with_its_best_score() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    told = await desk.ask(queries=["a file", "delete a file from the disk for good"], limit=2, owner="one")
+    assert len(set(told["newly_registered"])) == len(told["newly_registered"]) == told["pool_size"]
+    assert "files_delete_file" in told["newly_registered"]
+
+
+async def test_in_full_detail_the_schema_is_told_in_dynamic_mode_too() -> None:
+    told = await Desk(Mode.DYNAMIC).ask(query="delete a file", detail="full")
+    assert told["tools"][0]["input_schema"]["properties"] == {"path": {"type": "string"}}
+
+
+async def test_without_sessions_those_with_the_same_key_share_a_pool() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    assert (await desk.ask(query="delete a file", who="alice"))["newly_registered"]
+    assert not (await desk.ask(query="delete a file", who="alice"))["newly_registered"]
+    assert (await desk.ask(query="delete a file", who="bob"))["newly_registered"]
+    assert (await desk.ask(query="delete a file"))["newly_registered"]
+    assert len(set(desk.told)) == 3
+
+
+@pytest.mark.parametrize("mode", [Mode.FULL, Mode.SEARCH])
+async def test_in_the_other_modes_nothing_is_registered(mode: Mode) -> None:
+    desk = Desk(mode)
+    told = await desk.ask(query="delete a file", owner="one")
+    assert not {"newly_registered", "evicted_tools", "pool_size", "pool_limit"} & set(told)
+    assert "input_schema" in told["tools"][0]
+    assert (desk.told, len(desk.pools)) == ([], 0)
+
+
+# Who may see what.
+
+
+async def test_what_a_caller_may_not_see_is_never_found_or_explained() -> None:
+    desk = Desk(hidden=("files",))
+    assert "files_delete_file" in await desk.find(query="delete a file")
+    for query in ("delete a file", "files_delete_file", "read the contents of a file from the disk"):
+        for detail in ("brief", "full", "explain"):
+            answer = await desk.answer(who="guest", query=query, limit=50, detail=detail)
+            assert isinstance(answer.result, bytes)
+            assert b"files" not in answer.result
+            assert b"delete_file" not in answer.result.replace(query.encode(), b"")
+    assert await desk.ask(who="guest", query="delete a file", servers=["files"]) == NOTHING
+
+
+async def test_what_a_profile_may_not_see_is_never_found() -> None:
+    desk = Desk()
+    desk.catalog.offer("files", Kind.TOOLS, OFFICE["files"][:1], ROOTS)
+    desk.catalog.offer("files", Kind.TOOLS, [*OFFICE["files"], tool("paint", "Paint a picture")], SAMPLING)
+    assert "files_delete_file" in await desk.find(query="delete a file")
+    assert "files_delete_file" not in await desk.find(query="delete a file", profile=ROOTS, limit=50)
+    assert await desk.find(query="paint a picture", profile=SAMPLING) == ["files_paint"]
+    for profile in (PLAIN, ROOTS):
+        assert await desk.ask(query="paint a picture", profile=profile) == NOTHING
+
+
+async def test_a_profile_is_shown_its_own_definition() -> None:
+    desk = Desk()
+    desk.catalog.offer("weather", Kind.TOOLS, [tool("forecast", "The weather, for samplers")], SAMPLING)
+    for profile, said in ((PLAIN, "next days"), (SAMPLING, "for samplers")):
+        (found,) = (await desk.ask(query="weather", profile=profile, limit=1))["tools"]
+        assert said in found["description"]
+
+
+async def test_what_another_profile_has_found_is_not_named_when_it_leaves() -> None:
+    desk = Desk(Mode.DYNAMIC, limit=1)
+    desk.catalog.offer("git", Kind.TOOLS, [tool("paint", "Paint a picture")], SAMPLING)
+    told = await desk.ask(query="paint a picture", profile=SAMPLING)
+    assert told["newly_registered"] == ["git_paint"]
+    desk.clock.forward(3600.0)
+    # In the stateless era both share a pool.
+    answer = await desk.answer(query="delete a file from the disk for good", limit=1)
+    assert isinstance(answer.result, bytes)
+    assert b"files_delete_file" in answer.result
+    assert b"paint" not in answer.result
+
+
+async def test_a_tool_that_has_vanished_is_neither_found_nor_registered() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    assert "files_delete_file" in await desk.find(query="delete a file")
+    desk.catalog.offer("files", Kind.TOOLS, [])
+    assert "files_delete_file" not in await desk.find(query="delete a file", owner="one", limit=50)
+    desk.catalog.order(["mail"])
+    assert await desk.ask(query="the weather of the next days") == NOTHING

@@ -1,0 +1,63 @@
+"""Whoever waits is told how far it is: on a terminal in one line that changes, elsewhere in few lines."""
+
+import io
+
+from headgate.app.progress import Progress
+
+
+class Terminal(io.StringIO):
+    """What a terminal would show."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    """A time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def counted(stream: io.StringIO, *, step_seconds: float) -> None:
+    """Tell of fifty steps."""
+    clock = Clock()
+    progress = Progress(stream, clock)
+    for done in range(1, 51):
+        clock.now += step_seconds
+        progress.count("asked", done, 50)
+    progress.clear()
+
+
+def test_what_is_done_at_once_is_not_worth_a_line() -> None:
+    for stream in (io.StringIO(), Terminal()):
+        counted(stream, step_seconds=0.001)
+        assert stream.getvalue() == ""
+
+
+def test_a_log_gets_a_line_every_few_seconds() -> None:
+    stream = io.StringIO()
+    counted(stream, step_seconds=0.25)
+    assert stream.getvalue().splitlines() == ["asked: 20 of 50", "asked: 40 of 50"]
+
+
+def test_a_terminal_gets_one_line_that_changes_and_goes() -> None:
+    stream = Terminal()
+    counted(stream, step_seconds=0.25)
+    shown = stream.getvalue()
+    assert "\n" not in shown
+    assert shown.startswith("\rasked: 1 of 50\rasked: 2 of 50")
+    assert shown.endswith("\rasked: 50 of 50\r" + " " * len("asked: 50 of 50") + "\r")
+
+
+def test_what_is_said_stays_and_is_not_written_into_the_line_that_changes() -> None:
+    stream = Terminal()
+    clock = Clock()
+    progress = Progress(stream, clock)
+    clock.now += 1
+    progress.count("vectors", 1_000, 20_000)
+    progress.say("connecting to files")
+    assert stream.getvalue() == "\rvectors: 1,000 of 20,000\r" + " " * 24 + "\rconnecting to files\n"

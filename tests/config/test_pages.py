@@ -1,0 +1,108 @@
+"""The pages lead to each other, and name what there is."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.catalog import own
+from headgate.catalog.names import RESERVED
+from headgate.catalog.pool import weight
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+TOOLS = (DOCS / "tools.md").read_text()
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can lead to on the page, spelt as GitHub does."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def lost(page: Path) -> Iterator[str]:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        path, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert list(lost(page)) == []
+
+
+def test_every_decision_is_in_the_map() -> None:
+    index = (DOCS / "index.md").read_text()
+    for decision in sorted((DOCS / "decisions").glob("*.md")):
+        assert f"| [{decision.name[:4]}](decisions/{decision.name}) | " in index
+
+
+def test_every_extra_is_described_with_how_to_install_it() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (DOCS / "settings.md").read_text()
+    for extra in extras:
+        assert f"headgate[{extra}]" in page
+
+
+def arguments(definition: bytes) -> list[tuple[str, str]]:
+    tool: dict[str, Any] = msgspec.json.decode(definition)
+    return [(tool["name"], argument) for argument in tool["inputSchema"]["properties"]]
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"), [*arguments(own.retrieve_definition([])), *arguments(own.CALL_DEFINITION)]
+)
+def test_every_argument_of_the_own_tools_is_described(tool: str, argument: str) -> None:
+    section = TOOLS.split(f"\n### {tool}\n")[1].split("\n## ")[0].split("\n### ")[0]
+    assert re.search(rf"^\| `{argument}` \| .+ \| .+ \|$", section, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_every_name_that_the_gateway_keeps_for_itself_is_told(name: str) -> None:
+    assert f"`{name}`" in TOOLS.split("**Names of the gateway's own.**")[1].split("\n\n")[0]
+
+
+def test_the_weights_of_the_page_are_those_of_the_pool() -> None:
+    rows = re.findall(r"^\| (0\.\d) \| (just now|\d+ minutes) \| (0\.\d\d) \|$", TOOLS, re.MULTILINE)
+    assert len(rows) == 3
+    for score, age, told in rows:
+        minutes = 0 if age == "just now" else int(age.split()[0])
+        assert f"{weight(float(score), 60.0 * minutes):.2f}" == told
+
+
+# What the README calls the engines, and what the page of the figures does.
+ENGINES = {
+    "bm25s": "bm25s",
+    "SQLite FTS5": "FTS5",
+    "fielded BM25": "fielded BM25",
+    "**Headgate**, base installation": "words",
+    "**Headgate**, `[semantic]`": "words and meaning",
+}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().strip("*") for cell in line.strip("|").split("|")]
+
+
+def test_the_figures_of_search_in_the_readme_are_those_of_the_measured_table() -> None:
+    table = (DOCS / "retrieval.md").read_text().split("<!-- figures: R@5 -->\n")[1].split("<!-- end -->")[0]
+    head, _, *lines = table.splitlines()
+    measured = {
+        row[0].split(" (")[0]: dict(zip(cells(head), row, strict=True)) for row in map(cells, lines) if row
+    }
+    for name, engine in ENGINES.items():
+        figures = [measured[row][engine] for row in ("macro mean", "low overlap", "all in one pool")]
+        assert f"| {name} | {' | '.join(figures)} |" in (ROOT / "README.md").read_text()

@@ -1,0 +1,281 @@
+"""The gateway's own tools on the path: retrieve_tools finds, call_tool calls whatever there is."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.access.local import LocalAccess
+from headgate.catalog.finder import Finder
+from headgate.catalog.retrieval import RetrieveTools
+from headgate.catalog.viewer import Viewer
+from headgate.domain.call import Answer, Caller, Owner
+from headgate.domain.errors import Exhausted, HeaderMismatch, InvalidArguments, ServerNotFound, ToolNotFound
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import Profile
+from headgate.gateway import Access, OwnTool
+from headgate.wire.eras import Era
+from tests.catalog.test_showing import Silent
+from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG
+from tests.house import House, request
+from tests.waiting import eventually
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"amount": {"type": "integer", "minimum": 1}},
+    "required": ["amount"],
+}
+PAY = {"name": "pay", "description": "Pay an amount of money to somebody", "inputSchema": SCHEMA}
+LOOK = {"name": "look", "description": "Look at the balance of an account", "inputSchema": {"type": "object"}}
+REFUSED = Answer(b'{"content":[{"type":"text","text":"amount is required"}],"isError":true}')
+
+
+class Hall:
+    """A house with its own tools, before a bank with two tools."""
+
+    def __init__(
+        self,
+        mode: Mode = Mode.SEARCH,
+        *servers: str,
+        answer: Answer = DONE,
+        access: Access | None = None,
+        told: Callable[[str], None] = lambda circle: None,
+    ) -> None:
+        own: dict[str, OwnTool] = {}
+        self.house = House(*(servers or ("bank",)), answer=answer, access=access, mode=mode, own=own)
+        catalog = self.house.catalog
+        retrieve = RetrieveTools(
+            Finder(lambda: catalog.every_tool),
+            catalog,
+            LocalAccess(),
+            self.house.pools,
+            mode=mode,
+            top_k=5,
+            await_tools=_await_nothing,
+            tell=told,
+        )
+        own.update(retrieve_tools=retrieve, retrieve_tool=retrieve)
+        self.house.offer("bank", Kind.TOOLS, PAY, LOOK)
+
+    async def call(self, name: str, arguments: Any = None, **more: Any) -> Answer:
+        params = {} if arguments is None else {"arguments": arguments}
+        return await self.house.gateway.call(request("tools/call", name, params, **more))
+
+    async def wrapped(self, name: str, args: Any = None, **more: Any) -> Answer:
+        return await self.call("call_tool", {"name": name, "args": args}, **more)
+
+    def sent(self) -> list[tuple[str, str, bytes]]:
+        return [
+            (call.item.server, call.item.name, bytes(call.request.params.get("arguments", b"")))
+            for call in self.house.sent
+        ]
+
+    def listed(self, owner: Owner | None = None) -> list[str]:
+        page = self.house.gateway.list(Kind.TOOLS, None, Viewer(era=Era.HANDSHAKE, owner=owner))
+        return [tool["name"] for tool in json.loads(b"{" + page + b"}")["tools"]]
+
+
+async def _await_nothing(profile: Profile, owner: Owner | None) -> None:
+    """Every server has told what it has."""
+
+
+def told(answer: Answer) -> Any:
+    assert isinstance(answer.result, bytes)
+    return json.loads(answer.result)
+
+
+# call_tool.
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("name", ["bank_pay", "bank:pay", "bank__pay"])
+async def test_any_tool_is_called_by_any_of_its_names_in_any_mode(mode: Mode, name: str) -> None:
+    hall = Hall(mode)
+    assert await hall.wrapped(name, {"amount": 5}) is DONE
+    # Without call_tool, too: listed or not.
+    assert await hall.call(name, {"amount": 5}) is DONE
+    assert [(server, tool, json.loads(given)) for server, tool, given in hall.sent()] == [
+        ("bank", "pay", {"amount": 5})
+    ] * 2
+    assert hall.house.catalog.take_usage() == {("bank", "pay"): 2}
+
+
+async def test_the_arguments_arrive_byte_for_byte_and_without_any_as_none() -> None:
+    hall = Hall()
+    await hall.wrapped("bank_pay", '{"amount": 1e1,  "x":"\\u00e9"}')
+    await hall.call("call_tool", {"name": "bank_look"})
+    assert hall.sent() == [("bank", "pay", b'{"amount": 1e1,  "x":"\\u00e9"}'), ("bank", "look", b"{}")]
+
+
+@pytest.mark.parametrize("name", ["bank_pey", "bank:pey", "pay", "call_tool", "retrieve_toolz", "x" * 10_000])
+async def test_a_tool_that_nobody_has_is_said_with_the_nearest_and_how_to_find_others(name: str) -> None:
+    hall = Hall()
+    with pytest.raises(ToolNotFound) as missing:
+        await hall.wrapped(name)
+    assert "retrieve_tools" in missing.value.hint
+    assert "tools/list" not in missing.value.hint
+    assert len(str(missing.value)) < 300
+    assert hall.sent() == []
+    if name.startswith("bank"):
+        assert "bank_pay" in missing.value.hint
+
+
+async def test_in_full_mode_the_list_is_named_to_whoever_calls_from_it() -> None:
+    hall = Hall(Mode.FULL)
+    with pytest.raises(ToolNotFound) as missing:
+        await hall.call("bank_pey")
+    assert "tools/list" in missing.value.hint
+
+
+async def test_a_server_that_nobody_has_is_said() -> None:
+    with pytest.raises(ServerNotFound) as missing:
+        await Hall().wrapped("bonk:pay")
+    assert "bank" in missing.value.hint
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"name": ""}, {"name": "bank_pay", "args": [1]}, {"name": 5}, None]
+)
+async def test_a_call_that_names_no_tool_reaches_nobody(arguments: Any) -> None:
+    hall = Hall()
+    with pytest.raises(InvalidArguments):
+        await hall.call("call_tool", arguments)
+    assert hall.sent() == []
+
+
+async def test_a_call_inside_a_call_inside_a_call_is_no_tool() -> None:
+    hall = Hall()
+    with pytest.raises(ToolNotFound):
+        await hall.wrapped("call_tool", {"name": "bank_pay", "args": {}})
+    assert hall.sent() == []
+
+
+async def test_a_call_waits_for_a_server_that_is_still_starting() -> None:
+    hall = Hall(Mode.SEARCH, "bank", "shop")
+    hall.house.desk.upstream.open.clear()
+    under_way = asyncio.ensure_future(hall.wrapped("shop_buy", {"what": "bread"}))
+    awaited = hall.house.desk.upstream.awaited
+    await eventually(lambda: awaited == ["shop"], WAIT_SECONDS, "it waits")
+    hall.house.offer("shop", Kind.TOOLS, {"name": "buy", "inputSchema": {"type": "object"}})
+    hall.house.desk.upstream.open.set()
+    assert await under_way is DONE
+    assert [tool for _, tool, _ in hall.sent()] == ["buy"]
+
+
+async def test_headers_that_repeat_arguments_are_not_compared_with_the_call_inside() -> None:
+    hall = Hall()
+    schema = {"type": "object", "properties": {"to": {"type": "string", "x-mcp-header": "To"}}}
+    hall.house.offer("bank", Kind.TOOLS, {"name": "pay", "inputSchema": schema})
+    with pytest.raises(HeaderMismatch):
+        await hall.call("bank_pay", {"to": "me"}, headers={b"mcp-param-to": b"you"})
+    assert await hall.wrapped("bank_pay", {"to": "me"}, headers={b"mcp-param-to": b"you"}) is DONE
+
+
+class Strict:
+    """Admits nobody who asks too often, and permits some things."""
+
+    def __init__(self, *, admits: bool = True, permits: bool = True) -> None:
+        self.admits, self.permits = admits, permits
+
+    def admit(self, caller: Caller) -> None:
+        if not self.admits:
+            raise Exhausted("too many requests")
+
+    def permit(self, caller: Caller, item: Item) -> None:
+        if not self.permits:
+            raise ToolNotFound(item.public_name, [])
+
+
+@pytest.mark.parametrize("name", ["call_tool", "retrieve_tools", "bank_pay"])
+async def test_whoever_asks_too_often_is_refused_before_anything_is_looked_at(name: str) -> None:
+    hall = Hall(access=Strict(admits=False))
+    with pytest.raises(Exhausted):
+        await hall.call(name, {"nonsense": True})
+    assert hall.sent() == []
+
+
+async def test_what_a_caller_may_not_use_he_may_not_use_through_call_tool() -> None:
+    hall = Hall(access=Strict(permits=False))
+    with pytest.raises(ToolNotFound):
+        await hall.wrapped("bank_pay", {"amount": 5})
+    assert hall.sent() == []
+
+
+# Arguments that were refused.
+
+
+def has_schema(answer: Answer) -> bool:
+    blocks = told(answer)["content"]
+    return json.dumps(SCHEMA, separators=(",", ":")) in blocks[-1]["text"]
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("answer", [REFUSED, WRONG])
+async def test_whoever_called_through_call_tool_gets_the_schema(mode: Mode, answer: Answer) -> None:
+    hall = Hall(mode, answer=answer)
+    refusal = await hall.wrapped("bank_pay", {})
+    assert has_schema(refusal)
+    assert told(refusal)["isError"] is True
+    assert "input_schema of bank_pay" in told(refusal)["content"][-1]["text"]
+
+
+@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
+@pytest.mark.parametrize("answer", [REFUSED, WRONG])
+async def test_whoever_does_not_see_the_list_gets_the_schema_too(mode: Mode, answer: Answer) -> None:
+    assert has_schema(await Hall(mode, answer=answer).call("bank_pay", {}))
+
+
+@pytest.mark.parametrize("answer", [REFUSED, WRONG, DONE])
+async def test_whoever_sees_the_list_gets_the_answer_as_it_is(answer: Answer) -> None:
+    assert await Hall(Mode.FULL, answer=answer).call("bank_pay", {}) is answer
+
+
+# retrieve_tools.
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("name", ["retrieve_tools", "retrieve_tool"])
+async def test_a_tool_is_found_and_called_by_the_name_under_which_it_was_found(mode: Mode, name: str) -> None:
+    hall = Hall(mode)
+    found = told(await hall.call(name, {"query": "pay money"}))["structuredContent"]["tools"]
+    assert found[0]["name"] == "bank_pay"
+    assert await hall.wrapped(found[0]["name"], {"amount": 5}) is DONE
+    assert hall.house.catalog.take_usage() == {("bank", "pay"): 1}
+
+
+async def test_tools_can_be_found_through_call_tool() -> None:
+    found = told(await Hall().wrapped("retrieve_tools", {"query": "pay money"}))
+    assert found["structuredContent"]["tools"][0]["name"] == "bank_pay"
+
+
+async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_else() -> None:
+    owner, other = Owner("one", Silent()), Owner("two", Silent())
+    lists: list[tuple[str, list[str]]] = []
+    hall = Hall(Mode.DYNAMIC, told=lambda circle: lists.append((circle, hall.listed(owner))))
+    assert hall.listed(owner) == ["retrieve_tools"]
+    await hall.call("retrieve_tools", {"query": "pay money", "limit": 1}, owner=owner)
+    assert lists == [("one", ["retrieve_tools", "bank_pay"])]
+    assert hall.listed(other) == ["retrieve_tools"]
+    await hall.call("bank_pay", {"amount": 1}, owner=owner)
+    assert hall.listed(owner) == ["retrieve_tools", "bank_pay"]
+
+
+async def test_a_tool_that_is_called_like_an_own_one_is_reached_by_its_other_names() -> None:
+    hall = Hall(Mode.SEARCH, "bank", "call", "retrieve")
+    for server, name in (("call", "tool"), ("retrieve", "tools")):
+        hall.house.offer(server, Kind.TOOLS, {"name": name, "inputSchema": {"type": "object"}})
+        assert await hall.call(f"{server}:{name}") is DONE
+    assert [(server, tool) for server, tool, _ in hall.sent()] == [("call", "tool"), ("retrieve", "tools")]
+
+
+async def test_without_own_tools_their_names_are_those_of_nobody() -> None:
+    house = House("bank")
+    house.offer("bank", Kind.TOOLS, PAY)
+    for name in ("call_tool", "retrieve_tools", "retrieve_tool"):
+        with pytest.raises(ToolNotFound):
+            await house.gateway.call(request("tools/call", name, {"arguments": {"name": "bank_pay"}}))
+    assert house.sent == []
