@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import clients, path, retrieval, skim, start, ways
+from bench import clients, path, retrieval, skim, start, warm, ways
 from bench.frozen import ForwarderChanged
 from bench.options import Options
 from bench.process import StartFailed
+from bench.retrieval import open_questions
 
 Section = Callable[[Options], dict[str, object]]
 
@@ -23,6 +24,8 @@ SECTIONS: Final[dict[str, Section]] = {
     "skim": skim.run,
     "start": start.run,
     "retrieval": retrieval.run,
+    "retrieval-questions": open_questions.run,
+    "warm": warm.run,
 }
 # What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)

@@ -1,0 +1,173 @@
+"""How many tokens an answer of retrieve_tools has, with the tools of real servers."""
+
+import asyncio
+import lzma
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+from typing import Final
+
+import msgspec
+
+from bench.retrieval.peers import count_tokens
+from bench.retrieval.semantic import BOTH, WORDS, open_finder, prepared
+from bench.retrieval.synthetic import template_questions
+from headgate.catalog.names import Key, public_name
+from headgate.catalog.pool import Pools
+from headgate.catalog.retrieval import RetrieveTools
+from headgate.catalog.search import document_of
+from headgate.domain.call import LOCAL, Caller, Owner, Request
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import Profile
+
+_LISTINGS: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "catalogs.jsonl.xz"
+TOOLS: Final = 900
+_QUESTIONS: Final = 200
+_TOP_K: Final = 5
+_SEED: Final = 7
+# What the gateway allows by default.
+TOOL_NAME_LIMIT: Final = 60
+
+
+class Replies(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens (o200k_base) of the text block of the answers to some questions."""
+
+    way: str
+    detail: str
+    tools: int
+    questions: int
+    # Of the questions that found something.
+    answered: int
+    tokens_p50: float
+    tokens_p95: float
+    tokens_most: int
+
+
+class Shop:
+    """Tools of real servers as a catalog in which everybody may see everything."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = list(items)
+        self._by_key = {(item.server, item.name): item for item in items}
+
+    def every_tool(self) -> list[Item]:
+        """All of them, the same list each time."""
+        return self.items
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers."""
+        return tuple(dict.fromkeys(item.server for item in self.items))
+
+    def shows_all(self, profile: Profile) -> bool:
+        """Always."""
+        return True
+
+    def tool(self, key: Key, profile: Profile) -> Item | None:
+        """One tool, if there is such a one."""
+        return self._by_key.get(key)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def sees_all(self, caller: Caller) -> bool:
+        """Always."""
+        return True
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        """Always."""
+        return True
+
+
+def replies() -> list[Replies]:
+    """Ask for some of the tools, by words and by both, for short answers and for whole schemas."""
+    print(f"bench: retrieval, replies with {TOOLS} tools", file=sys.stderr, flush=True)
+    return asyncio.run(_replies(Shop(real_tools(TOOLS))))
+
+
+def real_tools(count: int) -> list[Item]:
+    """So many tools of servers that are drawn, the same each time."""
+    with lzma.open(_LISTINGS, "rb") as lines:
+        listings = [msgspec.json.decode(line, type=_Listed) for line in lines]
+    random.Random(_SEED).shuffle(listings)
+    found: list[Item] = []
+    for one in listings:
+        for definition in one.listing.tools:
+            name = msgspec.json.decode(definition, type=_Named).name
+            called = public_name(one.server, name, TOOL_NAME_LIMIT)
+            found.append(Item(Kind.TOOLS, one.server, name, called, bytes(definition)))
+    return found[:count]
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Tools(msgspec.Struct):
+    tools: list[msgspec.Raw]
+
+
+class _Listed(msgspec.Struct):
+    server: str
+    listing: _Tools
+
+
+async def _replies(shop: Shop) -> list[Replies]:
+    questions = requests_for(shop.items, _QUESTIONS)
+    found = []
+    for way, embedder in ((WORDS, None), (BOTH, prepared(questions))):
+        async with open_finder(shop.every_tool, embedder) as finder:
+            tool = RetrieveTools(
+                finder,
+                shop,
+                shop,
+                Pools(1, lambda: 0.0),
+                mode=Mode.SEARCH,
+                top_k=_TOP_K,
+                await_tools=_at_once,
+                tell=lambda circle: None,
+            )
+            for detail in ("brief", "full"):
+                texts = [await _ask(tool, question, detail) for question in questions]
+                found.append(_counted(way, detail, len(shop), texts))
+    return found
+
+
+def requests_for(items: Sequence[Item], count: int) -> list[str]:
+    """What somebody might ask who wants one of these tools; for so many of them, the same each time."""
+    documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
+    random.Random(_SEED).shuffle(documents)
+    possible = [asked[0] for document in documents if (asked := template_questions(document))]
+    return possible[:count]
+
+
+async def _at_once(profile: Profile, owner: Owner | None) -> None:
+    """Every server has told what it has."""
+
+
+async def _ask(tool: RetrieveTools, question: str, detail: str) -> str:
+    arguments = msgspec.json.encode({"query": question, "detail": detail})
+    answer = await tool.run(
+        Request(caller=LOCAL, name="retrieve_tools", params={"arguments": msgspec.Raw(arguments)})
+    )
+    assert isinstance(answer.result, bytes)
+    text: str = msgspec.json.decode(answer.result)["content"][0]["text"]
+    return text
+
+
+def _counted(way: str, detail: str, tools: int, texts: Sequence[str]) -> Replies:
+    tokens = sorted(count_tokens(texts))
+    cuts = quantiles(tokens, n=20, method="inclusive")
+    return Replies(
+        way=way,
+        detail=detail,
+        tools=tools,
+        questions=len(texts),
+        answered=sum(bool(msgspec.json.decode(text)["tools"]) for text in texts),
+        tokens_p50=cuts[9],
+        tokens_p95=cuts[18],
+        tokens_most=tokens[-1],
+    )
