@@ -151,9 +151,12 @@ async def _call(client: Client, arguments: dict[str, Any]) -> tuple[dict[str, An
     return arguments, block.text
 
 
-def print_batching(found: Sequence[Batch]) -> str:
-    """The three ways for each number of questions."""
-    rows = [
+HEADER: Final = ("how", "questions", "ms", "tokens", "bytes of replies")
+
+
+def rows(found: Sequence[Batch]) -> list[tuple[str, ...]]:
+    """The cells of the table, one row for each way and number of questions."""
+    return [
         (
             one.way,
             str(one.questions),
@@ -163,5 +166,8 @@ def print_batching(found: Sequence[Batch]) -> str:
         )
         for one in found
     ]
-    header = ("how", "questions", "ms", "tokens", "bytes of replies")
-    return table("open question: several questions in one call (medians)", header, rows)
+
+
+def print_batching(found: Sequence[Batch]) -> str:
+    """The three ways for each number of questions."""
+    return table("open question: several questions in one call (medians)", HEADER, rows(found))

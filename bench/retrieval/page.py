@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from bench.retrieval import batching
 from bench.retrieval.batching import Batch
 from bench.retrieval.goals import Goal, Measured
 from bench.retrieval.report import Scored
@@ -227,17 +228,7 @@ def _synthetic(found: Sequence[Synthetic], kind: str) -> str:
 
 
 def _batching(found: Sequence[Batch]) -> str:
-    rows = [
-        (
-            one.way,
-            str(one.questions),
-            f"{one.milliseconds:.1f}",
-            f"{one.tokens:,.0f}",
-            f"{one.reply_bytes:,.0f}",
-        )
-        for one in found
-    ]
-    return _table(("how", "questions", "ms", "tokens", "bytes of replies"), rows)
+    return _table(batching.HEADER, batching.rows(found))
 
 
 if __name__ == "__main__":

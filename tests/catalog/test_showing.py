@@ -207,6 +207,20 @@ def test_in_dynamic_mode_those_who_have_found_what_changed() -> None:
     assert shown.showing.affected(Kind.TOOLS) == []
 
 
+@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
+def test_who_lists_before_the_others_are_told_does_not_keep_them_from_it(mode: Mode) -> None:
+    shown = Shown(mode)
+    shown.listed(ONE)
+    shown.listed(OTHER)
+    shown.catalog.order(["s", "t"])
+    # One of them sees the new server by chance.
+    shown.listed(ONE)
+    shown.catalog.offer("t", Kind.TOOLS, [tool("a")])
+    assert shown.showing.affected(Kind.TOOLS) is None
+    # Once is enough.
+    assert shown.showing.affected(Kind.TOOLS) == ([] if mode is Mode.DYNAMIC else ())
+
+
 @pytest.mark.parametrize("mode", [Mode.DYNAMIC, Mode.SEARCH])
 def test_when_other_servers_are_there_everybody_is_because_they_are_named(mode: Mode) -> None:
     shown = Shown(mode)

@@ -154,6 +154,15 @@ def test_a_routing_type_that_there_is_not_names_those_that_there_are(place: Plac
     assert "MCPPROXY_ROUTING_TYPE is 'PROMPT', allowed is DYNAMIC or CALL_TOOL" in said
 
 
+def test_a_routing_type_that_there_is_not_does_no_harm_where_it_is_overridden(place: Place) -> None:
+    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+    settings = place.load(MCPPROXY_ROUTING_TYPE="PROMPT", HEADGATE_LISTING="search")
+    assert settings.listing == "search"
+    (warning,) = settings.warnings
+    assert "MCPPROXY_ROUTING_TYPE is 'PROMPT'" in warning
+    assert "overridden" in warning
+
+
 RANGES: list[tuple[str, str, float, float]] = [
     ("topK", "top_k", 1, 50),
     ("toolsLimit", "tools_limit", 1, 100),

@@ -25,7 +25,7 @@ class Recollection:
         self._file = file
         self._catalog = catalog
         self._definitions: dict[str, str] = {}
-        # What the file has, so that a server that tells the same again costs nothing.
+        # What the file has, so that a server that tells the same again costs little.
         self._kept: dict[tuple[str, Kind], tuple[list[bytes], CacheHint]] = {}
         self._writing: set[asyncio.Future[None]] = set()
 
@@ -51,10 +51,14 @@ class Recollection:
     ) -> None:
         """This is what the server lists now, and what could be taken in of it."""
         definition = self._definitions.get(server)
-        if definition is not None and self._kept.get((server, kind)) != (definitions, hint):
+        if definition is None:
+            return
+        if self._kept.get((server, kind)) != (definitions, hint):
             self._kept[server, kind] = (definitions, hint)
             known = places(definitions, sources)
             self._write(self._file.keep(server, definition, kind, definitions, hint, known))
+        elif kind is Kind.TOOLS:
+            self._write(self._file.see(server))
 
     def _write(self, written: "asyncio.Future[None]") -> None:
         self._writing.add(written)

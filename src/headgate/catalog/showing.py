@@ -64,6 +64,8 @@ class Showing:
         # The gateway's own tools, and the servers that they name.
         self._servers: tuple[str, ...] = ()
         self._own: list[tuple[str, bytes]] = []
+        # The servers that clients were told of last; None until somebody has listed.
+        self._announced: tuple[str, ...] | None = None
         # What each circle was shown last, by the bytes of each tool; without sessions it may have several
         # profiles.
         self._seen: dict[str, dict[Profile, tuple[bytes, ...]]] = {}
@@ -88,6 +90,8 @@ class Showing:
     def _own_tools(self) -> list[tuple[str, bytes]]:
         """First in every list."""
         servers = self._everything.servers()
+        if self._announced is None:
+            self._announced = servers
         if servers != self._servers or not self._own:
             self._servers = servers
             self._own = [(RETRIEVE_TOOLS, retrieve_definition(servers))]
@@ -132,8 +136,10 @@ class Showing:
         if kind is not Kind.TOOLS or self._mode is Mode.FULL:
             return None
         self._pools.keep(self._everything.has)
-        if self._own and self._everything.servers() != self._servers:
-            # What finds tools names the servers.
+        servers = self._everything.servers()
+        if self._announced not in (None, servers):
+            # What finds tools names the servers, and whoever listed before this has seen others.
+            self._announced = servers
             return None
         if self._mode is Mode.SEARCH:
             return ()

@@ -34,6 +34,13 @@ SETTINGS: Mapping[str, str] = {
 ROUTING = "ROUTING_TYPE"
 ROUTING_TYPES = Literal["DYNAMIC", "CALL_TOOL"]
 _LISTING_OF = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
+
+
+def listing_of(routing: object, variable: str) -> str:
+    """The listing that a routing type stands for; raises ConfigError."""
+    return _LISTING_OF[str(convert(routing, ROUTING_TYPES, variable))]
+
+
 # Checked, so that a mistake shows today and not with the version that uses them.
 LATER: Mapping[str, object] = {
     "TRUNCATE_OUTPUT_LEN": Annotated[int, Meta(ge=0)],
@@ -68,14 +75,10 @@ KNOWN = (
 
 
 def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each setting that the environment makes: field, value, variable. An empty variable is not set.
-
-    Raises ConfigError for a routing type that there is not.
-    """
+    """Each setting that the environment makes: field, value, variable. An empty variable is not set."""
     routing = _strongest(environ, ROUTING)
     if routing:
-        word = str(convert(environ[routing], ROUTING_TYPES, routing))
-        yield "listing", _LISTING_OF[word], routing
+        yield "listing", environ[routing], routing
     for part, field in SETTINGS.items():
         variable = _strongest(environ, part)
         if variable:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from headgate.config import environment
 from headgate.config.files import Places
 from headgate.config.settings import Settings
 from headgate.config.values import CONTROL, convert, refusal, shown
@@ -83,6 +84,8 @@ def _is_path(annotation: object) -> bool:
 
 
 def _known_listing(value: object, where: str) -> object:
+    if where in environment.spellings(environment.ROUTING):
+        return environment.listing_of(value, where)
     if isinstance(value, str) and value.casefold() in _LATER_LISTINGS:
         raise ConfigError(
             f"{where} is {value!r}, which is not available in this version", hint="use full or search"

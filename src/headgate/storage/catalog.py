@@ -178,6 +178,16 @@ class CatalogFile:
         gone = [(server, name) for (name,) in known if name not in names]
         connection.executemany("DELETE FROM tools WHERE server_name = ? AND name = ?", gone)
 
+    def see(self, server: str) -> "asyncio.Future[None]":
+        """The server has listed the same tools again."""
+        row = (self._now(), server)
+
+        def see() -> None:
+            with self._opened() as connection:
+                connection.execute("UPDATE tools SET last_seen = ? WHERE server_name = ?", row)
+
+        return self._later(see)
+
     def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
         """Remember how often each tool was called, by its server and its name there."""
         rows = [(count, self._now(), server, name) for (server, name), count in calls.items()]
@@ -237,11 +247,18 @@ class CatalogFile:
     # The file itself.
 
     def _later(self, work: Callable[[], None]) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self._do(work, None))
+        return asyncio.ensure_future(self._outcome(self._handed_over(work), None))
 
     async def _do(self, work: Callable[[], T], otherwise: T) -> T:
+        return await self._outcome(self._handed_over(work), otherwise)
+
+    def _handed_over(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Queued at once, so that what comes after it, the end too, is done after it."""
+        return asyncio.get_running_loop().run_in_executor(self._writer, self._done, work)
+
+    async def _outcome(self, handed_over: "asyncio.Future[T]", otherwise: T) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._writer, self._done, work)
+            return await handed_over
         except (sqlite3.Error, OSError) as error:
             self._complain("not kept", error)
             return otherwise
