@@ -1,0 +1,75 @@
+"""Every tool of 98 real servers in its small forms: a fifth of the size, and still callable."""
+
+import json
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from headgate.catalog.slim import partition_schema, shared, slim, stub
+from tests.real.test_catalogs import catalogs
+
+
+@cache
+def definitions() -> dict[str, list[bytes]]:
+    return {
+        server: [msgspec.json.encode(tool) for tool in json.loads(listing)["tools"]]
+        for server, listing in catalogs()
+    }
+
+
+@cache
+def slimmed() -> list[tuple[Any, Any]]:
+    """Each tool as it was and as it is slim."""
+    return [
+        (json.loads(one), json.loads(slim(one, repeated)))
+        for own in definitions().values()
+        for repeated in [shared(own)]
+        for one in own
+    ]
+
+
+def test_slim_forms_are_a_fifth_and_stubs_a_tenth() -> None:
+    full = sum(len(one) for own in definitions().values() for one in own)
+    said = sum(len(shared(own).said) for own in definitions().values())
+    slim_size = sum(len(msgspec.json.encode(after)) for _, after in slimmed())
+    stub_size = sum(len(stub(one)) for own in definitions().values() for one in own)
+    assert (slim_size + said) / full < 0.20
+    assert stub_size / full < 0.10
+
+
+def test_every_tool_keeps_its_name_and_what_it_needs() -> None:
+    assert len(slimmed()) == 3250
+    for before, after in slimmed():
+        assert after["name"] == before["name"]
+        full, short = before["inputSchema"], after["inputSchema"]
+        assert short.get("required", []) == [
+            name for name in full.get("required", []) if name in full.get("properties", {})
+        ]
+        assert set(short.get("required", [])) <= set(short.get("properties", {}))
+
+
+def test_every_tool_that_has_arguments_shows_some_with_their_types() -> None:
+    for before, after in slimmed():
+        full = before["inputSchema"].get("properties", {})
+        short = after["inputSchema"].get("properties", {})
+        assert bool(full) == bool(short)
+        for name, one in short.items():
+            if isinstance(full[name].get("type"), str):
+                assert one["type"] == full[name]["type"]
+
+
+def test_every_tool_that_says_something_still_does() -> None:
+    silent = [
+        after["name"]
+        for before, after in slimmed()
+        if before.get("description") and "description" not in after
+    ]
+    assert silent == []
+
+
+def test_no_partitioned_schema_is_larger() -> None:
+    for before, _ in slimmed():
+        part = partition_schema(before["inputSchema"])
+        assert len(msgspec.json.encode(part)) <= len(msgspec.json.encode(before["inputSchema"]))
+        assert list(part.get("properties", {})) == list(before["inputSchema"].get("properties", {}))
