@@ -1,0 +1,1 @@
+"""Tests of the dialects that schemas are served in."""
