@@ -129,7 +129,8 @@ async def _talk_through(url: str, logs: Path | None) -> None:
         if logs is not None:
             directory = logs / "gates" / os.environ["MCP_CONFORMANCE_SCENARIO"]
             directory.mkdir(parents=True, exist_ok=True)
-        config = {"mcpServers": {"suite": {"url": url}}, "proxySettings": {"prefix": False}}
+        settings = {"prefix": False, "listing": "full"}
+        config = {"mcpServers": {"suite": {"url": url}}, "proxySettings": settings}
         async with gate.running(directory, config) as running:
             await running.wait_ready(["suite"], _READY_SECONDS)
             await _talk(f"http://127.0.0.1:{running.port}/mcp", _DO_THROUGH)

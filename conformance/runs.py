@@ -40,7 +40,7 @@ async def run_through(cell: Cell, known: Scenarios, scenario: str | None, direct
 
 
 def _settings(server: dict[str, Any]) -> dict[str, Any]:
-    return {"mcpServers": {"fixture": server}, "proxySettings": {"prefix": False}}
+    return {"mcpServers": {"fixture": server}, "proxySettings": {"prefix": False, "listing": "full"}}
 
 
 async def _run_clients(

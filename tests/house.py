@@ -8,9 +8,8 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.access.local import LocalAccess
-from headgate.catalog.listing import PAGE_BYTES
+from headgate.catalog.clients import Clients
 from headgate.catalog.pool import Pools
-from headgate.catalog.showing import Showing
 from headgate.dialogue.dialogue import Dialogue
 from headgate.dialogue.handles import TaskHandles
 from headgate.dialogue.reminders import Reminders
@@ -21,6 +20,7 @@ from headgate.gateway import Access, Gateway, OwnTool
 from headgate.responses.whole import WholeResponses
 from headgate.storage.seal import KEY_BYTES, Seal
 from tests.catalog.owners import catalog_of
+from tests.catalog.shown import showing_of
 from tests.delivery.scripted import DONE, Desk
 
 
@@ -34,15 +34,18 @@ class House:
         access: Access | None = None,
         mode: Mode = Mode.FULL,
         own: Mapping[str, OwnTool] = MappingProxyType({}),
+        prefixed: bool = True,
+        clients: Clients | None = None,
     ) -> None:
         self.desk = Desk(answer)
-        self.catalog = catalog_of(*(servers or ("bank",)))
+        self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
         self.pools = Pools(15, lambda: 0.0)
+        self.showing = showing_of(mode, self.catalog, pools=self.pools, clients=clients, reserved=prefixed)
         delivery = self.desk.delivery
         self.gateway = Gateway(
             access or LocalAccess(),
             self.catalog,
-            Showing(mode, self.catalog, self.pools, PAGE_BYTES),
+            self.showing,
             delivery,
             Dialogue(delivery, Reminders(Seal([bytes(KEY_BYTES)]))),
             TaskHandles(),

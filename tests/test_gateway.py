@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from headgate.catalog.clients import Clients
+from headgate.catalog.dialects import Dialect
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Answer, Caller, Request
 from headgate.domain.errors import (
@@ -23,6 +25,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
 from headgate.gateway import Gateway
 from headgate.wire.eras import Era
 from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
@@ -329,6 +332,23 @@ async def test_headers_that_agree_pass_and_so_do_none(
     assert await call(house, "bank_pay", params={"arguments": {"amount": 7}}, headers=headers) is DONE
 
 
+@pytest.mark.parametrize("mode", [Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC, Mode.BUDGET])
+async def test_who_was_not_shown_that_a_tool_wants_headers_need_not_send_them(mode: Mode) -> None:
+    house = House(mode=mode)
+    house.offer("bank", Kind.TOOLS, MIRRORED)
+    asked = {"arguments": {"amount": 7}}
+    assert await call(house, "bank_pay", params=asked, headers={}) is DONE
+    with pytest.raises(HeaderMismatch, match="Amount"):
+        await call(house, "bank_pay", params=asked, headers={b"mcp-param-amount": b"8"})
+    assert len(house.sent) == 1
+
+
+async def test_headers_that_a_dialect_does_not_ask_for_need_not_be_sent() -> None:
+    house = House(clients=Clients(dialect=Dialect.GEMINI))
+    house.offer("bank", Kind.TOOLS, MIRRORED)
+    assert await call(house, "bank_pay", params={"arguments": {"amount": 7}}, headers={}) is DONE
+
+
 async def test_headers_about_a_tool_that_wants_none_are_nobodys_business() -> None:
     house = House()
     house.offer("bank", Kind.TOOLS, a_tool("pay"))
@@ -422,5 +442,5 @@ async def test_an_unknown_method_is_counted_too() -> None:
 async def test_each_kind_has_a_listing(kind: Kind) -> None:
     house = both()
     house.offer("bank", Kind.TOOLS, a_tool("pay"))
-    page = json.loads(b"{" + house.gateway.list(kind, None, Viewer(era=Era.STATELESS)) + b"}")
+    page = json.loads(b"{" + await house.gateway.list(kind, None, Viewer(era=Era.STATELESS)) + b"}")
     assert page[kind.member][0][kind.key]

@@ -8,18 +8,28 @@ from typing import Any
 import pytest
 
 from headgate.access.local import LocalAccess
+from headgate.catalog.clients import Clients
+from headgate.catalog.dialects import Dialect
+from headgate.catalog.expansion import ExpandSchema
 from headgate.catalog.finder import Finder
 from headgate.catalog.retrieval import RetrieveTools
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Answer, Caller, Owner
-from headgate.domain.errors import Exhausted, HeaderMismatch, InvalidArguments, ServerNotFound, ToolNotFound
+from headgate.domain.errors import (
+    Exhausted,
+    HeaderMismatch,
+    InvalidArguments,
+    SchemaNotFound,
+    ServerNotFound,
+    ToolNotFound,
+)
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.listing import Curation, Mode
 from headgate.domain.profile import Profile
 from headgate.gateway import Access, OwnTool
 from headgate.wire.eras import Era
-from tests.catalog.test_showing import Silent
+from tests.catalog.shown import Silent
 from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG
 from tests.house import House, request
 from tests.waiting import eventually
@@ -44,21 +54,31 @@ class Hall:
         answer: Answer = DONE,
         access: Access | None = None,
         told: Callable[[str], None] = lambda circle: None,
+        prefixed: bool = True,
+        clients: Clients | None = None,
     ) -> None:
         own: dict[str, OwnTool] = {}
-        self.house = House(*(servers or ("bank",)), answer=answer, access=access, mode=mode, own=own)
+        self.house = House(
+            *(servers or ("bank",)),
+            answer=answer,
+            access=access,
+            mode=mode,
+            own=own,
+            prefixed=prefixed,
+            clients=clients,
+        )
         catalog = self.house.catalog
         retrieve = RetrieveTools(
             Finder(lambda: catalog.every_tool),
             catalog,
             LocalAccess(),
             self.house.pools,
-            mode=mode,
+            self.house.showing.grows,
             top_k=5,
             await_tools=_await_nothing,
             tell=told,
         )
-        own.update(retrieve_tools=retrieve, retrieve_tool=retrieve)
+        own.update(retrieve_tools=retrieve, retrieve_tool=retrieve, expandSchema=ExpandSchema(catalog))
         self.house.offer("bank", Kind.TOOLS, PAY, LOOK)
 
     async def call(self, name: str, arguments: Any = None, **more: Any) -> Answer:
@@ -74,8 +94,8 @@ class Hall:
             for call in self.house.sent
         ]
 
-    def listed(self, owner: Owner | None = None) -> list[str]:
-        page = self.house.gateway.list(Kind.TOOLS, None, Viewer(era=Era.HANDSHAKE, owner=owner))
+    async def listed(self, owner: Owner | None = None) -> list[str]:
+        page = await self.house.gateway.list(Kind.TOOLS, None, Viewer(era=Era.HANDSHAKE, owner=owner))
         return [tool["name"] for tool in json.loads(b"{" + page + b"}")["tools"]]
 
 
@@ -210,7 +230,8 @@ async def test_what_a_caller_may_not_use_he_may_not_use_through_call_tool() -> N
 
 def has_schema(answer: Answer) -> bool:
     blocks = told(answer)["content"]
-    return json.dumps(SCHEMA, separators=(",", ":")) in blocks[-1]["text"]
+    # As its server wrote it.
+    return json.dumps(SCHEMA) in blocks[-1]["text"]
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -223,15 +244,23 @@ async def test_whoever_called_through_call_tool_gets_the_schema(mode: Mode, answ
     assert "input_schema of bank_pay" in told(refusal)["content"][-1]["text"]
 
 
-@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
+@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC, Mode.SLIM, Mode.BUDGET])
 @pytest.mark.parametrize("answer", [REFUSED, WRONG])
-async def test_whoever_does_not_see_the_list_gets_the_schema_too(mode: Mode, answer: Answer) -> None:
+async def test_whoever_does_not_see_whole_definitions_gets_the_schema_too(mode: Mode, answer: Answer) -> None:
     assert has_schema(await Hall(mode, answer=answer).call("bank_pay", {}))
 
 
-@pytest.mark.parametrize("answer", [REFUSED, WRONG, DONE])
-async def test_whoever_sees_the_list_gets_the_answer_as_it_is(answer: Answer) -> None:
-    assert await Hall(Mode.FULL, answer=answer).call("bank_pay", {}) is answer
+async def test_whoever_sees_whole_definitions_gets_a_refusal_with_the_schema_and_an_error_stays_one() -> None:
+    assert has_schema(await Hall(Mode.FULL, answer=REFUSED).call("bank_pay", {}))
+    error = json.loads((await Hall(Mode.FULL, answer=WRONG).call("bank_pay", {})).error)
+    assert error == {"code": -32602, "message": "no", "data": {"input_schema": SCHEMA}}
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_an_answer_that_refuses_nothing_is_handed_on_as_it_is(mode: Mode) -> None:
+    assert await Hall(mode, answer=DONE).call("bank_pay", {}) is DONE
+    other = Answer(error=b'{"code":-32000,"message":"amount is required"}')
+    assert await Hall(mode, answer=other).call("bank_pay", {}) is other
 
 
 # retrieve_tools.
@@ -254,14 +283,15 @@ async def test_tools_can_be_found_through_call_tool() -> None:
 
 async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_else() -> None:
     owner, other = Owner("one", Silent()), Owner("two", Silent())
-    lists: list[tuple[str, list[str]]] = []
-    hall = Hall(Mode.DYNAMIC, told=lambda circle: lists.append((circle, hall.listed(owner))))
-    assert hall.listed(owner) == ["retrieve_tools"]
+    found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+    hall = Hall(Mode.DYNAMIC, told=lambda circle: found.append((circle, hall.house.pools.keys(circle))))
+    assert await hall.listed(owner) == ["retrieve_tools"]
     await hall.call("retrieve_tools", {"query": "pay money", "limit": 1}, owner=owner)
-    assert lists == [("one", ["retrieve_tools", "bank_pay"])]
-    assert hall.listed(other) == ["retrieve_tools"]
+    assert found == [("one", (("bank", "pay"),))]
+    assert await hall.listed(owner) == ["retrieve_tools", "bank_pay"]
+    assert await hall.listed(other) == ["retrieve_tools"]
     await hall.call("bank_pay", {"amount": 1}, owner=owner)
-    assert hall.listed(owner) == ["retrieve_tools", "bank_pay"]
+    assert await hall.listed(owner) == ["retrieve_tools", "bank_pay"]
 
 
 async def test_a_tool_that_is_called_like_an_own_one_is_reached_by_its_other_names() -> None:
@@ -272,10 +302,132 @@ async def test_a_tool_that_is_called_like_an_own_one_is_reached_by_its_other_nam
     assert [(server, tool) for server, tool, _ in hall.sent()] == [("call", "tool"), ("retrieve", "tools")]
 
 
-async def test_without_own_tools_their_names_are_those_of_nobody() -> None:
-    house = House("bank")
-    house.offer("bank", Kind.TOOLS, PAY)
-    for name in ("call_tool", "retrieve_tools", "retrieve_tool"):
+# expandSchema.
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_the_schema_of_any_tool_can_be_had_in_every_mode_directly_and_through_call_tool(
+    mode: Mode,
+) -> None:
+    hall = Hall(mode)
+    for answer in (
+        await hall.call("expandSchema", {"toolName": "bank_pay"}),
+        await hall.wrapped("expandSchema", {"toolName": "bank:pay"}),
+    ):
+        assert json.loads(told(answer)["content"][0]["text"]) == SCHEMA
+    # Nothing of it reaches a server, and it is no use of the tool.
+    assert hall.sent() == []
+    assert hall.house.catalog.take_usage() == {}
+
+
+async def test_what_is_hidden_cannot_be_expanded_either() -> None:
+    hall = Hall()
+    hall.house.catalog.curate({"bank": Curation(hidden=("pay",))})
+    with pytest.raises(SchemaNotFound) as missing:
+        await hall.call("expandSchema", {"toolName": "bank_pay"})
+    assert "bank_pay" not in missing.value.message.removeprefix("Schema not found for tool: bank_pay")
+    with pytest.raises(ToolNotFound):
+        await hall.wrapped("bank_pay", {"amount": 1})
+
+
+# Without a prefix, where names of the gateway's own tools may be a server's.
+
+NAMES = ["call_tool", "expandSchema", "retrieve_tools", "retrieve_tool"]
+THEIRS = [{"name": name, "inputSchema": SCHEMA} for name in NAMES]
+
+
+def bare(mode: Mode, *tools: dict[str, Any]) -> Hall:
+    hall = Hall(mode, "bank", prefixed=False)
+    hall.house.offer("bank", Kind.TOOLS, PAY, *tools)
+    return hall
+
+
+async def test_in_full_the_names_of_own_tools_are_those_of_nobody() -> None:
+    hall = bare(Mode.FULL)
+    for name in NAMES:
         with pytest.raises(ToolNotFound):
-            await house.gateway.call(request("tools/call", name, {"arguments": {"name": "bank_pay"}}))
-    assert house.sent == []
+            await hall.call(name, {"name": "pay", "toolName": "pay", "query": "pay"})
+    assert hall.sent() == []
+
+
+async def test_where_everything_is_whole_a_servers_tool_of_such_a_name_is_listed_and_called() -> None:
+    owner = Owner("one", Silent())
+    for mode in (Mode.FULL, Mode.AUTO, Mode.BUDGET):
+        hall = bare(mode, *THEIRS)
+        assert await hall.listed(owner) == ["pay", *NAMES]
+        for name in NAMES:
+            assert await hall.call(name, {"amount": 1}, owner=owner) is DONE
+        assert [name for _, name, _ in hall.sent()] == NAMES
+
+
+@pytest.mark.parametrize("mode", [Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC])
+async def test_elsewhere_no_name_is_listed_twice_and_such_a_tool_is_reached_by_its_server(mode: Mode) -> None:
+    hall = bare(mode, *THEIRS, *({"name": f"do{number}", "inputSchema": WIDE} for number in range(200)))
+    names = await hall.listed()
+    assert len(names) == len(set(names))
+    assert "retrieve_tools" in names
+    assert "retrieve_tool" not in names
+    for tool in THEIRS:
+        assert await hall.call(f"bank:{tool['name']}", {"amount": 1}) is DONE
+    assert [name for _, name, _ in hall.sent()] == NAMES
+
+
+WIDE = {"type": "object", "properties": {f"argument{number}": {"type": "string"} for number in range(30)}}
+
+
+@pytest.mark.parametrize("listing", [True, False], ids=["listed", "not listed yet"])
+async def test_own_tools_that_a_server_of_its_own_mode_needs_can_be_called_in_full(*, listing: bool) -> None:
+    hall = bare(Mode.FULL)
+    hall.house.catalog.curate({"bank": Curation(Mode.SEARCH)})
+    if listing:
+        assert await hall.listed() == ["retrieve_tools", "call_tool", "expandSchema"]
+    found = told(await hall.call("retrieve_tools", {"query": "pay money"}))["structuredContent"]["tools"]
+    assert await hall.call("call_tool", {"name": found[0]["name"], "args": {"amount": 1}}) is DONE
+    # Nobody has seen the schema, so a refusal is what a model gets to read.
+    hall.house.desk.upstream.script = [WRONG]
+    assert has_schema(await hall.call("pay", {}))
+
+
+async def test_own_tools_on_a_list_from_before_a_restart_can_be_called_after_it() -> None:
+    wide = [{"name": f"do{number}", "description": "d" * 300, "inputSchema": WIDE} for number in range(200)]
+    # Nobody has listed yet, so nobody knows what auto comes to be.
+    hall = bare(Mode.AUTO, *wide)
+    assert await hall.call("call_tool", {"name": "pay", "args": {"amount": 1}}) is DONE
+    assert told(await hall.call("expandSchema", {"toolName": "pay"}))["content"]
+    # A tool of the server's is the server's, as long as that is so.
+    hall = bare(Mode.AUTO, *wide, *THEIRS)
+    assert await hall.call("call_tool", {"amount": 1}) is DONE
+    assert hall.sent()[-1][1] == "call_tool"
+
+
+# Arguments in the dialect of a client.
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_what_a_strict_client_writes_arrives_as_the_tools_own_schema_wants_it(mode: Mode) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "note": {"type": "string"}, "extra": {"type": "object"}},
+        "required": ["to"],
+    }
+    hall = Hall(mode, clients=Clients(dialects={"strict": Dialect.OPENAI}))
+    hall.house.offer("bank", Kind.TOOLS, {"name": "send", "inputSchema": schema})
+    written = {"to": "me", "note": None, "extra": '{"deep":[1]}'}
+    await hall.call("bank_send", written, client="strict")
+    await hall.wrapped("bank_send", written, client="strict")
+    meant = {"to": "me", "extra": {"deep": [1]}}
+    assert [json.loads(given) for _, _, given in hall.sent()] == [meant, meant]
+    # What is right already, and what other clients write, arrives byte for byte.
+    await hall.call("bank_send", meant, client="strict")
+    await hall.call("bank_send", written)
+    assert [given for _, _, given in hall.sent()[2:]] == [
+        json.dumps(meant).encode(),
+        json.dumps(written).encode(),
+    ]
+
+
+@pytest.mark.parametrize("arguments", [None, [], "x", 5, {"a": {"b": None}}])
+async def test_arguments_of_any_kind_pass_in_every_dialect(arguments: Any) -> None:
+    for dialect in Dialect:
+        hall = Hall(clients=Clients(dialect=dialect))
+        assert await hall.call("bank_pay", arguments) is DONE

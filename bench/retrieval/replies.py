@@ -21,7 +21,6 @@ from headgate.catalog.search import document_of
 from headgate.domain.call import LOCAL, Caller, Owner, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile
 
 _LISTINGS: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "catalogs.jsonl.xz"
@@ -125,7 +124,7 @@ async def _replies(shop: Shop) -> list[Replies]:
                 shop,
                 shop,
                 Pools(1, lambda: 0.0),
-                mode=Mode.SEARCH,
+                lambda request: False,
                 top_k=_TOP_K,
                 await_tools=_at_once,
                 tell=lambda circle: None,

@@ -13,6 +13,10 @@ from headgate.domain.errors import HeadgateError
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+# The words of `Mode` and `Dialect`, without what would have to be imported for them.
+_MODES = ("auto", "full", "slim", "search", "dynamic", "budget")
+_DIALECTS = ("plain", "gemini", "openai")
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="headgate")
@@ -26,7 +30,7 @@ def cli() -> None:
 @click.option("--host", help="The address to listen on; only loopback without authentication.")
 @click.option("--port", type=int, help="The port to listen on; 0 takes a free one.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data.")
-@click.option("--listing", help="What tools/list shows: full, search, dynamic or auto.")
+@click.option("--listing", help="What tools/list shows: auto, full, slim, search, dynamic or budget.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error.")
 def serve(
     config: Path | None,
@@ -104,6 +108,65 @@ def evaluate(
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             report = runner.run(run(settings, set_dir, sys.stderr, refresh=refresh))
         click.echo(printed(report, as_json=as_json, rows=limit))
+    except HeadgateError as error:
+        _refuse(error, verbose=verbose)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@cli.command("listing")
+@click.option("--config", type=click.Path(path_type=Path), help="The configuration file (mcpServers JSON).")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data.")
+@click.option("--mode", type=click.Choice(_MODES, case_sensitive=False), help="Name every tool in this mode.")
+@click.option("--client", default="", help="What the client calls itself (clientInfo.name).")
+@click.option("--dialect", type=click.Choice(_DIALECTS, case_sensitive=False), help="As for such clients.")
+@click.option(
+    "--budget", type=click.IntRange(500, 1_000_000), help="The tokens of the modes budget and auto."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--refresh", is_flag=True, help="Ask every server for its tools first, not only unknown ones.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error.")
+def listing(  # noqa: PLR0913 (one for each option)
+    config: Path | None,
+    data_dir: Path | None,
+    mode: str | None,
+    client: str,
+    dialect: str | None,
+    budget: int | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+    refresh: bool,  # noqa: FBT001
+    verbose: bool,  # noqa: FBT001
+) -> None:
+    """Say what clients would see of the tools, and what it costs.
+
+    Every mode in tokens; with --mode the listing of that mode, tool by tool.
+    """
+    import asyncio
+
+    from headgate.app import warn
+    from headgate.app.listing import Wish, printed, survey
+    from headgate.catalog.dialects import Dialect
+    from headgate.config import Flags, load
+    from headgate.console.logs import set_up
+    from headgate.domain.listing import Mode
+
+    wish = Wish(
+        mode=Mode(mode) if mode else None,
+        client=client,
+        dialect=Dialect(dialect) if dialect else None,
+        budget_tokens=budget,
+        refresh=refresh,
+    )
+    try:
+        settings = load(Flags(config=config, data_dir=data_dir), os.environ, Path.cwd())
+        # As for `eval`: standard error tells the progress.
+        level = "WARNING" if settings.log_level == "INFO" else settings.log_level
+        set_up(level, settings.log_format or "pretty", None)
+        if settings.config_path is not None:
+            warn(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            report = runner.run(survey(settings, wish, sys.stderr))
+        click.echo(printed(report, as_json=as_json))
     except HeadgateError as error:
         _refuse(error, verbose=verbose)
     except KeyboardInterrupt:

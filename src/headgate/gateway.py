@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.catalog.arguments import wrapped_call
-from headgate.catalog.correction import corrected
+from headgate.catalog.correction import corrected, may_refuse
 from headgate.catalog.directory import nearest_servers
 from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.viewer import Viewer
@@ -58,11 +58,22 @@ class Catalog(Protocol):
 class Showing(Protocol):
     """Knows what each client sees."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether clients see the whole definition of every tool."""
+    def complete(self, request: Request) -> bool:
+        """Whether the client sees the whole definition of every tool."""
 
-    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    def searches(self, request: Request) -> bool:
+        """Whether what finds tools is on the client's list."""
+
+    def verbatim(self, request: Request) -> bool:
+        """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
+
+    def has_own(self, request: Request) -> bool:
+        """Whether the client is served the gateway's own tools, so that their names mean them."""
+
+    def restored(self, request: Request, tool: Item) -> Request:
+        """The request with the arguments that the tool's own schema wants, where the client saw another."""
+
+    async def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing: the members of its result, without its braces."""
 
 
@@ -124,7 +135,7 @@ class Gateway:
         responses: Responses,
         own: Mapping[str, OwnTool] = MappingProxyType({}),
     ) -> None:
-        """`own` are the gateway's own tools by name; with any, every tool can be called through call_tool."""
+        """`own` are the gateway's own tools by name, and call_tool calls any."""
         self._access = access
         self._catalog = catalog
         self._showing = showing
@@ -138,25 +149,23 @@ class Gateway:
         """Carry one tool call to whoever has the tool, and the answer back; raises HeadgateError."""
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
-        if not self._own:
-            return (await self._use(request))[1]
-        wrapped = request.name == CALL_TOOL
+        wrapped = request.name == CALL_TOOL and self._showing.has_own(request)
         if wrapped:
             request = _unwrapped(request)
         own = self._own.get(request.name)
-        if own is not None:
+        if own is not None and self._showing.has_own(request):
             return await own.run(request)
-        if self._showing.complete and not wrapped:
-            return (await self._use(request))[1]
-        return await self._use_what_was_found(request)
-
-    async def _use_what_was_found(self, request: Request) -> Answer:
-        """Call a tool for somebody who has found it by search and has not seen all of its schema."""
         try:
-            return corrected(*await self._use(request))
+            tool, answer = await self._use(request)
         except ToolNotFound as missing:
+            if not wrapped and not self._showing.searches(request):
+                raise
             finder = f"{RETRIEVE_TOOLS} finds others"
             raise ToolNotFound(missing.name, missing.nearest, finder=finder) from missing
+        if not may_refuse(answer):
+            return answer
+        # Whoever has not seen the schema can correct itself by it.
+        return corrected(tool, answer, seen_whole=self._showing.complete(request) and not wrapped)
 
     async def _use(self, request: Request) -> tuple[Item, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
@@ -167,7 +176,8 @@ class Gateway:
         tool = self._catalog.resolve(Kind.TOOLS, request.name, request.caller)
         self._access.permit(request.caller, tool)
         if tool.mirrors and request.headers is not None:
-            _compare(tool, request)
+            _compare(tool, request, needed=self._showing.verbatim(request))
+        request = self._showing.restored(request, tool)
         self._catalog.use(tool)
         call = Call(request, tool)
         answer = self._with_public_uris(call, await self._dialogue.carry(call))
@@ -227,9 +237,9 @@ class Gateway:
         """Do not hear of it any more; raises HeadgateError."""
         return await self._delivery.unsubscribe(request.name)
 
-    def list(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    async def list(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing; raises InvalidCursor."""
-        return self._showing.page(kind, cursor, viewer)
+        return await self._showing.page(kind, cursor, viewer)
 
     def _with_public_uris(self, call: Call, answer: Answer) -> Answer:
         """The answer with every link to a resource under the name that leads back to its server."""
@@ -266,8 +276,9 @@ def _unwrapped(request: Request) -> Request:
     return msgspec.structs.replace(request, name=name, params=params, headers=None)
 
 
-def _compare(tool: Item, request: Request) -> None:
+def _compare(tool: Item, request: Request, *, needed: bool) -> None:
     """Refuse headers that say something else than the arguments that they repeat."""
-    reason = mismatch(tool.mirrors, bytes(request.params.get("arguments", b"")), request.headers or {})
+    arguments = bytes(request.params.get("arguments", b""))
+    reason = mismatch(tool.mirrors, arguments, request.headers or {}, needed=needed)
     if reason is not None:
         raise HeaderMismatch(reason)

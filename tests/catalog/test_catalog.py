@@ -8,6 +8,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import PromptNotFound, ServerNotFound, ToolNotFound
 from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN
 from headgate.wire.eras import Era
 from tests.catalog.offered import item
 from tests.catalog.owners import catalog_of, first_page, public, target, tool
@@ -195,3 +196,16 @@ def test_prompts_are_named_and_missed_like_tools() -> None:
     assert catalog.silent_server(Kind.PROMPTS, "clock_now") == "clock"
     assert catalog.silent_server(Kind.PROMPTS, "my_server_com_other") is None
     assert catalog.silent_server(Kind.TOOLS, "my_server_com_other") == "my-server.com"
+
+
+def test_what_a_server_that_is_no_more_tells_too_late_is_nobodys_tool() -> None:
+    catalog = catalog_of("gone", "here")
+    catalog.order(["here"])
+    catalog.offer("gone", Kind.TOOLS, [tool("a")])
+    assert not catalog.has(("gone", "a"))
+    assert catalog.tool(("gone", "a"), PLAIN) is None
+    assert catalog.find("gone_a", LOCAL, PLAIN) is None
+    assert catalog.every_tool == catalog.visible(PLAIN) == []
+    # Defined again, it is.
+    catalog.order(["gone", "here"])
+    assert catalog.tool(("gone", "a"), PLAIN) is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.correction import corrected
+from headgate.catalog.correction import corrected, may_refuse
 from headgate.domain.call import Answer
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -22,6 +22,18 @@ TOOL = Item(
     json.dumps({"name": "files_read", "inputSchema": SCHEMA}).encode(),
 )
 HEAD = "input_schema of files_read: "
+
+
+def a_tool(schema: bytes) -> Item:
+    definition = b'{"name":"files_read","inputSchema":' + schema + b"}"
+    return Item(Kind.TOOLS, "files", "read", "files_read", definition)
+
+
+# A hundred thousand alternatives; little of schema in much of definition; what no parser opens.
+WIDE = a_tool(b'{"type":"object","anyOf":[{}' + b",{}" * 100_000 + b"]}")
+LONG = a_tool(b'{"type":"object","description":"' + b"x" * 70_000 + b'"}')
+DEEP = a_tool(b'{"type":"object","x":' + b"[" * 20_000 + b"]" * 20_000 + b"}")
+UNREPEATABLE = pytest.mark.parametrize("tool", [WIDE, LONG, DEEP], ids=["wide", "long", "deep"])
 
 
 def failed(text: str, **more: Any) -> Answer:
@@ -121,6 +133,25 @@ def test_an_error_that_cannot_be_read_passes_as_it_is(error: bytes) -> None:
         "Missing required parameter: path",
         "path is required",
         "INVALID ARGUMENTS",
+        "unknown argument: pth",
+        "unexpected argument 'pth'",
+        # Of a wrong type or a name that does not exist: serde, jsonschema, ajv, zod, Go, pydantic.
+        'invalid type: string "x", expected i64 at line 1 column 10',
+        "unknown field `pth`, expected `path`",
+        "unknown variant `x`, expected `a` or `b`",
+        "failed to deserialize parameters",
+        "5 is not of type 'string'",
+        "Additional properties are not allowed ('pth' was unexpected)",
+        *(
+            f"data/path must be {kind}"
+            for kind in ("string", "number", "integer", "boolean", "array", "object", "null", "a string")
+        ),
+        "data must NOT have additional properties",
+        "Expected number, received string",
+        "path: expected array, received undefined",
+        "Invalid enum value. Expected 'a' | 'b', received 'c'",
+        'validating root: unexpected additional properties ["pth"]',
+        "Input should be a valid integer",
     ],
 )
 def test_a_failure_in_the_words_of_any_framework_gets_the_schema(text: str) -> None:
@@ -137,10 +168,26 @@ def test_a_failure_in_the_words_of_any_framework_gets_the_schema(text: str) -> N
         "Rate limit exceeded, try again in 5 s",
         "permission denied: /etc/shadow",
         "HTTP 500",
+        "The server must be started first",
+        "The order must be objected to within a day",
+        "Expected a file, but received a directory",
         "",
     ],
 )
 def test_other_failures_pass_as_they_are(text: str) -> None:
+    answer = failed(text)
+    assert corrected(TOOL, answer) is answer
+
+
+@pytest.mark.parametrize(
+    "text", ["Invalid path: /mars", "unsupported PATH '/x'", "the path must begin with a slash"]
+)
+def test_a_failure_that_finds_an_argument_wrong_by_its_name_gets_the_schema(text: str) -> None:
+    assert schema_in(corrected(TOOL, failed(text))) == SCHEMA
+
+
+@pytest.mark.parametrize("text", ["Invalid credentials", "unknown host", "the path leads nowhere"])
+def test_a_failure_about_something_else_does_not(text: str) -> None:
     answer = failed(text)
     assert corrected(TOOL, answer) is answer
 
@@ -167,9 +214,23 @@ def test_a_result_that_is_no_failure_passes_as_it_is(answer: Answer) -> None:
     assert corrected(TOOL, answer) is answer
 
 
-def test_a_long_failure_is_the_report_of_the_tool_and_passes_as_it_is() -> None:
-    answer = failed("path is required\n" + "x" * 10_000)
+def test_a_failure_that_goes_on_for_long_gets_the_schema_too() -> None:
+    long = {"type": "text", "text": "path is required\n" + "x" * 200_000}
+    for result in ({"content": [long], "isError": True}, {"isError": True, "content": [long]}):
+        assert schema_in(corrected(TOOL, Answer(json.dumps(result).encode()))) == SCHEMA
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000 + " path is required", "path is required" + "x" * 270_000])
+def test_the_report_of_a_tool_passes_as_it_is(text: str) -> None:
+    answer = failed(text)
     assert corrected(TOOL, answer) is answer
+
+
+def test_what_did_not_fail_is_known_without_opening_it() -> None:
+    assert may_refuse(failed("x" * 50_000))
+    assert may_refuse(Answer(b'{ "isError" :\n true}'))
+    assert not may_refuse(Answer(b'{"content":[],"isError":false}'))
+    assert not may_refuse(failed("x" * 270_000))
 
 
 def test_what_is_on_disk_is_not_opened() -> None:
@@ -195,9 +256,82 @@ def test_a_failure_without_content_gets_the_schema_too() -> None:
     assert schema_in(corrected(TOOL, answer)) == SCHEMA
 
 
-def test_a_tool_without_a_schema_takes_any_object() -> None:
-    tool = Item(Kind.TOOLS, "files", "read", "files_read", b'{"name":"files_read"}')
-    assert schema_in(corrected(tool, refused())) == {"type": "object"}
+# The schema as it stands.
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        b'{"type":"object","properties":{"n":{"maximum":1e3,"minimum":-0.0}}}',
+        b'{ "type" : "object",\n "x" : 1111111111111111111111111111111111111111 }',
+        b'{"type":"object","description":"\\ud800 \\u00e9 \\/"}',
+        '{"type":"object","description":"é 漢"}'.encode(),
+        b'{"type":"object","x":' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"type":"object","description":"' + b"x" * 65_000 + b'"}',
+    ],
+)
+def test_the_schema_is_given_as_its_server_wrote_it(schema: bytes) -> None:
+    for answer in (refused(), failed("path is required")):
+        text = told(corrected(a_tool(schema), answer))["content"][-1]["text"]
+        assert text == HEAD + schema.decode()
+    beside = corrected(a_tool(schema), refused(), seen_whole=True).error
+    assert beside.endswith(b',"data":{"input_schema":' + schema + b"}}")
+
+
+@UNREPEATABLE
+def test_a_schema_that_cannot_be_repeated_is_named_with_the_way_to_it(tool: Item) -> None:
+    size = f"{len(tool.definition):,}"
+    for answer in (refused(message="path is required"), failed("path is required")):
+        before, after = told(corrected(tool, answer))["content"]
+        assert before["text"] == "path is required"
+        assert after["text"] == (
+            "input_schema of files_read is too large or nested too deep to be repeated here "
+            f"(its definition has {size} bytes); expandSchema gives it, whole or by path"
+        )
+
+
+@UNREPEATABLE
+def test_who_has_seen_such_a_schema_is_told_nothing_of_it(tool: Item) -> None:
+    for answer in (refused(), failed("path is required")):
+        assert corrected(tool, answer, seen_whole=True) is answer
+
+
+def test_much_other_prose_does_not_cost_the_schema() -> None:
+    definition = TOOL.definition[:-1] + b',"description":"' + b"x" * 100_000 + b'"}'
+    tool = Item(Kind.TOOLS, "files", "read", "files_read", definition)
+    assert schema_in(corrected(tool, refused())) == SCHEMA
+
+
+# To a client that has seen the whole definition.
+
+
+def test_an_error_of_the_protocol_stays_one_with_the_schema_beside_it() -> None:
+    answer = corrected(TOOL, refused(message="path is missing"), seen_whole=True)
+    assert answer.result == b""
+    assert json.loads(answer.error) == {
+        "code": -32602,
+        "message": "path is missing",
+        "data": {"input_schema": SCHEMA},
+    }
+    assert corrected(TOOL, refused(data=None), seen_whole=True) == corrected(TOOL, refused(), seen_whole=True)
+
+
+@pytest.mark.parametrize("data", [{"path": "is missing"}, [], "", 0, False])
+def test_what_the_server_says_there_itself_stays(data: Any) -> None:
+    answer = refused(data=data)
+    assert corrected(TOOL, answer, seen_whole=True) is answer
+
+
+@pytest.mark.parametrize("error", [b"{}", b"[]", b"nonsense", b'{"code":"x"}', b'{"code":-32603}', b"\xff"])
+def test_another_error_stays_as_it_is(error: bytes) -> None:
+    answer = Answer(error=error)
+    assert corrected(TOOL, answer, seen_whole=True) is answer
+
+
+def test_a_failure_gets_the_schema_whatever_was_seen() -> None:
+    answer = failed("path is required")
+    assert corrected(TOOL, answer, seen_whole=True) == corrected(TOOL, answer)
+    assert schema_in(corrected(TOOL, answer, seen_whole=True)) == SCHEMA
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from headgate.catalog.names import RESERVED, allot, beginnings, default_limit, public_name
 from headgate.domain.kind import Kind
+from headgate.domain.listing import Curation
 from headgate.storage.state import StateFile
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
+from tests.catalog.real_servers import real_catalog
 
 ALLOWED = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -189,3 +191,29 @@ def test_a_tool_whose_name_is_reserved_is_reached_under_every_other_spelling() -
         assert listed not in RESERVED
         for spelling in (listed, f"{server}:{name}", f"{server}__{name}"):
             assert target(catalog, spelling) == (server, name)
+
+
+# 3,250 tools of real servers.
+
+
+def test_the_names_of_real_tools_fit_64_characters_with_a_prefix_and_stay_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    limit = default_limit("headgate")
+    tools = [(item.server, item.name) for item in real_catalog().every_tool]
+    first = allot(tools, limit, StateFile(tmp_path / "state.json"))
+    assert len(first) == len(set(first.values())) == 3250
+    for name in first.values():
+        assert len(f"mcp__headgate__{name}") <= 64
+        assert ALLOWED.fullmatch(name)
+    # Whoever is connected first then.
+    Random(5).shuffle(tools)
+    assert allot(tools, limit, StateFile(tmp_path / "state.json")) == first
+
+
+def test_a_tool_renamed_to_an_own_one_in_small_letters_gets_a_hash() -> None:
+    catalog = catalog_of("s")
+    catalog.curate({"s": Curation(renamed={"a": "expandSchema"})})
+    catalog.offer("s", Kind.TOOLS, [tool("a")])
+    (item,) = catalog.every_tool
+    assert item.public_name.startswith("expandschema_")

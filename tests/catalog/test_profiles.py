@@ -158,6 +158,20 @@ def test_every_profile_and_era_sees_a_change_after_its_first_look(era: Era) -> N
         assert [one["name"] for one in listed(catalog, Kind.TOOLS, other, era)] == ["s_a", "t_c"]
 
 
+def test_a_server_that_goes_is_news_to_those_who_alone_saw_its_tools() -> None:
+    catalog = catalog_of("one", "two")
+    catalog.offer("one", Kind.TOOLS, [])
+    catalog.offer("one", Kind.TOOLS, [A], SAMPLING)
+    assert called(catalog, Kind.TOOLS, SAMPLING) == ["one_a"]
+    news: list[Kind] = []
+    catalog.on_change(news.append)
+    catalog.order(["two"])
+    assert news == [Kind.TOOLS]
+    assert called(catalog, Kind.TOOLS, SAMPLING) == []
+    catalog.order(["two", "three"])
+    assert news == [Kind.TOOLS]
+
+
 def test_what_was_the_same_as_the_plain_listing_follows_it() -> None:
     catalog = catalog_of("s")
     catalog.offer("s", Kind.TOOLS, [A, B], SAMPLING)

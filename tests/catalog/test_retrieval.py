@@ -17,8 +17,8 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
 from tests.catalog.offered import ROOTS, SAMPLING
 from tests.catalog.owners import catalog_of
+from tests.catalog.shown import Silent
 from tests.catalog.test_finder import OFFICE, tool
-from tests.catalog.test_showing import Silent
 from tests.delivery.scripted import WAIT_SECONDS, Clock
 from tests.house import request
 from tests.waiting import eventually
@@ -65,7 +65,7 @@ class Desk:
             self.catalog,
             Discreet(*hidden),
             self.pools,
-            mode=mode,
+            lambda request: mode is Mode.DYNAMIC,
             top_k=top_k,
             await_tools=self._await,
             tell=self.told.append,

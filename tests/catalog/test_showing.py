@@ -1,72 +1,41 @@
 """What clients see: every tool, or the gateway's own and what they have found, and who is told of changes."""
 
 import json
-from typing import Any
 
 import pytest
 
-from headgate.catalog.catalog import Catalog
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.listing import InvalidCursor
 from headgate.catalog.pool import Pools
-from headgate.catalog.showing import Showing
 from headgate.catalog.viewer import Viewer
-from headgate.domain.call import Answer, Caller, Owner
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.wire.eras import Era
+from headgate.domain.profile import profile_of
 from tests.catalog.offered import SAMPLING, item
-from tests.catalog.owners import catalog_of, tool
+from tests.catalog.owners import tool
+from tests.catalog.shown import (
+    ONE,
+    OTHER,
+    OWN_TOOLS,
+    PAGE_BYTES,
+    Stage,
+    asking,
+    session,
+    stateless,
+)
 from tests.delivery.scripted import Clock
 
-PAGE_BYTES = 256 * 1024
 LONG = CacheHint(60_000, public=True)
 A, B, C = ("s", "a"), ("s", "b"), ("s", "c")
 
 
-class Silent:
-    """A client that nobody asks or tells anything."""
-
-    def tell(self, method: str, params: bytes) -> None:
-        raise AssertionError(method)
-
-    async def ask(self, method: str, params: bytes) -> Answer:
-        raise AssertionError(method)
-
-
-def session(id: str, profile: Profile = PLAIN) -> Viewer:
-    return Viewer(era=Era.HANDSHAKE, owner=Owner(id, Silent()), profile=profile)
-
-
-def stateless(principal: str, profile: Profile = PLAIN) -> Viewer:
-    return Viewer(era=Era.STATELESS, caller=Caller(principal), profile=profile)
-
-
-ONE, OTHER = session("one"), session("other")
-
-
-class Shown:
+class Shown(Stage):
     """A catalog with three tools, shown in one mode."""
 
     def __init__(self, mode: Mode, page_bytes: int = PAGE_BYTES) -> None:
-        self.catalog: Catalog = catalog_of("s")
-        self.catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")], hint=LONG)
         self.pools = Pools(15, Clock())
-        self.showing = Showing(mode, self.catalog, self.pools, page_bytes)
-
-    def listed(self, viewer: Viewer = ONE, kind: Kind = Kind.TOOLS) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            page = json.loads(b"{" + self.showing.page(kind, cursor, viewer) + b"}")
-            found += page[kind.member]
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                return found
-
-    def names(self, viewer: Viewer = ONE) -> list[str]:
-        return [one["name"] for one in self.listed(viewer)]
+        super().__init__(mode, {"s": []}, pools=self.pools, page_bytes=page_bytes)
+        self.catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")], hint=LONG)
 
     def find(self, viewer: Viewer, *keys: tuple[str, str]) -> None:
         self.pools.register(viewer.circle, dict.fromkeys(keys, 0.5))
@@ -75,95 +44,98 @@ class Shown:
 # What is listed.
 
 
-def test_in_full_mode_every_tool_is_listed_and_no_own_one() -> None:
+async def test_in_full_mode_every_tool_is_listed_and_no_own_one() -> None:
     shown = Shown(Mode.FULL)
-    assert shown.names() == ["s_a", "s_b", "s_c"]
-    assert shown.showing.complete
-    assert shown.showing.advice == ""
+    assert await shown.names() == ["s_a", "s_b", "s_c"]
+    assert shown.showing.complete(asking(ONE))
+    assert await shown.showing.advice(ONE) == ""
 
 
-def test_in_search_mode_exactly_the_own_tools_are_listed() -> None:
+async def test_in_search_mode_exactly_the_own_tools_are_listed() -> None:
     shown = Shown(Mode.SEARCH)
     shown.find(ONE, A)
     for viewer in (ONE, OTHER, stateless("local")):
-        assert shown.names(viewer) == ["retrieve_tools", "call_tool"]
-    assert not shown.showing.complete
-    assert "retrieve_tools" in shown.showing.advice
-    assert "call_tool" in shown.showing.advice
+        assert await shown.names(viewer) == OWN_TOOLS
+    assert not shown.showing.complete(asking(ONE))
+    advice = await shown.showing.advice(ONE)
+    assert "retrieve_tools" in advice
+    assert "call_tool" in advice
 
 
-def test_in_dynamic_mode_what_was_found_follows_in_the_order_of_finding() -> None:
+async def test_in_dynamic_mode_what_was_found_follows_in_the_order_of_finding() -> None:
     shown = Shown(Mode.DYNAMIC)
-    assert shown.names() == ["retrieve_tools"]
+    assert await shown.names() == ["retrieve_tools"]
     shown.find(ONE, B)
     shown.find(ONE, A, B)
-    assert shown.names() == ["retrieve_tools", "s_b", "s_a"]
-    assert shown.names(OTHER) == ["retrieve_tools"]
-    assert shown.listed()[1:] == [{**json.loads(tool(name)), "name": f"s_{name}"} for name in ("b", "a")]
-    assert not shown.showing.complete
-    assert "call_tool" not in shown.showing.advice
+    assert await shown.names() == ["retrieve_tools", "s_b", "s_a"]
+    assert await shown.names(OTHER) == ["retrieve_tools"]
+    assert (await shown.listed())[1:] == [
+        {**json.loads(tool(name)), "name": f"s_{name}"} for name in ("b", "a")
+    ]
+    assert not shown.showing.complete(asking(ONE))
+    assert "call_tool" not in await shown.showing.advice(ONE)
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_prompts_and_resources_are_listed_in_full_in_every_mode(mode: Mode) -> None:
+async def test_prompts_and_resources_are_listed_in_full_in_every_mode(mode: Mode) -> None:
     shown = Shown(mode)
     for kind in (Kind.PROMPTS, Kind.RESOURCES, Kind.TEMPLATES):
         shown.catalog.offer("s", kind, [item(kind, "x://y")])
-        assert len(shown.listed(kind=kind)) == 1
+        assert len(await shown.listed(kind=kind)) == 1
         assert shown.showing.affected(kind) is None
 
 
-def test_a_list_is_the_same_bytes_until_something_changes() -> None:
+async def test_a_list_is_the_same_bytes_until_something_changes() -> None:
     for mode in Mode:
         shown = Shown(mode)
         shown.find(ONE, A, B)
-        first = shown.showing.page(Kind.TOOLS, None, ONE)
-        assert shown.showing.page(Kind.TOOLS, None, ONE) == first
+        first = await shown.showing.page(Kind.TOOLS, None, ONE)
+        assert await shown.showing.page(Kind.TOOLS, None, ONE) == first
 
 
-def test_what_was_found_comes_in_pages_too() -> None:
+async def test_what_was_found_comes_in_pages_too() -> None:
     shown = Shown(Mode.DYNAMIC, page_bytes=100)
     shown.find(ONE, A, B, C)
-    assert shown.names() == ["retrieve_tools", "s_a", "s_b", "s_c"]
+    assert await shown.names() == ["retrieve_tools", "s_a", "s_b", "s_c"]
     with pytest.raises(InvalidCursor):
-        shown.showing.page(Kind.TOOLS, "nonsense", ONE)
+        await shown.showing.page(Kind.TOOLS, "nonsense", ONE)
     with pytest.raises(InvalidCursor):
-        Shown(Mode.SEARCH).showing.page(Kind.TOOLS, "nonsense", ONE)
+        await Shown(Mode.SEARCH).showing.page(Kind.TOOLS, "nonsense", ONE)
 
 
-def test_the_tool_that_finds_others_names_the_servers_of_now() -> None:
+async def test_the_tool_that_finds_others_names_the_servers_of_now() -> None:
     for mode in (Mode.SEARCH, Mode.DYNAMIC):
         shown = Shown(mode)
-        assert "Servers: s." in shown.listed()[0]["description"]
+        assert "Servers: s." in (await shown.listed())[0]["description"]
         shown.catalog.order(["s", "t"])
-        assert "Servers: s, t." in shown.listed()[0]["description"]
+        assert "Servers: s, t." in (await shown.listed())[0]["description"]
         shown.catalog.order([])
-        assert "Servers" not in shown.listed()[0]["description"]
+        assert "Servers" not in (await shown.listed())[0]["description"]
 
 
-def test_a_profile_sees_its_own_definition_of_what_was_found_and_nothing_that_it_may_not_see() -> None:
+async def test_a_profile_sees_its_own_definition_of_what_was_found_and_nothing_that_it_may_not_see() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "for samplers"), tool("d")], SAMPLING)
     one, sampler = stateless("local"), stateless("local", SAMPLING)
     shown.find(one, A, B, ("s", "d"))
-    assert shown.names(one) == ["retrieve_tools", "s_a", "s_b"]
-    assert shown.names(sampler) == ["retrieve_tools", "s_a", "s_d"]
-    assert shown.listed(sampler)[1]["description"] == "for samplers"
+    assert await shown.names(one) == ["retrieve_tools", "s_a", "s_b"]
+    assert await shown.names(sampler) == ["retrieve_tools", "s_a", "s_d"]
+    assert (await shown.listed(sampler))[1]["description"] == "for samplers"
 
 
 # Who shares a list.
 
 
-def test_a_session_has_its_own_list_and_in_the_stateless_era_a_principal_has() -> None:
+async def test_a_session_has_its_own_list_and_in_the_stateless_era_a_principal_has() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A)
     shown.find(stateless("alice"), B)
     shown.find(stateless("local"), C)
-    assert shown.names(ONE) == ["retrieve_tools", "s_a"]
-    assert shown.names(OTHER) == ["retrieve_tools"]
-    assert shown.names(stateless("alice")) == ["retrieve_tools", "s_b"]
-    assert shown.names(stateless("local")) == ["retrieve_tools", "s_c"]
-    assert shown.names(stateless("bob")) == ["retrieve_tools"]
+    assert await shown.names(ONE) == ["retrieve_tools", "s_a"]
+    assert await shown.names(OTHER) == ["retrieve_tools"]
+    assert await shown.names(stateless("alice")) == ["retrieve_tools", "s_b"]
+    assert await shown.names(stateless("local")) == ["retrieve_tools", "s_c"]
+    assert await shown.names(stateless("bob")) == ["retrieve_tools"]
 
 
 def test_no_session_can_be_called_like_a_principal() -> None:
@@ -171,148 +143,150 @@ def test_no_session_can_be_called_like_a_principal() -> None:
     assert stateless("a").circle != stateless("b").circle
 
 
-def test_a_client_that_is_gone_leaves_nothing() -> None:
+async def test_a_client_that_is_gone_leaves_nothing() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A)
-    shown.names(ONE)
+    await shown.names(ONE)
     shown.showing.forget("one")
     shown.showing.forget("one")
-    assert shown.names(ONE) == ["retrieve_tools"]
+    assert await shown.names(ONE) == ["retrieve_tools"]
     assert len(shown.pools) == 0
 
 
 # Who is told that the catalog has changed.
 
 
-def test_in_full_mode_everybody_is_and_in_search_mode_nobody() -> None:
+async def test_in_full_mode_everybody_is_and_in_search_mode_nobody() -> None:
     assert Shown(Mode.FULL).showing.affected(Kind.TOOLS) is None
     shown = Shown(Mode.SEARCH)
-    shown.names()
+    await shown.names()
     shown.catalog.offer("s", Kind.TOOLS, [])
-    assert shown.showing.affected(Kind.TOOLS) == ()
+    assert shown.showing.affected(Kind.TOOLS) == set()
 
 
-def test_in_dynamic_mode_those_who_have_found_what_changed() -> None:
+async def test_in_dynamic_mode_those_who_have_found_what_changed() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A)
     shown.find(OTHER, B)
     for viewer in (ONE, OTHER, session("third")):
-        shown.names(viewer)
-    assert shown.showing.affected(Kind.TOOLS) == []
+        await shown.names(viewer)
+    assert shown.showing.affected(Kind.TOOLS) == set()
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better"), tool("b"), tool("c")])
-    assert shown.showing.affected(Kind.TOOLS) == ["one"]
-    assert shown.listed(ONE)[1]["description"] == "better"
+    assert shown.showing.affected(Kind.TOOLS) == {"one"}
+    assert (await shown.listed(ONE))[1]["description"] == "better"
     # What nobody has found is nobody's business.
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better"), tool("b")])
-    assert shown.showing.affected(Kind.TOOLS) == []
+    assert shown.showing.affected(Kind.TOOLS) == set()
 
 
 @pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
-def test_who_lists_before_the_others_are_told_does_not_keep_them_from_it(mode: Mode) -> None:
+async def test_who_lists_before_the_others_are_told_does_not_keep_them_from_it(mode: Mode) -> None:
     shown = Shown(mode)
-    shown.listed(ONE)
-    shown.listed(OTHER)
+    await shown.listed(ONE)
+    await shown.listed(OTHER)
     shown.catalog.order(["s", "t"])
     # One of them sees the new server by chance.
-    shown.listed(ONE)
+    await shown.listed(ONE)
     shown.catalog.offer("t", Kind.TOOLS, [tool("a")])
-    assert shown.showing.affected(Kind.TOOLS) is None
+    assert shown.showing.affected(Kind.TOOLS) == {"other"}
     # Once is enough.
-    assert shown.showing.affected(Kind.TOOLS) == ([] if mode is Mode.DYNAMIC else ())
+    assert shown.showing.affected(Kind.TOOLS) == set()
 
 
 @pytest.mark.parametrize("mode", [Mode.DYNAMIC, Mode.SEARCH])
-def test_when_other_servers_are_there_everybody_is_because_they_are_named(mode: Mode) -> None:
+async def test_when_other_servers_are_there_everybody_is_because_they_are_named(mode: Mode) -> None:
     shown = Shown(mode)
     shown.catalog.order(["s", "t"])
-    shown.names()
+    await shown.names(ONE)
+    await shown.names(OTHER)
     shown.catalog.order(["t"])
-    assert shown.showing.affected(Kind.TOOLS) is None
+    assert shown.showing.affected(Kind.TOOLS) == {"one", "other"}
 
 
-def test_a_tool_that_is_no_more_leaves_every_list_and_its_place() -> None:
+async def test_a_tool_that_is_no_more_leaves_every_list_and_its_place() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A, B)
-    shown.names()
+    await shown.names()
     shown.catalog.offer("s", Kind.TOOLS, [tool("b")])
-    assert shown.showing.affected(Kind.TOOLS) == ["one"]
-    assert shown.names() == ["retrieve_tools", "s_b"]
+    assert shown.showing.affected(Kind.TOOLS) == {"one"}
+    assert await shown.names() == ["retrieve_tools", "s_b"]
     assert shown.pools.keys("one") == (B,)
     # It does not come back into the list by itself.
     shown.catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b")])
-    assert shown.showing.affected(Kind.TOOLS) == []
-    assert shown.names() == ["retrieve_tools", "s_b"]
+    assert shown.showing.affected(Kind.TOOLS) == set()
+    assert await shown.names() == ["retrieve_tools", "s_b"]
 
 
-def test_the_tools_of_a_server_that_is_no_more_leave_their_places_too() -> None:
+async def test_the_tools_of_a_server_that_is_no_more_leave_their_places_too() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A, B)
-    shown.names()
+    await shown.names()
     shown.catalog.order([])
-    assert shown.showing.affected(Kind.TOOLS) is None
+    assert shown.showing.affected(Kind.TOOLS) == {"one"}
     assert shown.pools.keys("one") == ()
 
 
-def test_a_tool_of_one_profile_stays_in_the_pool_as_long_as_that_profile_has_it() -> None:
+async def test_a_tool_of_one_profile_stays_in_the_pool_as_long_as_that_profile_has_it() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.catalog.offer("s", Kind.TOOLS, [tool("d")], SAMPLING)
     sampler = session("one", SAMPLING)
     shown.find(sampler, ("s", "d"))
-    assert shown.names(sampler) == ["retrieve_tools", "s_d"]
+    assert await shown.names(sampler) == ["retrieve_tools", "s_d"]
     shown.catalog.offer("s", Kind.TOOLS, [tool("a")])
-    assert shown.showing.affected(Kind.TOOLS) == []
-    assert shown.names(sampler) == ["retrieve_tools", "s_d"]
+    assert shown.showing.affected(Kind.TOOLS) == set()
+    assert await shown.names(sampler) == ["retrieve_tools", "s_d"]
 
 
-def test_of_clients_that_share_a_list_each_hears_of_what_its_own_profile_saw() -> None:
+async def test_of_clients_that_share_a_list_each_hears_of_what_its_own_profile_saw() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "for samplers"), tool("d")], SAMPLING)
     one, sampler = stateless("local"), stateless("local", SAMPLING)
     shown.find(one, A, ("s", "d"))
     for viewer in (sampler, one):
-        shown.names(viewer)
+        await shown.names(viewer)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "for samplers")], SAMPLING)
-    assert shown.showing.affected(Kind.TOOLS) == [one.circle]
-    shown.names(sampler)
-    assert shown.showing.affected(Kind.TOOLS) == []
+    assert shown.showing.affected(Kind.TOOLS) == {one.circle}
+    await shown.names(sampler)
+    assert shown.showing.affected(Kind.TOOLS) == set()
 
 
-def test_of_a_thousand_profiles_the_latest_are_remembered() -> None:
+async def test_of_a_thousand_profiles_the_latest_are_remembered() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(stateless("local"), A)
     for number in range(1000):
         capabilities = json.dumps({"experimental": {str(number): {}}}).encode()
-        shown.names(stateless("local", profile_of(capabilities)))
+        await shown.names(stateless("local", profile_of(capabilities)))
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better")])
-    assert shown.showing.affected(Kind.TOOLS) == [stateless("local").circle]
+    assert shown.showing.affected(Kind.TOOLS) == {stateless("local").circle}
 
 
-def test_a_change_for_one_profile_is_news_to_its_clients_though_nobody_has_the_whole_list() -> None:
+async def test_a_change_for_one_profile_is_news_to_its_clients_though_nobody_has_the_whole_list() -> None:
     shown = Shown(Mode.DYNAMIC)
     sampler = session("one", SAMPLING)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "for samplers")], SAMPLING)
     shown.find(sampler, A)
-    shown.names(sampler)
+    await shown.names(sampler)
     news: list[Kind] = []
     shown.catalog.on_change(news.append)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better for samplers")], SAMPLING)
     assert news == [Kind.TOOLS]
-    assert shown.showing.affected(Kind.TOOLS) == ["one"]
+    assert shown.showing.affected(Kind.TOOLS) == {"one"}
 
 
-def test_whoever_has_not_listed_has_nothing_out_of_date() -> None:
+async def test_whoever_has_not_listed_has_nothing_out_of_date() -> None:
     shown = Shown(Mode.DYNAMIC)
     shown.find(ONE, A)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better")])
-    assert shown.showing.affected(Kind.TOOLS) == []
+    assert shown.showing.affected(Kind.TOOLS) == set()
 
 
 # How long a list may be kept.
 
 
-def test_a_list_that_grows_may_not_be_kept_and_others_as_their_servers_say() -> None:
-    assert Shown(Mode.FULL).showing.caching(Kind.TOOLS, PLAIN) == LONG
-    assert Shown(Mode.DYNAMIC).showing.caching(Kind.TOOLS, PLAIN) == NO_HINT
+async def test_a_list_that_grows_may_not_be_kept_and_others_as_their_servers_say() -> None:
+    for mode in (Mode.AUTO, Mode.FULL, Mode.SLIM, Mode.BUDGET):
+        assert Shown(mode).showing.caching(Kind.TOOLS, ONE) == LONG
+    assert Shown(Mode.DYNAMIC).showing.caching(Kind.TOOLS, ONE) == NO_HINT
     dynamic = Shown(Mode.DYNAMIC)
     dynamic.catalog.offer("s", Kind.PROMPTS, [], hint=LONG)
-    assert dynamic.showing.caching(Kind.PROMPTS, PLAIN) == LONG
+    assert dynamic.showing.caching(Kind.PROMPTS, ONE) == LONG

@@ -146,7 +146,7 @@ def test_an_address_that_others_could_reach_is_refused(config: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--transport", "carrier-pigeon"), ("--port", "70000"), ("--listing", "slim")]
+    ("option", "value"), [("--transport", "carrier-pigeon"), ("--port", "70000"), ("--listing", "thin")]
 )
 def test_a_flag_that_makes_no_sense_is_named(config: Path, tmp_path: Path, option: str, value: str) -> None:
     said = refused("--config", str(config), option, value, cwd=tmp_path)

@@ -306,7 +306,7 @@ def test_a_server_that_is_away_now_is_checked_as_it_was(tmp_path: Path, parts: P
     assert ended.returncode == 0, ended.stderr
     assert "2 tools of 1 server" in ended.stdout
     assert "Not checked" not in ended.stdout
-    assert "what it listed before is checked" in ended.stderr
+    assert "what it listed before is taken" in ended.stderr
 
 
 def test_what_a_gateway_remembers_is_checked_without_connecting(tmp_path: Path, parts: Parts) -> None:

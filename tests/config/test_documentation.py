@@ -135,6 +135,20 @@ def check(document: Any) -> None:
                 "embedder": "OPENAI",
             }
         },
+        {
+            "proxySettings": {
+                "listing": "budget",
+                "listingBudgetTokens": 500,
+                "clientListings": {"cursor*": "slim"},
+                "dialect": "gemini",
+                "clientDialects": {"*": "openai"},
+            }
+        },
+        {
+            "mcpServers": {
+                "a": {"command": "x", "listing": "slim", "pin": ["*"], "hide": [], "rename": {"a": "b"}}
+            }
+        },
     ],
 )
 def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
@@ -157,6 +171,14 @@ def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dic
         {"proxySettings": {"port": 65536}},
         {"proxySettings": {"port": "8000x"}},
         {"proxySettings": {"listing": "everything"}},
+        {"proxySettings": {"listingBudgetTokens": 499}},
+        {"proxySettings": {"listingBudgetTokens": 1_000_001}},
+        {"proxySettings": {"clientListings": {"a": "all"}}},
+        {"proxySettings": {"dialect": "strict"}},
+        {"proxySettings": {"clientDialects": {"a": "auto"}}},
+        {"mcpServers": {"a": {"command": "x", "listing": "budget"}}},
+        {"mcpServers": {"a": {"command": "x", "pin": "all"}}},
+        {"mcpServers": {"a": {"command": "x", "rename": {"a": 1}}}},
         {"proxySettings": {"topK": 51}},
         {"proxySettings": {"toolsLimit": 0}},
         {"proxySettings": {"embedder": "WORD2VEC"}},

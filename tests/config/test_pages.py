@@ -63,7 +63,12 @@ def arguments(definition: bytes) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "argument"), [*arguments(own.retrieve_definition([])), *arguments(own.CALL_DEFINITION)]
+    ("tool", "argument"),
+    [
+        *arguments(own.retrieve_definition([])),
+        *arguments(own.CALL_DEFINITION),
+        *arguments(own.EXPAND_DEFINITION),
+    ],
 )
 def test_every_argument_of_the_own_tools_is_described(tool: str, argument: str) -> None:
     section = TOOLS.split(f"\n### {tool}\n")[1].split("\n## ")[0].split("\n### ")[0]

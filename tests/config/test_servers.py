@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headgate.domain.listing import Curation, Mode
 from headgate.domain.server import ServerSpec, Transport
 from tests.config.place import Place
 
@@ -214,7 +215,7 @@ def test_a_relative_directory_is_relative_to_the_file(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["listing", "pin", "hide", "rename", "limits", "oauth", "idle_timeout", "hot", "cold", "behaviour"],
+    ["limits", "oauth", "idle_timeout", "hot", "cold", "behaviour"],
 )
 def test_a_key_of_a_later_version_is_a_warning(place: Place, key: str) -> None:
     spec, warnings = place.load_server({"command": "x", key: {"any": "thing"}})
@@ -291,3 +292,73 @@ def test_the_name_that_a_server_is_called_by_may_be_another_than_in_its_url(plac
     assert spec is not None
     assert spec.headers == {"Host": "far.example"}
     assert warnings == ()
+
+
+# How its tools are shown.
+
+
+def test_how_the_tools_of_a_server_are_shown_is_part_of_it(place: Place) -> None:
+    entry = {
+        "command": "x",
+        "listing": "Slim",
+        "pin": ["pay*", "look"],
+        "hide": ["*_debug"],
+        "rename": {"do it": "just_do_it"},
+    }
+    spec, warnings = place.load_server(entry)
+    assert spec is not None
+    curation = Curation(Mode.SLIM, ("pay*", "look"), ("*_debug",), {"do it": "just_do_it"})
+    assert (spec.curation, warnings) == (curation, ())
+    plain, _ = place.load_server({"command": "x"})
+    assert plain is not None
+    assert plain.curation == Curation()
+
+
+@pytest.mark.parametrize("word", ["full", "slim", "search"])
+def test_a_server_is_listed_in_one_of_the_modes_that_are_about_single_tools(place: Place, word: str) -> None:
+    spec, warnings = place.load_server({"builtin": "example", "listing": word})
+    assert spec is not None
+    assert (spec.curation.mode, warnings) == (Mode(word), ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("listing", "auto", "full, slim or search"),
+        ("listing", "budget", "full, slim or search"),
+        ("listing", "dynamic", "full, slim or search"),
+        ("listing", 5, "full, slim or search"),
+        ("listing", ["full"], "full, slim or search"),
+        ("pin", "pay", "a list of strings"),
+        ("an entry of pin", [5], "text"),
+        ("hide", "pay", "a list of strings"),
+        ("hide", {"pay": True}, "a list of strings"),
+        ("rename", "pay", "an object whose values are strings"),
+        ("rename", ["pay"], "an object whose values are strings"),
+        ("'pay' of rename", {"pay": 5}, "text"),
+    ],
+)
+def test_a_server_whose_tools_are_to_be_shown_in_an_odd_way_is_left_out_and_no_other(
+    place: Place, key: str, value: Any, allowed: str
+) -> None:
+    spec, warnings = place.load_server({"command": "x", key.rsplit(maxsplit=1)[-1]: value})
+    assert spec is None
+    (warning,) = warnings
+    assert warning.startswith(f"server 'it' is left out: {key} is ")
+    assert f"allowed is {allowed}" in warning
+
+
+@pytest.mark.parametrize("given", ["", "  ", "***", "\u00fc", "-_-"])
+def test_a_new_name_without_a_letter_has_no_effect_and_is_a_warning(place: Place, given: str) -> None:
+    spec, warnings = place.load_server({"command": "x", "rename": {"pay": given, "look": "see"}})
+    assert spec is not None
+    assert spec.curation.renamed == {"look": "see"}
+    (warning,) = warnings
+    assert warning.startswith("rename in server 'it' gives 'pay' the name ")
+    assert warning.endswith("a name needs a letter or a digit")
+
+
+def test_the_names_of_tools_in_pin_and_hide_may_come_from_variables(place: Place) -> None:
+    spec, _ = place.load_server({"command": "x", "pin": ["${TOOL}"], "rename": {"a": "${TOOL}"}}, TOOL="pay")
+    assert spec is not None
+    assert spec.curation == Curation(pinned=("pay",), renamed={"a": "pay"})

@@ -1,12 +1,13 @@
 """Where each setting comes from, which source wins, and what each accepts."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from headgate.config import Flags, Settings
+from headgate.config.settings import Listing
 from tests.config.place import Place
 
 
@@ -14,6 +15,8 @@ def test_the_defaults_are_those_of_the_documentation(place: Place) -> None:
     settings = place.load()
     assert settings == Settings(data_dir=place.home / ".headgate", warnings=settings.warnings)
     assert (settings.name, settings.prefix, settings.listing) == ("headgate", True, "auto")
+    assert (settings.listing_budget_tokens, settings.dialect) == (3000, "auto")
+    assert (settings.client_listings, settings.client_dialects) == ({}, {})
     assert (settings.transport, settings.host, settings.port) == ("stdio", "127.0.0.1", 8000)
     assert (settings.tool_name_limit, settings.log_level, settings.log_format) == (None, "INFO", None)
     assert (settings.top_k, settings.tools_limit, settings.embedder) == (5, 15, None)
@@ -83,6 +86,8 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("RESET_DATA", "reset_data", "true", True),
     ("LIST_CHANGED_EXEC", "list_changed_exec", "notify-send changed", "notify-send changed"),
     ("LISTING", "listing", "Search", "search"),
+    ("LISTING_BUDGET_TOKENS", "listing_budget_tokens", "500", 500),
+    ("DIALECT", "dialect", "OpenAI", "openai"),
     ("TOP_K", "top_k", "7", 7),
     ("TOOLS_LIMIT", "tools_limit", "20", 20),
     ("EMBEDDER", "embedder", "semantic", "SEMANTIC"),
@@ -204,7 +209,9 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
         ("TRUNCATE_OUTPUT_LEN", ["0", "1000000"], ["-1", "x"]),
         ("ROUTING_TYPE", ["DYNAMIC", "call_tool"], ["SEARCH"]),
         ("EMBEDDER", ["BM25", "HF", "openai", "SEMANTIC"], ["WORD2VEC"]),
-        ("LISTING", ["auto", "full", "search", "DYNAMIC"], ["slim", "everything"]),
+        ("LISTING", ["auto", "full", "Slim", "search", "DYNAMIC", "budget"], ["everything", "sse", "1"]),
+        ("LISTING_BUDGET_TOKENS", ["500", "1000000"], ["499", "1000001", "-3000", "3k", "3000.5"]),
+        ("DIALECT", ["auto", "plain", "GEMINI", "openai"], ["strict", "claude"]),
         ("TRANSPORT", ["stdio", "http", "streamable-http", "sse", "SSE"], ["websocket"]),
         (
             "HOST",
@@ -262,17 +269,70 @@ def test_streamable_http_is_another_word_for_http(place: Place) -> None:
     assert place.load(MCPPROXY_TRANSPORT="streamable-http").transport == "http"
 
 
-@pytest.mark.parametrize("word", ["slim", "budget", "Slim"])
-def test_a_listing_of_a_later_version_says_so_and_what_to_use(place: Place, word: str) -> None:
-    said = place.refusal(Flags(listing=word))
-    assert said == f"--listing is {word!r}, which is not available in this version; use full or search"
-    place.write({"proxySettings": {"listing": word}})
-    assert "not available in this version; use full or search" in place.refusal()
+@pytest.mark.parametrize("word", get_args(Listing))
+def test_every_listing_can_be_the_gateways_and_that_of_clients_by_their_name(place: Place, word: str) -> None:
+    assert place.load(Flags(listing=word)).listing == word
+    settings = place.load_settings(listing=word.upper(), clientListings={"cursor*": word.title()})
+    assert (settings.listing, settings.client_listings) == (word, {"cursor*": word})
+    assert settings.warnings == ()
+
+
+def test_clients_are_given_a_listing_and_a_dialect_in_the_order_of_the_file(place: Place) -> None:
+    listings = {"zed": "full", "*": "slim", "cursor*": "budget"}
+    dialects = {"gemini*": "gemini", "My Agent": "openai"}
+    settings = place.load_settings(clientListings=listings, clientDialects=dialects)
+    assert list(settings.client_listings.items()) == list(listings.items())
+    assert list(settings.client_dialects.items()) == list(dialects.items())
+
+
+@pytest.mark.parametrize("spelling", ["clientListings", "client_listings"])
+def test_settings_of_clients_have_both_spellings(place: Place, spelling: str) -> None:
+    settings = place.load_settings(**{spelling: {"a": "full"}})
+    assert (settings.client_listings, settings.warnings) == ({"a": "full"}, ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("clientListings", {"b": "full", "a": "all"}, "auto, full, slim, search, dynamic or budget"),
+        ("clientListings", {"a": None}, "auto, full, slim, search, dynamic or budget"),
+        ("clientListings", ["full"], "an object whose values are auto, full, slim, search, dynamic, budget"),
+        ("clientDialects", {"a": "auto"}, "plain, gemini or openai"),
+        ("clientDialects", "gemini", "an object whose values are plain, gemini, openai"),
+        ("dialect", {"a": "gemini"}, "auto, plain, gemini or openai"),
+        ("dialect", True, "auto, plain, gemini or openai"),
+        ("listingBudgetTokens", 499, "an integer from 500 to 1000000"),
+        ("listingBudgetTokens", 1e9, "an integer from 500 to 1000000"),
+        ("listingBudgetTokens", "many", "an integer from 500 to 1000000"),
+        ("listingBudgetTokens", [3000], "an integer from 500 to 1000000"),
+    ],
+)
+def test_a_wrong_word_for_a_listing_or_a_dialect_says_what_is_allowed(
+    place: Place, key: str, value: Any, allowed: str
+) -> None:
+    place.write({"proxySettings": {key: value}})
+    said = place.refusal()
+    assert f"proxySettings.{key} in {place.cwd / 'headgate.json'} is" in said
+    assert f"allowed is {allowed}" in said
+    # Of several values the wrong one is named.
+    assert said.startswith("'a' of ") == (key.startswith("client") and isinstance(value, dict))
+
+
+def test_words_of_clients_may_come_from_variables(place: Place) -> None:
+    place.write(
+        {
+            "mcpServers": {"a": {"builtin": "example"}},
+            "proxySettings": {"clientListings": {"a": "${MODE}"}, "listingBudgetTokens": "${TOKENS}"},
+        }
+    )
+    settings = place.load(MODE="Slim", TOKENS="700")
+    assert (settings.client_listings, settings.listing_budget_tokens) == ({"a": "slim"}, 700)
+    assert "MODE" in place.refusal(TOKENS="700")
 
 
 def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
     said = place.refusal(Flags(listing="everything"))
-    assert "--listing is 'everything', allowed is auto, full, search or dynamic" in said
+    assert "--listing is 'everything', allowed is auto, full, slim, search, dynamic or budget" in said
 
 
 @pytest.mark.parametrize(("variable", "range_"), [("TOP_K", "1 to 50"), ("TOOLS_LIMIT", "1 to 100")])

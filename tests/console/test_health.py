@@ -16,7 +16,7 @@ Start = Callable[..., Gate]
 DEAD = {"command": "no-such-command-anywhere"}
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/"])
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/listing", "/"])
 def test_a_page_has_the_same_head_with_and_without_its_body(gateway: Start, path: str) -> None:
     gate = gateway({"mcpServers": {"example": EXAMPLE}})
     page, head = gate.get(path), send(gate, "HEAD", path, {})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headgate.catalog.seen import AllBut
 from headgate.domain.call import Caller, Owner
 from headgate.front.audience import Audience, Circles
 from headgate.front.outbox import Outbox
@@ -19,6 +20,7 @@ from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 CHANGED = "notifications/tools/list_changed"
+CIRCLES = ("one", "two", "three")
 
 
 class Ear:
@@ -33,9 +35,13 @@ class Ear:
     def updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
         raise AssertionError(uri)
 
-    async def hears(self, number: int = 1) -> list[tuple[str, Circles]]:
+    async def hears(self, number: int = 1) -> list[tuple[str, set[str] | None]]:
+        """Each capability that has changed, and whom of three circles it concerns; None is everybody."""
         await eventually(lambda: len(self.heard) >= number, WAIT_SECONDS, "heard")
-        return self.heard
+        return [
+            (capability, None if circles is None else {name for name in CIRCLES if name in circles})
+            for capability, circles in self.heard
+        ]
 
 
 # When.
@@ -97,10 +103,12 @@ async def test_who_has_left_or_a_gateway_that_ends_is_told_nothing() -> None:
         ([None, ["one"]], None),
         ([(), ["one"]], {"one"}),
         ([["one"], ()], {"one"}),
+        ([AllBut({"one"}), ["two"]], {"two", "three"}),
+        ([AllBut({"one"}), ["one"]], {"one", "two", "three"}),
     ],
 )
 async def test_changes_of_one_moment_concern_everybody_whom_any_of_them_concerns(
-    changes: list[Circles], expected: Circles
+    changes: list[Circles], expected: set[str] | None
 ) -> None:
     audience, ear = Audience(), Ear()
     audience.join(ear)

@@ -41,7 +41,7 @@ def error_code(answer: Answer) -> int:
     return code
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/mcp/other", "/MCP", "//mcp", "/sse/", "/api", "/.env"])
+@pytest.mark.parametrize("path", ["/nothing", "/mcp/other", "/MCP", "//mcp", "/api", "/.env"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_unknown_path_is_404(gate: Gate, method: str, path: str) -> None:
     assert send(gate, method, path, JSON_HEADERS).status == 404

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.catalog.hints import NO_HINT, CacheHint
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Owner
 from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.kind import Kind
@@ -64,10 +65,10 @@ class Client:
     def capabilities(self, era: Era) -> bytes:
         return b"{}"
 
-    def instructions(self) -> str:
+    async def instructions(self, viewer: Viewer) -> str:
         return ""
 
-    def caching(self, kind: Kind, profile: Profile) -> CacheHint:
+    def caching(self, kind: Kind, viewer: Viewer) -> CacheHint:
         return NO_HINT
 
     async def set_level(self, owner: Owner, level: str) -> None:

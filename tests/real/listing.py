@@ -17,9 +17,14 @@ class Definition(NamedTuple):
 
 def definitions(result: str) -> list[Definition]:
     """Every tool of a tools/list result that has a name, in order."""
+    return [found for item in sources(result) if (found := definition(item)) is not None]
+
+
+def sources(result: str) -> list[str]:
+    """The source text of every tool of a tools/list result, in order."""
     for key, start, _ in members(result):
         if key == "tools":
-            return [found for item in items(result, start) if (found := definition(item)) is not None]
+            return list(items(result, start))
     raise AssertionError("the result has no member 'tools'")
 
 

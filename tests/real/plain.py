@@ -87,9 +87,12 @@ class Plain:
 class Handshaker(Plain):
     """A client of the handshake era that opens no stream unless it is told to."""
 
-    def __init__(self, url: str, capabilities: Message | None = None, version: str = LEGACY) -> None:
+    def __init__(
+        self, url: str, capabilities: Message | None = None, version: str = LEGACY, name: str = "raw"
+    ) -> None:
         super().__init__(url)
-        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": VISITOR}
+        who = VISITOR | {"name": name}
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": who}
         reply = self.send("POST", {}, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
         self.welcome: Message = (reply.next() or {})["result"]
         reply.close()
@@ -146,12 +149,12 @@ class Handshaker(Plain):
 class Stateless(Plain):
     """A client of the stateless era."""
 
-    def __init__(self, url: str, capabilities: Message | None = None) -> None:
+    def __init__(self, url: str, capabilities: Message | None = None, name: str = "raw") -> None:
         super().__init__(url)
         self._meta = {
             "io.modelcontextprotocol/protocolVersion": MODERN,
             "io.modelcontextprotocol/clientCapabilities": capabilities or {},
-            "io.modelcontextprotocol/clientInfo": VISITOR,
+            "io.modelcontextprotocol/clientInfo": VISITOR | {"name": name},
         }
 
     def begin(self, method: str, params: Message) -> Stream:

@@ -1,18 +1,21 @@
-"""Every tool of 98 real catalogs is listed as it came in, and can be called by the name that it got."""
+"""Every tool of 98 real catalogs can be called in every mode, and what a listing leaves out can be had."""
 
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headgate.catalog.tokens import count_tokens
+from headgate.domain.listing import Mode
 from tests.gate import Gate, running_gate
 from tests.parts import Parts
-from tests.real.listing import Definition, definitions
-from tests.real.raw import ModernHttpClient, legacy_http_client, modern_http_client, pages
+from tests.real.listing import Definition, definitions, members, sources
+from tests.real.pipeline import call_all
+from tests.real.raw import legacy_http_client, modern_http_client, pages
 from tests.real.scripts import run_script
 from tests.real.upstreams import configuration, replay_command, stdio_entry
 
@@ -80,15 +83,19 @@ def listed(replay: Replay) -> list[Definition]:
 @pytest.fixture(scope="module")
 def origins(replay: Replay, listed: list[Definition]) -> dict[str, tuple[str, str]]:
     """The server and the tool that each public name reaches, found by calling it."""
-    with modern_http_client(replay.gate.url) as client:
-        return {definition.name: call(client, definition.name) for definition in listed}
+    return reached_by(replay.gate, Mode.FULL, [definition.name for definition in listed])
 
 
-def call(client: ModernHttpClient, name: str) -> tuple[str, str]:
-    result = json.loads(client.ask("tools/call", {"name": name, "arguments": {}}))
-    assert not result.get("isError"), f"{name}: {result}"
-    server, tool = (content["text"] for content in result["content"])
-    return server, tool
+def reached_by(gate: Gate, mode: Mode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The server and the tool that each name reaches for clients that list in that mode."""
+    calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
+    reached = {}
+    for (name, _), answer in zip(calls, call_all(f"{gate.url}/{mode}", calls), strict=True):
+        result = answer["result"]
+        assert not result.get("isError"), f"{name}: {result}"
+        server, tool = (content["text"] for content in result["content"])
+        reached[name] = (server, tool)
+    return reached
 
 
 def test_every_tool_can_be_called_and_none_is_listed_twice(
@@ -106,6 +113,13 @@ def test_every_tool_can_be_called_and_none_is_listed_twice(
     assert len(expected) == 3250
     assert {origin for origin in reached if origin[0] != "odd"} == expected
     assert len(reached) == len(set(reached)) == len(origins)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.FULL])
+def test_every_tool_can_be_called_in_every_mode_listed_or_not(
+    replay: Replay, origins: dict[str, tuple[str, str]], mode: Mode
+) -> None:
+    assert reached_by(replay.gate, mode, origins) == origins
 
 
 def test_every_definition_leaves_byte_for_byte(
@@ -164,6 +178,61 @@ def test_an_unusable_tool_is_left_out_and_its_neighbours_stay(
     reasons = replay.gate.servers()["odd"]["tools_left_out"]
     assert len(reasons) == UNUSABLE + len(REFUSED - served)
     assert all(reasons.values())
+
+
+# In fewer words.
+
+
+@pytest.fixture(scope="module")
+def wholes(replay: Replay) -> dict[str, str]:
+    """The source text of each definition as it is listed in full."""
+    return shown(replay.gate, Mode.FULL)
+
+
+def shown(gate: Gate, mode: Mode) -> dict[str, str]:
+    with modern_http_client(f"{gate.url}/{mode}") as client:
+        texts = [text for page in pages(client) for text in sources(page)]
+    return {json.loads(text)["name"]: text for text in texts}
+
+
+def test_slim_lists_the_same_tools_and_none_is_longer(replay: Replay, wholes: dict[str, str]) -> None:
+    slim = shown(replay.gate, Mode.SLIM)
+
+    assert list(slim) == ["expandSchema", *wholes]
+    assert [name for name in wholes if len(slim[name]) > len(wholes[name])] == []
+    assert all(json.loads(text)["inputSchema"]["type"] == "object" for text in slim.values())
+
+
+def test_expand_schema_gives_back_what_slim_leaves_out(replay: Replay, wholes: dict[str, str]) -> None:
+    schemas = expanded(replay.gate, wholes, mode="schema")
+    docs = expanded(replay.gate, wholes, mode="docs")
+
+    assert len(wholes) > 3250
+    for name, whole in wholes.items():
+        original = [(key, whole[start:end]) for key, start, end in members(whole)]
+        rest = [(key, docs[name][start:end]) for key, start, end in members(docs[name])]
+        place = [key for key, _ in original].index("inputSchema")
+        assert [*rest[:place], ("inputSchema", schemas[name]), *rest[place:]] == original
+
+
+def expanded(gate: Gate, names: Iterable[str], **more: str) -> dict[str, str]:
+    calls = [("expandSchema", {"toolName": name} | more) for name in names]
+    answers = call_all(f"{gate.url}/{Mode.SLIM}", calls)
+    texts = (answer["result"]["content"] for answer in answers)
+    return {call[1]["toolName"]: block["text"] for call, (block,) in zip(calls, texts, strict=True)}
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BUDGET])
+def test_what_must_fit_the_budget_does(replay: Replay, wholes: dict[str, str], mode: Mode) -> None:
+    fitted = shown(replay.gate, mode)
+
+    assert count_tokens(f"[{','.join(fitted.values())}]".encode()) <= 3000
+    assert list(fitted)[:3] == ["retrieve_tools", "call_tool", "expandSchema"]
+    assert list(fitted)[3:] == [name for name in wholes if name in fitted]
+    assert len(fitted) > 40
+
+
+# As clients read it.
 
 
 def test_pages_are_small_enough_for_every_client(replay: Replay) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 START_SECONDS = 60.0
 NOTICE_SECONDS = 10.0
 BY_WORDS = {"HEADGATE_EMBEDDER": "BM25"}
-OWN_TOOLS = ["retrieve_tools", "call_tool"]
+OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-async def test_a_real_client_sees_two_tools_and_finds_and_calls_another(
+async def test_a_real_client_sees_three_tools_and_finds_and_calls_another(
     cell: Cell, gate: Gate, parts: Parts, small: Path, tmp_path: Path
 ) -> None:
     plan: Message = {"front": cell.front, "era": cell.era}

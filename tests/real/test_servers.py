@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from tests.real.visitors import Visitor
 # Three of them import the whole Python SDK, all at once.
 START_SECONDS = 45.0
 PAGE = b"<html><head><title>Tides</title></head><body><p>High water at <b>noon</b>.</p></body></html>"
+# What the gate adds to an answer that refuses arguments.
+SCHEMA = re.compile(r',\{"type":"text","text":"input_schema of (?:[^"\\]|\\.)*"\}(?=\])')
 Arguments = dict[str, Any]
 
 
@@ -193,6 +196,7 @@ def test_a_call_answers_as_the_server_answers(town: Town, name: str) -> None:
             for tool, given in calls
         ]
 
+    answers = [SCHEMA.sub("", answer) for answer in answers]
     if town.server(name).era == "legacy":
         assert answers == expected
     else:

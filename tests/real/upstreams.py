@@ -50,6 +50,24 @@ def depot_command(label: str, listing: Path, *door: Path) -> list[str]:
     return [sys.executable, "-IS", str(SERVERS / "depot.py"), label, str(listing), *map(str, door)]
 
 
+def clerk_command(listing: Path) -> list[str]:
+    """The command of a server that lists what a file says and answers a call with its arguments."""
+    return [sys.executable, "-IS", str(SERVERS / "clerk.py"), str(listing)]
+
+
+@contextmanager
+def archive(place: Path) -> Iterator[str]:
+    """Run one server that replays each `NAME.json` of a directory at `/NAME`, and give its origin."""
+    command = [sys.executable, "-IS", str(SERVERS / "archive.py"), str(place)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://{HOST}:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+
 def tool(name: str, description: str) -> dict[str, Any]:
     """The definition of a tool that takes a text."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}

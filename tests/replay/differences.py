@@ -13,7 +13,8 @@ Every function takes the source text of what the server sent and returns what th
    list changes that concern nobody in particular are not sent to anybody in particular;
 6. of a server some of whose URIs clients know under another name, the links and embedded resources in the
    results of tools and prompts bear that name;
-7. an object of which a member was changed or taken out has no blanks between its other members any more.
+7. an object of which a member was changed or taken out has no blanks between its other members any more;
+8. an answer that refuses the arguments of a tool has the schema that they must have as well.
 
 The gate also repairs odd tools and hides from a handshake client what its era forbids; no recorded server
 gives a reason for that, so nothing of the kind is allowed here.
@@ -22,6 +23,7 @@ gives a reason for that, so nothing of the kind is allowed here.
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 from tests.real.listing import items, members
 from tests.replay.recording import Exchange, member_text
@@ -30,6 +32,7 @@ CONNECTION_KEYS = "io.modelcontextprotocol/"
 COMPLETE = '"resultType":"complete"'
 UNCACHED = '"ttlMs":0,"cacheScope":"private"'
 READ = "resources/read"
+INVALID_PARAMS = -32602
 LINKING = ("tools/call", "prompts/get")
 # What is left of 64 characters when a client has put `mcp__headgate__` before a name.
 LONGEST_NAME = 49
@@ -141,3 +144,24 @@ def joined(found: dict[str, str]) -> str:
     return (
         "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{value}" for key, value in found.items()) + "}"
     )
+
+
+def has_schema(content: str, public: str) -> bool:
+    """Whether an answer carries the schema that its arguments must have."""
+    answer = json.loads(content)
+    if "input_schema" in (answer.get("data") or {}):
+        return bool(answer["code"] == INVALID_PARAMS)
+    blocks = answer.get("content") or [{}]
+    return answer.get("isError") is True and blocks[-1].get("text", "").startswith(
+        f"input_schema of {public}: "
+    )
+
+
+def without_schema(content: str) -> Any:
+    """The answer as the server gave it."""
+    answer = json.loads(content)
+    if "data" in answer:
+        del answer["data"]
+    else:
+        answer["content"].pop()
+    return answer

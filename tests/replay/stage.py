@@ -155,8 +155,9 @@ def ask(stage: Stage, guest: Guest, server: str, exchange: Exchange, names: Name
     params, public = public_params(server, exchange, names)
     token = f"of {server}" if exchange.method == "tools/call" else None
     heard = guest.ask(exchange.method, params, token)
-    assert heard.content == stage.expected(server, exchange, guest.era, public, names), (
-        server,
-        exchange.key[:200],
-    )
+    expected = stage.expected(server, exchange, guest.era, public, names)
+    if exchange.method == "tools/call" and differences.has_schema(heard.content, public):
+        assert differences.without_schema(heard.content) == json.loads(expected), (server, exchange.key[:200])
+    else:
+        assert heard.content == expected, (server, exchange.key[:200])
     return heard

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,16 +75,15 @@ async def test_a_server_that_is_gone_or_defined_otherwise_is_forgotten(path: Pat
     assert await rows(path, "SELECT server_name, name FROM tools") == [("stays", "a")]
 
 
-async def test_a_tool_keeps_its_first_day_and_its_calls_and_leaves_when_it_vanishes(path: Path) -> None:
+async def test_a_tool_keeps_its_first_day_and_leaves_when_it_vanishes(path: Path) -> None:
     await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
     file = CatalogFile(path, lambda: 2000.0)
-    await file.count_calls({("s", "a"): 3})
     await file.keep("s", "1", Kind.TOOLS, [tool("c"), tool("a", "Does it better")], HINT)
     await file.flush()
     found = await rows(
-        path, "SELECT name, position, description, first_seen, last_seen, calls FROM tools ORDER BY position"
+        path, "SELECT name, position, description, first_seen, last_seen FROM tools ORDER BY position"
     )
-    assert found == [("c", 0, "Does it", 2000.0, 2000.0, 0), ("a", 1, "Does it better", 1000.0, 2000.0, 3)]
+    assert found == [("c", 0, "Does it", 2000.0, 2000.0), ("a", 1, "Does it better", 1000.0, 2000.0)]
 
 
 async def test_the_same_tool_of_two_servers_is_two_tools(path: Path) -> None:
@@ -188,6 +188,8 @@ async def test_both_hashes_are_kept_and_annotations_are_seen_by_one_of_them(path
         "DROP TABLE servers",
         "DROP TABLE listings",
         "DROP TABLE tools",
+        "DROP TABLE calls",
+        "PRAGMA user_version = 1",
         "ALTER TABLE tools DROP COLUMN approval_hash",
         "ALTER TABLE listings ADD COLUMN more TEXT",
     ],
@@ -199,8 +201,13 @@ async def test_a_file_of_another_shape_or_content_is_not_in_the_way(path: Path, 
     assert [listing.server for listing in await file.load({"s": "1"})] in ([], ["s"])
     await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
     await file.keep_vectors("m", {"h": b"\x01"})
+    await file.count_calls({("s", "new"): 1})
+    # That there is no such table may show as late as this, and then the file is a new one.
+    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.keep_vectors("m", {"h": b"\x01"})
     await file.flush()
     again = CatalogFile(path)
+    assert await again.usage() == {("s", "new"): 1}
     assert [listing.definitions for listing in await again.load({"s": "1"})] == [[tool("new")]]
     assert await again.vectors("m") == {"h": b"\x01"}
     await again.flush()
@@ -404,3 +411,103 @@ def test_nothing_moves_from_one_part_of_the_hash_to_the_next() -> None:
 def test_what_no_parser_takes_has_hashes_too(definition: bytes) -> None:
     assert len(hashes(definition).search) == len(hashes(definition).approval) == 64
     assert hashes(definition) != hashes(definition + b" nonsense")
+
+
+async def test_how_often_tools_were_called_is_told_of_those_that_were(path: Path) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]), ("t", "1", Kind.TOOLS, [tool("a")]))
+    file = CatalogFile(path)
+    assert await file.usage() == {}
+    await file.count_calls({("s", "a"): 3, ("t", "a"): 1})
+    await file.count_calls({("s", "a"): 2})
+    assert await file.usage() == {("s", "a"): 5, ("t", "a"): 1}
+    await file.flush()
+    assert await CatalogFile(path).usage() == {("s", "a"): 5, ("t", "a"): 1}
+
+
+async def test_calls_are_remembered_of_a_server_that_is_defined_otherwise_or_away(path: Path) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]), ("t", "1", Kind.TOOLS, [tool("a")]))
+    file = CatalogFile(path, lambda: 2000.0)
+    await file.count_calls({("s", "a"): 3, ("t", "a"): 1})
+    await file.forget(["t"])
+    await file.load({"s": "2"})
+    assert await rows(path, "SELECT name FROM tools") == []
+    await file.keep("s", "2", Kind.TOOLS, [tool("a")], HINT)
+    await file.count_calls({("s", "a"): 1})
+    assert await file.usage() == {("s", "a"): 4, ("t", "a"): 1}
+    await file.flush()
+
+
+async def test_calls_of_what_nobody_lists_are_forgotten_after_thirty_days_and_no_others(path: Path) -> None:
+    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
+    now = 1000.0
+    file = CatalogFile(path, lambda: now)
+    await file.count_calls({("s", "a"): 3, ("gone", "x"): 9})
+    now += 30 * 24 * 3600.0
+    await file.count_calls({("s", "b"): 1})
+    assert await file.usage() == {("s", "a"): 3, ("gone", "x"): 9, ("s", "b"): 1}
+    now += 1
+    await file.count_calls({("s", "b"): 1})
+    assert await file.usage() == {("s", "a"): 3, ("s", "b"): 2}
+    await file.flush()
+
+
+async def test_of_many_tools_that_were_called_those_of_late_are_remembered(path: Path) -> None:
+    now = 1000.0
+    file = CatalogFile(path, lambda: now)
+    await file.count_calls({("s", f"{number}"): 1 for number in range(20_000)})
+    now += 1
+    await file.count_calls({("t", f"{number}"): 1 for number in range(50)})
+    usage = await file.usage()
+    assert len(usage) == 20_000
+    assert sum(server == "t" for server, _ in usage) == 50
+    await file.flush()
+
+
+FIRST_SHAPE = """
+CREATE TABLE servers (name TEXT PRIMARY KEY, spec TEXT NOT NULL);
+CREATE TABLE tools (
+  id INTEGER PRIMARY KEY, server_name TEXT NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL,
+  description TEXT, hash TEXT NOT NULL, approval_hash TEXT NOT NULL, definition BLOB NOT NULL,
+  first_seen REAL NOT NULL, last_seen REAL NOT NULL, calls INTEGER NOT NULL DEFAULT 0, last_called REAL,
+  UNIQUE (server_name, name)
+);
+CREATE INDEX idx_tools_hash ON tools(hash);
+CREATE TABLE listings (
+  server_name TEXT NOT NULL, kind TEXT NOT NULL, definitions BLOB NOT NULL, places BLOB NOT NULL,
+  ttl_ms INTEGER NOT NULL, public INTEGER NOT NULL, PRIMARY KEY (server_name, kind)
+);
+CREATE TABLE vectors (
+  hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)
+) WITHOUT ROWID;
+INSERT INTO servers VALUES ('s', '1');
+INSERT INTO tools VALUES (1, 's', 0, 'a', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 3, 7.0);
+INSERT INTO tools VALUES (2, 's', 1, 'b', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 0, NULL);
+INSERT INTO vectors VALUES ('h', 'm', x'01');
+PRAGMA user_version = 1;
+"""
+
+
+async def test_calls_and_vectors_of_the_first_version_survive_though_several_start_at_once(
+    path: Path,
+) -> None:
+    def write() -> None:
+        path.parent.mkdir()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(FIRST_SHAPE)
+
+    await asyncio.to_thread(write)
+    files = [CatalogFile(path) for _ in range(3)]
+    assert await asyncio.gather(*(file.usage() for file in files)) == [{("s", "a"): 3}] * 3
+    for file in files:
+        assert await file.load({"s": "1"}) == []
+        assert await file.vectors("m") == {"h": b"\x01"}
+    for file in files:
+        await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await asyncio.gather(*(file.flush() for file in files))
+    assert await rows(path, "SELECT * FROM calls") == [("s", "a", 3, 7.0)]
+
+
+async def test_a_file_that_cannot_be_read_has_no_favourites(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.db"
+    await asyncio.to_thread(path.mkdir)
+    assert await CatalogFile(path).usage() == {}

@@ -80,14 +80,14 @@ def test_without_a_loop_a_change_is_written_at_once(path: Path) -> None:
 def test_names_without_end_push_out_those_that_nobody_used_for_longest(path: Path) -> None:
     state = StateFile(path)
     state.claim({"forgotten": ("a", "b"), "used": ("a", "c")})
-    for start in range(0, 30_000, 10_000):
+    for start in range(0, 60_000, 10_000):
         assert state.owner("used") == ("a", "c")
         state.claim({f"new{number}": ("x", "y") for number in range(start, start + 10_000)})
     again = StateFile(path)
     assert again.owner("forgotten") is None
-    assert again.owner("new29999") == ("x", "y")
+    assert again.owner("new59999") == ("x", "y")
     assert again.owner("used") == ("a", "c")
-    assert path.read_bytes().count(b'"new') < 20_000
+    assert path.read_bytes().count(b'"new') < 50_000
 
 
 ABILITY = Ability("2025-11-25", '{"prompts":{}}', "be kind \u00e9")
@@ -139,3 +139,60 @@ def test_clients_that_never_come_back_are_forgotten_in_the_end(path: Path) -> No
 
     assert state.standing("first") == ("info", [])
     assert state.standing("second") is None
+
+
+def test_what_clients_were_shown_and_what_they_call_most_is_remembered(path: Path) -> None:
+    state = StateFile(path)
+    assert state.listing_digest("full handshake") is None
+    assert state.favourites() == (0.0, [])
+    state.remember_listing("full handshake", "abc")
+    state.remember_listing("slim stateless", "def")
+    state.remember_listing("full handshake", "xyz")
+    state.remember_favourites(1234.5, [("bank", "pay"), ("shop", "b\u00fcy")])
+    again = StateFile(path)
+    assert again.listing_digest("full handshake") == "xyz"
+    assert again.listing_digest("slim stateless") == "def"
+    assert again.listing_digest("slim handshake") is None
+    assert again.favourites() == (1234.5, [("bank", "pay"), ("shop", "b\u00fcy")])
+
+
+def test_the_same_listing_again_costs_no_write(path: Path) -> None:
+    state = StateFile(path)
+    state.remember_listing("full", "abc")
+    written = os.stat(path).st_ino
+    state.remember_listing("full", "abc")
+    assert os.stat(path).st_ino == written
+    state.remember_listing("full", "abd")
+    assert os.stat(path).st_ino != written
+
+
+def test_listings_of_odd_clients_push_out_those_that_changed_longest_ago(path: Path) -> None:
+    state = StateFile(path)
+    for number in range(1000):
+        state.remember_listing(f"listing {number}", "abc")
+    again = StateFile(path)
+    assert again.listing_digest("listing 0") is None
+    assert again.listing_digest("listing 999") == "abc"
+    assert path.read_bytes().count(b'"listing ') <= 256
+
+
+def test_a_file_from_before_there_were_listings_is_read(path: Path) -> None:
+    path.write_text('{"names":{"a_b":["a","b"]},"versions":{}}')
+    state = StateFile(path)
+    assert (state.owner("a_b"), state.listing_digest("full"), state.favourites()) == (
+        ("a", "b"),
+        None,
+        (0.0, []),
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"listings":[]}', '{"favourites":[1,[["a"]]]}', '{"favourites":{}}', '{"listings":{"a":1}}', "[]"],
+)
+def test_a_file_that_somebody_spoilt_costs_what_it_remembered_and_no_start(path: Path, content: str) -> None:
+    path.write_text(content)
+    state = StateFile(path)
+    assert (state.listing_digest("a"), state.favourites()) == (None, (0.0, []))
+    state.remember_listing("a", "abc")
+    assert StateFile(path).listing_digest("a") == "abc"

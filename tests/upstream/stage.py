@@ -56,6 +56,7 @@ class Facts:
     """What the gateway was told."""
 
     def __init__(self) -> None:
+        self.floor = asyncio.Lock()
         self.told: list[tuple[Kind, Profile, list[bytes]]] = []
         self.hints: list[CacheHint] = []
         self.kept: set[Profile] = set()

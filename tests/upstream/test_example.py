@@ -123,8 +123,10 @@ def test_a_bad_argument_is_explained_to_the_model(gate: Gate, name: str, argumen
     answer = modern_call(gate, f"example_{name}", arguments)
     assert answer.get("isError") is True
     assert "_meta" not in answer, "it is the tool that explains, not the gate"
-    (block,) = answer["content"]
+    block, *schemas = answer["content"]
     assert len(block["text"]) < 400
+    # Where an argument is missing or of another type, the gate adds what the tool wants.
+    assert all(one["text"].startswith(f"input_schema of example_{name}: ") for one in schemas)
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 5])

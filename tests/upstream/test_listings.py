@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from headgate.catalog.hints import CacheHint
 from headgate.domain.call import Answer
 from headgate.domain.errors import InvalidAnswer
 from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN
+from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.listings import Listings
@@ -211,3 +212,37 @@ async def test_profiles_that_the_catalog_has_dropped_are_not_listed_again() -> N
     library.facts.kept.discard(SAMPLING)
     await library.learn(ROOTS)
     assert library.listings.start_over() == [ROOTS]
+
+
+async def test_servers_that_list_at_once_are_heard_one_by_one_and_others_in_between() -> None:
+    libraries = [Library({"tools": {}}) for _ in range(20)]
+    facts = Orderly()
+    for library in libraries:
+        library.listings = Listings("bank", facts)
+    others = asyncio.create_task(facts.serve_others())
+    async with asyncio.TaskGroup() as group:
+        for library in libraries:
+            group.create_task(library.learn(PLAIN))
+    others.cancel()
+    assert len(facts.heard) == 20 * len(Kind)
+    assert len(set(facts.heard)) == len(facts.heard), "two were heard before anybody else had a turn"
+
+
+class Orderly(Facts):
+    """Notes how often others had had a turn when a server was heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns_of_others = 0
+        self.heard: list[int] = []
+
+    async def serve_others(self) -> None:
+        while True:
+            self.turns_of_others += 1
+            await asyncio.sleep(0)
+
+    def offered(
+        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+    ) -> dict[str, str]:
+        self.heard.append(self.turns_of_others)
+        return super().offered(server, kind, definitions, profile, hint)

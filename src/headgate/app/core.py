@@ -3,14 +3,17 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+
+import msgspec
 
 from headgate.access.local import LocalAccess
 from headgate.app.background import start
 from headgate.app.events import Events
 from headgate.app.links import opener
 from headgate.app.recollection import Recollection
+from headgate.app.refreshing import Refreshing
 from headgate.app.search import Search, open_search
 from headgate.app.surroundings import Surroundings
 from headgate.catalog.abilities import Abilities
@@ -24,6 +27,7 @@ from headgate.dialogue.dialogue import Dialogue
 from headgate.dialogue.handles import TaskHandles
 from headgate.dialogue.reminders import Reminders
 from headgate.domain.kind import Kind
+from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.server import ServerSpec
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
@@ -36,6 +40,9 @@ from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.watchdog import Watchdog
+
+# How often is looked whether it is time to take them down again.
+_FAVOURITES_SECONDS = 3600.0
 
 
 class Core:
@@ -62,6 +69,7 @@ class Core:
         keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
         self.seal = Seal(keys or [seal_key(settings.data_dir)])
         self.tally = Tally()
+        self.refreshing = Refreshing(search.showing, audience, search.prepare)
         self.delivery = Delivery(fleet, time.monotonic, self.tally.count)
         self.dialogue = Dialogue(self.delivery, Reminders(self.seal))
         self.surroundings = Surroundings(abilities, fleet, search.showing)
@@ -89,13 +97,17 @@ class Core:
         """Run exactly these servers."""
         self.arrange(servers)
         self._recollection.apply(servers)
-        self.fleet.apply(servers)
+        # How its tools are shown is nothing that a server has to be connected anew for.
+        self.fleet.apply(msgspec.structs.replace(server, curation=PLAIN_CURATION) for server in servers)
 
     def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
         enabled = [server.name for server in servers if server.enabled]
         self.catalog.order(enabled)
         self._abilities.order(enabled)
+        if self.catalog.curate({server.name: server.curation for server in servers}):
+            self.search.showing.forget_views()
+            self.refreshing.wake()
 
     def revived(self, session: HttpSession) -> None:
         """A client that shook hands is there again."""
@@ -112,6 +124,17 @@ class Core:
     def _changed(self, kind: Kind) -> None:
         """What servers list is not what it was: tell those who see a difference."""
         self.audience.changed(kind.capability, self.search.showing.affected(kind))
+        if kind is Kind.TOOLS:
+            self.refreshing.wake()
+
+    async def take_favourites(self, usage: Callable[[], Awaitable[dict[tuple[str, str], int]]]) -> None:
+        """Take down which tools are called most, from time to time."""
+        favourites = self.search.favourites
+        while True:
+            if favourites.due and favourites.take(await usage()):
+                self.search.showing.forget_views()
+                self.refreshing.wake()
+            await asyncio.sleep(_FAVOURITES_SECONDS)
 
     def _found_tools(self, circle: str) -> None:
         """A search has changed the list of its clients: tell them before it is answered."""
@@ -119,8 +142,11 @@ class Core:
 
 
 @asynccontextmanager
-async def open_core(settings: Settings) -> AsyncIterator[Core]:
-    """Everything runs for as long as the block lasts; raises ConfigError."""
+async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator[Core]:
+    """Everything runs for as long as the block lasts; raises ConfigError.
+
+    What is known of servers that are not in the settings is forgotten, unless somebody only looks.
+    """
     state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
     if settings.reset_data:
         state_path.unlink(missing_ok=True)
@@ -141,20 +167,23 @@ async def open_core(settings: Settings) -> AsyncIterator[Core]:
     tasks: set[asyncio.Task[None]] = set()
     try:
         async with (
-            open_search(settings, catalog, file) as search,
+            open_search(settings, catalog, file, state) as search,
             run_fleet(opener(settings, watchdog), state, events) as fleet,
         ):
             core = Core(settings, state, catalog, abilities, recollection, fleet, audience, search)
             events.delivery = core.delivery
             core.arrange(settings.servers)
-            await recollection.recall(settings.servers)
+            await recollection.recall(settings.servers, forget=forget)
             core.follow_changes()
             core.apply(settings.servers)
             start(recollection.count(), "usage", tasks)
+            start(core.take_favourites(file.usage), "favourites", tasks)
+            core.refreshing.wake()
             try:
                 yield core
             finally:
                 core.dialogue.close()
+                await core.refreshing.close()
     finally:
         for task in tasks:
             task.cancel()

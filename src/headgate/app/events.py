@@ -1,5 +1,6 @@
 """Hands what upstreams tell to whom it concerns."""
 
+import asyncio
 from collections.abc import Iterator
 
 import msgspec
@@ -27,6 +28,7 @@ class Events:
     def __init__(
         self, catalog: Catalog, abilities: Abilities, recollection: Recollection, audience: Audience
     ) -> None:
+        self.floor = asyncio.Lock()
         self._catalog = catalog
         self._abilities = abilities
         self._recollection = recollection

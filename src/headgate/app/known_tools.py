@@ -33,8 +33,8 @@ async def known_tools(
     if not enabled:
         where = settings.config_path or "the configuration"
         raise ConfigError(
-            f"{where} has no enabled server, so there is no tool to check",
-            hint="name a configuration with --config, or a directory with a labelled set",
+            f"{where} has no enabled server, so there is no tool",
+            hint="enable one there, or name another configuration with --config",
         )
     # What is connected for a moment shows nothing to clients, searches nothing and forgets nothing.
     quiet = msgspec.structs.replace(
@@ -43,16 +43,17 @@ async def known_tools(
     items, unknown = await _remembered(quiet, enabled)
     unreached: list[Unreached] = []
     if asked := enabled if refresh else unknown:
-        async with open_core(quiet) as core:
+        async with open_core(quiet, forget=False) as core:
             failed = await _connect(core, asked, progress)
             items = list(core.catalog.every_tool)
             unreached = [one for one in failed if not core.catalog.offered(one.name, PLAIN)]
         for one in failed:
             if one not in unreached:
-                progress.say(f"{one.reason}; what it listed before is checked")
+                progress.say(f"{one.reason}; what it listed before is taken")
     if not items:
-        reasons = "".join(f"; {one.reason}" for one in unreached) or ", because no server has one"
-        raise ConfigError(f"there is no tool to check{reasons}", hint="correct the servers and try again")
+        reasons = "".join(f"; {one.reason}" for one in unreached)
+        reasons = reasons or ", because no server has one that is not hidden"
+        raise ConfigError(f"there is no tool{reasons}", hint="correct the servers and try again")
     return items, unreached
 
 
@@ -67,7 +68,8 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
     recollection = Recollection(CatalogFile(settings.data_dir / "proxy.db"), catalog)
     try:
         catalog.order(enabled)
-        await recollection.recall(settings.servers)
+        catalog.curate({server.name: server.curation for server in settings.servers})
+        await recollection.recall(settings.servers, forget=False)
     finally:
         await recollection.close()
     return list(catalog.every_tool), [name for name in enabled if not catalog.offered(name, PLAIN)]

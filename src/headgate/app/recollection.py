@@ -29,10 +29,14 @@ class Recollection:
         self._kept: dict[tuple[str, Kind], tuple[list[bytes], CacheHint]] = {}
         self._writing: set[asyncio.Future[None]] = set()
 
-    async def recall(self, servers: Iterable[ServerSpec]) -> None:
-        """Offer what these servers listed the last time, as far as they are still defined as they were."""
+    async def recall(self, servers: Iterable[ServerSpec], *, forget: bool = True) -> None:
+        """Offer what these servers listed the last time, as far as they are still defined as they were.
+
+        What the file has of others is forgotten, unless somebody only looks.
+        """
         self.apply(servers)
-        stored = [_with_known_hint(one) for one in await self._file.load(self._definitions)]
+        kept = await self._file.load(self._definitions, forget=forget)
+        stored = [_with_known_hint(one) for one in kept]
         self._kept = {(one.server, one.kind): (one.definitions, one.hint) for one in stored}
         self._catalog.recall(stored)
 

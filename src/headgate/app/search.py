@@ -7,57 +7,104 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.changes import Changes
+from headgate.catalog.clients import Clients
+from headgate.catalog.dialects import Dialect
+from headgate.catalog.expandable import Expandable
+from headgate.catalog.expansion import ExpandSchema
+from headgate.catalog.favourites import Favourites
 from headgate.catalog.finder import Finder
 from headgate.catalog.meaning import Meaning
-from headgate.catalog.names import RETRIEVE_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.pool import Pools
 from headgate.catalog.retrieval import Await, RetrieveTools, Tell
 from headgate.catalog.showing import Showing
+from headgate.catalog.tokens import count_tokens
+from headgate.catalog.views import Views
 from headgate.config.settings import Settings
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN
 from headgate.embedding.choice import chosen
 from headgate.embedding.embedder import Embedder
+from headgate.gateway import OwnTool
 from headgate.storage.catalog import CatalogFile
+from headgate.storage.state import StateFile
 
 
 class Search:
     """What finds tools for clients, and what they see of it."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, finder: Finder) -> None:
-        # As long as there is no mode that fits every catalog by itself, every tool is shown.
-        self.mode = Mode.FULL if settings.listing == "auto" else Mode(settings.listing)
+    def __init__(self, settings: Settings, catalog: Catalog, finder: Finder, state: StateFile) -> None:
         self.finder = finder
+        self.favourites = Favourites(state)
         self._catalog = catalog
         self._top_k = settings.top_k
         self._retrieve: RetrieveTools | None = None
-        # Without a prefix nothing that the single server has may be shadowed, unless it is not shown anyway.
-        self._has_tools = settings.prefix or self.mode is not Mode.FULL
+        self._expand: ExpandSchema | None = None
         self._pools = Pools(settings.tools_limit, time.monotonic)
-        self.showing = Showing(self.mode, catalog, self._pools, settings.page_bytes)
+        views = Views(
+            catalog,
+            count_tokens,
+            budget_tokens=settings.listing_budget_tokens,
+            page_bytes=settings.page_bytes,
+            ranks=lambda: self.favourites.ranks,
+        )
+        self.showing = Showing(
+            Mode(settings.listing),
+            catalog,
+            self._pools,
+            views,
+            clients_of(settings),
+            Changes(state),
+            page_bytes=settings.page_bytes,
+            reserved=settings.prefix,
+        )
         catalog.on_change(self._changed)
 
     def _changed(self, kind: Kind) -> None:
         """Index at once where clients are going to search; elsewhere the first search is soon enough."""
-        if kind is Kind.TOOLS and self.mode is not Mode.FULL:
+        if kind is Kind.TOOLS and self.showing.default in (Mode.SEARCH, Mode.DYNAMIC):
             self.finder.wake()
 
-    def own_tools(self, access: LocalAccess, await_tools: Await, tell: Tell) -> dict[str, RetrieveTools]:
+    def prepare(self) -> None:
+        """Index what clients have to search for, now that it is known what they are shown."""
+        if self.showing.searched:
+            self.finder.wake()
+
+    def own_tools(self, access: LocalAccess, await_tools: Await, tell: Tell) -> dict[str, OwnTool]:
         """The gateway's own tools by name."""
-        if not self._has_tools:
-            return {}
-        retrieve = RetrieveTools(
+        self._retrieve = RetrieveTools(
             self.finder,
             self._catalog,
             access,
             self._pools,
-            mode=self.mode,
+            self.showing.grows,
             top_k=self._top_k,
             await_tools=await_tools,
             tell=tell,
         )
-        self._retrieve = retrieve
-        return {RETRIEVE_TOOLS: retrieve, RETRIEVE_TOOL: retrieve}
+        self._expand = ExpandSchema(Expandable(self._catalog, access))
+        return {
+            RETRIEVE_TOOLS: self._retrieve,
+            RETRIEVE_TOOL: self._retrieve,
+            EXPAND_SCHEMA: self._expand,
+        }
+
+    def listings(self) -> dict[str, object]:
+        """What clients see of the tools, for an operator."""
+        return {
+            "default": self.showing.default,
+            "budget_tokens": self.showing.budget_tokens,
+            "tools": len(self._catalog),
+            "favourites": [
+                item.public_name
+                for item in (self._catalog.tool(key, PLAIN) for key in self.favourites.ranks)
+                if item is not None
+            ],
+            "changes": self.showing.changes.total,
+            "listings": self.showing.report(),
+        }
 
     def gauges(self) -> dict[str, float]:
         """What there is to find, and how many clients have found something."""
@@ -68,22 +115,45 @@ class Search:
         return gauges
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """How often was searched, and how often in vain."""
-        retrieve = self._retrieve
-        if retrieve is None:
-            return {}
-        return {("searches", ""): retrieve.searches, ("searches_in_vain", ""): retrieve.in_vain}
+        """How often was searched and expanded, and how often listings changed."""
+        retrieve, expand = self._retrieve, self._expand
+        counts: dict[tuple[str, str], int] = {}
+        if expand is not None:
+            counts |= {
+                ("expand_schema_requests", ""): expand.expansions,
+                ("expand_schema_refused", ""): expand.refused,
+            }
+        counts |= {
+            ("listing_changes", f'{{listing="{label}"}}'): changes
+            for label, changes in self.showing.changes.counts().items()
+        }
+        if retrieve is not None:
+            counts |= {("searches", ""): retrieve.searches, ("searches_in_vain", ""): retrieve.in_vain}
+        return counts
 
 
 @asynccontextmanager
-async def open_search(settings: Settings, catalog: Catalog, file: CatalogFile) -> AsyncIterator[Search]:
+async def open_search(
+    settings: Settings, catalog: Catalog, file: CatalogFile, state: StateFile
+) -> AsyncIterator[Search]:
     """The search for as long as the block lasts; raises ConfigError when its model is not installed."""
     async with AsyncExitStack() as stack:
         # An index has millions of small objects, and to look through them for garbage takes a fifth of a
         # second: what has been indexed is left out of that.
         finder = Finder(lambda: catalog.every_tool, await _meaning(settings, file, stack), gc.freeze)
         stack.push_async_callback(finder.close)
-        yield Search(settings, catalog, finder)
+        search = Search(settings, catalog, finder, state)
+        stack.callback(search.showing.close)
+        yield search
+
+
+def clients_of(settings: Settings) -> Clients:
+    """What the settings want for clients by their names."""
+    return Clients(
+        {name: Mode(mode) for name, mode in settings.client_listings.items()},
+        {name: Dialect(dialect) for name, dialect in settings.client_dialects.items()},
+        None if settings.dialect == "auto" else Dialect(settings.dialect),
+    )
 
 
 def embedder_of(settings: Settings) -> Callable[[], Embedder] | None:

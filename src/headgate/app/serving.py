@@ -92,7 +92,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 **core.search.counters(),
             }
 
-        pages = Pages(core.fleet, core.tally, gauges, counters)
+        pages = Pages(core.fleet, core.tally, gauges, counters, core.search.listings)
         front = HttpFront(
             Streamable(core.answers, sessions, core.audience, pulse),
             Stateless(core.answers, core.audience, pulse),

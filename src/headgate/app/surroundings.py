@@ -8,6 +8,7 @@ from typing import Any
 from headgate.app.background import start
 from headgate.catalog.abilities import Abilities
 from headgate.catalog.showing import Showing
+from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Owner
 from headgate.domain.profile import Profile
 from headgate.upstream.fleet import Fleet
@@ -30,9 +31,10 @@ class Surroundings:
         self.capabilities = abilities.capabilities
         self.caching = showing.caching
 
-    def instructions(self) -> str:
+    async def instructions(self, viewer: Viewer) -> str:
         """What the servers advise the model, after what the gateway says of itself."""
-        return "\n\n".join(text for text in (self._showing.advice, self._abilities.instructions()) if text)
+        own = await self._showing.advice(viewer)
+        return "\n\n".join(text for text in (own, self._abilities.instructions()) if text)
 
     async def started(self) -> None:
         """Just after the start, wait a moment for servers to say what they can do."""

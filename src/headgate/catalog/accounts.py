@@ -59,6 +59,11 @@ class Accounts:
         """Whether its clients see anything else than clients without capabilities."""
         return any(told is not None for told in self._own.get(profile, {}).values())
 
+    @property
+    def alike(self) -> bool:
+        """Whether all clients see the same."""
+        return all(told is None for accounts in self._own.values() for told in accounts.values())
+
     def has_any(self, server: str) -> bool:
         """Whether the server told this to anybody."""
         return server in self._plain or any(server in accounts for accounts in self._own.values())

@@ -1,11 +1,13 @@
 """Everything that the upstreams offer: routed by tables, listed from prepared bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headgate.catalog.addresses import Addresses
 from headgate.catalog.directory import Directory, nearest_servers, server_of
 from headgate.catalog.hints import NO_HINT, CacheHint
+from headgate.catalog.idle import IdleWishes
 from headgate.catalog.intake import Intake
+from headgate.catalog.listing import Listing
 from headgate.catalog.memory import Corner
 from headgate.catalog.names import RESERVED, Key, Owners
 from headgate.catalog.naming import Naming, Prefixed, Unchanged
@@ -24,6 +26,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.domain.listing import PLAIN_CURATION, Curation
 from headgate.domain.profile import PLAIN, Profile
 
 
@@ -37,11 +40,13 @@ class Catalog:
         self._name_limit = name_limit
         self._prefixed = prefixed
         self._order: tuple[str, ...] = ()
+        self._curations: Mapping[str, Curation] = {}
+        self._idle_wishes = IdleWishes()
         self._listeners: list[Callable[[Kind], None]] = []
         self._recency = Recency()
         # How often each tool was called since somebody last asked.
         self._used: dict[Key, int] = {}
-        naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged())
+        naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged(name_limit))
         self._shelves = {kind: Shelf(kind, naming[kind], page_bytes) for kind in Kind}
         self._directories = {kind: Directory(self._shelves[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
         self._addresses = Addresses(
@@ -62,6 +67,21 @@ class Catalog:
         for kind in [kind for kind, shelf in self._shelves.items() if shelf.order(servers)]:
             self._tell(kind)
 
+    def curate(self, curations: Mapping[str, Curation]) -> bool:
+        """Show the tools of these servers as their operator wants; tells whether that is something new."""
+        if curations == self._curations:
+            return False
+        self._curations = curations
+        if self._shelves[Kind.TOOLS].curate(curations):
+            self._tell(Kind.TOOLS)
+        for server in curations:
+            self._look_for_idle_wishes(server)
+        return True
+
+    def curation(self, server: str) -> Curation:
+        """How the operator wants the server's tools to be shown."""
+        return self._curations.get(server, PLAIN_CURATION)
+
     def look_ahead(self, server: str, kind: Kind, definitions: Sequence[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step: thousands take seconds."""
         return self._shelves[kind].look_ahead(server, definitions)
@@ -81,6 +101,8 @@ class Catalog:
         intake, changed = self._shelves[kind].offer(server, definitions, profile, hint)
         if changed:
             self._tell(kind)
+        if kind is Kind.TOOLS:
+            self._look_for_idle_wishes(server)
         return intake
 
     def recall(self, listings: Sequence[StoredListing]) -> None:
@@ -138,12 +160,23 @@ class Catalog:
         silent = self._shelves[kind].silent()
         if not self._prefixed:
             return silent[0] if silent else None
+        for server in silent:
+            if name in map(self._shelves[kind].given_name, self.curation(server).renamed.values()):
+                return server
         return server_of(name, silent, self._name_limit)
 
-    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
-        """One page of a listing; raises InvalidCursor."""
+    def listing(self, kind: Kind, viewer: Viewer) -> Listing:
+        """Everything of a kind as servers defined it; the same object until something changes."""
         self._recency.use(viewer.profile)
-        return self._shelves[kind].page(cursor, viewer.profile, viewer.era)
+        return self._shelves[kind].listing(viewer.profile, viewer.era)
+
+    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+        """One page of such a listing; raises InvalidCursor."""
+        return self.listing(kind, viewer).page(cursor)
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """The tools that clients of that profile see, in order; the same list until something changes."""
+        return self._shelves[Kind.TOOLS].visible(profile)
 
     def see(self, kind: Kind, profile: Profile) -> None:
         """Clients of that profile see some of a listing, and want to know when it changes."""
@@ -154,6 +187,15 @@ class Catalog:
         """Count a call of the tool."""
         key = (tool.server, tool.name)
         self._used[key] = self._used.get(key, 0) + 1
+
+    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+        """The tool of that name, in any spelling, if clients of that profile see it."""
+        item = self._directories[Kind.TOOLS].find(name)
+        return self.tool((item.server, item.name), profile) if item is not None else None
+
+    def nearest(self, name: str) -> list[str]:
+        """The names of tools that are most like it."""
+        return self._directories[Kind.TOOLS].nearest(name)
 
     def take_usage(self) -> dict[Key, int]:
         """How often each tool was called since this was last asked."""
@@ -173,6 +215,10 @@ class Catalog:
         """Whether clients of that profile see every tool that there is."""
         return self._shelves[Kind.TOOLS].shows_all(profile)
 
+    def differs(self, profile: Profile) -> bool:
+        """Whether clients of that profile see other tools than clients without capabilities."""
+        return self._shelves[Kind.TOOLS].differs(profile)
+
     def has(self, key: Key) -> bool:
         """Whether the server has such a tool, for clients of any profile."""
         return self._shelves[Kind.TOOLS].has(key)
@@ -184,6 +230,11 @@ class Catalog:
     def __len__(self) -> int:
         """How many tools clients without capabilities see."""
         return len(self._shelves[Kind.TOOLS].plain_items)
+
+    def _look_for_idle_wishes(self, server: str) -> None:
+        tools = self._shelves[Kind.TOOLS].told(server)
+        if tools is not None:
+            self._idle_wishes.look(server, self.curation(server), tools)
 
     def _tell(self, kind: Kind) -> None:
         for listener in self._listeners:

@@ -57,7 +57,9 @@ def look_at(kind: Kind, definition: bytes) -> Looked:
         return Looked(None, problem=f"it is larger than {_LARGEST_BYTES:,} bytes, which clients refuse")
     try:
         return Looked(*_WAYS[kind].take_in(definition.decode()))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return Looked(None, problem="it is nested too deep to be read")
+    except ValueError as error:
         return Looked(None, problem=str(error)[:200])
 
 

@@ -4,14 +4,33 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
+import msgspec
+
 # SDK clients refuse an event over 1 MiB; a page stays well below.
 PAGE_BYTES = 256 * 1024
 # A URI may be longer than any cursor should be.
 _LONGEST_NAME = 200
+# Items whose print takes no time that anybody would notice.
+_FEW = 200
 
 
 class InvalidCursor(ValueError):
     """A cursor that this listing never gave, or whose place is gone."""
+
+
+class Print(msgspec.Struct, frozen=True):
+    """What is kept of a listing to know whether another one is the same, and where they differ."""
+
+    digest: str
+    # Of each item, by its name.
+    items: dict[str, bytes]
+    size: int
+
+
+def _print_of(items: Sequence[tuple[str, bytes]]) -> Print:
+    digests = {name: hashlib.blake2b(text, digest_size=16).digest() for name, text in items}
+    whole = hashlib.blake2b(b"".join(digests.values()), digest_size=16).hexdigest()
+    return Print(whole, digests, sum(len(text) for _, text in items))
 
 
 class Listing:
@@ -25,7 +44,31 @@ class Listing:
         self._pages: dict[str | None, bytes] = {}
         # Made when a cursor outlives the listing that gave it, which is rare.
         self._index: dict[str, int] | None = None
+        # Worked out when somebody asks.
+        self._print: Print | None = None
         self._prepare(None, 0)
+
+    @property
+    def items(self) -> Sequence[tuple[str, bytes]]:
+        """The public names and definitions, in order."""
+        return self._items
+
+    @property
+    def printed(self) -> bool:
+        """Whether its print can be had at once."""
+        return self._print is not None or len(self._items) <= _FEW
+
+    @property
+    def print(self) -> Print:
+        """By which it is known again; thousands of items take some milliseconds, once."""
+        if self._print is None:
+            self._print = _print_of(self._items)
+        return self._print
+
+    @property
+    def digest(self) -> str:
+        """Of everything that clients see; the same for the same bytes in the same order."""
+        return self.print.digest
 
     def page(self, cursor: str | None) -> bytes:
         """The members of one result; raises InvalidCursor."""

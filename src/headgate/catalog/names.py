@@ -2,11 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 # A server, and the name of one of its items there.
 Key = tuple[str, str]
+# What an item would be called now, whether it is there or not; None if it is hidden.
+Wish = Callable[[Key], str | None]
 
 # What model providers allow, less the prefix that a client puts before every name of this gateway.
 LONGEST_NAME = 64
@@ -14,14 +16,13 @@ LONGEST_NAME = 64
 RETRIEVE_TOOLS = "retrieve_tools"
 RETRIEVE_TOOL = "retrieve_tool"
 CALL_TOOL = "call_tool"
-RESERVED = frozenset(
-    {
-        RETRIEVE_TOOLS,
-        RETRIEVE_TOOL,
-        CALL_TOOL,
-        *(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query")),
-    }
-)
+EXPAND_SCHEMA = "expandSchema"
+OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA})
+# No two names may differ by the case of their letters alone.
+RESERVED = OWN_NAMES | {
+    EXPAND_SCHEMA.lower(),
+    *(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query")),
+}
 _OTHER = re.compile(r"[^a-z0-9_]")
 _RUNS = re.compile(r"_+")
 _HASH_LENGTH = 6
@@ -44,7 +45,16 @@ def default_limit(gateway_name: str) -> int:
 
 def public_name(server: str, tool: str, limit: int) -> str:
     """The name of a tool as clients see it, before collisions are looked at."""
-    return f"{_server_part(server)}{_sanitise(tool) or 'tool'}"[:limit]
+    return _uncut(server, tool)[:limit]
+
+
+def _uncut(server: str, tool: str) -> str:
+    return f"{_server_part(server)}{_sanitise(tool) or 'tool'}"
+
+
+def accepted(name: str, limit: int) -> str:
+    """A name that an operator chose, in the letters that every client accepts."""
+    return _led(_sanitise(name) or "tool")[:limit]
 
 
 def beginnings(server: str, limit: int) -> tuple[str, ...]:
@@ -53,8 +63,12 @@ def beginnings(server: str, limit: int) -> tuple[str, ...]:
 
 
 def _server_part(server: str) -> str:
-    part = f"{_sanitise(server) or 'server'}_"
-    return f"tool_{part}" if part[0].isdigit() else part
+    return _led(f"{_sanitise(server) or 'server'}_")
+
+
+def _led(name: str) -> str:
+    """Some clients refuse a name that begins with a digit."""
+    return f"tool_{name}" if name[0].isdigit() else name
 
 
 def _sanitise(text: str) -> str:
@@ -63,8 +77,12 @@ def _sanitise(text: str) -> str:
 
 def with_hash(name: str, server: str, tool: str, limit: int) -> str:
     """The name with a short stable hash, for a tool whose plain name belongs to another."""
-    digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{name[: _room(limit)]}_{digest}"
+    return f"{name[: _room(limit)]}{_ending(server, tool)}"
+
+
+def _ending(server: str, tool: str) -> str:
+    digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()
+    return f"_{digest[:_HASH_LENGTH]}"
 
 
 def _room(limit: int) -> int:
@@ -78,11 +96,13 @@ def allot(
     owners: Owners,
     plain: Mapping[Key, str] | None = None,
     reserved: Collection[str] = (),
+    wish: Wish | None = None,
 ) -> dict[Key, str]:
-    """A distinct public name for each tool; `plain` are the names from `public_name`, if they are known.
+    """A distinct public name for each tool; `plain` are the names from `public_name`, or from the operator.
 
     Whoever had a name first keeps it, also when another server of the same name is connected sooner after a
-    restart: a call must never reach a tool that the client did not mean.
+    restart: a call must never reach a tool that the client did not mean. What an operator gave to one tool
+    and then to another is the other's: `wish` tells what an owner would be called now.
     """
     plain = plain or {key: public_name(*key, limit) for key in tools}
     # Owners first, so that nobody else takes what is theirs.
@@ -94,12 +114,28 @@ def allot(
     for key in tools:
         if key in names:
             continue
-        name = plain[key] if owners.owner(plain[key]) is None else with_hash(plain[key], *key, limit)
+        name = plain[key]
+        owner = owners.owner(name)
+        if owner is not None and (
+            wish is None or _keeps(owner, name, wish, by_itself=name == public_name(*key, limit))
+        ):
+            name = with_hash(name, *key, limit)
         names[key] = name = _distinct(name, key, taken, limit)
         taken.add(name)
-        claims[name] = key
+        if owners.owner(name) != key:
+            claims[name] = key
     owners.claim(claims)
     return names
+
+
+def _keeps(owner: Key, name: str, wish: Wish, *, by_itself: bool) -> bool:
+    """Whether an owner keeps its name from another tool, which is called so by itself or by its operator."""
+    with_its_hash = name.endswith(_ending(*owner))
+    # Nobody but an operator takes away what a tool is called by itself, whatever the limit was then.
+    if by_itself and (with_its_hash or _uncut(*owner).startswith(name)):
+        return True
+    wished = wish(owner)
+    return wished is not None and (wished == name or with_its_hash)
 
 
 def _distinct(name: str, key: Key, taken: set[str], limit: int) -> str:

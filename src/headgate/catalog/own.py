@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 
 MOST_FOUND: Final = 50
 # Each is a search of its own.
@@ -51,8 +51,23 @@ _CALL: Final[dict[str, Any]] = {
         "required": ["name"],
     },
 }
+_EXPAND: Final[dict[str, Any]] = {
+    "name": EXPAND_SCHEMA,
+    "description": "The full schema or docs of a tool, or of one of its arguments.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "toolName": {"type": "string"},
+            "path": {"type": "array", "items": {"type": "string"}, "description": "Omit for all."},
+            "mode": {"type": "string", "enum": ["schema", "docs"]},
+        },
+        "required": ["toolName"],
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
 
 CALL_DEFINITION: Final = msgspec.json.encode(_CALL)
+EXPAND_DEFINITION: Final = msgspec.json.encode(_EXPAND)
 
 
 def retrieve_definition(servers: Sequence[str]) -> bytes:
@@ -67,3 +82,18 @@ def retrieve_definition(servers: Sequence[str]) -> bytes:
     more = len(servers) - len(named)
     behind = f"Servers: {', '.join(named)}{f' and {more} more' if more else ''}."
     return msgspec.json.encode({**_RETRIEVE, "description": f"{_RETRIEVE['description']} {behind}"})
+
+
+def _stub(definition: dict[str, Any], description: str, *arguments: str) -> bytes:
+    """The tool with as little said of it as a model needs to use it."""
+    known = definition["inputSchema"]["properties"]
+    properties = {name: {"type": known[name]["type"]} for name in arguments}
+    schema = {"type": "object", "properties": properties, "required": [arguments[0]]}
+    return msgspec.json.encode(
+        {"name": definition["name"], "description": description, "inputSchema": schema}
+    )
+
+
+RETRIEVE_STUB: Final = _stub(_RETRIEVE, "Find tools by what they do.", "query")
+CALL_STUB: Final = _stub(_CALL, "Call a tool that was found.", "name", "args")
+EXPAND_STUB: Final = _stub(_EXPAND, "The whole schema of a tool.", "toolName")

@@ -16,7 +16,6 @@ from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer, Caller, Owner, Request, circle_of
 from headgate.domain.errors import ServerNotFound
 from headgate.domain.item import Item
-from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile
 
 # Servers, in an error message.
@@ -53,6 +52,8 @@ class Access(Protocol):
 
 # Gives servers that have just been started a moment to tell what they have.
 Await = Callable[[Profile, Owner | None], Awaitable[None]]
+# Whether what a client finds is added to its list.
+Grows = Callable[[Request], bool]
 # Told the circle whose list of tools has changed.
 Tell = Callable[[str], None]
 
@@ -66,8 +67,8 @@ class RetrieveTools:
         tools: Tools,
         access: Access,
         pools: Pools,
+        grows: Grows,
         *,
-        mode: Mode,
         top_k: int,
         await_tools: Await,
         tell: Tell,
@@ -76,7 +77,7 @@ class RetrieveTools:
         self._tools = tools
         self._access = access
         self._pools = pools
-        self._mode = mode
+        self._grows = grows
         self._top_k = top_k
         self._await_tools = await_tools
         self._tell = tell
@@ -130,7 +131,7 @@ class RetrieveTools:
         return allowed
 
     def _register(self, request: Request, found: dict[str, list[Fused]]) -> Registration | None:
-        if self._mode is not Mode.DYNAMIC:
+        if not self._grows(request):
             return None
         scores: dict[Key, float] = {}
         # Of the first query first; the best score of a tool that answers several.

@@ -1,6 +1,7 @@
 """Everything of one kind: taken in, named, and listed for each profile of clients and each era."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from headgate.catalog.accounts import Accounts
 from headgate.catalog.hints import CacheHint, strictest
@@ -12,6 +13,7 @@ from headgate.catalog.offer import Offer, Told
 from headgate.catalog.stored import StoredListing
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.domain.listing import PLAIN_CURATION, Curation
 from headgate.domain.profile import PLAIN, Profile
 from headgate.wire.eras import Era
 
@@ -37,6 +39,14 @@ class Shelf:
         # What servers are about to offer, as far as it has been looked at.
         self._looked_at: dict[str, dict[bytes, Looked]] = {}
         self._names: dict[Key, str] = {}
+        # What is named now: every key, and what it is called before collisions are looked at.
+        self._wanted: list[tuple[Key, str]] = []
+        self._curations: Mapping[str, Curation] = {}
+        # Most servers have nothing to hide or rename, and this is asked of every item after every change.
+        self._hiding: set[str] = set()
+        self._renaming = False
+        # Whether that is something new since everything was named.
+        self._curated = False
         # Profiles whose listing somebody has seen, the latest last.
         self._seen: dict[Profile, None] = {}
         # Servers of which it is only known what they told before the gateway was started.
@@ -45,10 +55,30 @@ class Shelf:
         self._listings: dict[tuple[Profile, Era], Listing] = {}
 
     def order(self, servers: Sequence[str]) -> bool:
-        """List the servers in this order and drop others; tells whether a listing changed."""
+        """List the servers in this order, drop others; tells whether a listing changed that somebody saw."""
+        before = self._seen_by_some()
         self._order = tuple(servers)
         self._accounts.keep(servers)
-        return self._rebuild()
+        return self._rebuild() or before != self._seen_by_some()
+
+    def curate(self, curations: Mapping[str, Curation]) -> bool:
+        """Show items as their operator wants; tells whether a listing changed that somebody saw."""
+        before = self._seen_by_some()
+        self._curations = curations
+        self._hiding = {server for server, curation in curations.items() if curation.hidden}
+        self._renaming = any(curation.renamed for curation in curations.values())
+        self._listings.clear()
+        # A name may be free now that belonged to an item of a server that is away.
+        self._curated = True
+        return self._rebuild() or before != self._seen_by_some()
+
+    def _seen_by_some(self) -> list[list[Item]]:
+        """What clients of each profile see that sees something else than the others."""
+        return [list(self._items_of(profile)) for profile in self._seen if self._accounts.differs(profile)]
+
+    def given_name(self, name: str) -> str:
+        """What an item is called that its operator renamed so, before collisions are looked at."""
+        return self._naming.given(name)
 
     def look_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step."""
@@ -117,25 +147,41 @@ class Shelf:
             server for server in self._order if server in self._recalled or not self._accounts.has_any(server)
         ]
 
+    def told(self, server: str) -> set[str] | None:
+        """What the server calls its items, of any profile; None if it has told nobody yet."""
+        if server not in self._order or server in self._recalled or not self._accounts.has_any(server):
+            return None
+        return {name for told in self._accounts.all_of(server) for _, name in told}
+
     def shows_all(self, profile: Profile) -> bool:
         """Whether clients of that profile see every item that there is."""
         return len(self.items) == len(self.plain_items) and not self._accounts.differs(profile)
 
     def has(self, key: Key) -> bool:
         """Whether the server has such an item, for clients of any profile."""
-        return any(key in told for told in self._accounts.all_of(key[0]))
+        return key in self._names and any(key in told for told in self._accounts.all_of(key[0]))
 
     def find(self, key: Key, profile: Profile) -> Item | None:
         """The item as clients of that profile see it, if they do."""
         offer = (self._accounts.of(key[0], profile) or {}).get(key)
-        return offer.published(self._names[key]) if offer is not None else None
+        # What is hidden, or told too late by a server that is no more, has no name.
+        name = self._names.get(key)
+        return offer.published(name) if offer is not None and name is not None else None
 
     def caching(self, profile: Profile) -> CacheHint:
         """How long the listing may be kept: as long as the strictest server says."""
         return strictest(self._accounts.hint(server, profile) for server in self._order)
 
-    def page(self, cursor: str | None, profile: Profile, era: Era) -> bytes:
-        """One page of the listing; raises InvalidCursor."""
+    def differs(self, profile: Profile) -> bool:
+        """Whether clients of that profile see anything else than clients without capabilities."""
+        return self._accounts.differs(profile)
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """What clients of that profile see; an equal list until something changes."""
+        return list(self._items_of(profile)) if self._accounts.differs(profile) else self.plain_items
+
+    def listing(self, profile: Profile, era: Era) -> Listing:
+        """Every item as its server defined it; the same object until something changes."""
         self.see(profile)
         shown = profile if self._accounts.differs(profile) else PLAIN
         listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
@@ -143,7 +189,7 @@ class Shelf:
         self._listings[shown, era] = listing
         if len(self._listings) > _MOST_LISTINGS:
             del self._listings[next(iter(self._listings))]
-        return listing.page(cursor)
+        return listing
 
     def see(self, profile: Profile) -> None:
         """Somebody of that profile sees the listing, or some of it."""
@@ -171,7 +217,11 @@ class Shelf:
     def _items_of(self, profile: Profile) -> Iterator[Item]:
         for server in self._order:
             for key, offer in (self._accounts.of(server, profile) or {}).items():
-                yield offer.published(self._names[key])
+                if not self._hides(key):
+                    yield offer.published(self._names[key])
+
+    def _hides(self, key: Key) -> bool:
+        return key[0] in self._hiding and self._curations[key[0]].hides(key[1])
 
     def _drop_listings(self, profile: Profile) -> None:
         for era in Era:
@@ -180,20 +230,34 @@ class Shelf:
     def _rebuild(self) -> bool:
         """Name everything anew; tells whether the plain listing changed."""
         offers = self._every_offer()
-        if offers != self._offers:
-            wanted = [(offer.key, offer.plain_name) for offer in offers]
-            if wanted != [(offer.key, offer.plain_name) for offer in self._offers]:
+        name = self._plain_name if self._renaming else attrgetter("plain_name")
+        wanted = [(offer.key, name(offer)) for offer in offers]
+        if self._curated or offers != self._offers or wanted != self._wanted:
+            if self._curated or wanted != self._wanted:
                 self._rename(wanted)
-            self._offers = offers
+            self._offers, self._wanted = offers, wanted
             self.items = [offer.published(self._names[offer.key]) for offer in offers]
-        before, self.plain_items = self.plain_items, list(self._items_of(PLAIN))
+        alike = self._accounts.alike
+        before, self.plain_items = self.plain_items, self.items if alike else list(self._items_of(PLAIN))
         if before == self.plain_items:
             return False
         self._listings.clear()
         return True
 
+    def _plain_name(self, offer: Offer) -> str:
+        return self._given_name(offer.key) or offer.plain_name
+
+    def _given_name(self, key: Key) -> str | None:
+        given = self._curations.get(key[0], PLAIN_CURATION).renamed.get(key[1])
+        return None if given is None else self._naming.given(given)
+
+    def _wish(self, key: Key) -> str | None:
+        """What an item would be called, whether it is there or not; None if it is hidden."""
+        return None if self._hides(key) else self._given_name(key) or self._naming.plain(*key)
+
     def _rename(self, wanted: list[tuple[Key, str]]) -> None:
-        before, self._names = self._names, self._naming.names(wanted)
+        before, self._names = self._names, self._naming.names(wanted, self._wish, anew=self._curated)
+        self._curated = False
         if any(self._names.get(key, name) != name for key, name in before.items()):
             self._listings.clear()
 
@@ -203,5 +267,6 @@ class Shelf:
         for server in self._order:
             for told in self._accounts.all_of(server):
                 for key, offer in told.items():
-                    every.setdefault(key, offer)
+                    if not self._hides(key):
+                        every.setdefault(key, offer)
         return list(every.values())

@@ -1,41 +1,48 @@
-"""What clients see of the tools: every one, or the gateway's own and those that they have found."""
+"""What each client sees of the tools, in the mode that is meant for it, and whose list has changed."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Container, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
+from headgate.catalog.advice import advice
+from headgate.catalog.budget import Named
+from headgate.catalog.changes import Changes
+from headgate.catalog.clients import Clients
+from headgate.catalog.dialects import Dialect, restored
+from headgate.catalog.gallery import Gallery
 from headgate.catalog.hints import NO_HINT, CacheHint
-from headgate.catalog.listing import Listing
-from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS, Key
-from headgate.catalog.own import CALL_DEFINITION, retrieve_definition
+from headgate.catalog.listing import Listing, Print
+from headgate.catalog.names import OWN_NAMES, Key
 from headgate.catalog.pool import Pools
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.report import Shown, report
+from headgate.catalog.scene import Scene, Sight
+from headgate.catalog.seen import AllBut, Seen
+from headgate.catalog.viewer import Viewer, viewer_of
+from headgate.catalog.views import Views
+from headgate.domain.call import Caller, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.domain.profile import Profile
+from headgate.domain.profile import PLAIN, Profile
 from headgate.wire.eras import Era
 
-_ADVICE: Final = {
-    Mode.FULL: "",
-    Mode.SEARCH: (
-        f"Most tools are not listed. Find them with {RETRIEVE_TOOLS} by saying what you want to do, "
-        f"then call them with {CALL_TOOL}."
-    ),
-    Mode.DYNAMIC: (
-        f"Most tools are not listed. Find them with {RETRIEVE_TOOLS} by saying what you want to do; "
-        "what it finds is added to the list and can be called by its name."
-    ),
-}
-# Circles that have listed, and profiles of each; who has not listed for the longest time goes first.
-_MOST_SEEN: Final = 10_000
-_MOST_PROFILES: Final = 16
+# Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
+_PLAIN: Final = "as defined"
 
 
 class Everything(Protocol):
     """The whole catalog."""
 
-    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
-        """One page of everything of a kind; raises InvalidCursor."""
+    def listing(self, kind: Kind, viewer: Viewer) -> Listing:
+        """Everything of a kind as servers defined it; the same object until something changes."""
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """The tools that clients of that profile see; an equal list until something changes."""
+
+    def differs(self, profile: Profile) -> bool:
+        """Whether they see other tools than clients without capabilities."""
 
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
@@ -49,111 +56,279 @@ class Everything(Protocol):
     def tool(self, key: Key, profile: Profile) -> Item | None:
         """One tool as clients of that profile see it, if they do."""
 
+    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+        """The tool of that name, in any spelling, if clients of that profile see it."""
+
     def caching(self, kind: Kind, profile: Profile) -> CacheHint:
         """How long a listing of everything may be kept, and by whom."""
 
 
 class Showing:
-    """Listings in one mode; whatever it is, prompts and resources are listed in full."""
+    """Listings in every mode; whatever it is, prompts and resources are listed in full."""
 
-    def __init__(self, mode: Mode, everything: Everything, pools: Pools, page_bytes: int) -> None:
-        self._mode = mode
+    def __init__(
+        self,
+        mode: Mode,
+        everything: Everything,
+        pools: Pools,
+        views: Views,
+        clients: Clients,
+        changes: Changes,
+        *,
+        page_bytes: int,
+        reserved: bool = True,
+    ) -> None:
+        """Where names are not `reserved`, what a server has comes before the gateway's own tools in full."""
+        self.default = mode
+        self.changes = changes
+        self.budget_tokens = views.budget_tokens
         self._everything = everything
         self._pools = pools
+        self._views = views
+        self._clients = clients
         self._page_bytes = page_bytes
-        # The gateway's own tools, and the servers that they name.
-        self._servers: tuple[str, ...] = ()
-        self._own: list[tuple[str, bytes]] = []
-        # The servers that clients were told of last; None until somebody has listed.
-        self._announced: tuple[str, ...] | None = None
-        # What each circle was shown last, by the bytes of each tool; without sessions it may have several
-        # profiles.
-        self._seen: dict[str, dict[Profile, tuple[bytes, ...]]] = {}
+        self._reserved = reserved
+        self._gallery = Gallery(everything, views)
+        self._seen = Seen()
 
-    @property
-    def complete(self) -> bool:
-        """Whether clients see the whole definition of every tool."""
-        return self._mode is Mode.FULL
+    # Which mode, in which dialect.
 
-    def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    def wanted(self, viewer: Viewer) -> Mode:
+        """The mode that is meant for the viewer: by its path, its key, its name, or the gateway's own."""
+        return viewer.mode or viewer.caller.listing or self._clients.mode(viewer.client) or self.default
+
+    def _scene(self, viewer: Viewer) -> Scene:
+        mode = self.wanted(viewer)
+        fitted = mode in (Mode.AUTO, Mode.BUDGET)
+        most = self._clients.most_tools(viewer.client) if fitted else None
+        return Scene(viewer.profile, Sight(mode, self._clients.dialect(viewer.client), viewer.era, most))
+
+    def _is_plain(self, scene: Scene) -> bool:
+        """Whether every tool is shown as its server defined it, so that nothing has to be made."""
+        sight = scene.sight
+        return sight.mode is Mode.FULL and sight.dialect is Dialect.PLAIN and not self._curated(scene)
+
+    def _curated(self, scene: Scene) -> bool:
+        return self._views.curated(self._everything.visible(scene.profile))
+
+    # What that means for calls.
+
+    def complete(self, request: Request) -> bool:
+        """Whether the client sees the whole definition of every tool, as far as is known."""
+        scene = self._scene(viewer_of(request))
+        view = self._gallery.made(scene)
+        if view is not None:
+            return view.whole
+        # Who has not listed yet may have done so before the gateway was started.
+        return scene.sight.mode in (Mode.FULL, Mode.AUTO) and not self._curated(scene)
+
+    def verbatim(self, request: Request) -> bool:
+        """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
+        return self._clients.dialect(request.client) is Dialect.PLAIN and self.complete(request)
+
+    def has_own(self, request: Request) -> bool:
+        """Whether the client is served the gateway's own tools, so that their names mean them."""
+        if self._reserved or not self.complete(request):
+            return True
+        # What it was shown before the gateway was started is not known: they may have been on its list.
+        scene = self._scene(viewer_of(request))
+        unknown = scene.sight.mode is Mode.AUTO and self._gallery.made(scene) is None
+        return unknown and self._everything.find(request.name, request.caller, request.profile) is None
+
+    def searches(self, request: Request) -> bool:
+        """Whether what finds tools is on the client's list."""
+        scene = self._scene(viewer_of(request))
+        view = self._gallery.made(scene)
+        return not scene.viewed or (view is not None and view.left > 0)
+
+    def grows(self, request: Request) -> bool:
+        """Whether what the client finds is added to its list."""
+        return self.wanted(viewer_of(request)) is Mode.DYNAMIC
+
+    def restored(self, request: Request, tool: Item) -> Request:
+        """The request with the arguments that the tool's own schema wants, where the client saw another."""
+        dialect = self._clients.dialect(request.client)
+        if dialect is Dialect.PLAIN or "arguments" not in request.params:
+            return request
+        given = bytes(request.params["arguments"])
+        arguments = restored(given, tool.definition, dialect)
+        if arguments == given:
+            return request
+        params = {**request.params, "arguments": msgspec.Raw(arguments)}
+        return msgspec.structs.replace(request, params=params)
+
+    # What is seen.
+
+    async def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing; raises InvalidCursor."""
-        if kind is not Kind.TOOLS or self._mode is Mode.FULL:
-            return self._everything.page(kind, cursor, viewer)
-        found = self._found(viewer.circle, viewer.profile) if self._mode is Mode.DYNAMIC else []
-        self._see(viewer, found)
-        stateless = viewer.era is Era.STATELESS
-        shown = [
-            (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
-        ]
-        return Listing(kind.member, [*self._own_tools(), *shown], self._page_bytes).page(cursor)
-
-    def _own_tools(self) -> list[tuple[str, bytes]]:
-        """First in every list."""
-        servers = self._everything.servers()
-        if self._announced is None:
-            self._announced = servers
-        if servers != self._servers or not self._own:
-            self._servers = servers
-            self._own = [(RETRIEVE_TOOLS, retrieve_definition(servers))]
-            if self._mode is Mode.SEARCH:
-                self._own.append((CALL_TOOL, CALL_DEFINITION))
-        return self._own
-
-    def _see(self, viewer: Viewer, found: list[Item]) -> None:
-        if self._mode is not Mode.DYNAMIC:
-            return
+        if kind is not Kind.TOOLS:
+            return self._everything.listing(kind, viewer).page(cursor)
         self._everything.see(Kind.TOOLS, viewer.profile)
-        seen = self._seen.pop(viewer.circle, {})
-        seen.pop(viewer.profile, None)
-        seen[viewer.profile] = _bytes(found)
-        if len(seen) > _MOST_PROFILES:
-            del seen[next(iter(seen))]
-        self._seen[viewer.circle] = seen
-        if len(self._seen) > _MOST_SEEN:
-            del self._seen[next(iter(self._seen))]
+        scene = self._scene(viewer)
+        listing = await self._listing(scene, viewer)
+        if cursor is None:
+            if not listing.printed:
+                # In another thread: of thousands of tools it takes longer than others should wait.
+                await asyncio.to_thread(lambda: listing.print)
+            self._note(scene, viewer, listing.print)
+        return listing.page(cursor)
 
-    def _found(self, circle: str, profile: Profile) -> list[Item]:
-        items = (self._everything.tool(key, profile) for key in self._pools.keys(circle))
-        return [item for item in items if item is not None]
+    async def _listing(self, scene: Scene, viewer: Viewer) -> Listing:
+        if not scene.viewed:
+            return Listing(Kind.TOOLS.member, self._few(viewer.circle, scene), self._page_bytes)
+        if self._is_plain(scene):
+            return self._everything.listing(Kind.TOOLS, viewer)
+        return (await self._gallery.view(scene)).listing
 
-    def caching(self, kind: Kind, profile: Profile) -> CacheHint:
+    def _few(self, circle: str, scene: Scene) -> list[Named]:
+        """The gateway's own tools, and what the circle has found."""
+        sight = scene.sight
+        own = self._views.search_tools(sight)
+        found: list[Item] = []
+        if sight.mode is Mode.DYNAMIC:
+            # What is found is listed whole, and called by its name.
+            own = own[:1]
+            tools = (self._everything.tool(key, scene.profile) for key in self._pools.keys(circle))
+            found = [tool for tool in tools if tool is not None]
+        stateless = sight.era is Era.STATELESS
+        forms = (
+            (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
+        )
+        # A name of an own tool means that one, also where such names are not reserved.
+        shown = [
+            (name, self._views.adapted(form, sight.dialect)) for name, form in forms if name not in OWN_NAMES
+        ]
+        return [*own, *shown]
+
+    def _note(self, scene: Scene, viewer: Viewer, shown: Print) -> None:
+        if scene.sight.mode is not Mode.DYNAMIC:
+            # That one is meant to change.
+            same = self._gallery.shared(scene)
+            self.changes.note(same.label, shown, same.variant)
+        if not scene.viewed:
+            mark = _mark(self._few(viewer.circle, scene))
+        else:
+            mark = _PLAIN if self._is_plain(scene) else shown.digest
+        self._seen.note(viewer.circle, scene, mark, shared=viewer.owner is None and scene.viewed)
+
+    # What is said of it.
+
+    async def advice(self, viewer: Viewer) -> str:
+        """What a model must know to reach every tool."""
+        scene = self._scene(viewer)
+        if not scene.viewed or self._is_plain(scene):
+            return advice(scene.sight.mode, scene.sight.mode)
+        view = await self._gallery.view(scene)
+        return advice(scene.sight.mode, view.mode, view)
+
+    def caching(self, kind: Kind, viewer: Viewer) -> CacheHint:
         """How long a listing may be kept, and by whom."""
-        if kind is Kind.TOOLS and self._mode is Mode.DYNAMIC:
+        hint = self._everything.caching(kind, viewer.profile)
+        if kind is not Kind.TOOLS:
+            return hint
+        sight = self._scene(viewer).sight
+        if sight.mode is Mode.DYNAMIC:
             # It changes with the next search, and is one client's own.
             return NO_HINT
-        return self._everything.caching(kind, profile)
+        if sight != Sight(self.default, self._clients.dialect(""), viewer.era):
+            # It is made for such a client, and another one must not be given it.
+            return msgspec.structs.replace(hint, public=False)
+        return hint
 
-    @property
-    def advice(self) -> str:
-        """What a model must know to reach every tool."""
-        return _ADVICE[self._mode]
+    def report(self) -> list[Shown]:
+        """Every listing that was made or shown, for whoever watches the gateway."""
+        return report(self._gallery.views, self.changes)
 
-    def affected(self, kind: Kind) -> Collection[str] | None:
+    # Whose list has changed.
+
+    def affected(self, kind: Kind) -> Container[str] | None:
         """Whose listing is not what it was now that the catalog has changed; None is everybody's.
 
-        Tools that do not exist any more leave the lists of those who had found them.
+        Tools that do not exist any more leave the lists of those who had found them. Views take longer to be
+        made anew: `refreshed` tells of them.
         """
-        if kind is not Kind.TOOLS or self._mode is Mode.FULL:
+        if kind is not Kind.TOOLS:
             return None
         self._pools.keep(self._everything.has)
-        servers = self._everything.servers()
-        if self._announced not in (None, servers):
-            # What finds tools names the servers, and whoever listed before this has seen others.
-            self._announced = servers
-            return None
-        if self._mode is Mode.SEARCH:
-            return ()
-        return [
+        plain = {scene for scene in self._seen.scenes() if self._is_plain(scene)}
+        told = self._told_of_few() | {circle for circle, seen in self._seen if seen.keys() & plain}
+        if not self._shows_whole():
+            return told
+        others = {circle for circle, _ in self._seen} - told
+        return AllBut(others) if others else None
+
+    def _told_of_few(self) -> set[str]:
+        """Those for whom the gateway's own tools, or what they have found, are not what they were."""
+        # What all circles see alike is looked at once.
+        searched: dict[Scene, str] = {}
+        told: set[str] = set()
+        for circle, seen in self._seen:
+            now = {scene: self._few_mark(circle, scene, searched) for scene in seen if not scene.viewed}
+            if any(digest != seen[scene] for scene, digest in now.items()):
+                told.add(circle)
+                self._seen.tell(circle, now)
+        return told
+
+    def _few_mark(self, circle: str, scene: Scene, searched: dict[Scene, str]) -> str:
+        if scene.sight.mode is Mode.DYNAMIC:
+            return _mark(self._few(circle, scene))
+        if scene not in searched:
+            searched[scene] = _mark(self._few(circle, scene))
+        return searched[scene]
+
+    def _shows_whole(self) -> bool:
+        """Whether clients that have not listed yet are going to see every tool as its server defined it."""
+        if self.default is not Mode.AUTO:
+            return self.default is Mode.FULL
+        views = self._gallery.views.items()
+        return all(view.mode is Mode.FULL for scene, view in views if scene.sight.mode is Mode.AUTO)
+
+    async def refreshed(self) -> Collection[str]:
+        """Whose view of the catalog is not what it was; views are made anew for that, before anybody asks."""
+        scenes = self._seen.scenes() or (
+            Scene(PLAIN, Sight(self.default, self._clients.dialect(""), Era.HANDSHAKE)),
+        )
+        for scene in [scene for scene in scenes if scene.viewed and not self._is_plain(scene)]:
+            await self._gallery.view(scene)
+        # Looked at when all are made: somebody may have listed meanwhile.
+        marks = ((scene, self._viewed_mark(scene)) for scene in self._seen.scenes() if scene.viewed)
+        digests = {scene: mark for scene, mark in marks if mark is not None}
+        told = {
             circle
-            for circle, seen in self._seen.items()
-            if any(_bytes(self._found(circle, profile)) != shown for profile, shown in seen.items())
-        ]
+            for circle, seen in self._seen
+            if any(digests.get(scene, digest) != digest for scene, digest in seen.items())
+        }
+        for circle in told:
+            self._seen.tell(circle, digests)
+        # What finds tools names the servers, also one that has none and so comes and goes without a change.
+        return told | self._told_of_few()
+
+    def _viewed_mark(self, scene: Scene) -> str | None:
+        if self._is_plain(scene):
+            return _PLAIN
+        view = self._gallery.made(scene)
+        return view.listing.digest if view is not None else None
+
+    def forget_views(self) -> None:
+        """What views are made of besides the catalog has changed."""
+        self._gallery.forget()
+
+    @property
+    def searched(self) -> bool:
+        """Whether some client sees less than everything, and is going to search."""
+        few = (Mode.SEARCH, Mode.DYNAMIC)
+        return self.default in few or any(view.left for view in self._gallery.views.values())
 
     def forget(self, circle: str) -> None:
         """Its client is gone."""
-        self._seen.pop(circle, None)
+        self._seen.forget(circle)
         self._pools.forget(circle)
 
+    def close(self) -> None:
+        """Make no more listings."""
+        self._gallery.close()
 
-def _bytes(items: list[Item]) -> tuple[bytes, ...]:
-    return tuple(item.definition for item in items)
+
+def _mark(tools: Sequence[Named]) -> str:
+    """By which a few tools are known again in this process; bytes know their hash, so it costs little."""
+    return str(hash(tuple(definition for _, definition in tools)))

@@ -71,6 +71,9 @@ def _with_object_properties(schema: str, repairs: list[str]) -> str:
     if properties is None or schema[properties.start] != "{":
         return schema
     inner = mended = schema[properties.start : properties.end]
+    # To look at tens of thousands of properties takes a while, and hardly any is that.
+    if "true" not in inner:
+        return schema
     for member in reversed(members(inner)):
         if inner[member.start : member.end] == "true":
             mended = replace(mended, member, "{}")

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from urllib.parse import quote, unquote
 
 from headgate.catalog.memory import Corner
-from headgate.catalog.names import Key
+from headgate.catalog.names import Key, Wish
 
 _OURS = "headgate://"
 # The memory has room for 20,000 names of all kinds; what is beyond is told apart while the gate runs.
@@ -88,7 +88,11 @@ class Addressed:
             return with_server(server, name)
         return name
 
-    def names(self, wanted: Sequence[tuple[Key, str]]) -> dict[Key, str]:
+    def given(self, name: str) -> str:
+        """The URI itself: nobody renames one."""
+        return name
+
+    def names(self, wanted: Sequence[tuple[Key, str]], wish: Wish, *, anew: bool) -> dict[Key, str]:
         """A distinct URI for each key, given with its plain one."""
         names: dict[Key, str] = {}
         claims: dict[str, Key] = {}

@@ -37,13 +37,28 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_connections: Annotated[
         int, between(1, 10_000, "The most connections besides the main one, for clients it may ask.")
     ] = 32
+    listing: (
+        Annotated[
+            Literal["full", "slim", "search"],
+            about("How its tools are listed, whatever the gateway's mode; search lists none of them."),
+        ]
+        | None
+    ) = None
+    pin: Annotated[
+        tuple[str, ...], about("Tools that are shown in full before any other; a * stands for anything.")
+    ] = ()
+    hide: Annotated[
+        tuple[str, ...],
+        about("Tools that are neither listed, found nor called; a * stands for anything."),
+    ] = ()
+    rename: Annotated[dict[str, str], about("What clients call a tool, by its name at the server.")] = {}
     shared: Annotated[
         bool, about("Whether all clients share one connection, on which none of them can be asked.")
     ] = False
 
 
 FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ServerEntry)}
-LATER = ("listing", "pin", "hide", "rename", "limits", "oauth", "idleTimeout", "hot", "cold", "behaviour")
+LATER = ("limits", "oauth", "idleTimeout", "hot", "cold", "behaviour")
 # How Windsurf and Gemini write it.
 ALIASES = {"serverUrl": "url", "httpUrl": "url"}
 # A token is often among them, and an error message ends up in a log.

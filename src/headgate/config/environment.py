@@ -22,6 +22,8 @@ SETTINGS: Mapping[str, str] = {
     "RESET_DATA": "reset_data",
     "LIST_CHANGED_EXEC": "list_changed_exec",
     "LISTING": "listing",
+    "LISTING_BUDGET_TOKENS": "listing_budget_tokens",
+    "DIALECT": "dialect",
     "TOP_K": "top_k",
     "TOOLS_LIMIT": "tools_limit",
     "EMBEDDER": "embedder",

@@ -22,7 +22,6 @@ TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema")
 # What VS Code asks its user for.
 LATER_TOP_KEYS = ("inputs",)
 LATER_PROXY_KEYS = (
-    "listingBudgetTokens",
     "redactResults",
     "maxResponseSize",
     "maxResponseTokens",

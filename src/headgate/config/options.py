@@ -27,7 +27,6 @@ _PRIVATE = ("seal_keys", "openai_api_key")
 _Step = Callable[[object, str], object]
 
 _STREAMABLE = ("streamable-http", "streamable_http", "streamablehttp")
-_LATER_LISTINGS = ("slim", "budget")
 
 _HOST = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
@@ -86,10 +85,6 @@ def _is_path(annotation: object) -> bool:
 def _known_listing(value: object, where: str) -> object:
     if where in environment.spellings(environment.ROUTING):
         return environment.listing_of(value, where)
-    if isinstance(value, str) and value.casefold() in _LATER_LISTINGS:
-        raise ConfigError(
-            f"{where} is {value!r}, which is not available in this version", hint="use full or search"
-        )
     return value
 
 

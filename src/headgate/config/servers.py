@@ -12,6 +12,7 @@ from headgate.config.files import Places
 from headgate.config.keys import known_values
 from headgate.config.values import CONTROL, convert, refusal, shown
 from headgate.domain.errors import ConfigError
+from headgate.domain.listing import Curation, Mode
 from headgate.domain.server import ServerSpec, Transport
 
 LONGEST_NAME = 128
@@ -33,6 +34,7 @@ _FOREIGN_KEYS = {
     "url": ("args", "env", "cwd"),
     "builtin": ("args", "env", "cwd", "headers"),
 }
+_LETTER = re.compile(r"[A-Za-z0-9]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A second one beside ours would cut requests in the wrong place or contradict the protocol.
 _OUR_HEADERS = ("content-length", "transfer-encoding", "connection")
@@ -135,7 +137,21 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         start_timeout_seconds=entry.start_timeout,
         max_connections=entry.max_connections,
         shared=entry.shared,
+        curation=_curation(name, entry, warnings),
     )
+
+
+def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
+    """How its tools are shown; a new name that says nothing is left out."""
+    renamed = {tool: given for tool, given in entry.rename.items() if _LETTER.search(given)}
+    warnings += [
+        f"rename in server {shown(name)} gives {shown(tool)} the name {shown(given)}, which has no effect: "
+        "a name needs a letter or a digit"
+        for tool, given in entry.rename.items()
+        if tool not in renamed
+    ]
+    mode = Mode(entry.listing) if entry.listing else None
+    return Curation(mode, entry.pin, entry.hide, renamed)
 
 
 def _kind(entry: ServerEntry) -> str:

@@ -9,6 +9,8 @@ from msgspec import Meta
 from headgate.config.values import about, between, seconds
 from headgate.domain.server import ServerSpec
 
+Listing = Literal["auto", "full", "slim", "search", "dynamic", "budget"]
+
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -37,12 +39,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, about("Names of tools and prompts begin with their server's; false needs a single server.")
     ] = True
     listing: Annotated[
-        Literal["auto", "full", "search", "dynamic"],
+        Listing,
         about(
-            "What tools/list shows: full is every tool, search what finds and calls the others, "
-            "dynamic what finds them and those found so far; auto is full in this version."
+            "What tools/list shows: full is every tool, slim every tool in few words, search what finds and "
+            "calls the others, dynamic what finds them and those found so far, budget as much as fits "
+            "listingBudgetTokens, auto the fullest of full, slim and budget that fits."
         ),
     ] = "auto"
+    listing_budget_tokens: Annotated[
+        int, between(500, 1_000_000, "The most tokens (o200k) of tools/list in the modes budget and auto.")
+    ] = 3000
+    client_listings: Annotated[
+        dict[str, Listing], about("The listing for clients by their name in clientInfo, which may have a *.")
+    ] = {}
+    dialect: Annotated[
+        Literal["auto", "plain", "gemini", "openai"],
+        about(
+            "The dialect of JSON Schema that tools are served in: plain is as their servers wrote them, "
+            "auto is what the client needs, if its name says so."
+        ),
+    ] = "auto"
+    client_dialects: Annotated[
+        dict[str, Literal["plain", "gemini", "openai"]],
+        about("The dialect for clients by their name in clientInfo, which may have a *."),
+    ] = {}
     top_k: Annotated[int, between(1, 50, "How many tools a search finds when it does not say.")] = 5
     tools_limit: Annotated[
         int, between(1, 100, "How many found tools a client's list has in the listing mode dynamic.")

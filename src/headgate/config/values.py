@@ -37,8 +37,21 @@ def convert(value: object, annotation: object, where: str, *, private: bool = Fa
     try:
         return msgspec.convert(_folded(value, wanted), wanted, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        for place, part, kind in () if private else _parts_of(value, wanted):
+            # The one part that is wrong says so itself.
+            convert(part, kind, f"{place} of {where}")
         what = "of another kind" if private else shown(value)
         raise refusal(where, what, allowed(wanted)) from error
+
+
+def _parts_of(value: object, wanted: object) -> list[tuple[str, object, object]]:
+    """What each part of an object or a list is called, its value and its type."""
+    plain, _ = _parts(wanted)
+    if isinstance(value, dict) and get_origin(plain) is dict:
+        return [(shown(key), part, get_args(plain)[1]) for key, part in value.items()]
+    if isinstance(value, list) and get_origin(plain) is tuple:
+        return [("an entry", part, get_args(plain)[0]) for part in value]
+    return []
 
 
 def refusal(where: str, what: str, what_is_allowed: str) -> ConfigError:
@@ -68,13 +81,14 @@ def allowed(annotation: object) -> str:
     """What a setting of this type takes, in words."""
     plain, meta = _parts(_without_none(annotation))
     match get_origin(plain) or plain:
-        case origin if origin is Literal:
-            *first, last = (str(word) for word in get_args(plain))
+        case _ if _words(plain):
+            *first, last = _words(plain)
             return f"{', '.join(first)} or {last}" if first else last
         case origin if origin is tuple:
             return "a list of strings"
         case origin if origin is dict:
-            return "an object whose values are strings"
+            words = _words(get_args(plain)[1])
+            return f"an object whose values are {', '.join(words) if words else 'strings'}"
         case origin if origin is bool:
             return "true or false"
         case origin if origin is int:
@@ -96,10 +110,17 @@ def _number(kind: str, meta: msgspec.Meta) -> str:
 def _folded(value: object, wanted: object) -> object:
     """A word in the case that it is declared in, so that `info` means `INFO`."""
     plain, _ = _parts(wanted)
-    if isinstance(value, str) and get_origin(plain) is Literal:
-        words = {str(word).casefold(): word for word in get_args(plain)}
+    if isinstance(value, dict) and get_origin(plain) is dict:
+        return {key: _folded(one, get_args(plain)[1]) for key, one in value.items()}
+    if isinstance(value, str):
+        words = {word.casefold(): word for word in _words(plain)}
         return words.get(value.casefold(), value)
     return value
+
+
+def _words(plain: object) -> tuple[str, ...]:
+    """The words that a setting can be, if it is one of several."""
+    return tuple(str(word) for word in get_args(plain)) if get_origin(plain) is Literal else ()
 
 
 def _without_none(annotation: object) -> object:

@@ -5,7 +5,7 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Collection
+from collections.abc import Container
 
 from headgate.domain.call import Owner
 
@@ -22,7 +22,7 @@ class ListChangedHook:
         self._again = False
         self._running: asyncio.Task[None] | None = None
 
-    def changed(self, capability: str, circles: Collection[str] | None) -> None:
+    def changed(self, capability: str, circles: Container[str] | None) -> None:
         """Run the command after anybody's tools have changed, now or after the run that is under way."""
         if capability != "tools":
             return

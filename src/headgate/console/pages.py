@@ -8,6 +8,7 @@ import msgspec
 from headgate import __version__
 from headgate.console.metrics import Counters, exposition
 from headgate.console.tally import Tally
+from headgate.domain.listing import Mode
 from headgate.domain.server import ServerStatus, State
 
 _TEXT = b"text/plain; charset=utf-8"
@@ -41,19 +42,32 @@ class Pages:
         tally: Tally,
         gauges: Callable[[], dict[str, float]],
         counters: Callable[[], Counters],
+        listings: Callable[[], object] = list,
     ) -> None:
+        """`listings` tells what clients see, as anything that can be written as JSON."""
         self._fleet = fleet
         self._tally = tally
         self._gauges = gauges
         self._counters = counters
+        self._listings = listings
         self.draining = False
 
     def __call__(self, method: str, path: str) -> tuple[int, bytes, bytes]:
         """The status, the content type and the body that answer a request."""
-        pages = {"/health": self._health, "/ready": self._ready, "/metrics": self._metrics, "/": self._front}
+        pages = {
+            "/health": self._health,
+            "/ready": self._ready,
+            "/metrics": self._metrics,
+            "/listing": self._listing,
+            "/": self._front,
+        }
         page = pages.get(path)
         if page is None:
-            return 404, _TEXT, b"there is nothing here; MCP clients connect to /mcp\n"
+            modes = ", ".join(f"/mcp/{mode}" for mode in Mode)
+            told = (
+                f"there is nothing here; MCP clients connect to /mcp, or in a mode of their own to {modes}\n"
+            )
+            return 404, _TEXT, told.encode()
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, b"method not allowed\n"
         return page()
@@ -76,11 +90,14 @@ class Pages:
         body = exposition(self._tally, self._fleet.statuses(), self._gauges(), self._counters())
         return 200, b"text/plain; version=0.0.4; charset=utf-8", body
 
+    def _listing(self) -> tuple[int, bytes, bytes]:
+        return 200, _JSON, msgspec.json.encode(self._listings())
+
     def _front(self) -> tuple[int, bytes, bytes]:
         lines = [
             f"Headgate {__version__}",
             "",
-            "MCP: /mcp   health: /health   readiness: /ready   metrics: /metrics",
+            "MCP: /mcp   health: /health   readiness: /ready   metrics: /metrics   listings: /listing",
             "",
         ]
         for server in self._fleet.statuses():

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from headgate.domain.item import Item
+from headgate.domain.listing import Mode
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
 
@@ -14,6 +15,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Who calls; without keys everybody is the local user."""
 
     principal: str = "local"
+    # What tools/list shows to whoever has this key; None where the gateway's own mode decides.
+    listing: Mode | None = None
 
 
 LOCAL = Caller()
@@ -66,6 +69,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     meta: Mapping[str, msgspec.Raw] = {}
     # What the client declared that it can do.
     profile: Profile = PLAIN
+    # What the client calls itself, and the listing that the path it came by stands for.
+    client: str = ""
+    listing: Mode | None = None
     # None in the stateless era, where every request stands alone.
     owner: Owner | None = None
     # None when nothing but the answer reaches the client.

@@ -236,6 +236,31 @@ class ToolNotFound(HeadgateError):
         super().__init__(f"Unknown tool: {name[:200]!r}", hint=f"{_similar('tool', nearest)}; {finder}")
 
 
+class SchemaNotFound(HeadgateError):
+    """No tool has this name for this caller, so there is no schema to expand; the nearest names are given."""
+
+    code = "TOOL_NOT_FOUND"
+    number = 1030
+    http_status = 404
+
+    def __init__(self, name: str, nearest: list[str]) -> None:
+        message = f"Schema not found for tool: {name[:200]}"
+        if nearest:
+            message += f"; nearest: {', '.join(nearest)}"
+        super().__init__(message, hint="give the name of a tool as it is listed or found")
+
+
+class ExpansionRefused(HeadgateError):
+    """expandSchema was called wrongly; the message is the whole sentence that a model gets to read."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint='call it with {"toolName": "a tool"}, or with a path as well')
+
+
 class PromptNotFound(HeadgateError):
     """No prompt has this name for this caller; the nearest names are given."""
 

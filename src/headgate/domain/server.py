@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from headgate.domain.listing import PLAIN_CURATION, Curation
+
 
 class Transport(StrEnum):
     """How an upstream is reached."""
@@ -39,6 +41,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
     # From spawning or connecting to the end of the handshake.
     start_timeout_seconds: float = 60.0
+    # How its tools are shown.
+    curation: Curation = PLAIN_CURATION
 
 
 class State(StrEnum):

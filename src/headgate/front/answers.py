@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from headgate.catalog.hints import CacheHint
 from headgate.catalog.listing import InvalidCursor
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
+from headgate.domain.client import client_name
 from headgate.domain.errors import (
     Exhausted,
     HeadgateError,
@@ -22,14 +23,22 @@ from headgate.domain.errors import (
     ToolNotFound,
 )
 from headgate.domain.kind import LISTED_BY, Kind
+from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
 from headgate.front import requests
 from headgate.front.reply import Reply, result
 from headgate.front.shown import failed, refused, shown
 from headgate.front.visitor import Initialized, Standing, Visitor
 from headgate.gateway import Gateway
-from headgate.wire.envelope import ABSENT, Envelope, decode_object
-from headgate.wire.eras import META_CAPABILITIES, META_PREFIX, STATELESS_VERSIONS, Era, negotiate
+from headgate.wire.envelope import ABSENT, Envelope, decode_object, parse_params
+from headgate.wire.eras import (
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PREFIX,
+    STATELESS_VERSIONS,
+    Era,
+    negotiate,
+)
 from headgate.wire.results import COMPLETE, UNCACHED
 from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
 
@@ -64,10 +73,10 @@ class Surroundings(Protocol):
     def capabilities(self, era: Era) -> bytes:
         """What is promised to a client of that era."""
 
-    def instructions(self) -> str:
-        """What the servers advise the model."""
+    async def instructions(self, viewer: Viewer) -> str:
+        """What the model is advised, by the gateway and by the servers."""
 
-    def caching(self, kind: Kind, profile: Profile) -> CacheHint:
+    def caching(self, kind: Kind, viewer: Viewer) -> CacheHint:
         """How long a listing may be believed, and by whom."""
 
     async def set_level(self, owner: Owner, level: str) -> None:
@@ -255,18 +264,15 @@ class Answers:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_Page)
         except (DecodeError, UnicodeDecodeError) as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        profile = visitor.profile
-        if visitor.era is Era.STATELESS:
-            profile = profile_of(bytes((params.meta or {}).get(META_CAPABILITIES, b"{}")))
-        await self._surroundings.before_listing(profile, visitor.owner)
+        viewer = _viewer(visitor, params.meta or {})
+        await self._surroundings.before_listing(viewer.profile, viewer.owner)
         try:
-            viewer = Viewer(era=visitor.era, caller=visitor.caller, owner=visitor.owner, profile=profile)
-            members = self._gateway.list(kind, params.cursor, viewer)
+            members = await self._gateway.list(kind, params.cursor, viewer)
         except InvalidCursor as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         if visitor.era is Era.HANDSHAKE:
             return result(id, b"{" + members + b"}")
-        hint = self._surroundings.caching(kind, profile)
+        hint = self._surroundings.caching(kind, viewer)
         caching = b'"ttlMs":%d,"cacheScope":"%s"' % (hint.ttl_ms, b"public" if hint.public else b"private")
         return result(id, b"{" + COMPLETE + b"," + caching + b"," + members + b"}")
 
@@ -289,7 +295,7 @@ class Answers:
         id = bytes(envelope.id)
         raise Violation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
-    async def initialize(self, envelope: Envelope) -> Initialized:
+    async def initialize(self, envelope: Envelope, listing: Mode | None = None) -> Initialized:
         """The reply to a client that shakes hands; raises Violation."""
         id = bytes(envelope.id)
         try:
@@ -299,11 +305,17 @@ class Answers:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         await self._surroundings.started()
         version = negotiate(params.protocolVersion)
+        viewer = Viewer(
+            era=Era.HANDSHAKE,
+            profile=profile_of(bytes(params.capabilities)),
+            client=client_name(bytes(params.clientInfo)),
+            mode=listing,
+        )
         greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s}' % (
             version.encode(),
             self._surroundings.capabilities(Era.HANDSHAKE),
             self._info,
-            self._advice(),
+            await self._advice(viewer),
         )
         return Initialized(
             version, bytes(params.capabilities), bytes(params.clientInfo), result(id, greeting)
@@ -311,20 +323,37 @@ class Answers:
 
     async def _discover(self, envelope: Envelope, visitor: Visitor) -> Reply:
         await self._surroundings.started()
+        meta = decode_object(parse_params(envelope.params, bytes(envelope.id)).get("_meta", b"{}"))
         discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s}}' % (
             COMPLETE,
             UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
             self._surroundings.capabilities(Era.STATELESS),
-            self._advice(),
+            await self._advice(_viewer(visitor, meta)),
             META_PREFIX.encode(),
             self._info,
         )
         return result(bytes(envelope.id), discovery)
 
-    def _advice(self) -> bytes:
-        instructions = self._surroundings.instructions()
+    async def _advice(self, viewer: Viewer) -> bytes:
+        instructions = await self._surroundings.instructions(viewer)
         return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
+
+
+def _viewer(visitor: Visitor, meta: Mapping[str, Raw]) -> Viewer:
+    """Whoever lists; in the stateless era its request says who that is."""
+    profile, client = visitor.profile, visitor.client
+    if visitor.era is Era.STATELESS:
+        profile = profile_of(bytes(meta.get(META_CAPABILITIES, b"{}")))
+        client = client_name(bytes(meta.get(META_CLIENT_INFO, b"")))
+    return Viewer(
+        era=visitor.era,
+        caller=visitor.caller,
+        owner=visitor.owner,
+        profile=profile,
+        client=client,
+        mode=visitor.listing,
+    )
 
 
 def _changed(visitor: Visitor) -> None:

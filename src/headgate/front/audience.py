@@ -1,13 +1,13 @@
 """Everybody who wants to know that a list or a resource has changed."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from headgate.domain.call import Owner
 
 # Those whose list has changed; None is everybody.
-Circles = Collection[str] | None
+Circles = Container[str] | None
 
 # Fifty servers that connect at once are one change, not fifty.
 _SETTLE_SECONDS = 0.1
@@ -23,6 +23,16 @@ class Listener(Protocol):
         """A resource has changed, for one client or for all; `params` are those of the notification."""
 
 
+class _AnyOf:
+    """Whoever is in one of several groups."""
+
+    def __init__(self, groups: Sequence[Container[str]]) -> None:
+        self._groups = groups
+
+    def __contains__(self, circle: object) -> bool:
+        return any(circle in group for group in self._groups)
+
+
 class Audience:
     """Tells each listener once, a moment after a change."""
 
@@ -31,7 +41,7 @@ class Audience:
         self._endings: set[Callable[[], None]] = set()
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._circles: dict[str, set[str] | None] = {}
+        self._circles: dict[str, list[Circles]] = {}
         # How often the tools have changed.
         self.told = 0
 
@@ -45,14 +55,15 @@ class Audience:
 
     def changed(self, capability: str, circles: Circles = None) -> None:
         """Tell everybody, or the clients of these circles, soon."""
-        before = self._circles.setdefault(capability, set())
-        self._circles[capability] = None if before is None or circles is None else {*before, *circles}
+        self._circles.setdefault(capability, []).append(circles)
         if capability not in self._timers:
             self._timers[capability] = self._loop.call_later(_SETTLE_SECONDS, self._tell_soon, capability)
 
     def _tell_soon(self, capability: str) -> None:
         del self._timers[capability]
-        self.tell(capability, self._circles.pop(capability))
+        told = self._circles.pop(capability)
+        groups = [circles for circles in told if circles is not None]
+        self.tell(capability, None if len(groups) < len(told) else _AnyOf(groups))
 
     def tell(self, capability: str, circles: Circles) -> None:
         """Tell everybody, or the clients of these circles, now."""

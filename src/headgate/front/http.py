@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from headgate.front.guard import Refused
 from headgate.front.intake import check_accept, check_content_type, read_message
 from headgate.front.legacy_sse import LegacySse
+from headgate.front.paths import MCP_PATHS, SSE_PATHS, listing_of
 from headgate.front.stateless import Stateless
 from headgate.front.streamable import Streamable
 from headgate.front.visit import TEXT, Visit
@@ -30,11 +31,10 @@ class HttpFront:
         self._legacy = legacy
         self._pages = pages
         mcp: dict[str, _Handler] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+        stream: dict[str, _Handler] = {"GET": self._sse}
         self._routes: dict[str, dict[str, _Handler]] = {
-            "/mcp": mcp,
-            "/mcp/": mcp,
-            "/sse": {"GET": self._sse},
-            "/mcp/sse": {"GET": self._sse},
+            **dict.fromkeys(MCP_PATHS, mcp),
+            **dict.fromkeys(SSE_PATHS, stream),
             "/messages": {"POST": self._messages},
             "/messages/": {"POST": self._messages},
         }
@@ -89,7 +89,7 @@ class HttpFront:
             self._streamable.delete(visit)
 
     async def _sse(self, visit: Visit) -> None:
-        await self._legacy.open(visit, "/messages")
+        await self._legacy.open(visit, "/messages", listing_of(visit.path))
 
     async def _messages(self, visit: Visit) -> None:
         check_content_type(visit.headers)

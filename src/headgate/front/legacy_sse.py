@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
+from headgate.domain.listing import Mode
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.duplex import replied
@@ -38,12 +39,13 @@ class LegacySse:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, visit: Visit, messages_path: str) -> None:
+    async def open(self, visit: Visit, messages_path: str, listing: Mode | None = None) -> None:
         """The stream of one client; the session lives as long as it does."""
         if len(self._sessions) >= self._most:
             raise Refused(503, "too many streams are open; try again later")
         outbox = Outbox()
         session = Session(outbox)
+        session.listing = listing
         id = session.id.decode()
         self._sessions[id] = (session, outbox)
         self._audience.join(session)
@@ -84,7 +86,7 @@ class LegacySse:
 async def answer_handshake(answers: Answers, envelope: Envelope, session: Session) -> Reply:
     """The reply to a request of a client that shook hands and has one stream; raises Violation."""
     if envelope.method == "initialize":
-        greeting = await answers.initialize(envelope)
+        greeting = await answers.initialize(envelope, session.listing)
         session.greet(greeting.version, greeting.capabilities, greeting.client_info)
         return greeting.reply
     id = bytes(envelope.id)
@@ -93,6 +95,8 @@ async def answer_handshake(answers: Answers, envelope: Envelope, session: Sessio
         era=Era.HANDSHAKE,
         channel=session.channel,
         profile=session.profile,
+        client=session.client,
+        listing=session.listing,
         owner=session.owner,
         standing=session.standing,
     )

@@ -4,6 +4,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import decode
 
 from headgate.domain.call import Answer, Channel, ProgressListener, Request
+from headgate.domain.client import client_name
 from headgate.domain.profile import PLAIN, profile_of
 from headgate.front.questions import unanswered
 from headgate.front.visitor import Visitor
@@ -11,6 +12,7 @@ from headgate.wire.envelope import ABSENT, Envelope, decode_object, encode_objec
 from headgate.wire.eras import (
     CONNECTION_KEYS,
     META_CAPABILITIES,
+    META_CLIENT_INFO,
     META_LOG_LEVEL,
     META_PROGRESS_TOKEN,
     Era,
@@ -104,6 +106,8 @@ def _request(
             params=params,
             meta=meta,
             profile=visitor.profile,
+            client=visitor.client,
+            listing=visitor.listing,
             owner=visitor.owner,
             channel=channel,
             log_level=visitor.standing.log_level if visitor.standing is not None else "",
@@ -119,6 +123,8 @@ def _request(
         params=params,
         meta={key: value for key, value in meta.items() if key not in CONNECTION_KEYS},
         profile=profile_of(capabilities) if capabilities != b"{}" else PLAIN,
+        client=client_name(bytes(meta.get(META_CLIENT_INFO, b""))),
+        listing=visitor.listing,
         channel=_OneWay(channel, logged=bool(level)),
         log_level=level,
         headers=_param_headers(visitor),

@@ -12,6 +12,8 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.domain.call import Owner
+from headgate.domain.client import client_name
+from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, profile_of
 from headgate.front.audience import Audience, Circles
 from headgate.front.questions import BackChannel, Questions, Way
@@ -81,6 +83,9 @@ class Session:
         self.capabilities = b"{}"
         self.profile = PLAIN
         self.client_info = b""
+        # What the client calls itself, and the listing that the path it opened stands for.
+        self.client = ""
+        self.listing: Mode | None = None
         self.standing = Standing()
         self.running = Running()
         self.questions = Questions()
@@ -93,6 +98,7 @@ class Session:
         self.capabilities = capabilities
         self.profile = profile_of(capabilities)
         self.client_info = client_info
+        self.client = client_name(client_info)
 
     def changed(self, capability: str, circles: Circles) -> None:
         """Tell the client that its tools, prompts or resources are out of date, if they are."""

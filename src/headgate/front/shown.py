@@ -4,6 +4,7 @@ import msgspec
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
+    ExpansionRefused,
     HeaderMismatch,
     HeadgateError,
     InvalidAnswer,
@@ -11,6 +12,7 @@ from headgate.domain.errors import (
     PromptNotFound,
     ReminderRefused,
     ResourceNotFound,
+    SchemaNotFound,
 )
 from headgate.front.reply import Reply, failure, result
 from headgate.wire.eras import Era
@@ -103,6 +105,9 @@ def _violation(id: bytes, error: HeadgateError, era: Era) -> Violation | None:
             return Violation(code, message, id=id, data={"uri": error.uri[:2000]}, status=200)
         case PromptNotFound() | ReminderRefused():
             return Violation(INVALID_PARAMS, message, id=id, status=200)
+        case SchemaNotFound() | ExpansionRefused():
+            # The message alone, which clients know word for word.
+            return Violation(INVALID_PARAMS, error.message, id=id, data=_told(error), status=200)
         case HeaderMismatch():
             return Violation(HEADER_MISMATCH, message, id=id)
         case MethodUnknown():

@@ -15,6 +15,7 @@ from headgate.front.answers import Answers
 from headgate.front.audience import Audience, Circles
 from headgate.front.exchange import Exchange
 from headgate.front.outbox import Outbox
+from headgate.front.paths import listing_of
 from headgate.front.pulse import Pulse
 from headgate.front.streamable import stream
 from headgate.front.visit import Visit
@@ -84,7 +85,9 @@ class Stateless:
             return
         exchange = Exchange(visit, self._pulse.now)
         self._pulse.watch(exchange)
-        visitor = Visitor(era=Era.STATELESS, channel=exchange, headers=visit.headers)
+        visitor = Visitor(
+            era=Era.STATELESS, channel=exchange, headers=visit.headers, listing=listing_of(visit.path)
+        )
         try:
             reply = await self._answers.answer(envelope, visitor)
         except BaseException:

@@ -11,6 +11,7 @@ from headgate.front.audience import Audience
 from headgate.front.exchange import Exchange
 from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
+from headgate.front.paths import listing_of
 from headgate.front.pulse import Pulse
 from headgate.front.reach import EVERY_LIST
 from headgate.front.reply import Reply
@@ -70,7 +71,7 @@ class Streamable:
         visit.respond(202, b"")
 
     async def _initialize(self, envelope: Envelope, visit: Visit) -> None:
-        greeting = await self._answers.initialize(envelope)
+        greeting = await self._answers.initialize(envelope, listing_of(visit.path))
         try:
             session = self._sessions.open(greeting)
         except TooManySessions as error:
@@ -104,6 +105,8 @@ class Streamable:
             era=Era.HANDSHAKE,
             channel=exchange,
             profile=session.profile,
+            client=session.client,
+            listing=listing_of(visit.path),
             owner=session.owner,
             standing=session.standing,
             on_pause=exchange.let_go,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from headgate.domain.call import LOCAL, Caller, Channel, Owner
+from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
 from headgate.front.reply import Reply
 from headgate.wire.eras import Era
@@ -35,6 +36,10 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = LOCAL
     # In the stateless era each request declares its own.
     profile: Profile = PLAIN
+    # What the client calls itself; in the stateless era each request says it.
+    client: str = ""
+    # The listing that the path it came by stands for.
+    listing: Mode | None = None
     # None in the stateless era.
     owner: Owner | None = None
     standing: Standing | None = None

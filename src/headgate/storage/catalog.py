@@ -1,6 +1,6 @@
 """proxy.db: what every server listed the last time, so that a gateway that starts can answer at once.
 
-The file is a cache: without it nothing is lost but the first seconds.
+The file is a cache: without it nothing is lost but the first seconds, and how often tools were called.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from headgate.catalog.fingerprint import hashes
 from headgate.catalog.hints import CacheHint
 from headgate.catalog.stored import Place, StoredListing
 from headgate.domain.kind import Kind
+from headgate.storage.shape import fitted
 
 log = logging.getLogger("headgate.storage")
 
@@ -26,49 +27,10 @@ T = TypeVar("T")
 
 # What SQLite says of a file that is torn, of another shape or none of its own.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-# Another number means another shape, and the file is made anew.
-_SHAPE = 1
-# In one step that does no harm when repeated: several gateways may start at once and share their directory.
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS servers (
-  name  TEXT PRIMARY KEY,
-  spec  TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS tools (
-  id           INTEGER PRIMARY KEY,
-  server_name  TEXT NOT NULL,
-  position     INTEGER NOT NULL,
-  name         TEXT NOT NULL,
-  description  TEXT,
-  hash         TEXT NOT NULL,
-  approval_hash TEXT NOT NULL,
-  definition   BLOB NOT NULL,
-  first_seen   REAL NOT NULL,
-  last_seen    REAL NOT NULL,
-  calls        INTEGER NOT NULL DEFAULT 0,
-  last_called  REAL,
-  UNIQUE (server_name, name)
-);
-CREATE INDEX IF NOT EXISTS idx_tools_hash ON tools(hash);
-CREATE TABLE IF NOT EXISTS listings (
-  server_name  TEXT NOT NULL,
-  kind         TEXT NOT NULL,
-  definitions  BLOB NOT NULL,
-  places       BLOB NOT NULL,
-  ttl_ms       INTEGER NOT NULL,
-  public       INTEGER NOT NULL,
-  PRIMARY KEY (server_name, kind)
-);
-CREATE TABLE IF NOT EXISTS vectors (
-  hash    TEXT NOT NULL,
-  model   TEXT NOT NULL,
-  vector  BLOB NOT NULL,
-  PRIMARY KEY (hash, model)
-) WITHOUT ROWID;
-PRAGMA user_version = {_SHAPE};
-COMMIT;
-"""
+# Of calls that are counted: a server whose tools are called something new each time must not fill the disk.
+_MOST_CALLED = 20_000
+# How long calls of a tool are remembered that nobody lists: its server may come back, or get a new token.
+_GONE_SECONDS = 30 * 24 * 3600.0
 
 
 class _Name(msgspec.Struct):
@@ -87,23 +49,28 @@ class CatalogFile:
 
     # What was known.
 
-    async def load(self, specs: dict[str, str]) -> list[StoredListing]:
-        """What the servers of these definitions listed the last time; everything else is forgotten."""
-        return await self._do(lambda: self._load_or_start_over(specs), [])
+    async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
+        """What the servers of these definitions listed the last time.
 
-    def _load_or_start_over(self, specs: dict[str, str]) -> list[StoredListing]:
+        Everything else is forgotten, unless somebody only looks.
+        """
+        return await self._do(lambda: self._load_or_start_over(specs, forget=forget), [])
+
+    def _load_or_start_over(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
         try:
-            return self._load(specs)
+            return self._load(specs, forget=forget)
         except (TypeError, ValueError, KeyError) as error:
             self._start_over(error)
             return []
 
-    def _load(self, specs: dict[str, str]) -> list[StoredListing]:
+    def _load(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
         connection = self._opened()
         known = dict(connection.execute("SELECT name, spec FROM servers"))
-        with connection:
-            for server in [name for name, spec in known.items() if specs.get(name) != spec]:
-                _forget(connection, server)
+        current = {name for name, spec in known.items() if specs.get(name) == spec}
+        if forget:
+            with connection:
+                for server in known.keys() - current:
+                    _forget(connection, server)
         rows = connection.execute(
             "SELECT server_name, kind, definitions, ttl_ms, public, places FROM listings"
         )
@@ -116,6 +83,7 @@ class CatalogFile:
                 msgspec.msgpack.decode(places, type=list[Place | None]),
             )
             for server, kind, definitions, ttl_ms, public, places in rows
+            if server in current
         ]
 
     # What is known now.
@@ -190,17 +158,32 @@ class CatalogFile:
 
     def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
         """Remember how often each tool was called, by its server and its name there."""
-        rows = [(count, self._now(), server, name) for (server, name), count in calls.items()]
-        return self._later(lambda: self._count_calls(rows))
+        now = self._now()
+        rows = [(server, name, count, now) for (server, name), count in calls.items()]
+        return self._later(lambda: self._count_calls(rows, now))
 
-    def _count_calls(self, rows: list[tuple[int, float, str, str]]) -> None:
+    def _count_calls(self, rows: list[tuple[str, str, int, float]], now: float) -> None:
         with self._opened() as connection:
             connection.executemany(
-                "UPDATE tools SET calls = calls + ?, last_called = ? WHERE server_name = ? AND name = ?", rows
+                """
+                INSERT INTO calls (server_name, name, calls, last_called) VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT (server_name, name) DO UPDATE SET calls = calls + ?3, last_called = ?4
+                """,
+                rows,
             )
+            _forget_calls(connection, now - _GONE_SECONDS)
+
+    async def usage(self) -> dict[tuple[str, str], int]:
+        """How often each tool was called that ever was, by its server and its name there."""
+
+        def usage() -> dict[tuple[str, str], int]:
+            rows = self._opened().execute("SELECT server_name, name, calls FROM calls")
+            return {(str(server), str(name)): int(calls) for server, name, calls in rows}
+
+        return await self._do(usage, {})
 
     def forget(self, servers: Iterable[str]) -> "asyncio.Future[None]":
-        """These servers are no more."""
+        """These servers are no more, or others; how often they were called is remembered for a while."""
         gone = list(servers)
 
         def forget() -> None:
@@ -288,15 +271,11 @@ class CatalogFile:
         return self._connection
 
     def _fitting(self) -> sqlite3.Connection | None:
-        """The file as it is, if it has the shape of this version or is a new one."""
+        """The file as it is, if it has the shape of this version, can be given it, or is a new one."""
         connection = _connect(self._path)
         try:
-            (shape,) = connection.execute("PRAGMA user_version").fetchone()
-            if shape == _SHAPE:
-                return connection
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                # Not removed first: another gateway that starts now may have it open.
-                connection.executescript(_SCHEMA)
+            # Not removed first: another gateway that starts now may have it open.
+            if fitted(connection):
                 return connection
         except sqlite3.DatabaseError as error:
             if not _is_broken(error):
@@ -309,7 +288,7 @@ class CatalogFile:
     def _made_anew(self) -> sqlite3.Connection:
         remove(self._path)
         connection = _connect(self._path)
-        connection.executescript(_SCHEMA)
+        fitted(connection)
         return connection
 
     def _close(self) -> None:
@@ -344,6 +323,26 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
 def _forget(connection: sqlite3.Connection, server: str) -> None:
     for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (server,))
+
+
+def _forget_calls(connection: sqlite3.Connection, before: float) -> None:
+    """Of tools that nobody lists and nobody called since then, and of those beyond the bound."""
+    connection.execute(
+        """
+        DELETE FROM calls WHERE last_called < ? AND NOT EXISTS (
+          SELECT 1 FROM tools WHERE tools.server_name = calls.server_name AND tools.name = calls.name
+        )
+        """,
+        (before,),
+    )
+    connection.execute(
+        """
+        DELETE FROM calls WHERE (server_name, name) IN (
+          SELECT server_name, name FROM calls ORDER BY last_called DESC, calls DESC LIMIT -1 OFFSET ?
+        )
+        """,
+        (_MOST_CALLED,),
+    )
 
 
 def _hashes(definition: bytes) -> tuple[str, str]:

@@ -14,9 +14,10 @@ from headgate.catalog.abilities import Ability
 log = logging.getLogger("headgate.storage")
 
 # Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
-_MOST_NAMES = 20_000
+_MOST_NAMES = 50_000
 # Clients rarely say that they are done.
 _MOST_STANDINGS = 1_000
+_MOST_LISTINGS = 256
 
 
 class Facts(msgspec.Struct):
@@ -28,6 +29,10 @@ class Facts(msgspec.Struct):
     abilities: dict[str, Ability] = {}
     # The log level and the subscriptions of each session, by a digest of its id.
     standings: dict[str, tuple[str, list[str]]] = {}
+    # A digest of each listing as it was shown last.
+    listings: dict[str, str] = {}
+    # When the most used tools were taken down, and which they are.
+    favourites: tuple[float, list[tuple[str, str]]] = (0.0, [])
 
 
 class StateFile:
@@ -100,6 +105,29 @@ class StateFile:
                 del known[one]
         if known.get(session) != before:
             self._changed()
+
+    def listing_digest(self, label: str) -> str | None:
+        """What was shown in that listing the last time."""
+        return self._facts.listings.get(label)
+
+    def remember_listing(self, label: str, digest: str) -> None:
+        """What is shown in it now."""
+        known = self._facts.listings
+        if known.get(label) != digest:
+            known.pop(label, None)
+            known[label] = digest
+            for one in list(known)[: max(0, len(known) - _MOST_LISTINGS)]:
+                del known[one]
+            self._changed()
+
+    def favourites(self) -> tuple[float, list[tuple[str, str]]]:
+        """When the most used tools were taken down, and which they are."""
+        return self._facts.favourites
+
+    def remember_favourites(self, at: float, tools: list[tuple[str, str]]) -> None:
+        """They are these now."""
+        self._facts.favourites = (at, tools)
+        self._changed()
 
     async def flush(self) -> None:
         """Write what has not been written yet, before this returns."""

@@ -10,7 +10,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.pace import Pace
-from headgate.upstream.peer import Peer
+from headgate.upstream.peer import Listed, Peer
 
 # A server that does not tell changes is asked again when a client lists, but not more often than this.
 _SHORTEST_AGE_SECONDS = 60.0
@@ -18,6 +18,9 @@ _SHORTEST_AGE_SECONDS = 60.0
 
 class Readers(Protocol):
     """Who wants to know what an upstream lists."""
+
+    # Whose turn it is to be listened to: hundreds may start at once, and clients want to be served meanwhile.
+    floor: asyncio.Lock
 
     def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
         """Look at what is about to be offered, one definition at a step."""
@@ -57,8 +60,7 @@ class Listings:
             listed = await peer.list(kind, profile)
             if self.muted:
                 continue
-            await self._look_ahead(kind, listed.definitions)
-            left_out = self._readers.offered(self._server, kind, listed.definitions, profile, listed.hint)
+            left_out = await self._hand_on(kind, listed, profile)
             if profile is PLAIN:
                 self.counts[kind] = len(listed.definitions) - len(left_out)
                 self._hints[kind] = listed.hint
@@ -68,11 +70,15 @@ class Listings:
         kept = {one for one in self._fresh if one is PLAIN or self._readers.knows(self._server, one)}
         self._fresh = {*kept, profile}
 
-    async def _look_ahead(self, kind: Kind, definitions: list[bytes]) -> None:
+    async def _hand_on(self, kind: Kind, listed: Listed, profile: Profile) -> dict[str, str]:
         """What a server lists is the server's own: it may be very much, and must not hold up anybody else."""
-        turn = Turn()
-        for _ in self._readers.look_ahead(self._server, kind, definitions):
-            await turn.pass_on()
+        steps = self._readers.look_ahead(self._server, kind, listed.definitions)
+        while True:
+            async with self._readers.floor:
+                # Others are served before the next one has the floor.
+                await asyncio.sleep(0)
+                if not _go_on(steps):
+                    return self._readers.offered(self._server, kind, listed.definitions, profile, listed.hint)
 
     def knows(self, profile: Profile) -> bool:
         """Whether it has been asked on behalf of such clients since it was connected."""
@@ -138,3 +144,9 @@ class Listings:
     def put_back(self, profile: Profile, kinds: set[Kind]) -> None:
         """It could not be listed, and is tried again later."""
         self._stale.setdefault(profile, set()).update(kinds)
+
+
+def _go_on(steps: Iterator[None]) -> bool:
+    """Take steps until the turn is over; tells whether there are more."""
+    turn = Turn()
+    return any(turn.over for _ in steps)

@@ -248,23 +248,25 @@ class Mainline:
         """Stay until the connection is lost, and look after it; returns why it ended."""
         lost = asyncio.ensure_future(peer.link.lost())
         staying = asyncio.ensure_future(self._tenant.stay(peer))
+        attention = asyncio.ensure_future(self.attention.wait())
         try:
             while True:
-                attention = asyncio.ensure_future(self.attention.wait())
                 due = self._tenant.due()
                 seconds = _PING_EVERY_SECONDS if due is None else due
                 done, _ = await asyncio.wait(
                     {lost, attention}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
-                attention.cancel()
                 if lost in done:
                     return lost.result()
+                attention.cancel()
                 self.attention.clear()
+                attention = asyncio.ensure_future(self.attention.wait())
                 problem = await self._attend(peer)
                 if problem is not None:
                     return problem
         finally:
             lost.cancel()
+            attention.cancel()
             staying.cancel()
 
     async def _attend(self, peer: Peer) -> str | None:

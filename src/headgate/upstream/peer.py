@@ -1,5 +1,6 @@
 """An upstream after the handshake: knows its era, and what each era wants to see in a request."""
 
+import asyncio
 import itertools
 import logging
 
@@ -33,6 +34,8 @@ from headgate.wire.mirrors import carried, header_lines
 log = logging.getLogger("headgate.upstream")
 
 CLIENT_INFO = msgspec.json.encode({"name": "headgate", "version": __version__})
+# To cut up a larger page takes so long that others would notice.
+_LARGE_BYTES = 256 * 1024
 # A listing that has not ended after this many pages goes in circles.
 _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
@@ -150,7 +153,9 @@ class Peer:
             return Page()
         result = contents(answer.result)
         try:
-            return read_page(kind, result)
+            if len(result) <= _LARGE_BYTES:
+                return read_page(kind, result)
+            return await asyncio.to_thread(read_page, kind, result)
         except (DecodeError, ValueError) as error:
             raise InvalidAnswer(self.spec.name, kind.list_method, f"no list ({error})") from error
 

@@ -167,12 +167,17 @@ def header_lines(mirrored: Sequence[Mirror], arguments: bytes) -> bytes:
     )
 
 
-def mismatch(mirrored: Sequence[Mirror], arguments: bytes, headers: Mapping[bytes, bytes]) -> str | None:
-    """Why headers (lower-case names) and arguments disagree, as one sentence, or None."""
+def mismatch(
+    mirrored: Sequence[Mirror], arguments: bytes, headers: Mapping[bytes, bytes], *, needed: bool = True
+) -> str | None:
+    """Why headers (lower-case names) and arguments disagree, as one sentence, or None.
+
+    Where they are not `needed`, one that is missing is no disagreement.
+    """
     for mirror, text in _repeated(mirrored, arguments):
         value = headers.get(_header_of(mirror))
         name, argument = f"Mcp-Param-{mirror.header}", _shown(mirror.path)
-        if value is None and text is not None:
+        if value is None and text is not None and needed:
             return f"{name} is missing, but the body has the argument {argument}"
         if value is None:
             continue

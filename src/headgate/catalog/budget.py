@@ -1,0 +1,308 @@
+"""What fits a number of tokens: the tools that matter most in full, others in less, the rest by search."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.names import OWN_NAMES
+
+Named = tuple[str, bytes]
+
+# Tools that are called often get so much of the room in full; the others want to be seen too.
+_FAVOURITES_SHARE: Final = 0.5
+# The gateway's own tools are said in full only where they leave half of it to others.
+_OWN_SHARE: Final = 0.5
+# A tool that does not fit may be followed by a shorter one, but not for ever.
+_MOST_MISSES: Final = 64
+# Tokens by which one tool may cost less in its array than it was estimated at.
+_MOST_OVERRATED: Final = 2
+# Of what is large, so many bytes for each token that could fit are counted: few texts have more in each.
+_SAMPLE_BYTES: Final = 16
+# Forms whose cost is remembered.
+_MOST_COSTS: Final = 60_000
+# What is estimated one by one is counted as a whole, and what that leaves is filled again.
+_MOST_ROUNDS: Final = 4
+
+
+class Level(IntEnum):
+    """How much is said of a tool."""
+
+    WHOLE = 0
+    SLIM = 1
+    STUB = 2
+    # Found by search alone.
+    NONE = 3
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A tool that could be shown."""
+
+    name: str
+    server: str
+    # One for each level from WHOLE to STUB; None where the tool is never shown so.
+    forms: tuple[bytes | None, bytes | None, bytes | None]
+    pinned: bool = False
+    # Among those that are called, the most used first; None for one that nobody calls.
+    rank: int | None = None
+
+    def at(self, level: Level) -> Level:
+        """The fullest level that it has, from that one on."""
+        return next((lower for lower in Level if lower >= level and self.form(lower)), Level.NONE)
+
+    @property
+    def leanest(self) -> Level:
+        """The level at which least is said of it."""
+        return next((level for level in reversed(Level) if self.form(level)), Level.NONE)
+
+    def form(self, level: Level) -> bytes | None:
+        """What is shown of it."""
+        return self.forms[level] if level < Level.NONE else None
+
+
+class OwnTools(msgspec.Struct, frozen=True):
+    """The gateway's own tools: what expands others, and what finds and calls them, the fullest set first."""
+
+    expander: tuple[Named, ...]
+    finders: tuple[tuple[Named, ...], ...]
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """What is shown, in order, and what is not."""
+
+    shown: tuple[Named, ...]
+    tokens: int
+    levels: dict[str, Level]
+    # Pinned, and yet left to search.
+    pins_left: tuple[str, ...] = ()
+
+
+class Meter:
+    """Counts tokens."""
+
+    def __init__(self, count: Callable[[bytes], int], enough: int | None = None) -> None:
+        """What costs more than `enough` tokens never fits, and need not be counted to its end."""
+        self._count = count
+        self._enough = enough
+        self._costs: dict[bytes, int] = {}
+
+    def tokens(self, tools: Iterable[Named]) -> int:
+        """Of the whole tools array of a listing."""
+        return self._count(b"[" + b",".join(definition for _, definition in tools) + b"]")
+
+    def cost(self, form: bytes) -> int:
+        """About what a tool adds to an array; counted as it stands there, behind another."""
+        # By a digest, so that nothing is kept of forms that are shown no more.
+        key = hashlib.blake2b(form, digest_size=16).digest()
+        cost = self._costs.get(key)
+        if cost is None:
+            if len(self._costs) >= _MOST_COSTS:
+                self._costs.clear()
+            self._costs[key] = cost = self._too_much(form) or self._count(b"}}," + form) - 1
+        return cost
+
+    def _too_much(self, form: bytes) -> int | None:
+        """An estimate of what is far too large: to count a megabyte holds up every thread for a while."""
+        if self._enough is None or len(form) <= (sample := self._enough * _SAMPLE_BYTES):
+            return None
+        estimate = self._count(form[:sample]) * len(form) // sample
+        return estimate if estimate > self._enough else None
+
+
+def fit(
+    candidates: Sequence[Candidate],
+    own: OwnTools,
+    budget: int,
+    meter: Meter,
+    *,
+    most: int | None = None,
+    serve: Callable[[bytes], bytes] = lambda form: form,
+) -> Fitted:
+    """As much as fits `budget` tokens and `most` tools; never more of either.
+
+    The order is that of the candidates, behind the gateway's own tools. `serve` gives what is sent for a
+    form; it may take long, and is asked only for forms that may be shown.
+    """
+    for level, first in ((Level.WHOLE, ()), (Level.SLIM, own.expander), (Level.STUB, own.expander)):
+        filling = _Filling(candidates, first, budget, meter, most, serve)
+        if filling.take_all(level):
+            filling.lift_pins()
+            filling.enrich()
+            return filling.settled()
+    filling = _Filling(candidates, _finders(own, budget, meter), budget, meter, most, serve)
+    filling.take_pins()
+    filling.take_favourites()
+    filling.take_stubs()
+    filling.enrich()
+    return filling.settled()
+
+
+def _finders(own: OwnTools, budget: int, meter: Meter) -> tuple[Named, ...]:
+    fitting = (tools for tools in own.finders if meter.tokens(tools) <= budget * _OWN_SHARE)
+    return next(fitting, own.finders[-1])
+
+
+class _Filling:
+    """Takes tools in until there is no room."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        first: tuple[Named, ...],
+        budget: int,
+        meter: Meter,
+        most: int | None,
+        serve: Callable[[bytes], bytes],
+    ) -> None:
+        # Where names are not reserved a server may have a tool that is called like an own one. To whoever has
+        # own tools such a name means those.
+        self._candidates = [one for one in candidates if not first or one.name not in OWN_NAMES]
+        self._first = first
+        self._budget = budget
+        self._meter = meter
+        self._serve = serve
+        self._places = (most or len(candidates) + len(first)) - len(first)
+        self._levels: dict[str, Level] = {one.name: Level.NONE for one in candidates}
+        self._room = budget - meter.tokens(first)
+        # Those that come first when there is room, and go last when there is none.
+        self._favoured = sorted(self._candidates, key=lambda one: (not one.pinned, _rank(one)))
+
+    def take_all(self, level: Level) -> bool:
+        """Show everything at that level or less; tells whether it fits."""
+        if len(self._levels) > min(self._places, len(self._candidates)):
+            return False
+        for count, one in enumerate(self._candidates, start=1):
+            fitting = one.at(level) if one.at(level) is not Level.NONE else one.leanest
+            # What has no form is left to search; what is whole must be so for all.
+            if fitting is Level.NONE or (fitting > level and level is Level.WHOLE):
+                return False
+            self._put(one, fitting)
+            if self._room < -_MOST_OVERRATED * count:
+                return False
+        return self._tokens() <= self._budget
+
+    def take_pins(self) -> None:
+        """What the operator pinned, in full if it can be."""
+        for one in self._favoured:
+            if one.pinned:
+                self._take(one, Level.WHOLE)
+
+    def lift_pins(self) -> None:
+        """Say all of what the operator pinned, or as much as there is room for."""
+        for one in self._favoured:
+            for level in (Level.WHOLE, Level.SLIM):
+                could_be = one.form(level) is not None and level < self._levels[one.name]
+                if one.pinned and could_be and self._lift(one, level):
+                    break
+
+    def take_favourites(self) -> None:
+        """What is called most, in full; what is called less, in a few words."""
+        least = self._room * (1 - _FAVOURITES_SHARE)
+        for one in self._favoured:
+            if not one.pinned and one.rank is not None:
+                self._take(one, Level.WHOLE if self._room > least else Level.SLIM)
+
+    def take_stubs(self) -> None:
+        """A word of every other tool, one of each server in turn, so that each is seen."""
+        misses = 0
+        others = [one for one in self._favoured if not one.pinned and one.rank is None]
+        for one in _in_turn([one for one in others if one.leanest is not Level.NONE]):
+            misses += not self._take(one, one.leanest)
+            if misses > _MOST_MISSES:
+                return
+
+    def enrich(self) -> None:
+        """Say more of what is shown, as long as there is room."""
+        for level in (Level.SLIM, Level.WHOLE):
+            misses = 0
+            for one in self._favoured:
+                could_be = one.form(level) is not None and level < self._levels[one.name] < Level.NONE
+                if could_be and misses <= _MOST_MISSES:
+                    misses += not self._lift(one, level)
+
+    def settled(self) -> Fitted:
+        """What is shown, counted as a whole: within the budget, and as much as there is room for."""
+        for _ in range(_MOST_ROUNDS):
+            tokens = self._tokens()
+            before = dict(self._levels)
+            self._room = self._budget - tokens
+            if self._room < 0:
+                self._give_up()
+            elif self._room:
+                self.take_pins()
+                self.take_stubs()
+                self.enrich()
+            if self._levels == before:
+                break
+        while (tokens := self._tokens()) > self._budget and self._give_up():
+            continue
+        pins_left = [one.name for one in self._candidates if one.pinned and not self._shown(one)]
+        return Fitted(tuple(self._array()), tokens, dict(self._levels), tuple(pins_left))
+
+    def _take(self, one: Candidate, level: Level) -> bool:
+        """Show it at that level or at the fullest below that fits."""
+        if self._shown(one):
+            return True
+        if self._places <= 0:
+            return False
+        while (level := one.at(level)) is not Level.NONE:
+            if self._cost(one, level) <= self._room:
+                self._put(one, level)
+                return True
+            level = Level(level + 1)
+        return False
+
+    def _lift(self, one: Candidate, level: Level) -> bool:
+        now = self._levels[one.name]
+        if self._cost(one, level) - self._cost(one, now) > self._room:
+            return False
+        self._room += self._cost(one, now)
+        self._room -= self._cost(one, level)
+        self._levels[one.name] = level
+        return True
+
+    def _put(self, one: Candidate, level: Level) -> None:
+        self._levels[one.name] = level
+        self._room -= self._cost(one, level)
+        self._places -= 1
+
+    def _give_up(self) -> bool:
+        """Say less of the least favoured tool that is shown."""
+        for one in reversed(self._favoured):
+            if self._shown(one):
+                now = self._levels[one.name]
+                less = one.at(Level(now + 1))
+                self._levels[one.name] = less
+                self._places += less is Level.NONE
+                return True
+        return False
+
+    def _shown(self, one: Candidate) -> bool:
+        return self._levels[one.name] is not Level.NONE
+
+    def _cost(self, one: Candidate, level: Level) -> int:
+        form = one.form(level)
+        return self._meter.cost(self._serve(form)) if form is not None else 0
+
+    def _array(self) -> list[Named]:
+        forms = ((one.name, one.form(self._levels[one.name])) for one in self._candidates)
+        return [*self._first, *((name, self._serve(form)) for name, form in forms if form is not None)]
+
+    def _tokens(self) -> int:
+        return self._meter.tokens(self._array())
+
+
+def _rank(one: Candidate) -> float:
+    return float("inf") if one.rank is None else one.rank
+
+
+def _in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first of each server, then the second of each, and so on."""
+    positions: dict[str, int] = {}
+    turns: list[tuple[int, int]] = []
+    for index, one in enumerate(candidates):
+        positions[one.server] = turn = positions.get(one.server, -1) + 1
+        turns.append((turn, index))
+    return [candidates[index] for _, index in sorted(turns)]

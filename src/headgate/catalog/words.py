@@ -1,0 +1,92 @@
+"""Every tool in fewer words and in the dialect of a client; made once for each definition."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.dialects import Adapted, Dialect, adapt, agrees
+from headgate.catalog.slim import Forms, Shared, forms, shared
+from headgate.domain.item import Item
+
+# Of definitions, each server's as clients of a profile see it; a server may list something new every second.
+MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_ADAPTED: Final = 40_000
+
+
+class Worded(msgspec.Struct, frozen=True):
+    """The tools of one server in few words."""
+
+    said: str
+    slims: dict[bytes, bytes]
+    stubs: dict[bytes, bytes]
+
+
+class Words:
+    """What was put into words before, so that a change of one server costs nothing for the others."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        """What was not asked for the longest is forgotten beyond `most_bytes` of definitions."""
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._servers: dict[tuple[bool, tuple[bytes, ...]], Worded] = {}
+        self._adapted: dict[tuple[Dialect, bytes], Adapted] = {}
+
+    def of(self, items: Sequence[Item], dialect: Dialect = Dialect.PLAIN) -> dict[str, Worded]:
+        """By server, still to be adapted to the dialect; what takes long is done here."""
+        definitions: dict[str, list[bytes]] = {}
+        for item in items:
+            definitions.setdefault(item.server, []).append(item.definition)
+        strict = dialect is Dialect.OPENAI
+        return {server: self._worded(tuple(own), strict=strict) for server, own in definitions.items()}
+
+    def _worded(self, definitions: tuple[bytes, ...], *, strict: bool) -> Worded:
+        key = (strict, definitions)
+        worded = self._servers.pop(key, None)
+        if worded is None:
+            worded = _put_into_words(definitions, strict=strict)
+            self._bytes += _size(definitions)
+        # To the end, where it is not dropped.
+        self._servers[key] = worded
+        while self._bytes > self._most_bytes and len(self._servers) > 1:
+            oldest = next(iter(self._servers))
+            del self._servers[oldest]
+            self._bytes -= _size(oldest[1])
+        return worded
+
+    def adapted(self, definition: bytes, dialect: Dialect) -> Adapted:
+        """The definition in that dialect, and what was changed."""
+        if dialect is Dialect.PLAIN:
+            return Adapted(definition, ())
+        key = (dialect, definition)
+        adapted = self._adapted.get(key)
+        if adapted is None:
+            adapted = adapt(definition, dialect)
+            # Another thread may do the same meanwhile, so nothing is read again.
+            if len(self._adapted) >= _MOST_ADAPTED:
+                self._adapted.clear()
+            self._adapted[key] = adapted
+        return adapted
+
+
+def _size(definitions: tuple[bytes, ...]) -> int:
+    return sum(map(len, definitions))
+
+
+def _put_into_words(definitions: tuple[bytes, ...], *, strict: bool) -> Worded:
+    common: Shared = shared(definitions)
+    formed = {definition: _forms(definition, common, strict=strict) for definition in definitions}
+    return Worded(
+        common.said,
+        {definition: both.slim for definition, both in formed.items()},
+        {definition: both.stub for definition, both in formed.items()},
+    )
+
+
+def _forms(definition: bytes, common: Shared, *, strict: bool) -> Forms:
+    # A strict client can give no argument that is not named.
+    both = forms(definition, common, every_argument=strict)
+    if strict and not agrees(both.slim, definition):
+        # What it writes for the few words could not be read by the tool's own schema.
+        return Forms(definition, both.stub)
+    return both

@@ -1,0 +1,1 @@
+"""expandSchema: what it gives back, by which paths, and what it refuses."""

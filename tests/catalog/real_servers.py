@@ -1,0 +1,39 @@
+"""The tools of 98 real servers, as each of them sent them."""
+
+import lzma
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from headgate.catalog.catalog import Catalog
+from headgate.domain.kind import Kind
+from tests.catalog.owners import catalog_of
+
+_FILE = Path(__file__).parents[1] / "data" / "catalogs.jsonl.xz"
+
+
+class _Listing(msgspec.Struct):
+    tools: list[msgspec.Raw]
+
+
+class _Line(msgspec.Struct):
+    server: str
+    listing: _Listing
+
+
+@cache
+def real_servers() -> dict[str, list[bytes]]:
+    """The definitions of each server, by its name."""
+    with lzma.open(_FILE, "rb") as lines:
+        read = [msgspec.json.decode(line, type=_Line) for line in lines]
+    return {one.server: [bytes(tool) for tool in one.listing.tools] for one in read}
+
+
+@cache
+def real_catalog() -> Catalog:
+    """All of them behind one gateway; nobody may change it."""
+    catalog = catalog_of(*real_servers())
+    for server, tools in real_servers().items():
+        catalog.offer(server, Kind.TOOLS, tools)
+    return catalog

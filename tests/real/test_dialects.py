@@ -1,0 +1,151 @@
+"""Clients that need another dialect of JSON Schema are served it, and what they send is turned back."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.domain.listing import Mode
+from tests.gate import Gate, running_gate
+from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.upstreams import clerk_command, stdio_entry, tool, write_listing
+from tests.real.yard import BY_WORDS, call, text
+
+START_SECONDS = 60.0
+SHIP: Message = {
+    "name": "ship",
+    "description": "Send a parcel.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "weight": {"type": "number", "minimum": 1},
+            "note": {"type": "string"},
+            "to": {"$ref": "#/$defs/address"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "required": ["weight", "to"],
+        "$defs": {
+            "address": {
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "floor": {"type": "integer"}},
+                "required": ["street"],
+            }
+        },
+    },
+}
+# Nothing in it needs to be said otherwise in any dialect that keeps what is optional.
+PLAIN = tool("ping", "Say that you are there.")
+# What a model writes that must give every argument, and what the server wants.
+WRITTEN: Message = {
+    "weight": 2,
+    "note": None,
+    "to": {"street": "Main", "floor": None},
+    "labels": '{"fragile": "yes"}',
+}
+WANTED: Message = {"weight": 2, "to": {"street": "Main"}, "labels": {"fragile": "yes"}}
+STRICT = "strict-agent"
+GEMINI = "gemini-cli-mcp-client-gate"
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    place = tmp_path_factory.mktemp("dialects")
+    with running_gate(configuration(place), place / "gate", environment=BY_WORDS) as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        yield gate
+
+
+def configuration(place: Path, **settings: Any) -> dict[str, Any]:
+    write_listing(place / "post.json", [SHIP, PLAIN])
+    settings = {
+        "clientDialects": {"Strict-*": "openai"},
+        "clientListings": {"strict-few": "search"},
+    } | settings
+    servers = {"post": stdio_entry(clerk_command(place / "post.json"))}
+    return {"mcpServers": servers, "proxySettings": settings}
+
+
+def clients(gate: Gate, name: str, mode: Mode = Mode.FULL) -> list[Handshaker | Stateless]:
+    """One of each era that calls itself so."""
+    url = f"{gate.url}/{mode}"
+    return [Handshaker(url, name=name), Stateless(url, name=name)]
+
+
+def schemas(client: Handshaker | Stateless) -> dict[str, Message]:
+    tools = client.ask("tools/list", {})["result"]["tools"]
+    return {one["name"]: one["inputSchema"] for one in tools}
+
+
+def test_a_client_that_nobody_knows_sees_what_the_server_wrote(gate: Gate) -> None:
+    for client in clients(gate, "somebody"):
+        assert schemas(client) == {"post_ship": SHIP["inputSchema"], "post_ping": PLAIN["inputSchema"]}
+
+
+def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(gate: Gate) -> None:
+    for client in clients(gate, STRICT):
+        shown = schemas(client)["post_ship"]
+        assert shown["required"] == ["weight", "note", "to", "labels"]
+        assert shown["additionalProperties"] is False
+        assert shown["properties"]["note"]["type"] == ["string", "null"]
+        assert "string" in shown["properties"]["labels"]["type"]
+        assert "$ref" not in json.dumps(shown)
+
+
+def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: Gate) -> None:
+    for client in clients(gate, GEMINI):
+        shown = schemas(client)["post_ship"]
+        assert "$ref" not in json.dumps(shown)
+        assert shown["required"] == ["weight", "to"]
+        assert shown["properties"]["to"]["properties"].keys() == {"street", "floor"}
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(gate: Gate, mode: Mode) -> None:
+    for client in clients(gate, STRICT, mode):
+        assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WANTED
+        wrapped = call(client, "call_tool", name="post_ship", args=WRITTEN)
+        assert json.loads(text(wrapped)) == WANTED
+        # What is right already stays.
+        assert json.loads(text(call(client, "post_ship", **WANTED))) == WANTED
+
+
+@pytest.mark.parametrize("name", ["somebody", GEMINI])
+def test_what_others_write_goes_on_as_it_is(gate: Gate, name: str) -> None:
+    for client in clients(gate, name):
+        assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WRITTEN
+
+
+def test_the_operator_chooses_the_listing_by_the_name_too(gate: Gate) -> None:
+    for client in (Handshaker(gate.url, name="strict-few"), Stateless(gate.url, name="strict-few")):
+        assert list(schemas(client)) == ["retrieve_tools", "call_tool", "expandSchema"]
+    # A path says more than a name.
+    assert "post_ship" in schemas(Stateless(f"{gate.url}/full", name="strict-few"))
+
+
+def test_what_was_changed_is_reported(gate: Gate) -> None:
+    for name in (STRICT, GEMINI, "somebody"):
+        for client in clients(gate, name):
+            schemas(client)
+    told = {one["listing"]: one["adapted"] for one in gate.get("/listing").json()["listings"]}
+    for era in ("handshake", "stateless"):
+        assert told[f"full {era}"] == {}
+        assert told[f"full {era} openai"].keys() == {"post_ship", "post_ping"}
+        assert told[f"full {era} gemini"].keys() == {"post_ship"}
+    assert any("labels" in line for line in told["full stateless openai"]["post_ship"])
+
+
+def test_expand_schema_gives_what_the_server_wrote_whatever_the_dialect(gate: Gate) -> None:
+    (answer,) = {text(call(client, "expandSchema", toolName="post_ship")) for client in clients(gate, STRICT)}
+    assert json.loads(answer) == SHIP["inputSchema"]
+
+
+def test_one_dialect_may_be_meant_for_everybody(tmp_path: Path) -> None:
+    with running_gate(
+        configuration(tmp_path, dialect="openai", clientDialects={"somebody": "plain"}), tmp_path / "gate"
+    ) as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        assert schemas(Stateless(gate.url))["post_ship"]["additionalProperties"] is False
+        assert schemas(Stateless(gate.url, name="Somebody"))["post_ship"] == SHIP["inputSchema"]
+        assert json.loads(text(call(Stateless(gate.url), "post_ship", **WRITTEN))) == WANTED

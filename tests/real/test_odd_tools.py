@@ -1,0 +1,159 @@
+"""The oddest tools of a server are served, or left out with a reason, and those of others are unaffected."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.catalog.tokens import count_tokens
+from headgate.domain.listing import Mode
+from tests.gate import Gate, running_gate
+from tests.real.listing import sources
+from tests.real.pipeline import call_all
+from tests.real.plain import Handshaker, Stateless
+from tests.real.raw import modern_http_client, pages
+from tests.real.upstreams import depot_command, replay_command, stdio_entry, write_listing
+from tests.real.yard import BY_WORDS, call, hundred, text
+
+START_SECONDS = 60.0
+DEPTH = 10_000
+ALTERNATIVES = 100_000
+LONG = "n" * 10_240
+
+
+def nested(level: int) -> str:
+    return '{"type":"object","properties":{"in":' * level + '{"type":"string"}' + "}}" * level
+
+
+def odd_tools() -> dict[str, str]:
+    """The source text of each schema, by the name of its tool."""
+    ref = '{"type":"object","properties":{"a":{"$ref":"%s"}},"$defs":{"b":{"$ref":"#/$defs/b"}}}'
+    strange = ("type", "$ref", "properties", "required", "items", "")
+    return {
+        "circle": ref % "#",
+        "small_circle": ref % "#/$defs/b",
+        "nowhere": ref % "#/$defs/missing",
+        "network": ref % "http://192.0.2.1/schema.json",
+        "anchors": ref % "#%zz/~5",
+        "few_alternatives": any_of(f'{{"const":"{number}"}}' for number in range(5_000)),
+        "many_alternatives": any_of("{}" for _ in range(ALTERNATIVES)),
+        "strange_names": json.dumps(
+            {"type": "object", "properties": {name: {"type": "string"} for name in strange}}
+        ),
+        "numbers": f'{{"type":"object","properties":{{"a":{{"type":"integer","maximum":{"9" * 400}}}}}}}',
+        "deep": nested(200),
+        "wörter 日本": '{"type":"object"}',
+        LONG: '{"type":"object"}',
+        # None of these can be served, or only after a repair.
+        "large_alternatives": any_of(f'{{"const":"{number}"}}' for number in range(ALTERNATIVES)),
+        "very_deep": nested(DEPTH),
+        "no_object": '["object"]',
+        "no_object_type": '{"type":"array"}',
+        "no_properties": '{"type":"object","properties":[1,2]}',
+    }
+
+
+def any_of(schemas: Iterable[str]) -> str:
+    return f'{{"type":"object","properties":{{"a":{{"anyOf":[{",".join(schemas)}]}}}}}}'
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """A gate before one odd server and a good one."""
+
+    gate: Gate
+    odd: list[str]
+
+    @property
+    def good(self) -> list[str]:
+        return [f"good_{one['name']}" for one in hundred("good")]
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo]:
+    place = tmp_path_factory.mktemp("zoo")
+    write_odd(place / "odd.json")
+    write_listing(place / "good.json", hundred("good"))
+    servers = {
+        "odd": stdio_entry(replay_command("odd", place / "odd.json")),
+        "good": stdio_entry(depot_command("good", place / "good.json")),
+    }
+    settings = {"clientDialects": {"strict": "openai"}}
+    config = {"mcpServers": servers, "proxySettings": settings}
+    with running_gate(config, place / "gate", environment=BY_WORDS) as gate:
+        gate.wait_until_ready(*servers, seconds=START_SECONDS)
+        names = [json.loads(one)["name"] for one in shown(gate, Mode.FULL)]
+        yield Zoo(gate, [name for name in names if not name.startswith("good_")])
+
+
+def write_odd(path: Path) -> None:
+    tools = [
+        f'{{"name":{json.dumps(name)},"description":"It is odd.","inputSchema":{schema}}}'
+        for name, schema in odd_tools().items()
+    ]
+    # Twice the same, and without a name.
+    tools += [tools[0], tools[0].replace("It is odd.", "Another."), '{"name":"","inputSchema":{}}']
+    path.write_text(f'{{"tools":[{",".join(tools)}]}}', encoding="utf-8")
+
+
+def shown(gate: Gate, mode: Mode) -> list[str]:
+    """The source text of each tool that is listed."""
+    with modern_http_client(f"{gate.url}/{mode}") as client:
+        return [one for page in pages(client) for one in sources(page)]
+
+
+def test_every_odd_tool_is_served_or_left_out_with_a_reason(zoo: Zoo) -> None:
+    left_out = zoo.gate.servers()["odd"]["tools_left_out"]
+    assert len(zoo.odd) == len(set(zoo.odd))
+    # Besides two of the same name and one without.
+    assert len(zoo.odd) + len(left_out) == len(odd_tools()) + 3
+    assert {"odd_circle", "odd_nowhere", "odd_network", "odd_strange_names", "odd_deep"} <= set(zoo.odd)
+    assert all(left_out.values())
+    assert max(map(len, zoo.odd)) <= 64
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode: Mode) -> None:
+    listed = shown(zoo.gate, mode)
+    names = [json.loads(one)["name"] for one in listed]
+    if mode in (Mode.FULL, Mode.SLIM):
+        assert [name for name in names if name.startswith("good_")] == zoo.good
+        assert {*zoo.odd} <= {*names}
+    if mode in (Mode.AUTO, Mode.BUDGET):
+        assert count_tokens(f"[{','.join(listed)}]".encode()) <= 3000
+    assert len(names) == len(set(names))
+    calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in (*zoo.good, *zoo.odd)]
+    answers = list(call_all(f"{zoo.gate.url}/{mode}", calls))
+    assert [answer for answer in answers if answer["result"].get("isError")] == []
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: Mode) -> None:
+    url = f"{zoo.gate.url}/{mode}"
+    for name in ("gemini-cli-mcp-client-gate", "strict", "somebody"):
+        for client in (Handshaker(url, name=name), Stateless(url, name=name)):
+            assert client.ask("tools/list", {})["result"]["tools"]
+
+
+def test_every_odd_schema_is_expanded_as_it_was_written(zoo: Zoo) -> None:
+    whole = {json.loads(one)["name"]: json.loads(one)["inputSchema"] for one in shown(zoo.gate, Mode.FULL)}
+    client = Stateless(f"{zoo.gate.url}/slim")
+    for name in zoo.odd:
+        assert json.loads(text(call(client, "expandSchema", toolName=name))) == whole[name]
+        answer = client.call("expandSchema", {"toolName": name, "path": ["a", "in", "a"]})
+        assert ("result" in answer) or answer["error"]["code"] == -32602
+
+
+def test_nothing_is_fetched_from_the_network(zoo: Zoo) -> None:
+    client = Stateless(f"{zoo.gate.url}/slim")
+    first, *more = call(client, "expandSchema", toolName="odd_network", path=["a"])["content"]
+    assert json.loads(first["text"]) == {"$ref": "http://192.0.2.1/schema.json"}
+    assert all("never fetched" in one["text"] for one in more)
+
+
+def test_the_gate_has_logged_no_failure_of_its_own(zoo: Zoo) -> None:
+    entries = [json.loads(line) for line in zoo.gate.log().splitlines() if line.startswith("{")]
+    assert [entry for entry in entries if entry["level"].lower() == "error"] == []

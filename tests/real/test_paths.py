@@ -1,0 +1,198 @@
+"""The path that a client comes in by chooses what it is shown, for real clients by every front."""
+
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters
+
+from headgate.catalog.tokens import count_tokens
+from headgate.domain.listing import Mode
+from tests.gate import Gate, clean_environment, running_gate
+from tests.parts import Parts
+from tests.real.plain import Handshaker, Plain, Stateless
+from tests.real.raw import modern_http_client, pages
+from tests.real.scripts import run_script
+from tests.real.upstreams import depot_command, plain_environment, stdio_entry, tool, write_listing
+from tests.real.visitors import Visitor, stdio_gate_command, words
+from tests.real.yard import BY_WORDS, call, hundred, text
+
+START_SECONDS = 60.0
+BUDGET = 3000
+SERVERS = ("office", "plant", "yard")
+NAMES = [f"{server}_{one['name']}" for server in SERVERS for one in hundred(server)] + ["inn_lodge"]
+FINDERS = ["retrieve_tools", "call_tool", "expandSchema"]
+# What each mode says of itself in the instructions.
+ADVICE = {
+    Mode.AUTO: "Listing: budget (auto).",
+    Mode.FULL: "",
+    Mode.SLIM: "Tools may be listed in few words:",
+    Mode.SEARCH: "Most tools are not listed.",
+    Mode.DYNAMIC: "what it finds is added to the list",
+    Mode.BUDGET: "more tools are not listed.",
+}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """A gate with 301 tools that is told nothing of how to list them."""
+    place = tmp_path_factory.mktemp("paths")
+    offers = {name: hundred(name) for name in SERVERS} | {"inn": [tool("lodge", "Lodge a traveller.")]}
+    for name, tools in offers.items():
+        write_listing(place / f"{name}.json", tools)
+    servers = {name: stdio_entry(depot_command(name, place / f"{name}.json")) for name in offers}
+    with running_gate({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
+        gate.wait_until_ready(*servers, seconds=START_SECONDS)
+        yield gate
+
+
+def shown(url: str) -> list[dict[str, Any]]:
+    with modern_http_client(url) as client:
+        return [one for page in pages(client) for one in json.loads(page)["tools"]]
+
+
+def names(tools: list[dict[str, Any]]) -> list[str]:
+    return [one["name"] for one in tools]
+
+
+def check(mode: Mode, listed: list[str]) -> None:
+    """Whether these are names that the mode shows."""
+    match mode:
+        case Mode.FULL:
+            assert listed == NAMES
+        case Mode.SLIM:
+            assert listed == ["expandSchema", *NAMES]
+        case Mode.SEARCH:
+            assert listed == FINDERS
+        case Mode.DYNAMIC:
+            assert listed == ["retrieve_tools"]
+        case Mode.AUTO | Mode.BUDGET:
+            assert listed[:3] == FINDERS
+            assert listed[3:] == [name for name in NAMES if name in listed]
+            assert {name.partition("_")[0] for name in listed[3:]} == {*SERVERS, "inn"}
+            assert len(listed) < len(NAMES)
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+@pytest.mark.parametrize("mode", Mode)
+def test_each_mode_has_its_path(gate: Gate, mode: Mode, slash: str) -> None:
+    url = f"{gate.url}/{mode}{slash}"
+    check(mode, names(shown(url)))
+    session = Handshaker(url)
+    listed = names(session.ask("tools/list", {})["result"]["tools"])
+    if mode not in (Mode.FULL, Mode.SLIM):
+        check(mode, listed)
+    assert ADVICE[mode] in session.welcome.get("instructions", "")
+    assert ADVICE[mode] in Stateless(url).ask("server/discover", {})["result"].get("instructions", "")
+
+
+def test_who_sees_everything_needs_no_advice(gate: Gate) -> None:
+    assert "instructions" not in Handshaker(f"{gate.url}/full").welcome
+    assert "instructions" not in Stateless(f"{gate.url}/full").ask("server/discover", {})["result"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_without_a_mode_in_the_path_the_gate_chooses(gate: Gate, slash: str) -> None:
+    listed = shown(f"{gate.url}{slash}")
+    check(Mode.AUTO, names(listed))
+    assert listed == shown(f"{gate.url}/auto")
+    assert count_tokens(json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode()) <= BUDGET
+
+
+@pytest.mark.parametrize(
+    ("client", "most"), [("Cursor", 40), ("cursor-vscode", 40), ("windsurf-client", 100)]
+)
+def test_a_client_that_cuts_off_long_lists_gets_a_short_one(gate: Gate, client: str, most: int) -> None:
+    for visitor in (Handshaker(gate.url, name=client), Stateless(gate.url, name=client)):
+        listed = names(visitor.ask("tools/list", {})["result"]["tools"])
+        check(Mode.AUTO, listed)
+        assert len(listed) <= most
+        assert text(call(visitor, "yard_rename_song", text="x")) == "yard: rename_song"
+    assert len(names(shown(gate.url))) > 40
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/mcp/nonsense", "/mcp/slim/more", "/mcp/FULL", "/sse/nonsense"])
+def test_a_mode_that_does_not_exist_has_no_path(gate: Gate, verb: str, path: str) -> None:
+    stream = Plain(f"{gate.origin}{path}").send(verb, {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    stream.close()
+    assert stream.status == 404
+
+
+@pytest.mark.parametrize("path", ["/mcp/sse", "/sse", *(f"/sse/{mode}" for mode in Mode)])
+def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: Gate, path: str) -> None:
+    wrong = Plain(f"{gate.origin}{path}").send("POST", {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    wrong.close()
+    assert wrong.status == 405
+    stream = Plain(f"{gate.origin}{path}").send("GET", {"Accept": "text/event-stream"})
+    assert (stream.status, stream.streamed) == (200, True)
+    stream.close()
+
+
+async def test_clients_with_different_modes_are_there_at_once(gate: Gate) -> None:
+    visitors = [(mode, Visitor(f"{gate.url}/{mode}", era)) for mode in Mode for era in ("legacy", "modern")]
+    visitors += [(mode, Visitor(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in Mode]
+    async with AsyncExitStack() as stack:
+        for _, visitor in visitors:
+            await stack.enter_async_context(visitor.client)
+        for mode, visitor in visitors:
+            check(mode, list(await visitor.tools()))
+        for _, visitor in visitors:
+            result = await visitor.client.call_tool("yard_rename_song", {"text": "x"})
+            assert words(result) == "yard: rename_song"
+
+
+def test_a_session_may_go_on_by_another_path(gate: Gate) -> None:
+    ann = Handshaker(f"{gate.url}/search")
+    assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
+
+    elsewhere = Plain(f"{gate.url}/dynamic")
+    headers = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": ann.id}
+    listing = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
+    stream = elsewhere.send("POST", headers, listing)
+    assert names(stream.answer()["result"]["tools"]) == ["retrieve_tools"]
+    stream.close()
+
+    assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
+
+
+async def test_the_stdio_front_is_told_the_mode(gate: Gate, tmp_path: Path) -> None:
+    command, *arguments = stdio_gate_command(gate.config_path, tmp_path / "data")
+    arguments += ["--listing", "search"]
+    server = StdioServerParameters(command=command, args=arguments, env=clean_environment() | BY_WORDS)
+    visitor = Visitor(server, "legacy")
+    async with visitor.client:
+        check(Mode.SEARCH, list(await visitor.tools()))
+        assert words(await visitor.client.call_tool("inn_lodge", {"text": "x"})) == "inn: lodge"
+
+
+@pytest.mark.parametrize(
+    ("client", "era", "front"),
+    [
+        ("python-1", "legacy", "http"),
+        ("python-1", "legacy", "sse"),
+        ("typescript-1", "legacy", "sse"),
+        ("typescript-1", "legacy", "stdio"),
+        ("typescript-2", "modern", "http"),
+    ],
+)
+def test_every_sdk_comes_in_by_the_path_of_a_mode(
+    gate: Gate, parts: Parts, tmp_path: Path, client: str, era: str, front: str
+) -> None:
+    place: dict[str, Any] = {"url": f"{gate.sse_url if front == 'sse' else gate.url}/slim"}
+    if front == "stdio":
+        own_gate = [*stdio_gate_command(gate.config_path, tmp_path / "data"), "--listing", "slim"]
+        place = {"command": own_gate, "env": plain_environment(**BY_WORDS)}
+    expand = {"name": "expandSchema", "arguments": {"toolName": "office_create_invoice"}}
+    plan = {"front": front, "era": era, "tool": "yard_rename_song", "arguments": {"text": "x"}}
+
+    report = run_script(client, plan | place | {"more": [expand]}, parts)
+
+    check(Mode.SLIM, names(report["tools"]))
+    assert report["result"]["content"][0]["text"] == "yard: rename_song"
+    (expanded,) = report["more"]
+    assert json.loads(expanded["content"][0]["text"]) == hundred("office")[0]["inputSchema"]

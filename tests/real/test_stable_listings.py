@@ -1,0 +1,219 @@
+"""A listing has the same bytes until its tools change, also after a restart, and a change is counted."""
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.catalog.tokens import count_tokens
+from headgate.domain.listing import Mode
+from tests.gate import Gate, running_gate
+from tests.real.listing import sources
+from tests.real.plain import Handshaker, Stateless
+from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages
+from tests.real.test_catalogs import catalogs
+from tests.real.upstreams import archive, depot_command, stdio_entry, tool, write_listing
+from tests.real.visitors import Visitor
+from tests.real.yard import BY_WORDS, hundred
+from tests.waiting import wait_until
+
+START_SECONDS = 60.0
+NOTICE_SECONDS = 20.0
+# Real servers, in the order of the file; their tools cost more than any budget here.
+MOST_SERVERS = 12
+LISTED = ("full stateless", "full handshake", "slim stateless", "slim handshake")
+Start = Callable[..., Gate]
+STALL = [f"stall_{one['name']}" for one in hundred("stall")[:75]]
+RESTOCK = tool("restock", "News of the warehouse.")
+
+
+@dataclass(frozen=True)
+class Market:
+    """What gates of this module stand in front of, and the data that they keep."""
+
+    place: Path
+    servers: dict[str, dict[str, Any]]
+    # What the one server lists that changes.
+    stall: Path
+
+    def gate(self, **settings: Any) -> AbstractContextManager[Gate]:
+        """A gate that has the data of the one before."""
+        config = {"mcpServers": self.servers, "proxySettings": settings}
+        return running_gate(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
+
+    def change(self, gate: Gate, *tools: dict[str, Any]) -> None:
+        """Let the stall list these, and say so."""
+        write_listing(self.stall, [RESTOCK, *tools])
+        Stateless(gate.url).call("stall_restock", {})
+        wait_until(lambda: told(gate) == 1 + len(tools), NOTICE_SECONDS, "listed anew")
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    place = tmp_path_factory.mktemp("market")
+    (place / "shelves").mkdir()
+    listings = dict(itertools.islice(catalogs(), MOST_SERVERS))
+    for name, listing in listings.items():
+        (place / "shelves" / f"{name}.json").write_text(listing, encoding="utf-8")
+    write_listing(place / "stall.json", [RESTOCK])
+    with archive(place / "shelves") as origin:
+        servers: dict[str, dict[str, Any]] = {
+            "stall": stdio_entry(depot_command("stall", place / "stall.json")),
+            **{name: {"url": f"{origin}/{name}"} for name in listings},
+        }
+        yield Market(place, servers, place / "stall.json")
+
+
+@pytest.fixture(autouse=True)
+def fresh(market: Market) -> None:
+    """The stall as it was, and no memory of it."""
+    write_listing(market.stall, [RESTOCK])
+    shutil.rmtree(market.place / "gate", ignore_errors=True)
+
+
+def seen(gate: Gate) -> dict[str, list[str]]:
+    """The source text of every page, in each mode and era."""
+    found: dict[str, list[str]] = {}
+    for mode in Mode:
+        with ExitStack() as stack:
+            clients: dict[str, RawClient] = {
+                "legacy": stack.enter_context(legacy_http_client(f"{gate.url}/{mode}")),
+                "modern": stack.enter_context(modern_http_client(f"{gate.url}/{mode}")),
+            }
+            found |= {f"{mode} {era}": list(pages(client)) for era, client in clients.items()}
+    return found
+
+
+def test_every_listing_has_the_same_bytes_between_calls_and_after_a_restart(market: Market) -> None:
+    with market.gate() as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        before = seen(gate)
+        assert seen(gate) == before
+    with market.gate() as gate:
+        assert seen(gate) == before
+        gate.wait_until_ready(seconds=START_SECONDS)
+        assert seen(gate) == before
+        assert changes(gate) == dict.fromkeys(changes(gate), 0)
+    assert len(before["full modern"]) > 1
+
+
+def changes(gate: Gate) -> dict[str, float]:
+    """How often each listing has changed."""
+    start = "headgate_listing_changes_total{listing="
+    found = {name: value for name, value in gate.metrics().items() if name.startswith(start)}
+    return {name.removeprefix(start).strip('"}'): value for name, value in found.items()}
+
+
+@pytest.mark.parametrize("budget", [500, 2_000, 60_000])
+def test_a_listing_never_exceeds_its_budget(market: Market, budget: int) -> None:
+    with market.gate(listing="budget", listingBudgetTokens=budget) as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        for mode in (Mode.AUTO, Mode.BUDGET):
+            with modern_http_client(f"{gate.url}/{mode}") as client:
+                array = ",".join(text for page in pages(client) for text in sources(page))
+            tokens = count_tokens(f"[{array}]".encode())
+            assert budget * 0.8 < tokens <= budget
+            (shown,) = [one for one in report(gate)["listings"] if one["listing"] == f"{mode} stateless"]
+            assert shown["tokens"] == tokens
+
+
+def report(gate: Gate) -> dict[str, Any]:
+    answer: dict[str, Any] = gate.get("/listing").json()
+    return answer
+
+
+def told(gate: Gate) -> int:
+    """How many tools the stall has."""
+    tools: int = gate.servers()["stall"]["tools"]
+    return tools
+
+
+def test_a_change_is_counted_and_named(market: Market) -> None:
+    new = tool("brew", "Brew a pot of tea.")
+    with market.gate() as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        seen(gate)
+        market.change(gate, new)
+        seen(gate)
+        market.change(gate, new | {"description": "Brew coffee, too."})
+        wait_until(lambda: settled(gate), NOTICE_SECONDS, "the change of a description is listed")
+        counted = changes(gate)
+        told = {one["listing"]: one for one in report(gate)["listings"]}
+    for label in LISTED:
+        assert counted[label] == 2
+        assert told[label]["changes"] == 2
+        assert told[label]["last_change"]["changed"] == ["stall_brew"]
+        assert told[label]["last_change"]["added"] == []
+    assert counted["search stateless"] == 0
+    assert report_total(told) == sum(counted.values())
+
+
+def settled(gate: Gate) -> bool:
+    assert seen(gate)
+    return all(changes(gate)[label] == 2 for label in LISTED)
+
+
+def report_total(told: dict[str, dict[str, Any]]) -> int:
+    return sum(one["changes"] for one in told.values())
+
+
+def test_a_change_while_the_gate_was_away_is_counted(market: Market) -> None:
+    with market.gate() as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        seen(gate)
+    write_listing(market.stall, [RESTOCK, tool("brew", "Brew a pot of tea.")])
+    with market.gate() as gate:
+        gate.wait_until_ready(seconds=START_SECONDS)
+        wait_until(lambda: told(gate) == 2, NOTICE_SECONDS, "listed anew")
+        seen(gate)
+        counted = changes(gate)
+    assert counted["full stateless"] == counted["slim handshake"] == 1
+    assert counted["search handshake"] == 0
+
+
+# What is chosen by itself.
+
+
+async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, gateway: Start) -> None:
+    write_listing(tmp_path / "stall.json", [RESTOCK])
+    gate = gateway(
+        {"mcpServers": {"stall": stdio_entry(depot_command("stall", tmp_path / "stall.json"))}},
+        environment=BY_WORDS,
+    )
+    visitors = [Visitor(gate.url, era) for era in ("legacy", "modern")]
+    async with visitors[0].client, visitors[1].client, visitors[1].watching():
+        for visitor in visitors:
+            assert list(await visitor.tools()) == ["stall_restock"]
+        assert await said(gate) == "Listing: full (auto)."
+
+        write_listing(tmp_path / "stall.json", [RESTOCK, *hundred("stall")[:75]])
+        await visitors[0].client.call_tool("stall_restock", {})
+
+        for visitor in visitors:
+            await visitor.wait_for_tool("expandSchema")
+            assert list(await visitor.tools())[1:] == ["stall_restock", *STALL]
+        assert "Listing: slim (auto)." in await said(gate)
+
+        write_listing(tmp_path / "stall.json", [RESTOCK, *twins(hundred("stall"))])
+        await visitors[0].client.call_tool("stall_restock", {})
+
+        for visitor in visitors:
+            await visitor.wait_for_tool("retrieve_tools")
+        assert "Listing: budget (auto)." in await said(gate)
+
+
+async def said(gate: Gate) -> str:
+    """What a client that comes now is told of its list."""
+    greeting = await asyncio.to_thread(Handshaker, gate.url)
+    advice: str = greeting.welcome["instructions"]
+    return advice
+
+
+def twins(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one | {"name": f"{one['name']}_{number}"} for number in range(5) for one in tools]
