@@ -5,6 +5,7 @@ from campaign import (
     bad_input,
     child_bytes,
     child_life,
+    definitions,
     dropped,
     endings,
     fleet,
@@ -14,6 +15,7 @@ from campaign import (
     isolation,
     lifecycles,
     listed,
+    listings,
     profiles,
     questions,
     shown,
@@ -22,15 +24,16 @@ from campaign import (
     unread,
     upstream_http,
     upstream_stdio,
+    visitors,
 )
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, bad_input, framing, fuzz,
     slow_clients, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles, questions,
-    profiles, unread, listed,
+    profiles, unread, listed, listings, definitions, visitors,
 )  # fmt: skip
 
 CASES = {
-    case_id: _REGISTERED[case_id] for case_id in sorted(_REGISTERED, key=lambda i: ("CFBARM".index(i[0]), i))
+    case_id: _REGISTERED[case_id] for case_id in sorted(_REGISTERED, key=lambda i: ("CLFBARM".index(i[0]), i))
 }

@@ -131,9 +131,19 @@ def _events(response: http1.Response) -> list[bytes]:
 class Client:
     """One client of the gate; each call under way has a connection of its own."""
 
-    def __init__(self, port: int, *, modern: bool, capabilities: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        modern: bool,
+        capabilities: dict[str, Any] | None = None,
+        path: str = "/mcp",
+        name: str = "campaign",
+    ) -> None:
         self.port = port
         self.modern = modern
+        self.path = path
+        self.name = name
         self.capabilities = capabilities or {}
         self.session: str | None = None
         self._ids = itertools.count(1)
@@ -206,6 +216,7 @@ class Client:
             meta = {
                 "io.modelcontextprotocol/protocolVersion": MODERN,
                 "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+                "io.modelcontextprotocol/clientInfo": {"name": self.name, "version": "1"},
             }
             params = params | {"_meta": meta | params.get("_meta", {})}
             fields |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
@@ -216,7 +227,7 @@ class Client:
             fields |= self.session_headers
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         body = msgspec.json.encode(message)
-        return http1.request(self.port, "POST", "/mcp", fields | (headers or {}), body)
+        return http1.request(self.port, "POST", self.path, fields | (headers or {}), body)
 
     @property
     def session_headers(self) -> dict[str, str]:
@@ -228,13 +239,13 @@ class Client:
         """Send a notification, or the answer to a question of a server; gives the status."""
         headers = {"Content-Type": "application/json", "Accept": ACCEPT, **self.session_headers}
         body = msgspec.json.encode({"jsonrpc": "2.0", **message})
-        return (await self.exchange(http1.request(self.port, "POST", "/mcp", headers, body))).status
+        return (await self.exchange(http1.request(self.port, "POST", self.path, headers, body))).status
 
     async def open(self) -> None:
         """Shake hands, if this client is of the era that does."""
         if self.modern:
             return
-        info = {"name": "campaign", "version": "1"}
+        info = {"name": self.name, "version": "1"}
         params = {"protocolVersion": LEGACY, "capabilities": self.capabilities, "clientInfo": info}
         answer = await self.request("initialize", params)
         self.session = answer.headers["mcp-session-id"]
@@ -249,16 +260,21 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def client(
-    port: int, *, modern: bool = False, capabilities: dict[str, Any] | None = None
+    port: int,
+    *,
+    modern: bool = False,
+    capabilities: dict[str, Any] | None = None,
+    path: str = "/mcp",
+    name: str = "campaign",
 ) -> AsyncIterator[Client]:
     """A client that has shaken hands; its session is ended with the block."""
-    one = Client(port, modern=modern, capabilities=capabilities)
+    one = Client(port, modern=modern, capabilities=capabilities, path=path, name=name)
     try:
         await one.open()
         yield one
         if one.session:
             headers = {"Mcp-Session-Id": one.session}
             async with asyncio.timeout(5):
-                await one.exchange(http1.request(port, "DELETE", "/mcp", headers))
+                await one.exchange(http1.request(port, "DELETE", path, headers))
     finally:
         one.close()

@@ -42,6 +42,11 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def threads(pid: int) -> int:
+    """How many threads there are."""
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
 def descendants(pid: int) -> set[int]:
     """Every living process below this one."""
     found: set[int] = set()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,15 +76,49 @@ class HttpServer:
 async def rogue_http(directory: Path, name: str = "rogue_http", *options: str) -> AsyncIterator[HttpServer]:
     """Run a rogue HTTP server until the block ends."""
     record = directory / f"{name}.jsonl"
+    async with _announcing("campaign.fixtures.rogue_http", "--record", str(record), *options) as port:
+        yield HttpServer(port, record)
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A process with many HTTP servers, each of which lists what its file says."""
+
+    port: int
+    directory: Path
+
+    def entry(self, name: str, **settings: Any) -> dict[str, Any]:
+        """The configuration of one of its servers."""
+        return {"url": f"http://127.0.0.1:{self.port}/{name}", "transport": "streamable-http"} | settings
+
+    def put(self, name: str, tools: Iterable[bytes]) -> None:
+        """From now on this is what the server lists: definitions as they are to be sent, JSON or not."""
+        # In one step, so that nobody reads half of it.
+        new = self.directory / f"{name}.new"
+        new.write_bytes(b"[" + b",".join(tools) + b"]")
+        new.replace(self.directory / f"{name}.json")
+
+
+@contextlib.asynccontextmanager
+async def shelf(directory: Path, *options: str) -> AsyncIterator[Shelf]:
+    """Run a shelf of servers until the block ends; it serves every file that is put on it."""
+    directory.mkdir(exist_ok=True)
+    async with _announcing("campaign.fixtures.shelf_http", str(directory), *options) as port:
+        yield Shelf(port, directory)
+
+
+@contextlib.asynccontextmanager
+async def _announcing(module: str, *options: str) -> AsyncIterator[int]:
+    """Run a server that tells its port first."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "campaign.fixtures.rogue_http", "--record", str(record), *options,
+        sys.executable, "-m", module, *options,
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     assert child.stdout
     try:
         async with asyncio.timeout(15):
             port = int((await child.stdout.readline()).split()[1])
-        yield HttpServer(port, record)
+        yield port
     finally:
         child.kill()
         await child.wait()

@@ -1,11 +1,6 @@
 """What clients are shown of several servers: cache hints, schemas, names that collide (R15, R17, R19)."""
 
-import asyncio
-import contextlib
-import errno
-import os
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +10,7 @@ from campaign.gate import Gate, running
 from campaign.servers import rogue, talker
 from campaign.streams import accept
 from campaign.trial import Trial, Usage, case
+from campaign.well import Well, digging
 
 _PUBLIC = {"ttlMs": 60_000, "cacheScope": "public"}
 _SHORTER = {"ttlMs": 5_000, "cacheScope": "public"}
@@ -102,44 +98,9 @@ async def _check_reads(trial: Trial, caller: Client, label: str, hints: dict[str
     asking.close()
 
 
-class _Well:
-    """A server on this machine that nobody should ask for anything, and a pipe that nobody should open."""
-
-    def __init__(self, port: int, pipe: Path) -> None:
-        self.port = port
-        self.pipe = pipe
-        self.hits = 0
-
-    def opened(self) -> bool:
-        """Whether somebody reads from the pipe now."""
-        try:
-            os.close(os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK))
-        except OSError as error:
-            return error.errno != errno.ENXIO
-        return True
-
-
-@contextlib.asynccontextmanager
-async def _well(directory: Path) -> AsyncIterator[_Well]:
-    pipe = directory / "schema.json"
-    os.mkfifo(pipe)
-    well = _Well(0, pipe)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        well.hits += 1
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    well.port = server.sockets[0].getsockname()[1]
-    try:
-        yield well
-    finally:
-        server.close()
-
-
-def _bombs(well: _Well) -> dict[str, dict[str, Any]]:
+def _bombs(well: Well) -> dict[str, dict[str, Any]]:
     """Tools whose schemas point elsewhere, or cost dearly who looks at them closely."""
-    web, file = f"http://127.0.0.1:{well.port}/schema.json", f"file://{well.pipe}"
+    web, file = well.web, well.file
     mirrored = {"type": "string", "x-mcp-header": "Region"}
     deep: dict[str, Any] = dict(mirrored)
     for _ in range(300):
@@ -184,7 +145,7 @@ def _bombs(well: _Well) -> dict[str, dict[str, Any]]:
 )
 async def schema_bombs(trial: Trial) -> None:
     """A schema is carried and not followed, and a costly one costs its own server at most."""
-    async with _well(trial.directory) as well:
+    async with digging(trial.directory) as well:
         bombs = _bombs(well)
         servers = {
             "bomber": talker(trial.directory, "bomber", script={"tools": list(bombs.values())}),

@@ -1,0 +1,137 @@
+"""A gateway without servers, in this process: its catalog, its listings and its own tools, as they run."""
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.listing.catalogs import Catalogue
+from headgate.access.local import LocalAccess
+from headgate.app.search import Search
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.finder import Finder
+from headgate.catalog.names import default_limit
+from headgate.catalog.viewer import Viewer
+from headgate.config.settings import Settings
+from headgate.domain.call import LOCAL, Answer, Owner, Request
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import Profile
+from headgate.gateway import OwnTool
+from headgate.storage.state import StateFile
+from headgate.wire.eras import Era
+
+
+class NotIndexed(Exception):
+    """Tools are missing in the index."""
+
+
+class Guest:
+    """A client that is told nothing but its answers; what it finds is its own."""
+
+    def __init__(self, name: str, mode: Mode) -> None:
+        self.mode = mode
+        self.owner = Owner(name, _Silence())
+
+
+class _Silence:
+    def tell(self, method: str, params: bytes) -> None:
+        """Nobody listens."""
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """Nobody answers."""
+        raise AssertionError(method)
+
+
+class Stand:
+    """What clients see of some servers' tools, and what they find."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, finder: Finder, state: StateFile) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._finder = finder
+        self._state = state
+        self._search = search = Search(settings, catalog, finder, state)
+        self._own: dict[str, OwnTool] = search.own_tools(LocalAccess(), _at_once, lambda circle: None)
+
+    def with_budget(self, tokens: int) -> "Stand":
+        """The same servers, with another number of tokens for the modes budget and auto."""
+        settings = msgspec.structs.replace(self._settings, listing_budget_tokens=tokens)
+        return Stand(settings, self._catalog, self._finder, self._state)
+
+    @property
+    def items(self) -> list[Item]:
+        """Every tool."""
+        return self._catalog.every_tool
+
+    async def listing(self, guest: Guest) -> list[bytes]:
+        """The definitions on all pages."""
+        viewer = Viewer(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
+        found: list[bytes] = []
+        cursor: str | None = None
+        while True:
+            members = await self._search.showing.page(Kind.TOOLS, cursor, viewer)
+            page = msgspec.json.decode(b"{" + members + b"}", type=_Page)
+            found += map(bytes, page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    async def advice(self, guest: Guest) -> str:
+        """What the mode adds to the instructions."""
+        viewer = Viewer(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
+        return await self._search.showing.advice(viewer)
+
+    async def ask(self, guest: Guest, tool: str, arguments: dict[str, object]) -> list[str]:
+        """The texts of what one of the gateway's own tools answers."""
+        params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments))}
+        request = Request(caller=LOCAL, name=tool, params=params, owner=guest.owner, listing=guest.mode)
+        answer = await self._own[tool].run(request)
+        assert isinstance(answer.result, bytes)
+        return [block["text"] for block in msgspec.json.decode(answer.result)["content"]]
+
+
+@asynccontextmanager
+async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False) -> AsyncIterator[Stand]:
+    """The stand of these servers; with `searched` every tool can be found by words. Raises NotIndexed."""
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as home:
+        state = StateFile(Path(home) / "state.json", pause_seconds=3600.0)
+        settings = Settings(data_dir=Path(home))
+        catalog = Catalog(
+            name_limit=default_limit(settings.name),
+            prefixed=True,
+            page_bytes=settings.page_bytes,
+            owners=state,
+        )
+        catalog.order([one.server for one in catalogues])
+        for one in catalogues:
+            catalog.offer(one.server, Kind.TOOLS, one.tools)
+        finder = Finder(lambda: catalog.every_tool)
+        try:
+            if searched:
+                await _indexed(finder, len(catalog.every_tool))
+            yield Stand(settings, catalog, finder, state)
+        finally:
+            await finder.close()
+
+
+async def _indexed(finder: Finder, tools: int) -> None:
+    before = -1
+    # It waits a bounded time only.
+    while len(finder) < tools:
+        if len(finder) == before:
+            raise NotIndexed(f"{before:,} of {tools:,} tools can be found")
+        before = len(finder)
+        await finder.ready()
+
+
+async def _at_once(profile: Profile, owner: Owner | None) -> None:
+    """Every server has told what it has."""
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: list[msgspec.Raw]
+    next_cursor: str | None = None
