@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Protocol
 
-from headgate.catalog.showing import Showing
 from headgate.domain.kind import Kind
 from headgate.front.audience import Audience
 
@@ -12,6 +12,13 @@ log = logging.getLogger("headgate")
 
 # Fifty servers that connect one after the other are made one listing, not fifty.
 _SETTLE_SECONDS = 0.05
+
+
+class Showing(Protocol):
+    """What clients see."""
+
+    async def refreshed(self) -> Collection[str]:
+        """Whose listing is not what it was."""
 
 
 class Refreshing:

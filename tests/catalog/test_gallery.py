@@ -1,0 +1,114 @@
+"""Views are made one at a time, whoever asks for them and however soon they leave again."""
+
+import asyncio
+import threading
+
+import pytest
+
+from headgate.catalog.clients import Clients
+from headgate.catalog.dialects import Dialect
+from headgate.catalog.expandable import Expandable
+from headgate.catalog.hints import CacheHint
+from headgate.catalog.tokens import count_tokens
+from headgate.domain.call import LOCAL, Caller
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN
+from tests.catalog.owners import catalog_of, tool
+from tests.catalog.shown import ONE, asking, listed_by, session, showing_of, stateless, wordy
+
+
+class Gate:
+    """Counts tokens once it is opened, and knows how many threads wait for it at most."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.begun = threading.Event()
+        self._lock = threading.Lock()
+        self._inside = 0
+        self.most_inside = 0
+
+    def count(self, text: bytes) -> int:
+        with self._lock:
+            self._inside += 1
+            self.most_inside = max(self.most_inside, self._inside)
+        self.begun.set()
+        assert self.opened.wait(10)
+        with self._lock:
+            self._inside -= 1
+        return count_tokens(text)
+
+
+async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
+    gate, catalog = Gate(), catalog_of("s")
+    catalog.offer("s", Kind.TOOLS, [wordy(f"t{number}") for number in range(30)])
+    showing = showing_of(Mode.BUDGET, catalog, count=gate.count)
+    for number in range(4):
+        listing = asyncio.create_task(listed_by(showing, session(f"client{number}")))
+        assert await asyncio.to_thread(gate.begun.wait, 10)
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+    # Another scene waits for its turn.
+    others = [asyncio.create_task(listed_by(showing, one)) for one in (ONE, stateless("ann"))]
+    await asyncio.sleep(0)
+    gate.opened.set()
+    one, ann = await asyncio.gather(*others)
+    assert one == ann
+    assert gate.most_inside == 1
+    showing.close()
+
+
+# Who may keep a listing.
+
+PUBLIC = CacheHint(60_000, public=True)
+
+
+@pytest.mark.parametrize(
+    ("client", "mode", "public"),
+    [
+        ("", None, True),
+        ("anybody", None, True),
+        ("bot", None, False),
+        ("gem", None, False),
+        ("", Mode.SLIM, False),
+    ],
+)
+def test_only_what_everybody_sees_may_be_shown_to_others(
+    client: str, mode: Mode | None, *, public: bool
+) -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", Kind.TOOLS, [tool("a")], hint=PUBLIC)
+    clients = Clients({"bot": Mode.SEARCH}, {"gem": Dialect.GEMINI})
+    hint = showing_of(Mode.FULL, catalog, clients=clients).caching(
+        Kind.TOOLS, session("one", client=client, mode=mode)
+    )
+    assert (hint.ttl_ms, hint.public) == (60_000, public)
+
+
+# Who is told to search, and who may expand what.
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: Mode) -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", Kind.TOOLS, [tool("a")])
+    showing = showing_of(mode, catalog)
+    names = [one["name"] for one in await listed_by(showing)]
+    assert showing.searches(asking(ONE)) == ("retrieve_tools" in names)
+
+
+class OnlyAnn:
+    """Shows tools to Ann alone."""
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        return caller.principal == "ann"
+
+
+def test_what_a_caller_may_not_see_cannot_be_expanded() -> None:
+    catalog = catalog_of("s")
+    catalog.offer("s", Kind.TOOLS, [tool("a")])
+    tools = Expandable(catalog, OnlyAnn())
+    assert tools.find("s_a", Caller("ann"), PLAIN) is not None
+    assert tools.find("s_a", LOCAL, PLAIN) is None
+    assert tools.find("call_tool", LOCAL, PLAIN) is not None
