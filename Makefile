@@ -3,6 +3,8 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
+# Test modules that run at the same time: one on each core is quickest, 0 is one after the other, in one process.
+JOBS ?= 2
 # `make lock UPGRADE=--upgrade` takes the newest versions; without it the locked ones stay where they can.
 UPGRADE ?=
 
@@ -39,7 +41,7 @@ format: $(VENV)/dev.stamp ## Mend what ruff can mend by itself
 	$(BIN)/ruff format
 
 pytest: $(VENV)/dev.stamp parts ## Run the tests; choose with ARGS="tests/front -k session"
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 parts: $(PARTS)/npm.stamp $(PARTS)/pypi-servers.stamp $(PARTS)/sdk1.stamp ## Install the real servers and clients
 
