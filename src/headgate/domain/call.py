@@ -10,13 +10,20 @@ from headgate.domain.listing import Mode
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
 
+_LOCAL = "local"
+
 
 class Caller(msgspec.Struct, frozen=True):
     """Who calls; without keys everybody is the local user."""
 
-    principal: str = "local"
+    principal: str = _LOCAL
     # What tools/list shows to whoever has this key; None where the gateway's own mode decides.
     listing: Mode | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it showed a key."""
+        return self.principal != _LOCAL
 
 
 LOCAL = Caller()
@@ -54,6 +61,11 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
 def circle_of(owner: Owner | None, caller: Caller) -> str:
     """Those who share one list of tools: a session, or without sessions everybody with the same key."""
     return owner.id if owner is not None else f"principal {caller.principal}"
+
+
+def agent_of(owner: Owner | None, caller: Caller) -> str:
+    """Whose stored results are: those of a key or, without one, of a session; without either of all."""
+    return f"principal {caller.principal}" if caller.known else circle_of(owner, caller)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

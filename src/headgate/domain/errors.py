@@ -18,14 +18,20 @@ class HeadgateError(Exception):
     code: ClassVar[str] = "INTERNAL"
     number: ClassVar[int] = 1099
     http_status: ClassVar[int] = 500
-    retryable: ClassVar[bool] = False
-    effect: ClassVar[Effect] = Effect.NONE
+    # Both of all errors of a class, unless one of them knows better.
+    retryable: bool = False
+    effect: Effect = Effect.NONE
 
     def __init__(self, message: str, *, hint: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def sentence(self) -> str:
+        """What a model gets to read: what is wrong, and what to do."""
+        return f"{self.message}; {self.hint}."
 
 
 class InternalError(HeadgateError):
@@ -259,6 +265,39 @@ class ExpansionRefused(HeadgateError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint='call it with {"toolName": "a tool"}, or with a path as well')
+
+
+class ResultNotFound(HeadgateError):
+    """No result is stored under this id for this caller: unknown, expired and another's are the same."""
+
+    code = "RESULT_NOT_FOUND"
+    number = 1032
+    http_status = 404
+
+    def __init__(self, cache_id: str) -> None:
+        super().__init__(
+            f"Cache entry {cache_id[:100]!r} not found or expired",
+            hint="Re-call the original tool to get a new cache_id",
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Two sentences, which clients know word for word."""
+        return f"{self.message}. {self.hint}."
+
+
+class WorkStopped(HeadgateError):
+    """A job on a stored result took too long or too much, and was stopped; the result is still there."""
+
+    code = "TIMEOUT"
+    number = 1001
+    http_status = 504
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"this took too long (of the processor, or {seconds:g} s in all) or too much memory",
+            hint="ask for less: a smaller part by path, a simpler pattern, or fewer rows",
+        )
 
 
 class PromptNotFound(HeadgateError):

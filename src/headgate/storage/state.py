@@ -46,7 +46,7 @@ class StateFile:
         self._pause_seconds = pause_seconds
         self._facts = _read(path)
         self._changes = 0
-        self._waiting = False
+        self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         # A thread may be writing while the end is written.
         self._lock = threading.Lock()
@@ -131,6 +131,10 @@ class StateFile:
 
     async def flush(self) -> None:
         """Write what has not been written yet, before this returns."""
+        if self._timer is not None:
+            # At the end of a gateway there may be no thread left for it.
+            self._timer.cancel()
+            self._timer = None
         await asyncio.to_thread(self._write, self._changes, msgspec.json.encode(self._facts))
 
     def _changed(self) -> None:
@@ -141,12 +145,11 @@ class StateFile:
             # Nobody is held up.
             self._write(self._changes, msgspec.json.encode(self._facts))
             return
-        if not self._waiting:
-            self._waiting = True
-            loop.call_later(self._pause_seconds, self._write_aside, loop)
+        if self._timer is None:
+            self._timer = loop.call_later(self._pause_seconds, self._write_aside, loop)
 
     def _write_aside(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._waiting = False
+        self._timer = None
         content = msgspec.json.encode(self._facts)
         self._writing = loop.run_in_executor(None, self._write, self._changes, content)
 

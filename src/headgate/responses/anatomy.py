@@ -1,0 +1,255 @@
+"""Takes the result of a tool apart: its blocks, their texts, and everything else, which stays as it is."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
+
+from headgate.responses.content import Content, Scratch, is_json
+from headgate.responses.escapes import mended, whole_escapes
+from headgate.responses.processing import Refused
+from headgate.wire.elements import elements
+from headgate.wire.skim import Skimmer
+
+# A text that is longer as it stands in the message is read and kept piece by piece.
+_LARGE_TEXT = 4 * 1024 * 1024
+_WINDOW = 1024 * 1024
+# What follows no backslash and is one begins an escape.
+_FIRST_BACKSLASH = re.compile(rb"[^\\](?=\\)", re.DOTALL)
+# So far before the end of a piece is looked for an escape that may be cut through.
+_NEAR = 64
+_UNREADABLE = "the result cannot be read as a result of the protocol"
+
+_members = msgspec.json.Decoder(dict[str, Raw])
+_elements = msgspec.json.Decoder(list[Raw])
+
+
+class _Resource(msgspec.Struct):
+    text: Raw | UnsetType = UNSET
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: Raw | UnsetType = UNSET
+    resource: Raw | UnsetType = UNSET
+
+
+_block = msgspec.json.Decoder(_Block)
+_resource = msgspec.json.Decoder(_Resource)
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One block of content as it came; `text` is the JSON string in it that a model reads."""
+
+    raw: Raw
+    type: str
+    text: Raw | None = None
+
+    def with_text(self, text: bytes) -> bytes:
+        """The block with another text, and every other member as it came."""
+        members = _members.decode(self.raw)
+        if self.type == "resource":
+            inner = _members.decode(members["resource"])
+            members["resource"] = Raw(msgspec.json.encode(inner | {"text": text.decode(errors="replace")}))
+            return msgspec.json.encode(members)
+        return msgspec.json.encode(members | {"text": text.decode(errors="replace")})
+
+
+class Anatomy(msgspec.Struct, frozen=True):
+    """A result in its parts."""
+
+    members: dict[str, Raw]
+    blocks: list[Block]
+    structured: Raw | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is an answer, and not a question of the upstream."""
+        return bytes(self.members.get("resultType", b'"complete"')) == b'"complete"'
+
+    @property
+    def failed(self) -> bool:
+        """Whether the tool says that it failed."""
+        return bytes(self.members.get("isError", b"false")) == b"true"
+
+
+def dissect(result: Content | memoryview) -> Anatomy:
+    """The parts of a result, which stay views of its bytes; raises Refused when it has none."""
+    try:
+        members = outer_members(result)
+        blocks = [_taken_apart(raw) for raw in _content(members.get("content", Raw(b"[]")))]
+    except ValueError as error:
+        # What is no Unicode in it is shown as such, and the rest is read.
+        readable = mended(bytes(result))
+        if readable != result:
+            return dissect(readable)
+        raise Refused(f"{_UNREADABLE}: {error}") from error
+    structured = members.get("structuredContent")
+    return Anatomy(members, blocks, None if structured in (None, Raw(b"null")) else structured)
+
+
+def outer_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
+    """The members of an object, however deep they are nested; raises ValueError."""
+    try:
+        return _members.decode(result)
+    except RecursionError:
+        # Nested deeper than a parser goes: looked at from the outside.
+        skimmer = Skimmer()
+        data = bytes(result)
+        skimmer.feed(data)
+        return {key: Raw(data[start:end]) for key, (start, end) in skimmer.finish().items()}
+
+
+def _content(raw: Raw) -> list[Raw]:
+    if bytes(memoryview(raw)[:1]) != b"[":
+        return []
+    try:
+        return _elements.decode(raw)
+    except RecursionError:
+        return [Raw(block) for block in elements(bytes(raw))]
+
+
+def _taken_apart(raw: Raw) -> Block:
+    try:
+        block = _block.decode(raw)
+    except RecursionError:
+        block = _seen_from_outside(raw)
+    except ValidationError:
+        return Block(raw, "")
+    if block.type == "text" and _is_string(block.text):
+        return Block(raw, "text", block.text)  # type: ignore[arg-type]
+    if block.type == "resource" and block.resource is not UNSET:
+        text = _text_inside(block.resource)
+        if _is_string(text):
+            return Block(raw, "resource", text)  # type: ignore[arg-type]
+    return Block(raw, block.type)
+
+
+def _seen_from_outside(raw: Raw) -> _Block:
+    """A block with something in it that is nested deeper than a parser goes."""
+    try:
+        members = outer_members(raw)
+        kind = msgspec.json.decode(members.get("type", b'""'), type=str)
+    except ValueError:
+        return _Block()
+    return _Block(kind, members.get("text", UNSET), members.get("resource", UNSET))
+
+
+def _text_inside(resource: Raw | UnsetType) -> Raw | UnsetType:
+    try:
+        return _resource.decode(resource).text  # type: ignore[arg-type]
+    except (RecursionError, ValidationError):
+        return UNSET
+
+
+def _is_string(value: Raw | UnsetType) -> bool:
+    return value is not UNSET and bytes(memoryview(value)[:1]) == b'"'
+
+
+def from_outside(result: bytes) -> Anatomy:
+    """A result that is not opened further than to know whether it is an answer, and a success."""
+    try:
+        return Anatomy(outer_members(result), [], None)
+    except ValueError:
+        return Anatomy({}, [], None)
+
+
+def measured(result: bytes) -> int:
+    """How many characters a model gets to read: texts, and what stands in structure beside them."""
+    try:
+        anatomy = dissect(result)
+        texts = sum(len(plain_text(block.text)) for block in anatomy.blocks if block.text is not None)
+        return texts + (len(bytes(anatomy.structured).decode()) if anatomy.structured is not None else 0)
+    except (Refused, UnicodeDecodeError):
+        # What nobody can read is as long as it is.
+        return len(result)
+
+
+def plain_text(literal: Raw) -> str:
+    """A JSON string as text; what is no Unicode in it is shown as such."""
+    try:
+        return msgspec.json.decode(literal, type=str)
+    except (DecodeError, UnicodeDecodeError):
+        text = json.loads(bytes(literal).decode(errors="replace"), strict=False)
+        return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def text_of(literal: Raw, scratch: Scratch) -> Content:
+    """A JSON string as the UTF-8 that it stands for, however long it is."""
+    if len(memoryview(literal)) <= _LARGE_TEXT:
+        return plain_text(literal).encode()
+    return scratch.keep(_unescaped(memoryview(literal)[1:-1]))
+
+
+def _unescaped(inner: memoryview) -> Iterator[bytes]:
+    start = 0
+    while start < len(inner):
+        end = _boundary(inner, start, min(start + _WINDOW, len(inner)))
+        yield plain_text(Raw(b'"' + bytes(inner[start:end]) + b'"')).encode()
+        start = end
+
+
+def _boundary(inner: memoryview, start: int, end: int) -> int:
+    """Where a piece can end without cutting through a character or an escape."""
+    if end == len(inner):
+        return end
+    near = max(start, end - _NEAR)
+    tail = bytes(inner[near:end])
+    if b"\\" not in tail:
+        return _whole_character(inner, start, end)
+    # From the beginning of an escape on all can be told apart.
+    anchor = _FIRST_BACKSLASH.search(tail)
+    if anchor is None:
+        near, tail = start, bytes(inner[start:end])
+    taken = whole_escapes(tail, anchor.end() if anchor is not None else 0)
+    return _whole_character(inner, start, near + taken) if taken else end
+
+
+def _whole_character(inner: memoryview, start: int, end: int) -> int:
+    while end - start > 1 and inner[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The text of a result as one content, which is what is searched, explored, read and queried."""
+
+    content: Content
+    json: bool
+
+
+def document(anatomy: Anatomy, texts: Mapping[int, Content], scratch: Scratch) -> Document:
+    """The texts of a result as one: several JSON values as an array, other texts one after the other.
+
+    Where there is no text, or one that only sums it up, what stands in structure is the document.
+    """
+    if anatomy.structured is not None and says_more(anatomy.structured, texts):
+        structured = memoryview(anatomy.structured)
+        pieces = (bytes(structured[at : at + _WINDOW]) for at in range(0, len(structured), _WINDOW))
+        content = scratch.keep(pieces)
+        return Document(content, is_json(content))
+    if not texts:
+        return Document(b"", json=False)
+    first, *others = texts.values()
+    if not others:
+        return Document(first, is_json(first))
+    if all(map(is_json, texts.values())):
+        return Document(scratch.keep(_joined(texts.values(), b"[", b",", b"]")), json=True)
+    return Document(scratch.keep(_joined(texts.values(), b"", b"\n", b"")), json=False)
+
+
+def says_more(structured: Raw, texts: Mapping[int, Content]) -> bool:
+    """Whether what stands in structure cannot all be in the texts, which mostly repeat it."""
+    return len(memoryview(structured)) > 2 * sum(map(len, texts.values()))
+
+
+def _joined(texts: Iterable[Content], opening: bytes, between: bytes, closing: bytes) -> Iterator[bytes]:
+    yield opening
+    for number, text in enumerate(texts):
+        if number:
+            yield between
+        for start in range(0, len(text), _WINDOW):
+            yield text[start : start + _WINDOW]
+    yield closing

@@ -1,0 +1,1 @@
+"""What is shown of a result that is too large to be shown whole."""

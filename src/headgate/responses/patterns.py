@@ -1,0 +1,243 @@
+"""Regular expressions from agents: RE2 over UTF-8, in linear time and bounded memory."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Protocol
+
+import re2  # type: ignore[import-untyped]
+from msgspec import Raw
+
+from headgate.responses.content import Content
+from headgate.responses.expressions import complaint, replaced, signs
+from headgate.responses.processing import Refused
+
+# What RE2 can look at without a copy.
+Searched = Content | memoryview | Raw
+
+# Nobody reads more; counts that reach it are "at least".
+MOST_HITS = 100_000
+# In characters.
+LONGEST_PATTERN = 1_000
+
+# To find where a hit ends RE2 may read on as far as it is let, so that hits times length is the most that is
+# read. A longer hit could not be shown; over line ends more of them read that far, so fewer are counted, and
+# of a pattern that runs on without end as many as read 256 MiB together.
+_LONGEST_HIT_BYTES = 64 * 1024
+_MOST_HITS_OVER_LINES = 20_000
+_MOST_HITS_THAT_RUN_ON = 256 * 1024 * 1024 // (2 * _LONGEST_HIT_BYTES)
+# To pass by a hit is cheaper than to begin anew behind its part, to pass by many is not; where one part has
+# many, the next ones mostly have too.
+_MOST_IN_VAIN = 4
+_PARTS_ALIKE = 32
+# RE2's own default: what the program and its caches may take.
+_MEMORY = 8 * 1024 * 1024
+_PROGRAM_MEMORY = 256 * 1024
+# Where the caches do not do, every byte costs as much as the program is long.
+_LONGEST_PROGRAM = 5_000
+
+_BEGINNINGS = ("^", "\\A")
+_ENDS = ("$", "\\z")
+_EDGES = ("\\b", "\\B")
+
+
+class Pattern:
+    """A compiled pattern; line by line, unless it was made to go over line ends."""
+
+    def __init__(self, source: str, *, case_insensitive: bool, multiline: bool) -> None:
+        """Raises re2.error; `compiled` says it in a sentence."""
+        self.source = source
+        self.multiline = multiline
+        self._case_insensitive = case_insensitive
+        self._expression = _expression(source, case_insensitive, multiline)
+
+    @cached_property
+    def most_hits(self) -> int:
+        """After so many hits nobody looks any further."""
+        if not self.multiline:
+            return MOST_HITS
+        return _MOST_HITS_THAT_RUN_ON if _runs_on(self.source) else _MOST_HITS_OVER_LINES
+
+    @property
+    def size(self) -> int:
+        """How many steps its program has."""
+        return int(self._expression.programsize)
+
+    def first(self, searched: Searched, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
+        """The first hit that lies between the two positions."""
+        hit = self._expression.search(searched, start, end)
+        return None if hit is None else hit.span()
+
+    def scan(self, searched: Searched, start: int = 0) -> Iterator[tuple[int, int]]:
+        """The hits as RE2 gives them, quicker than `first` again and again; an empty one may come twice."""
+        return (hit.span() for hit in self._expression.finditer(searched, start))
+
+    def spread(self, content: Content, ends: Callable[[int], int]) -> Iterator[tuple[int, int, int]]:
+        """The first hit of each part of a content, and the end of that part.
+
+        `ends` says where the part ends that a position is in; a hit may not run over that.
+        """
+        start, size, alike = 0, len(content), 0
+        while start <= size:
+            end, same = start - 1, 0
+            for hit in self.scan(content, start):
+                if hit[0] > end:
+                    end, same = ends(hit[1]), 0
+                    yield hit[0], hit[1], end
+                else:
+                    same += 1
+                if alike or same == _MOST_IN_VAIN:
+                    break
+            else:
+                return
+            alike = alike - 1 if alike else _PARTS_ALIKE
+            start = end + 1
+
+    def hits(self, content: Content, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Every hit from `start` on; none runs over the end of a line unless `multiline` allows it."""
+        size, reach = len(content), _LONGEST_HIT_BYTES
+        while start <= size:
+            end = min(start + 2 * reach, size)
+            hit = self.first(content, start, end)
+            if hit is None:
+                if end == size:
+                    return
+                start += reach
+            elif end < size and hit[0] > start + reach:
+                # It may be longer than this window shows.
+                start = hit[0]
+            else:
+                yield hit
+                start = hit[1] if hit[1] > hit[0] else _next_character(content, hit[1])
+
+    @cached_property
+    def anchored(self) -> bool:
+        """Whether it speaks of the beginning or the end of something."""
+        return any(sign in _BEGINNINGS + _ENDS for _, sign in signs(self.source))
+
+    @cached_property
+    def of_values(self) -> "Pattern":
+        """The same for single values, one on each line: they begin and end where their lines do."""
+        return self._variant({"\\A": "^", "\\z": "$"})
+
+    @cached_property
+    def of_candidates(self) -> "Pattern | None":
+        """One that hits JSON at least where this one hits a value in it; None if there is none."""
+        found = [sign for _, sign in signs(self.source)]
+        if sum(map(found.count, _BEGINNINGS)) > 1 or sum(map(found.count, _ENDS)) > 1:
+            return None
+        if any(edge in found for edge in _EDGES):
+            return None
+        beginning, end = r'(?:^|[\s":,\[])', r'(?:$|[\s",\]}])'
+        # A beginning takes no step however often it is repeated, a sign does.
+        try:
+            made = self._variant(dict.fromkeys(_BEGINNINGS, beginning) | dict.fromkeys(_ENDS, end))
+        except re2.error:
+            return None
+        return made if made.size <= _LONGEST_PROGRAM else None
+
+    def _variant(self, meanings: Mapping[str, str]) -> "Pattern":
+        source = replaced(self.source, meanings)
+        if source == self.source:
+            return self
+        return Pattern(source, case_insensitive=self._case_insensitive, multiline=self.multiline)
+
+
+class Expression(Protocol):
+    """What is used of a compiled RE2 object, which has no types of its own."""
+
+    @property
+    def programsize(self) -> int:
+        """How many steps it has."""
+
+    def search(self, text: Searched, pos: int, endpos: int | None) -> "Hit | None":
+        """The first hit."""
+
+    def finditer(self, text: Searched, pos: int) -> "Iterator[Hit]":
+        """The hits one after the other."""
+
+
+class Hit(Protocol):
+    """What is used of a match."""
+
+    def span(self) -> tuple[int, int]:
+        """Where it begins and ends."""
+
+
+def compiled(pattern: str, *, case_insensitive: bool = False, multiline: bool = False) -> Pattern:
+    """The pattern, ready to search; raises Refused with the position and the reason.
+
+    `^` and `$` match at line ends; with `multiline` a dot matches a line end too.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise Refused(
+            f"the pattern has {len(pattern)} characters, at most {LONGEST_PATTERN} are allowed: "
+            "search for a part of it"
+        )
+    try:
+        made = Pattern(pattern, case_insensitive=case_insensitive, multiline=multiline)
+    except UnicodeEncodeError as error:
+        position = error.start - len(_PREFIX)
+        raise Refused(f"invalid regex at position {position}: half of a surrogate pair") from error
+    except re2.error as error:
+        raise Refused(complaint(pattern, error.args[0].decode(errors="replace"))) from error
+    any_byte = next((position for position, sign in signs(pattern) if sign == "\\C"), None)
+    if any_byte is not None:
+        raise Refused(f"invalid regex at position {any_byte}: \\C would split characters, write a dot")
+    if made.size > _LONGEST_PROGRAM:
+        raise Refused(
+            f"the pattern is too large: it takes {made.size} steps when its repetitions are written out, "
+            f"at most {_LONGEST_PROGRAM} are allowed; repeat less, or use * and +"
+        )
+    return made
+
+
+# `^` and `$` match at line ends.
+_PREFIX = "(?m)"
+
+
+def _expression(source: str, case_insensitive: bool, multiline: bool) -> Expression:  # noqa: FBT001
+    # What needs more memory than this to be written out is refused before that takes long.
+    _compiled(source, _PROGRAM_MEMORY, case_insensitive=case_insensitive, multiline=multiline)
+    return _compiled(source, _MEMORY, case_insensitive=case_insensitive, multiline=multiline)
+
+
+def _compiled(source: str, memory: int, *, case_insensitive: bool, multiline: bool) -> Expression:
+    options = re2.Options()
+    options.max_mem = memory
+    options.log_errors = False
+    options.case_sensitive = not case_insensitive
+    options.dot_nl = multiline
+    # Takes line ends out of every class, so that nothing matches one.
+    options.never_nl = not multiline
+    # Only where a hit is matters here, not its groups.
+    options.never_capture = True
+    expression: Expression = re2.compile(_PREFIX + source, options)
+    # Else the package keeps the last 128, each with all of its memory.
+    re2.purge()
+    return expression
+
+
+def _runs_on(source: str) -> bool:
+    """Whether it repeats without end what may be a line end, so that RE2 may read on as far as it is let."""
+    last, behind = "", 0
+    for position, sign in signs(source):
+        if sign in ("*", "+") or _without_end.match(source, position):
+            # Classes and quoted texts are no signs: they fill the gaps between them.
+            gap = source[behind:position]
+            if _may_hold_line_ends.search(gap) if gap else last in _MAY_BE_LINE_ENDS:
+                return True
+        last, behind = sign, position + len(sign)
+    return False
+
+
+_without_end = re.compile(r"\{\d+,\}")
+_may_hold_line_ends = re.compile(r"\^|\[:|\\(?![dw.-])|[\x00-\x1f]")
+_MAY_BE_LINE_ENDS = (".", ")", "\n", "\\n", "\\s", "\\S", "\\W", "\\D", "\\x", "\\p", "\\P", "}")
+
+
+def _next_character(content: Content, position: int) -> int:
+    position += 1
+    while position < len(content) and content[position] & 0xC0 == 0x80:
+        position += 1
+    return position

@@ -1,0 +1,214 @@
+"""What a text is like: how long it is, how it begins, what it seems to be, and what helps to go on."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headgate.responses.content import characters
+from headgate.responses.processors.lines import Texts
+
+_HEAD = 300
+# So much of the beginning tells what a text is.
+_PROBE = 64 * 1024
+_PROBED_LINES = 200
+_MOST_HEADINGS = 50
+_MOST_COLUMNS = 100
+_LONGEST_NAME = 80
+# A list or a head that is not longer is left out rather than cut.
+_SHORT = 10
+
+# Every white space becomes a space and everything else a letter, so that words can be counted in bulk.
+_WORDS = bytes(ord(" ") if byte in b" \t\n\r\v\f" else ord("x") for byte in range(256))
+_LEVELS = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL")
+_LEVEL = re.compile(rf"(?<![\w-])({'|'.join(_LEVELS + tuple(map(str.lower, _LEVELS)))})(?![\w-])")
+_TIME = re.compile(r"\W?(\d{4}-\d\d-\d\d|\d\d\d\d/\d\d/\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:)")
+_HEADING = re.compile(r"^(?:(#{1,6}) +(\S.*)|```.*|~~~.*)$", re.MULTILINE)
+_XML = re.compile(r"\s*<(?:\?xml\b|!--|[A-Za-z_][\w:.-]*[\s/>])")
+_HTML = re.compile(r"\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
+_COLUMN = re.compile(r"[^\W\d][\w .()/%#:-]*")
+
+
+def described_text(texts: Texts, facts: dict[str, Any], room: int) -> bytes:
+    """A JSON object of the facts and of what is said of the text; what is least needed goes until it fits."""
+    start = _start(texts())
+    described = facts | _measured(texts())
+    looks_like, told = _recognised(start, texts)
+    if looks_like:
+        described["looks_like"] = looks_like
+    if looks_like != "binary":
+        described["head"] = _head(start)
+    return _fitted(described | told, room)
+
+
+def _start(texts: Iterator[str]) -> str:
+    start = ""
+    for text in texts:
+        start += text[: _PROBE - len(start)]
+        if len(start) >= _PROBE:
+            break
+    return start
+
+
+def _head(start: str) -> str:
+    """The first lines, or as much of the first as is short."""
+    if len(start) <= _HEAD:
+        return start.rstrip("\r\n")
+    lines, line_end, _ = start[: _HEAD + 1].rpartition("\n")
+    return lines.rstrip("\r\n") if line_end and lines.strip() else start[:_HEAD]
+
+
+def _measured(texts: Iterator[str]) -> dict[str, int]:
+    size = words = ends = longest = begun = 0
+    before = "\n"
+    for text in texts:
+        if not text:
+            continue
+        size += len(text)
+        ends += text.count("\n")
+        # A word, and a line, may have begun in the piece before.
+        words += _count_words(text, before)
+        first, *lines = text.split("\n")
+        begun += len(first)
+        longest = max(longest, begun, max(map(len, lines), default=0))
+        begun = len(lines[-1]) if lines else begun
+        before = text[-1]
+    return {"lines": ends + (before != "\n"), "words": words, "characters": size, "longest_line": longest}
+
+
+def _count_words(text: str, before: str) -> int:
+    signs = (before + text).encode(errors="replace").translate(_WORDS)
+    return signs.count(b" x")
+
+
+class _Recognised(NamedTuple):
+    looks_like: str | None
+    told: dict[str, Any]
+
+
+def _recognised(start: str, texts: Texts) -> _Recognised:
+    """What the text is, only where that is sure, and what is known of that kind of text."""
+    if "\0" in start:
+        return _Recognised("binary", {})
+    if _HTML.match(start):
+        return _Recognised("html", {})
+    if _XML.match(start) and ("</" in start or "/>" in start):
+        return _Recognised("xml", {})
+    columns = _columns(start)
+    if columns:
+        return _Recognised("csv", {"columns": columns[:_MOST_COLUMNS]})
+    form = _level_form(start)
+    if form is not None:
+        return _Recognised("log", {"levels": _levels(texts(), form)})
+    if _is_log(start):
+        return _Recognised("log", {})
+    if _is_markdown(start):
+        return _Recognised("markdown", _headings(texts()))
+    return _Recognised(None, {})
+
+
+def _lines(start: str) -> list[str]:
+    """The first lines that are not blank and not cut."""
+    lines = start.split("\n")
+    whole = lines if len(start) < _PROBE else lines[:-1]
+    return [line for line in whole if line.strip()][:_PROBED_LINES]
+
+
+def _columns(start: str) -> list[str]:
+    """The names in the first row, if all rows have as many cells and there are at least three."""
+    lines = _lines(start)
+    for delimiter in ",\t;|":
+        try:
+            rows = list(csv.reader(lines, delimiter=delimiter))
+        except csv.Error:
+            continue
+        names = [name.strip() for name in rows[0]] if len(rows) > 2 else []
+        if len(names) < 2 or len(set(names)) < len(names) or {len(row) for row in rows} != {len(names)}:
+            continue
+        if all(_COLUMN.fullmatch(name) and len(name) <= _LONGEST_NAME for name in names):
+            return names
+    return []
+
+
+def _is_log(start: str) -> bool:
+    lines = _lines(start)
+    return len(lines) > 2 and sum(bool(_TIME.match(line)) for line in lines) > len(lines) * 0.6
+
+
+class _Form(NamedTuple):
+    """How a log writes its levels."""
+
+    before: str
+    behind: str
+    is_lower: bool
+
+
+def _level_form(start: str) -> _Form | None:
+    """How most lines of a log write their level; None where most have none."""
+    lines = _lines(start)
+    forms = Counter(_form(line, hit) for line in lines if (hit := _LEVEL.search(line, 0, 120)))
+    if len(lines) < 3 or sum(forms.values()) <= len(lines) * 0.6:
+        return None
+    return forms.most_common(1)[0][0]
+
+
+def _form(line: str, hit: re.Match[str]) -> _Form:
+    before = line[hit.start() - 1] if hit.start() else "\n"
+    return _Form(before, line[hit.end() : hit.end() + 1] or "\n", hit[0].islower())
+
+
+def _levels(texts: Iterator[str], form: _Form) -> dict[str, int]:
+    """How often each level is written like that, which needs no look at every line."""
+    counts: Counter[str] = Counter()
+    written = [level.lower() if form.is_lower else level for level in _LEVELS]
+    for text in texts:
+        lines = f"\n{text}"
+        counts.update({level: lines.count(f"{form.before}{level}{form.behind}") for level in written})
+    return {level: count for level, count in counts.most_common() if count}
+
+
+def _is_markdown(start: str) -> bool:
+    """Whether there are headings of two levels or a link; comments of a script have neither."""
+    marks = {found[1] for found in _HEADING.finditer(start) if found[1]}
+    return len(marks) > 1 or (len(marks) == 1 and "](" in start)
+
+
+def _headings(texts: Iterator[str]) -> dict[str, Any]:
+    """The headings, each with the offset at which it is read."""
+    headings: list[dict[str, Any]] = []
+    line = more = 0
+    in_code = False
+    for text in texts:
+        at = 0
+        for found in _HEADING.finditer(text):
+            line, at = line + text.count("\n", at, found.start()), found.start()
+            if found[1] is None:
+                in_code = not in_code
+            elif not in_code and len(headings) < _MOST_HEADINGS:
+                headings.append({"offset": line, "heading": found[0].strip()[:_LONGEST_NAME]})
+            elif not in_code:
+                more += 1
+        line += text.count("\n", at)
+    return {"headings": headings} | ({"more_headings": more} if more else {})
+
+
+def _fitted(described: dict[str, Any], room: int) -> bytes:
+    """The description; where it is too long, with shorter lists and head, and then with fewer members."""
+    while described:
+        made = msgspec.json.encode(described)
+        if characters(made) <= room:
+            return made
+        longest = max(described, key=lambda name: _length(described[name]))
+        length = _length(described[longest])
+        if length > _SHORT:
+            described = described | {longest: described[longest][: length // 2]}
+        else:
+            described = dict(list(described.items())[:-1])
+    return b"{}"
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | list) else 0

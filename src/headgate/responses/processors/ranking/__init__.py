@@ -1,0 +1,1 @@
+"""Finds what comes nearest to some words, best first."""

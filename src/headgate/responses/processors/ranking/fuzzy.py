@@ -1,0 +1,191 @@
+"""Which pieces of a content have words that are nearly those of a query."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from headgate.responses.content import Content
+from headgate.responses.params import Search
+from headgate.responses.processing import ProcessorResult, Refused
+from headgate.responses.processors.ranking.hits import Hit, Page, best_first, shown
+from headgate.responses.processors.ranking.pieces import Pieces, lines_of
+from headgate.responses.processors.ranking.vocabulary import Vocabulary
+from headgate.responses.processors.ranking.words import folded, unescaped_form, words_of
+
+_LONGEST_QUERY = 200
+_MOST_WORDS = 16
+_DEFAULT_RESULTS = 10
+# Each is one more scan of the content.
+_MOST_FORMS = 48
+_MOST_PIECES_PER_FORM = 200_000
+# Of hits that are equal word by word, so many of the first are compared as phrases.
+_MOST_COMPARED = 100
+_COMPARED_BYTES = 1_000
+_MOST_PLACES = 10_000
+_LARGEST_KEPT_BYTES = 16 * 1024 * 1024
+
+# What to look for in a folded content, and how near that is to which words of the query (by their number).
+_Forms = Mapping[bytes, Mapping[int, float]]
+# The pieces that have each form.
+_Found = Mapping[bytes, "array[int]"]
+
+
+class FuzzyProcessor:
+    """Finds the elements of JSON, or the lines of a text, with words like those of the pattern."""
+
+    name = "fuzzy"
+
+    def process(self, content: Content, params: Search) -> ProcessorResult:
+        """The nearest pieces, nearest first; the score of each is 0 to 1. Raises `Refused`."""
+        words = _words(params.pattern)
+        if not 0 <= params.threshold <= 1:
+            raise Refused(
+                f"`threshold` is {params.threshold:g}; give a number from 0 (anything) to 1 (the same)."
+            )
+        limit = _DEFAULT_RESULTS if params.max_results is None else params.max_results
+        page = Page(params.offset, limit, params.room, between=b"\n")
+        pieces = lines_of(content)
+        # A query without digits looks for MacBook in MacBook2021 too.
+        texts = _Texts(pieces, digits=any(sign.isdecimal() for word in words for sign in word))
+        vocabulary = Vocabulary.of(text for _, text in texts)
+        forms = _forms(words, vocabulary, params.threshold)
+        found, capped = _found(texts, forms)
+        hits = _ranked(texts, words, forms, found, params.threshold)
+        metadata: dict[str, Any] = {"mode": self.name}
+        metadata["words"] = [unescaped_form(form) for form in list(forms)[:10]]
+        if capped or vocabulary.is_cut:
+            metadata["at_least"] = True
+        return shown(content, pieces, hits, page, lambda index: _places(texts, index, forms), metadata)
+
+
+class _Texts:
+    """The folded windows of all pieces; those of a content that is not large are folded only once."""
+
+    def __init__(self, pieces: Pieces, *, digits: bool) -> None:
+        self.pieces = pieces
+        self._digits = digits
+        self._kept: list[tuple[int, bytes]] | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        if self._kept is None and len(self.pieces.content) <= _LARGEST_KEPT_BYTES:
+            self._kept = list(self._folded(self.pieces.windows()))
+        return self._folded(self.pieces.windows()) if self._kept is None else iter(self._kept)
+
+    def of(self, index: int) -> Iterator[tuple[int, bytes]]:
+        """The windows of one piece."""
+        return self._folded(self.pieces.windows_of(self.pieces.starts[index], self.pieces.ends[index]))
+
+    def _folded(self, windows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        for base, window in windows:
+            yield base, b" %b " % folded(window, escaped=self.pieces.is_json, digits=self._digits)
+
+
+def _words(pattern: str) -> list[str]:
+    if len(pattern) > _LONGEST_QUERY:
+        raise Refused(
+            f"`pattern` has {len(pattern)} characters and mode fuzzy takes {_LONGEST_QUERY}; "
+            "give only the words that matter."
+        )
+    words = words_of(pattern)
+    if not words:
+        raise Refused("`pattern` has no word in it; give words to look for, or use mode regex for signs.")
+    if len(words) > _MOST_WORDS:
+        raise Refused(f"`pattern` has {len(words)} words and mode fuzzy takes {_MOST_WORDS}; give fewer.")
+    return words
+
+
+def _forms(words: Sequence[str], vocabulary: Vocabulary, threshold: float) -> _Forms:
+    forms: dict[bytes, dict[int, float]] = {}
+    most = max(_MOST_FORMS // len(words), 3)
+    for number, word in enumerate(words):
+        for form, score in vocabulary.near(word, threshold, most):
+            forms.setdefault(form, {})[number] = score
+        for form, score in vocabulary.in_two(word):
+            forms.setdefault(form, {})[number] = score
+    for number, (one, other) in enumerate(pairwise(words)):
+        for form, score in vocabulary.near(one + other, threshold, most, whole=True):
+            scores = forms.setdefault(form, {})
+            # Both words only if it is not the one of them and a bit.
+            if score > max(scores.get(number, 0), scores.get(number + 1, 0)):
+                scores |= {number: score, number + 1: score}
+    return forms
+
+
+def _ranked(texts: _Texts, words: Sequence[str], forms: _Forms, found: _Found, threshold: float) -> list[Hit]:
+    # A long word says more than a short one.
+    whole = sum(map(len, words))
+    totals: dict[int, float] = {}
+    for word, nearest in zip(words, _nearest(found, len(words), forms), strict=True):
+        weight = len(word) / whole
+        for index, score in nearest.items():
+            totals[index] = totals.get(index, 0.0) + weight * score
+    # Sums of fractions are not exact.
+    hits = best_first((score, index) for index, score in totals.items() if score >= threshold - 1e-9)
+    return _as_phrases(texts, words, hits) if len(words) > 1 else hits
+
+
+def _nearest(found: _Found, number: int, forms: _Forms) -> list[dict[int, float]]:
+    """For each word of the query: how near it is to anything in each piece."""
+    nearest: list[dict[int, float]] = [{} for _ in range(number)]
+    scored = [(score, word, form) for form, scores in forms.items() for word, score in scores.items()]
+    # The nearest come last and replace the others.
+    for score, word, form in sorted(scored):
+        nearest[word].update(dict.fromkeys(found[form], score))
+    return nearest
+
+
+def _found(texts: _Texts, forms: _Forms) -> tuple[_Found, bool]:
+    """The pieces that have each form, and whether there may be more of them."""
+    found, capped = {form: array("q") for form in forms}, False
+    for base, text in texts:
+        for form, indexes in found.items():
+            if len(indexes) < _MOST_PIECES_PER_FORM:
+                indexes.extend(_having(texts.pieces, base, text, form))
+            else:
+                capped = True
+    return found, capped
+
+
+def _having(pieces: Pieces, base: int, text: bytes, form: bytes) -> list[int]:
+    """The pieces of a window that have the form, each once."""
+    needle = b" %b " % form
+    found = []
+    at = text.find(needle)
+    while at >= 0:
+        index = pieces.index_at(base + at)
+        end = pieces.ends[index] - base
+        if at < end:
+            found.append(index)
+        # The rest of the piece says nothing new; the space behind one word is the space before the next.
+        at = text.find(needle, max(at + len(needle) - 1, end))
+    return found
+
+
+def _as_phrases(texts: _Texts, words: Sequence[str], hits: list[Hit]) -> list[Hit]:
+    """Among the best, those that are equal word by word by how like the whole query they are."""
+    from rapidfuzz import fuzz  # noqa: PLC0415 (only who searches this way pays for it)
+
+    phrase = " ".join(words)
+
+    def order(hit: Hit) -> tuple[float, float, int]:
+        score, index = hit
+        _, text = next(texts.of(index))
+        compared = text[:_COMPARED_BYTES].decode(errors="replace")
+        return -round(score, 4), -fuzz.partial_ratio(phrase, compared), index
+
+    return sorted(hits[:_MOST_COMPARED], key=order) + hits[_MOST_COMPARED:]
+
+
+def _places(texts: _Texts, index: int, forms: _Forms) -> list[int]:
+    start = texts.pieces.starts[index]
+    found: list[int] = []
+    for base, text in texts.of(index):
+        for form in forms:
+            at = text.find(b" %b " % form)
+            while at >= 0:
+                found.append(base - start + at)
+                at = text.find(b" %b " % form, at + 1)
+        if len(found) > _MOST_PLACES:
+            break
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Finds lines, elements, passages and names by a pattern."""

@@ -1,0 +1,207 @@
+"""What goes when room is needed: what has been idle for long and is large, of whoever holds most."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.responses.eviction import Shelves, worst
+from headgate.responses.store import Entry, Limits
+
+
+class InFile:
+    """A content in a file, as far as anybody can tell."""
+
+    start = 0
+    first = b""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def fileno(self) -> int:
+        return -1
+
+    def chunks(self) -> Iterator[bytes]:
+        yield bytes(self.size)
+
+    def close(self) -> None:
+        pass
+
+
+def entry(id: str, size: int = 1, touched: float = 0.0, **more: Any) -> Entry:
+    fields = {"content": bytes(size), "tool_name": "t", "arguments": b"", "expires_at": touched + 300.0}
+    return Entry(id=id, created_at=touched, last_accessed_at=touched, size_bytes=size, **{**fields, **more})
+
+
+def in_file(id: str, size: int = 1, touched: float = 0.0) -> Entry:
+    return entry(id, size, touched, content=InFile(size))
+
+
+def dropped(shelves: Shelves, agent: str, now: float) -> list[str]:
+    """The ids of what has to go, which then has gone."""
+    gone = []
+    for key in shelves.surplus(agent, now):
+        shelves.remove(*key)
+        gone.append(key[1])
+    return gone
+
+
+def put(shelves: Shelves, agent: str, new: Entry) -> list[str]:
+    """The ids of what had to go for it."""
+    shelves.add(agent, new, 300.0)
+    return dropped(shelves, agent, new.created_at)
+
+
+def found(entries: list[Entry], now: float) -> str:
+    chosen = worst(entries, now)
+    assert chosen is not None
+    return chosen.id
+
+
+def test_idle_time_and_size_count_alike() -> None:
+    old, large = entry("old", 10, touched=0.0), entry("large", 100, touched=90.0)
+    assert found([old, large], now=99.0) == "old"
+    assert found([old, large], now=102.0) == "large"
+
+
+def test_of_equals_the_one_goes_that_was_not_touched_for_longest() -> None:
+    assert found([entry("first"), entry("second")], now=5.0) == "first"
+    assert found([entry("first"), entry("second")], now=0.0) == "first"
+
+
+def test_a_clock_that_was_set_back_makes_nothing_idle() -> None:
+    assert found([entry("later", 1000, touched=50.0), entry("now", touched=10.0)], now=11.0) == "now"
+
+
+def test_of_nothing_nothing_goes() -> None:
+    assert worst([], now=1.0) is None
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1, max_size=30), st.integers(0, 30)
+)
+def test_looking_at_few_entries_finds_the_same_as_looking_at_all(
+    pairs: list[tuple[int, int]], now: int
+) -> None:
+    entries = [
+        entry(str(n), size, touched) for n, (size, touched) in enumerate(sorted(pairs, key=lambda p: p[1]))
+    ]
+    largest = max(each.size_bytes for each in entries)
+    chosen = worst(entries, now, largest=largest)
+    wastes = [max(0, now - each.last_accessed_at) * each.size_bytes for each in entries]
+    assert chosen is entries[wastes.index(max(wastes))]
+
+
+def test_who_holds_most_gives_first_though_another_was_idle_for_longer() -> None:
+    shelves = Shelves(Limits(max_bytes=100))
+    put(shelves, "modest", entry("m", 40, touched=0.0))
+    put(shelves, "greedy", entry("g1", 30, touched=50.0))
+    put(shelves, "greedy", entry("g2", 30, touched=60.0))
+    assert put(shelves, "greedy", entry("g3", 30, touched=70.0)) == ["g1"]
+
+
+def test_the_newest_stays_though_its_agent_holds_most() -> None:
+    shelves = Shelves(Limits(max_bytes=100))
+    put(shelves, "a", entry("a1", 30))
+    put(shelves, "b", entry("b1", 20))
+    assert put(shelves, "b", entry("b2", 60, touched=1.0)) == ["b1"]
+    assert put(shelves, "c", entry("c1", 500, touched=2.0)) == ["b2", "a1"]
+    assert put(shelves, "c", entry("c2", 1, touched=3.0)) == ["c1"]
+
+
+def test_of_those_who_hold_as_much_the_one_gives_that_was_idle_longest() -> None:
+    shelves = Shelves(Limits(max_files=3))
+    for agent in ("c", "a", "b"):
+        put(shelves, agent, in_file(agent))
+    shelves.use("c", "c", 1.0)
+    assert put(shelves, "d", in_file("d", touched=2.0)) == ["a"]
+
+
+def test_files_are_given_by_those_who_hold_files() -> None:
+    shelves = Shelves(Limits(max_files=2))
+    put(shelves, "a", entry("large", 10_000))
+    put(shelves, "a", in_file("f1", 10))
+    put(shelves, "a", in_file("f2", 30))
+    assert put(shelves, "b", in_file("f3", 10, touched=1.0)) == ["f2"]
+    assert shelves.load.files == 2
+
+
+def test_memory_is_given_by_what_is_in_memory() -> None:
+    shelves = Shelves(Limits(max_memory=100))
+    put(shelves, "a", in_file("file", 10_000))
+    put(shelves, "a", entry("m1", 60))
+    assert put(shelves, "b", entry("m2", 60, touched=1.0)) == ["m1"]
+
+
+def test_arguments_take_memory_too() -> None:
+    shelves = Shelves(Limits(memory_per_agent=100))
+    assert shelves.fits_in_memory("a", 100)
+    assert not shelves.fits_in_memory("a", 101)
+    put(shelves, "a", entry("talkative", 1, arguments=bytes(90)))
+    assert not shelves.fits_in_memory("a", 10)
+    assert shelves.fits_in_memory("b", 10)
+    assert put(shelves, "a", entry("next", 50, touched=1.0)) == ["talkative"]
+
+
+def test_what_came_later_may_end_earlier() -> None:
+    shelves = Shelves(Limits())
+    shelves.add("a", entry("long", expires_at=300.0), 300.0)
+    shelves.add("a", entry("short", expires_at=10.0), 10.0)
+    assert shelves.due(9.9) is None
+    assert shelves.due(10.0) == ("a", "short")
+    shelves.remove("a", "short")
+    assert shelves.due(299.0) is None
+    assert shelves.due(300.0) == ("a", "long")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["memory", "file", "use", "remove"]),
+        st.sampled_from("abcd"),
+        st.integers(0, 60),
+        st.sampled_from([0, 1, 7]),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60)
+@given(steps=STEPS, isolated=st.booleans())
+def test_whatever_is_done_no_bound_is_passed_and_the_newest_stays(
+    steps: list[tuple[str, str, int, int]], *, isolated: bool
+) -> None:
+    limits = Limits(
+        max_entries=5,
+        isolated=isolated,
+        entries_per_agent=3,
+        memory_per_agent=80,
+        agents=3,
+        max_bytes=150,
+        max_memory=100,
+        max_files=4,
+    )
+    shelves, now = Shelves(limits), 0
+    for number, (step, agent, size, seconds) in enumerate(steps):
+        now += seconds
+        owner = agent if isolated else ""
+        known = [id for _, id in shelves.keys_of(owner)]
+        if step == "use" and known:
+            used = shelves.use(owner, known[size % len(known)], now)
+            assert used is None or (used.last_accessed_at == now and used.access_count > 0)
+        elif step == "remove" and known:
+            assert shelves.remove(owner, known[size % len(known)]) is not None
+        elif step in ("memory", "file"):
+            put(shelves, owner, (entry if step == "memory" else in_file)(str(number), size, now))
+            assert (owner, str(number)) in shelves.keys_of(None)
+        assert shelves.entries == len(shelves.keys_of(None))
+        assert shelves.load.contents <= limits.max_bytes
+        assert shelves.load.memory <= limits.max_memory
+        assert shelves.load.files <= limits.max_files
+        assert shelves.agents <= limits.agents
+        assert len(shelves.keys_of(owner)) <= (3 if isolated else 5)
+    for key in shelves.keys_of(None):
+        shelves.remove(*key)
+    assert (shelves.load.contents, shelves.load.memory, shelves.load.files, shelves.load.disk) == (0, 0, 0, 0)
+    assert shelves.due(float("inf")) is None

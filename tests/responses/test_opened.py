@@ -1,0 +1,63 @@
+"""What is known of a result while somebody works on it."""
+
+import json
+import mmap
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+
+from headgate.responses.anatomy import measured
+from headgate.responses.opened import length
+from headgate.responses.processing import Refused
+from tests.responses.results import IMAGE, opened, resource, result, results, text, texts_of
+
+
+@settings(max_examples=40)
+@given(data=results())
+def test_it_is_as_large_as_what_a_model_gets_to_read(data: bytes) -> None:
+    result = opened(data)
+    assert [content[:].decode() for content in result.texts.values()] == texts_of(data)
+    assert list(result.sizes.values()) == list(map(len, texts_of(data)))
+    # Both ways to measure tell the same: one decides whether a result is cut, the other cuts it.
+    assert result.size == measured(data)
+
+
+def test_its_texts_are_known_by_the_place_of_their_block_and_whether_they_are_json() -> None:
+    made = opened(result(IMAGE, text('{"a":1}'), IMAGE, resource("a\nb")))
+    assert made.texts == {1: b'{"a":1}', 3: b"a\nb"}
+    assert made.json == {1: True, 3: False}
+    assert made.sizes == {1: 7, 3: 3}
+
+
+def test_what_stands_in_structure_counts_with_its_spaces() -> None:
+    data = b'{"content":[],"structuredContent":{ "a" : "\xc3\xa4" }}'
+    assert opened(data).size == opened(data).structured_size == len('{ "a" : "ä" }')
+
+
+def test_its_texts_are_made_once() -> None:
+    made = opened(result(text("a")))
+    assert made.texts is made.texts
+    assert made.document.content is made.texts[0]
+
+
+def test_what_is_no_result_is_refused_at_once() -> None:
+    with pytest.raises(Refused):
+        opened(b"[1]")
+
+
+def test_characters_are_counted_also_where_they_lie_across_two_windows() -> None:
+    words = "x" + "€" * 1_500_000
+    with tempfile.TemporaryFile() as file:
+        file.write(words.encode())
+        file.flush()
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            assert length(mapped) == len(words)
+    assert length(b"") == 0
+
+
+def test_a_lone_half_of_a_pair_counts_as_the_character_that_is_shown_for_it() -> None:
+    data = b'{"content":[{"type":"text","text":"a\\ud800b"}]}'
+    made = opened(data)
+    assert made.size == measured(data) == 3
+    assert json.loads(json.dumps(made.document.content[:].decode())) == "a\N{REPLACEMENT CHARACTER}b"

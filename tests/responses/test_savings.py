@@ -1,0 +1,43 @@
+"""What was kept out of conversations is counted, and nothing twice."""
+
+from headgate.responses.jobs import Done
+from headgate.responses.savings import Savings
+
+LOOKED = Done(original_size=40_000, processed_size=4000, original_tokens=10_000, processed_tokens=1000)
+
+
+def test_what_an_excerpt_leaves_out_is_saved() -> None:
+    savings = Savings()
+    savings.excerpt(LOOKED)
+    assert (savings.excerpts, savings.saved_tokens) == (1, 9000)
+
+
+def test_what_is_read_of_it_later_is_spent_again() -> None:
+    savings = Savings()
+    savings.excerpt(LOOKED)
+    savings.look("proxy_read", LOOKED, fresh=False)
+    assert savings.saved_tokens == 8000
+    savings.look("proxy_read", Done(original_tokens=10_000, processed_tokens=20_000), fresh=False)
+    # Whoever reads all of it has saved nothing, and has not lost what was never there.
+    assert savings.saved_tokens == 0
+
+
+def test_a_fresh_result_would_have_been_shown_whole() -> None:
+    savings = Savings()
+    savings.look("proxy_search", LOOKED, fresh=True)
+    assert savings.saved_tokens == 9000
+
+
+def test_the_counters_tell_each_tool_apart() -> None:
+    savings = Savings()
+    for tool in ("proxy_read", "proxy_read", "proxy_query"):
+        savings.look(tool, Done(original_size=10, processed_size=4), fresh=False)
+    savings.refused += 1
+    assert savings.counters() == {
+        ("results_excerpted", ""): 0,
+        ("result_reads_refused", ""): 1,
+        ("result_characters_received", ""): 0,
+        ("result_characters_shown", ""): 12,
+        ("result_reads", '{tool="proxy_read"}'): 2,
+        ("result_reads", '{tool="proxy_query"}'): 1,
+    }
