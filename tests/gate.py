@@ -187,6 +187,9 @@ def running_gate(
 ) -> Iterator[Gate]:
     """Run a gate with its configuration, data and log in `directory`; raises GateFailed if it misbehaves.
 
+    The tools that read stored results are listed only where the configuration says so: most tests are about
+    those of servers.
+
     It blocks while it waits, so run it in a thread when the loop of the caller also serves an upstream.
     Expect tracebacks only where an upstream writes its own to stderr.
     """
@@ -216,7 +219,8 @@ def _start(
     environment: Mapping[str, str],
 ) -> Gate:
     config_path, data_dir, log_path = directory / "headgate.json", directory / "data", directory / "gate.log"
-    config_path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    settings = {"listResultTools": False} | dict(config.get("proxySettings") or {})
+    config_path.write_text(json.dumps({**config, "proxySettings": settings}, indent=2), encoding="utf-8")
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(config_path)]
     command += ["--transport", transport, "--host", HOST, "--port", str(port), "--data-dir", str(data_dir)]
     command += options

@@ -16,12 +16,34 @@ from headgate.dialogue.reminders import Reminders
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.gateway import Access, Gateway, OwnTool
-from headgate.responses.whole import WholeResponses
+from headgate.gateway import Access, Gateway, OwnTool, Responses
+from headgate.responses.tools import Wanted
 from headgate.storage.seal import KEY_BYTES, Seal
 from tests.catalog.owners import catalog_of
 from tests.catalog.shown import showing_of
 from tests.delivery.scripted import DONE, Desk
+
+
+class WholeResponses:
+    """Shows what the upstream said, and keeps nothing."""
+
+    def concerns(self, answer: Answer) -> bool:
+        return False
+
+    async def shape(self, call: Call, answer: Answer) -> Answer:
+        return answer
+
+    def reads(self, tool: str) -> bool:
+        return False
+
+    async def wanted(self, request: Request) -> Wanted:
+        raise NotImplementedError
+
+    async def read(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
+        raise NotImplementedError
+
+    async def read_fresh(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
+        raise NotImplementedError
 
 
 class House:
@@ -36,6 +58,7 @@ class House:
         own: Mapping[str, OwnTool] = MappingProxyType({}),
         prefixed: bool = True,
         clients: Clients | None = None,
+        responses: Responses | None = None,
     ) -> None:
         self.desk = Desk(answer)
         self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
@@ -49,7 +72,7 @@ class House:
             delivery,
             Dialogue(delivery, Reminders(Seal([bytes(KEY_BYTES)]))),
             TaskHandles(),
-            WholeResponses(),
+            responses or WholeResponses(),
             own,
         )
 

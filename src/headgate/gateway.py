@@ -11,13 +11,17 @@ from headgate.catalog.arguments import wrapped_call
 from headgate.catalog.correction import corrected, may_refuse
 from headgate.catalog.directory import nearest_servers
 from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.uris import is_ours
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import HeaderMismatch, MethodUnknown, ServerNotFound, ToolNotFound
+from headgate.domain.errors import HeaderMismatch, HeadgateError, MethodUnknown, ServerNotFound, ToolNotFound
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.responses.tools import Wanted
 from headgate.wire.mirrors import mismatch
 from headgate.wire.results import renamed, with_uris
+
+_TASK_RESULT = "tasks/result"
 
 
 class Access(Protocol):
@@ -115,10 +119,25 @@ class Handles(Protocol):
 
 
 class Responses(Protocol):
-    """Keeps large results out of the conversation."""
+    """Keeps large results out of the conversation, and within reach."""
 
-    def shape(self, call: Call, answer: Answer) -> Answer:
+    def concerns(self, answer: Answer) -> bool:
+        """Whether the answer may be too large; asked of every answer, so it opens none."""
+
+    async def shape(self, call: Call, answer: Answer) -> Answer:
         """What the client is shown of the answer."""
+
+    def reads(self, tool: str) -> bool:
+        """Whether the gateway's own tool of that name reads large results."""
+
+    async def wanted(self, request: Request) -> Wanted:
+        """What a call of such a tool is about; raises InvalidArguments."""
+
+    async def read(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
+        """The tool that a stored result is of, and what was asked for of it; raises HeadgateError."""
+
+    async def read_fresh(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
+        """What was asked for of a result that has just come; raises HeadgateError."""
 
 
 class Gateway:
@@ -156,18 +175,48 @@ class Gateway:
         if own is not None and self._showing.has_own(request):
             return await own.run(request)
         try:
-            tool, answer = await self._use(request)
+            if self._responses.reads(request.name) and self._showing.has_own(request):
+                return await self._read(request)
+            call, answer = await self._use(request)
         except ToolNotFound as missing:
             if not wrapped and not self._showing.searches(request):
                 raise
             finder = f"{RETRIEVE_TOOLS} finds others"
             raise ToolNotFound(missing.name, missing.nearest, finder=finder) from missing
+        # After delivery, so that what is recorded is what the upstream said, not what we showed.
+        answer = await self._shown(call, answer)
         if not may_refuse(answer):
             return answer
         # Whoever has not seen the schema can correct itself by it.
-        return corrected(tool, answer, seen_whole=self._showing.complete(request) and not wrapped)
+        return corrected(call.item, answer, seen_whole=self._showing.complete(request) and not wrapped)
 
-    async def _use(self, request: Request) -> tuple[Item, Answer]:
+    async def _read(self, request: Request) -> Answer:
+        """Look at a large result: one that is stored, or that of a call that is made now."""
+        wish = await self._responses.wanted(request)
+        if wish.cache_id:
+            name, answer = await self._responses.read(request, wish)
+            return self._with_stored_uris(request, name, answer)
+        params = {**request.params, "arguments": wish.arguments}
+        inner = msgspec.structs.replace(request, name=wish.tool, params=params, headers=None)
+        if inner.name == CALL_TOOL and self._showing.has_own(inner):
+            inner = _unwrapped(inner)
+        call, answer = await self._use(inner)
+        if may_refuse(answer):
+            answer = corrected(call.item, answer)
+        shown = await self._responses.read_fresh(call, wish, answer)
+        # What was on disk has not been looked at before.
+        return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)
+
+    async def _shown(self, call: Call, answer: Answer) -> Answer:
+        """What the client is shown of an answer."""
+        if not self._responses.concerns(answer):
+            # Nearly always: it is not opened.
+            return answer
+        shown = await self._responses.shape(call, answer)
+        # What was on disk has not been looked at before.
+        return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)
+
+    async def _use(self, request: Request) -> tuple[Call, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
         # A server that is still starting may have the tool, so it is too early to say that nobody has.
         server = self._catalog.silent_server(Kind.TOOLS, request.name)
@@ -182,8 +231,7 @@ class Gateway:
         call = Call(request, tool)
         answer = self._with_public_uris(call, await self._dialogue.carry(call))
         self._handles.note(call, answer)
-        # After delivery, so that what is recorded is what the upstream said, not what we showed.
-        return tool, self._responses.shape(call, answer)
+        return call, answer
 
     async def get_prompt(self, request: Request) -> Answer:
         """One prompt, filled in; raises HeadgateError."""
@@ -226,7 +274,8 @@ class Gateway:
         call = Call(request, Item(Kind.TOOLS, server, "", request.method))
         answer = await self._dialogue.carry(call)
         self._handles.note(call, answer)
-        return answer
+        # The result of a tool that went on as a task comes this way.
+        return await self._shown(call, answer) if request.method == _TASK_RESULT else answer
 
     async def subscribe(self, request: Request) -> Answer:
         """Hear of every change of a resource; raises HeadgateError."""
@@ -248,6 +297,20 @@ class Gateway:
             # Nearly always: nothing is opened.
             return answer
         public = with_uris(result, lambda uri: self._catalog.public_uri(server, uri))
+        return msgspec.structs.replace(answer, result=public)
+
+    def _with_stored_uris(self, request: Request, name: str, answer: Answer) -> Answer:
+        """The same for a part of a stored result, in which links may have their public names already."""
+        try:
+            server = self._catalog.resolve(Kind.TOOLS, name, request.caller).server
+        except HeadgateError:
+            # It is gone, and where its links lead with it.
+            return answer
+        if not self._catalog.renames(server) or not isinstance(answer.result, bytes):
+            return answer
+        public = with_uris(
+            answer.result, lambda uri: uri if is_ours(uri) else self._catalog.public_uri(server, uri)
+        )
         return msgspec.structs.replace(answer, result=public)
 
     async def _prompt(self, request: Request) -> Item:

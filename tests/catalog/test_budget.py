@@ -25,6 +25,8 @@ from headgate.catalog.tokens import count_tokens
 from headgate.catalog.views import View, Views
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
+from headgate.responses.tools import DEFINITIONS, NAMES
+from headgate.responses.tools import STUBS as READER_STUBS
 from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of
 from tests.catalog.real_servers import real_catalog, real_servers
@@ -40,6 +42,12 @@ OWN = OwnTools(
         (*STUBS, (EXPAND_SCHEMA, EXPAND_STUB)),
         STUBS,
     ),
+)
+# With those that read large results.
+READING = msgspec.structs.replace(
+    OWN,
+    readers=tuple((name, DEFINITIONS[name]) for name in NAMES),
+    reader_stubs=tuple((name, READER_STUBS[name]) for name in NAMES),
 )
 
 
@@ -59,8 +67,10 @@ def candidate(name: str, words: int = 100, **more: Any) -> Candidate:
     return Candidate(name, more.pop("server", "s"), forms, **more)
 
 
-def fitted(candidates: Sequence[Candidate], budget: int, most: int | None = None) -> Fitted:
-    return fit(candidates, OWN, budget, Meter(count_tokens), most=most)
+def fitted(
+    candidates: Sequence[Candidate], budget: int, most: int | None = None, own: OwnTools = OWN
+) -> Fitted:
+    return fit(candidates, own, budget, Meter(count_tokens), most=most)
 
 
 def own_names(result: Fitted) -> list[str]:
@@ -122,6 +132,24 @@ def test_neither_the_tokens_nor_the_tools_are_ever_more_than_allowed_and_nothing
     assert not left(result) or own[:2] == [RETRIEVE_TOOLS, CALL_TOOL]
     assert list(result.pins_left) == [one.name for one in tools if one.pinned and one.name not in listed]
     assert fitted(tools, budget, most) == result
+    assert result.own == set(own)
+
+
+@given(candidates(), st.integers(SMALLEST, 4000), st.none() | st.integers(3, 40))
+@settings(max_examples=30)
+def test_what_reads_results_keeps_to_its_share_and_leaves_no_other_tool_to_search(
+    tools: list[Candidate], budget: int, most: int | None
+) -> None:
+    result, without = fitted(tools, budget, most, READING), fitted(tools, budget, most)
+    assert result.tokens == tokens(result.shown) <= budget
+    assert most is None or len(result.shown) <= most
+    readers = [name for name, _ in result.shown if name in NAMES]
+    assert readers in ([], list(NAMES))
+    assert result.own == {*own_names(result), *readers}
+    assert left(without) or not left(result)
+    if 4 * tokens(READING.reader_stubs) > budget:
+        assert result.levels == without.levels
+        assert not readers or set(result.levels.values()) == {Level.WHOLE}
 
 
 @given(
@@ -227,6 +255,77 @@ def test_own_tools_become_stubs_and_then_two_when_they_would_take_more_than_half
         result = fitted(tools, budget)
         assert result.shown[: len(OWN.finders[finders])] == OWN.finders[finders]
         assert result.tokens <= budget
+
+
+# What becomes of those that read large results.
+
+
+def whole_tokens(tools: Sequence[Candidate]) -> int:
+    return tokens([(one.name, one.forms[0] or b"") for one in tools])
+
+
+def test_beside_whole_tools_they_are_whole_or_stubs_or_not_there_as_there_is_room() -> None:
+    tools = [candidate(f"tool{number}") for number in range(3)]
+    forms = [(one.name, one.forms[0] or b"") for one in tools]
+    with_whole, with_stubs = (
+        tokens([*forms, *readers]) for readers in (READING.readers, READING.reader_stubs)
+    )
+    assert whole_tokens(tools) < SMALLEST < with_stubs < with_whole
+    for budget, readers in (
+        (with_whole, READING.readers),
+        (with_whole - 1, READING.reader_stubs),
+        (with_stubs, READING.reader_stubs),
+        (with_stubs - 1, ()),
+        (SMALLEST, ()),
+    ):
+        result = fitted(tools, budget, own=READING)
+        # Behind them, as in the mode full.
+        assert result.shown == (*forms, *readers)
+        assert result.own == {name for name, _ in readers}
+
+
+def test_a_quarter_of_the_room_is_kept_for_them() -> None:
+    tools = [candidate(f"tool{number}") for number in range(10)]
+    enough = 4 * tokens(READING.reader_stubs)
+    assert whole_tokens(tools) > enough
+    for budget, readers in ((enough, list(NAMES)), (enough - 1, [])):
+        result = fitted(tools, budget, own=READING)
+        # Before the tools of the servers, and behind what expands them.
+        assert [name for name, _ in result.shown] == [EXPAND_SCHEMA, *readers, *(one.name for one in tools)]
+        assert left(result) == 0
+    many = [candidate(f"tool{number}") for number in range(300)]
+    for budget, readers in ((enough, list(NAMES)), (enough - 1, [])):
+        result = fitted(many, budget, own=READING)
+        assert [name for name, _ in result.shown][: 3 + len(readers)] == [*OWN_TOOLS, *readers]
+        assert result.own == {*OWN_TOOLS, *readers}
+
+
+@pytest.mark.parametrize("number", [10, 20])
+def test_in_a_small_budget_they_cost_no_tool_its_words(number: int) -> None:
+    tools = [candidate(f"tool{one:02}") for one in range(number)]
+    result = fitted(tools, 800, own=READING)
+    assert result == fitted(tools, 800)
+    assert result.own == {EXPAND_SCHEMA}
+
+
+def test_they_go_before_a_tool_is_left_to_search() -> None:
+    tools = [candidate(f"tool{number:02}") for number in range(60)]
+    everything = tokens([EXPAND, *((one.name, one.forms[2] or b"") for one in tools)])
+    readers = tokens(READING.reader_stubs)
+    assert everything > 4 * readers
+    with_room = fitted(tools, everything + readers + 5, own=READING)
+    assert with_room.own == {EXPAND_SCHEMA, *NAMES}
+    result = fitted(tools, everything, own=READING)
+    assert result.own == {EXPAND_SCHEMA}
+    assert left(result) == left(with_room) == 0
+
+
+@pytest.mark.parametrize("number", [35, 36, 38, 40])
+def test_they_take_no_place_that_a_tool_needs(number: int) -> None:
+    tools = [candidate(f"tool{one}", 0) for one in range(number)]
+    result = fitted(tools, 1_000_000, most=40, own=READING)
+    assert set(result.levels.values()) == {Level.WHOLE}
+    assert result.own == ({*NAMES} if number == 35 else set())
 
 
 def test_the_smallest_budget_has_room_for_own_tools_and_some_others() -> None:

@@ -18,6 +18,7 @@ from headgate import cli
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.tokens import count_tokens
 from headgate.domain.listing import Mode
+from headgate.responses.tools import NAMES
 from tests.gate import clean_environment, running_gate
 from tests.real.listing import sources
 from tests.real.raw import legacy_http_client, pages
@@ -127,7 +128,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
         servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
     servers["antv-chart-mcp"] |= {"pin": ["generate_pie_chart"], "hide": ["*_map"]}
     servers["server-filesystem"] |= {"rename": {"read_text_file": "read text"}}
-    config = {"mcpServers": servers, "proxySettings": {"listingBudgetTokens": BUDGET}}
+    settings = {"listingBudgetTokens": BUDGET, "listResultTools": True}
+    config = {"mcpServers": servers, "proxySettings": settings}
     with running_gate(config, place, start_seconds=SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=SECONDS)
         return Real(place, {mode: served(f"{gate.url}/{mode}") for mode in MODES})
@@ -178,9 +180,10 @@ def test_a_few_tools_are_shown_in_full_and_the_reason_is_told(tmp_path: Path) ->
     assert (found["kind"], found["tools"], found["dialect"]) == ("overview", 6, "plain")
     assert [one["mode"] for one in found["modes"]] == MODES
     full, slim, budget, search, dynamic, auto = found["modes"]
-    assert (full["whole"], full["own"], full["share"]) == (6, 0, 1)
-    assert (slim["slim"], slim["own"]) == (6, 1)
-    assert (search["search"], search["own"], dynamic["own"]) == (6, 3, 1)
+    # Five read stored results; where everything is called by one tool they are too.
+    assert (full["whole"], full["own"], full["share"]) == (6, 5, 1)
+    assert (slim["slim"], slim["own"]) == (6, 6)
+    assert (search["search"], search["own"], dynamic["own"]) == (6, 3, 6)
     assert auto == full | {"mode": "auto"}
     assert budget == full | {"mode": "budget", "came_to": "budget"}
     (server,) = found["servers"]
@@ -213,7 +216,7 @@ def test_many_tools_are_fitted_to_the_budget(real: Real) -> None:
     assert found["modes"][-1] == by_mode["budget"] | {"mode": "auto"}
     assert by_mode["slim"]["tokens"] < by_mode["full"]["tokens"]
     assert by_mode["budget"]["tokens"] <= BUDGET
-    assert by_mode["budget"]["own"] == 3
+    assert by_mode["budget"]["own"] == 8
     assert (found["pinned"], found["renamed"]) == (1, 1)
     assert found["hidden"] > 0
     for mode in MODES:
@@ -274,7 +277,7 @@ def test_every_tool_is_named_with_where_it_comes_from_and_how_it_is_shown(
     found = report("--config", real.config, "--mode", "budget", directory=real.place)
     assert found["kind"] == "listing"
     own = [one for one in found["listed"] if one["form"] == "own"]
-    assert [one["public_name"] for one in own] == ["retrieve_tools", "call_tool", "expandSchema"]
+    assert [one["public_name"] for one in own] == ["retrieve_tools", "call_tool", "expandSchema", *NAMES]
     assert all(one["server"] == "" for one in own)
     assert len(found["listed"]) - len(own) == found["tools"]
     pinned = of(found, "generate_pie_chart")
@@ -310,7 +313,7 @@ def test_names_that_are_not_the_plain_ones_are_told_and_never_cut_in_the_table(t
 def test_a_hidden_tool_takes_no_name_from_another(tmp_path: Path) -> None:
     entry = listing(tmp_path, "docs", [tool("get-page"), tool("get.page")]) | {"hide": ["get-page"]}
     found = report("--config", configured(tmp_path, {"docs": entry}), "--mode", "full", directory=tmp_path)
-    assert [one["public_name"] for one in found["listed"]] == ["docs_get_page"]
+    assert [one["public_name"] for one in found["listed"]] == ["docs_get_page", *NAMES]
     assert found["hidden"] == [{"server": "docs", "name": "get-page"}]
 
 

@@ -187,7 +187,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(place: Place) ->
             "$schema": "./headgate.schema.json",
             "mcpServer": {},
             "mcp_servers": {"a": {"builtin": "example", "enabeld": False, "autoApprove": []}},
-            "proxySettings": {"portt": 1, "maxResponseSize": 1},
+            "proxySettings": {"portt": 1, "redactResults": True},
         }
     )
     path = place.cwd / "headgate.json"
@@ -196,7 +196,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(place: Place) ->
         "'enabeld' in server 'a' is not a known key; did you mean 'enabled'?",
         "'autoApprove' in server 'a' is not a known key",
         f"'portt' in proxySettings in {path} is not a known key; did you mean 'port'?",
-        f"'maxResponseSize' in proxySettings in {path} has no effect in this version",
+        f"'redactResults' in proxySettings in {path} has no effect in this version",
     }
 
 

@@ -207,6 +207,8 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
         ("TOP_K", ["1", "50"], ["0", "51", "x"]),
         ("TOOLS_LIMIT", ["1", "100"], ["0", "101", "x"]),
         ("TRUNCATE_OUTPUT_LEN", ["0", "1000000"], ["-1", "x"]),
+        ("MAX_RESPONSE_SIZE", ["1", "100000000"], ["0", "100000001", "8k"]),
+        ("MAX_RESPONSE_TOKENS", ["1", "100000000"], ["0", "2.5"]),
         ("ROUTING_TYPE", ["DYNAMIC", "call_tool"], ["SEARCH"]),
         ("EMBEDDER", ["BM25", "HF", "openai", "SEMANTIC"], ["WORD2VEC"]),
         ("LISTING", ["auto", "full", "Slim", "search", "DYNAMIC", "budget"], ["everything", "sse", "1"]),
@@ -241,7 +243,6 @@ def test_the_range_of_every_variable_is_enforced(
 @pytest.mark.parametrize(
     "variable",
     [
-        "MCPPROXY_TRUNCATE_OUTPUT_LEN=500",
         "HEADGATE_API_KEY=hunter2",
         "BMCIS_API_KEY=hunter2",
         "BMCIS_RATE_LIMIT_MINUTE=1",
@@ -253,6 +254,24 @@ def test_a_variable_of_a_later_version_is_a_warning_without_its_value(place: Pla
     (warning,) = place.load(**{name: value}).warnings
     assert f"{name} has no effect in this version" in warning
     assert "hunter2" not in warning
+
+
+def test_the_length_of_the_older_proxy_selects_the_head_and_the_tail(place: Place) -> None:
+    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500")
+    assert (settings.truncation, settings.max_response_size) == ("head_tail", 500)
+    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="0")
+    assert (settings.truncation, settings.max_response_size) == ("cache", 8000)
+
+
+def test_the_time_that_results_are_kept_is_spelled_as_people_do(place: Place) -> None:
+    for key in ("cacheTTLSeconds", "cache_ttl_seconds"):
+        place.write({"proxySettings": {key: 60}})
+        assert place.load().cache_ttl_seconds == 60
+
+
+def test_a_notice_without_the_id_is_refused(place: Place) -> None:
+    place.write({"proxySettings": {"truncationMessage": "cut"}})
+    assert "{cache_id}" in place.refusal()
 
 
 def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_known_one(place: Place) -> None:

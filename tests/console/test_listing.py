@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 WAIT_SECONDS = 5.0
 CONFIG: dict[str, Any] = {
     "mcpServers": {"example": {**EXAMPLE, "pin": ["time"]}},
-    "proxySettings": {"listing": "slim", "listingBudgetTokens": 700},
+    "proxySettings": {"listing": "slim", "listingBudgetTokens": 700, "listResultTools": True},
 }
 
 
@@ -44,7 +44,7 @@ def test_each_listing_tells_its_mode_its_tools_and_what_is_said_of_them(gate: Ga
     told = listings(gate)
     assert set(told) >= {"slim handshake", "slim stateless"}
     slim = told["slim stateless"]
-    assert (slim["mode"], slim["tools"], slim["changes"], slim["last_change"]) == ("slim", 7, 0, None)
+    assert (slim["mode"], slim["tools"], slim["changes"], slim["last_change"]) == ("slim", 12, 0, None)
     assert slim["levels"]["whole"] >= 1
     assert sum(slim["levels"].values()) == 6
     assert slim["bytes"] > 0

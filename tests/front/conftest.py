@@ -20,7 +20,11 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def gate(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[Gate]:
     """Return a gate before the built-in example and the scripted server."""
-    config = {"mcpServers": {"example": EXAMPLE, "own": scripted(journal)}}
+    config = {
+        "mcpServers": {"example": EXAMPLE, "own": scripted(journal)},
+        # Results of every size cross the front.
+        "proxySettings": {"enableAutoTruncation": False},
+    }
     with running_gate(config, tmp_path_factory.mktemp("gate")) as gate:
         settle(gate)
         yield gate

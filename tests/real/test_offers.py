@@ -411,7 +411,7 @@ async def test_without_prefixes_everything_is_called_as_its_server_calls_it(
                 assert [one.name for one in prompts] == [one.name for one in stock.prompts()]
                 resources = await listed(client.list_resources, "resources")
                 assert [str(one.uri) for one in resources] == [one.uri for one in stock.resources()]
-                assert client.instructions == f"Advice of {server}."
+                assert (client.instructions or "").endswith(f"Advice of {server}.")
                 read = await client.read_resource("shared://note")
                 assert isinstance(read.contents[0], types.TextResourceContents)
                 assert read.contents[0].text == f"{server} has shared://note"

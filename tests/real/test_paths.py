@@ -92,7 +92,10 @@ def test_each_mode_has_its_path(gate: Gate, mode: Mode, slash: str) -> None:
 
 def test_who_sees_everything_needs_no_advice(gate: Gate) -> None:
     assert "instructions" not in Handshaker(f"{gate.url}/full").welcome
-    assert "instructions" not in Stateless(f"{gate.url}/full").ask("server/discover", {})["result"]
+    # Whose stored results are everybody's is told that, and nothing else.
+    advice = Stateless(f"{gate.url}/full").ask("server/discover", {})["result"]["instructions"]
+    assert "cache_id" in advice
+    assert "\n" not in advice
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

@@ -20,8 +20,9 @@ STOP_SECONDS = 10.0
 
 
 def configuration(servers: Mapping[str, Mapping[str, Any]], **settings: Any) -> dict[str, Any]:
-    """A configuration of the gate that lists every tool in full."""
-    return {"mcpServers": dict(servers), "proxySettings": {"listing": "full"} | settings}
+    """A configuration of the gate that lists every tool of the servers in full."""
+    plain = {"listing": "full", "listResultTools": False}
+    return {"mcpServers": dict(servers), "proxySettings": plain | settings}
 
 
 def era_command(era: str, journal: Path) -> list[str]:

@@ -110,7 +110,9 @@ def staged(
         name: {"command": sys.executable, "args": [*PLAYER, played.server, *spelling], "cwd": str(ROOT)}
         for name, played in cast.items()
     }
-    config = {"mcpServers": servers, "proxySettings": {"listing": "full"} | settings}
+    # Nothing of the gate's own: what was recorded is compared with what arrives.
+    plain = {"listing": "full", "enableAutoTruncation": False, "listResultTools": False}
+    config = {"mcpServers": servers, "proxySettings": plain | settings}
     with running_gate(config, directory, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*cast, seconds=START_SECONDS)
         yield Stage(gate, cast)

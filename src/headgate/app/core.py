@@ -14,6 +14,7 @@ from headgate.app.events import Events
 from headgate.app.links import opener
 from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
+from headgate.app.results import Results, open_results_of, readers_of
 from headgate.app.search import Search, open_search
 from headgate.app.surroundings import Surroundings
 from headgate.catalog.abilities import Abilities
@@ -33,7 +34,6 @@ from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.sessions import HttpSession, Session
 from headgate.gateway import Gateway
-from headgate.responses.whole import WholeResponses
 from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
@@ -52,15 +52,16 @@ class Core:
         self,
         settings: Settings,
         state: StateFile,
-        catalog: Catalog,
         abilities: Abilities,
         recollection: Recollection,
         fleet: Fleet,
         audience: Audience,
         search: Search,
+        results: Results,
     ) -> None:
         self.state = state
-        self.catalog = catalog
+        self.results = results
+        self.catalog = catalog = recollection.catalog
         self.fleet = fleet
         self.audience = audience
         self.search = search
@@ -72,7 +73,7 @@ class Core:
         self.refreshing = Refreshing(search.showing, audience, search.prepare)
         self.delivery = Delivery(fleet, time.monotonic, self.tally.count)
         self.dialogue = Dialogue(self.delivery, Reminders(self.seal))
-        self.surroundings = Surroundings(abilities, fleet, search.showing)
+        self.surroundings = Surroundings(abilities, fleet, search.showing, results)
         access = LocalAccess()
         own = search.own_tools(access, self.surroundings.before_listing, self._found_tools)
         gateway = Gateway(
@@ -82,7 +83,7 @@ class Core:
             self.delivery,
             self.dialogue,
             TaskHandles(),
-            WholeResponses(),
+            results.responses(search.listed),
             own,
         )
         self.answers = Answers(gateway, settings.name, self.surroundings)
@@ -118,6 +119,7 @@ class Core:
         """A client that shook hands is gone."""
         self.fleet.end(session.owner.id)
         self.search.showing.forget(session.owner.id)
+        self.surroundings.start(self.results.forget(session.owner.id))
         if session.standing.subscriptions:
             self.surroundings.start(self.answers.leave(session.standing))
 
@@ -157,6 +159,7 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=state,
+        readers=readers_of(settings),
     )
     abilities = Abilities(state)
     file = CatalogFile(catalog_path)
@@ -168,9 +171,10 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
     try:
         async with (
             open_search(settings, catalog, file, state) as search,
+            open_results_of(settings) as results,
             run_fleet(opener(settings, watchdog), state, events) as fleet,
         ):
-            core = Core(settings, state, catalog, abilities, recollection, fleet, audience, search)
+            core = Core(settings, state, abilities, recollection, fleet, audience, search, results)
             events.delivery = core.delivery
             core.arrange(settings.servers)
             await recollection.recall(settings.servers, forget=forget)

@@ -23,7 +23,7 @@ class Recollection:
 
     def __init__(self, file: CatalogFile, catalog: Catalog) -> None:
         self._file = file
-        self._catalog = catalog
+        self.catalog = catalog
         self._definitions: dict[str, str] = {}
         # What the file has, so that a server that tells the same again costs little.
         self._kept: dict[tuple[str, Kind], tuple[list[bytes], CacheHint]] = {}
@@ -38,7 +38,7 @@ class Recollection:
         kept = await self._file.load(self._definitions, forget=forget)
         stored = [_with_known_hint(one) for one in kept]
         self._kept = {(one.server, one.kind): (one.definitions, one.hint) for one in stored}
-        self._catalog.recall(stored)
+        self.catalog.recall(stored)
 
     def apply(self, servers: Iterable[ServerSpec]) -> None:
         """These are the servers now; others, and what the same were before, are forgotten."""
@@ -48,7 +48,7 @@ class Recollection:
         if changed:
             self._kept = {key: value for key, value in self._kept.items() if key[0] not in changed}
             self._write(self._file.forget(changed))
-            self._catalog.doubt(changed)
+            self.catalog.doubt(changed)
 
     def keep(
         self, server: str, kind: Kind, definitions: list[bytes], hint: CacheHint, sources: Sequence[Source]
@@ -80,7 +80,7 @@ class Recollection:
         await self._file.flush()
 
     async def _note_usage(self) -> None:
-        used = self._catalog.take_usage()
+        used = self.catalog.take_usage()
         if used:
             await self._file.count_calls(used)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.access.local import LocalAccess
+from headgate.app.results import readers_of
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.changes import Changes
 from headgate.catalog.clients import Clients
@@ -22,6 +23,7 @@ from headgate.catalog.showing import Showing
 from headgate.catalog.tokens import count_tokens
 from headgate.catalog.views import Views
 from headgate.config.settings import Settings
+from headgate.domain.call import Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
@@ -40,6 +42,7 @@ class Search:
         self.favourites = Favourites(state)
         self._catalog = catalog
         self._top_k = settings.top_k
+        self._readers = readers_of(settings)
         self._retrieve: RetrieveTools | None = None
         self._expand: ExpandSchema | None = None
         self._pools = Pools(settings.tools_limit, time.monotonic)
@@ -49,6 +52,7 @@ class Search:
             budget_tokens=settings.listing_budget_tokens,
             page_bytes=settings.page_bytes,
             ranks=lambda: self.favourites.ranks,
+            readers=self._readers,
         )
         self.showing = Showing(
             Mode(settings.listing),
@@ -84,12 +88,17 @@ class Search:
             await_tools=await_tools,
             tell=tell,
         )
-        self._expand = ExpandSchema(Expandable(self._catalog, access))
+        self._expand = ExpandSchema(Expandable(self._catalog, access, self._readers))
         return {
             RETRIEVE_TOOLS: self._retrieve,
             RETRIEVE_TOOL: self._retrieve,
             EXPAND_SCHEMA: self._expand,
         }
+
+    def listed(self, request: Request) -> bool:
+        """Whether the client is to call what reads stored results by its name, and not with call_tool."""
+        # Where neither is on its list the name is all there is to say: it can be called all the same.
+        return self.showing.reads(request) or not self.showing.calls(request)
 
     def listings(self) -> dict[str, object]:
         """What clients see of the tools, for an operator."""

@@ -79,6 +79,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 "tools": len(core.catalog),
                 "list_changes": core.audience.told,
                 **core.search.gauges(),
+                **core.results.gauges(),
             }
 
         def counters() -> dict[tuple[str, str], int]:
@@ -90,6 +91,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 **revived,
                 ("streams_resumed", ""): sessions.resumed,
                 **core.search.counters(),
+                **core.results.counters(),
             }
 
         pages = Pages(core.fleet, core.tally, gauges, counters, core.search.listings)

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headgate.app.background import start
+from headgate.app.results import Results
 from headgate.catalog.abilities import Abilities
 from headgate.catalog.showing import Showing
 from headgate.catalog.viewer import Viewer
@@ -23,10 +24,11 @@ _MOST_TASKS = 1000
 class Surroundings:
     """What the fronts want to know of servers, and tell them, besides requests."""
 
-    def __init__(self, abilities: Abilities, fleet: Fleet, showing: Showing) -> None:
+    def __init__(self, abilities: Abilities, fleet: Fleet, showing: Showing, results: Results) -> None:
         self._abilities = abilities
         self._fleet = fleet
         self._showing = showing
+        self._results = results
         self._tasks: set[asyncio.Task[None]] = set()
         self.capabilities = abilities.capabilities
         self.caching = showing.caching
@@ -34,7 +36,8 @@ class Surroundings:
     async def instructions(self, viewer: Viewer) -> str:
         """What the servers advise the model, after what the gateway says of itself."""
         own = await self._showing.advice(viewer)
-        return "\n\n".join(text for text in (own, self._abilities.instructions()) if text)
+        shared = self._results.advice(viewer)
+        return "\n\n".join(text for text in (own, shared, self._abilities.instructions()) if text)
 
     async def started(self) -> None:
         """Just after the start, wait a moment for servers to say what they can do."""

@@ -1,16 +1,15 @@
 """Reads the arguments of the gateway's own tools, forgivingly, and says what is wrong with them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import DecodeError, Meta, Raw, ValidationError
+from msgspec import Meta, Raw
 
 from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.own import MOST_FOUND, MOST_QUERIES
+from headgate.domain.arguments import as_object, decoded
 from headgate.domain.errors import InvalidArguments
-
-_Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 _EXAMPLE = 'call it with {"query": "what the tool should do"}'
 # Arguments that are not there, in either spelling.
@@ -40,7 +39,7 @@ class _Wrapped(msgspec.Struct, frozen=True):
 
 def retrieval(params: Mapping[str, Raw]) -> Retrieval:
     """What is looked for; raises InvalidArguments."""
-    given = _decoded(params, Retrieval, RETRIEVE_TOOLS, _EXAMPLE)
+    given = decoded(params, Retrieval, RETRIEVE_TOOLS, _EXAMPLE, {"detail": "brief, full or explain"})
     if given.query is None and given.queries is None:
         raise InvalidArguments(RETRIEVE_TOOLS, "neither query nor queries is given", hint=_EXAMPLE)
     if given.query is not None and given.queries is not None:
@@ -50,41 +49,6 @@ def retrieval(params: Mapping[str, Raw]) -> Retrieval:
 
 def wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
     """The tool that is meant, and its arguments; raises InvalidArguments."""
-    given = _decoded(params, _Wrapped, CALL_TOOL, _CALL_EXAMPLE)
+    given = decoded(params, _Wrapped, CALL_TOOL, _CALL_EXAMPLE)
     arguments = next((bytes(one) for one in (given.args, given.arguments) if bytes(one) not in _NONE), b"{}")
-    if arguments[:1] == b'"':
-        arguments = _unquoted(arguments)
-    if arguments[:1] != b"{":
-        raise InvalidArguments(CALL_TOOL, "args is not an object", hint=_CALL_EXAMPLE)
-    return given.name, Raw(arguments)
-
-
-def _unquoted(text: bytes) -> bytes:
-    """An object that was sent as a text."""
-    try:
-        inner = msgspec.json.decode(text, type=str).strip()
-        msgspec.json.decode(inner or "{}")
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"args is a text that is no JSON ({error})"
-        raise InvalidArguments(CALL_TOOL, problem, hint=_CALL_EXAMPLE) from error
-    return b"{}" if inner.encode() in _NONE else inner.encode()
-
-
-def _decoded(params: Mapping[str, Raw], shape: type[_Shape], tool: str, example: str) -> _Shape:
-    try:
-        return msgspec.json.decode(params.get("arguments", Raw(b"{}")), type=shape)
-    except ValidationError as error:
-        raise InvalidArguments(tool, _problem(str(error)), hint=example) from error
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArguments(tool, f"the arguments cannot be read ({error})", hint=example) from error
-
-
-def _problem(said: str) -> str:
-    """What msgspec says, in the order in which people say it: which argument, and what it must be."""
-    what, at, where = said.partition(" - at ")
-    argument = where.strip("`").removeprefix("$").removeprefix(".")
-    what = what[:1].lower() + what[1:]
-    if what.startswith("invalid enum value"):
-        # Of which there is one; the value itself may be long.
-        what = "expected brief, full or explain"
-    return f"{argument or 'arguments'}: {what}" if at else what
+    return given.name, as_object(arguments, CALL_TOOL, "args", _CALL_EXAMPLE)

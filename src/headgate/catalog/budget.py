@@ -15,6 +15,8 @@ Named = tuple[str, bytes]
 _FAVOURITES_SHARE: Final = 0.5
 # The gateway's own tools are said in full only where they leave half of it to others.
 _OWN_SHARE: Final = 0.5
+# So much of it is kept for those that read large results: without them nobody gets at the rest of one.
+_READERS_SHARE: Final = 0.25
 # A tool that does not fit may be followed by a shorter one, but not for ever.
 _MOST_MISSES: Final = 64
 # Tokens by which one tool may cost less in its array than it was estimated at.
@@ -67,6 +69,9 @@ class OwnTools(msgspec.Struct, frozen=True):
 
     expander: tuple[Named, ...]
     finders: tuple[tuple[Named, ...], ...]
+    # What reads large results, whole and in as little as a model needs.
+    readers: tuple[Named, ...] = ()
+    reader_stubs: tuple[Named, ...] = ()
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -75,6 +80,8 @@ class Fitted(msgspec.Struct, frozen=True):
     shown: tuple[Named, ...]
     tokens: int
     levels: dict[str, Level]
+    # The names of those of the gateway's own tools that are shown.
+    own: frozenset[str]
     # Pinned, and yet left to search.
     pins_left: tuple[str, ...] = ()
 
@@ -122,16 +129,19 @@ def fit(
 ) -> Fitted:
     """As much as fits `budget` tokens and `most` tools; never more of either.
 
-    The order is that of the candidates, behind the gateway's own tools. `serve` gives what is sent for a
-    form; it may take long, and is asked only for forms that may be shown.
+    The order is that of the candidates, behind the gateway's own tools, or before them where all are whole.
+    `serve` gives what is sent for a form; it may take long, and is asked only for forms that may be shown.
     """
-    for level, first in ((Level.WHOLE, ()), (Level.SLIM, own.expander), (Level.STUB, own.expander)):
-        filling = _Filling(candidates, first, budget, meter, most, serve)
+    kept = _kept_readers(own, budget, meter, most)
+    for level, beside in _ways_to_show_all(candidates, own, kept):
+        whole = level is Level.WHOLE
+        filling = _Filling(candidates, beside, budget, meter, most, serve, whole=whole)
         if filling.take_all(level):
             filling.lift_pins()
             filling.enrich()
             return filling.settled()
-    filling = _Filling(candidates, _finders(own, budget, meter), budget, meter, most, serve)
+    finders = _finders(own, kept, budget, meter)
+    filling = _Filling(candidates, finders, budget, meter, most, serve, whole=False)
     filling.take_pins()
     filling.take_favourites()
     filling.take_stubs()
@@ -139,8 +149,42 @@ def fit(
     return filling.settled()
 
 
-def _finders(own: OwnTools, budget: int, meter: Meter) -> tuple[Named, ...]:
-    fitting = (tools for tools in own.finders if meter.tokens(tools) <= budget * _OWN_SHARE)
+def _kept_readers(own: OwnTools, budget: int, meter: Meter, most: int | None) -> tuple[Named, ...]:
+    """Stubs of what reads large results, if the room that is kept for them is enough."""
+    stubs = own.reader_stubs
+    too_many = most is not None and len(stubs) > most * _READERS_SHARE
+    return () if too_many or meter.tokens(stubs) > budget * _READERS_SHARE else stubs
+
+
+def _ways_to_show_all(
+    candidates: Sequence[Candidate], own: OwnTools, kept: tuple[Named, ...]
+) -> Iterable[tuple[Level, tuple[Named, ...]]]:
+    """How much could be said of every tool, and what of the gateway's own goes with it, the best first.
+
+    What reads large results is listed where that costs no other tool a word, or where room is kept for it;
+    but no tool is left to search because of it.
+    """
+    ways = (
+        (Level.WHOLE, _unclaimed(own.readers, candidates)),
+        (Level.WHOLE, _unclaimed(own.reader_stubs, candidates)),
+        *((level, own.expander + kept) for level in (Level.SLIM, Level.STUB) if kept),
+        (Level.WHOLE, ()),
+        (Level.SLIM, own.expander),
+        (Level.STUB, own.expander),
+    )
+    # Some are the same where nothing reads results.
+    return dict.fromkeys(ways)
+
+
+def _unclaimed(readers: tuple[Named, ...], candidates: Sequence[Candidate]) -> tuple[Named, ...]:
+    names = {one.name for one in candidates}
+    # Where there is nothing to call there is no result to read.
+    return tuple(tool for tool in readers if tool[0] not in names) if names else ()
+
+
+def _finders(own: OwnTools, kept: tuple[Named, ...], budget: int, meter: Meter) -> tuple[Named, ...]:
+    sets = (finders + readers for readers in (kept, ()) for finders in own.finders)
+    fitting = (tools for tools in sets if meter.tokens(tools) <= budget * _OWN_SHARE)
     return next(fitting, own.finders[-1])
 
 
@@ -150,22 +194,25 @@ class _Filling:
     def __init__(
         self,
         candidates: Sequence[Candidate],
-        first: tuple[Named, ...],
+        own: tuple[Named, ...],
         budget: int,
         meter: Meter,
         most: int | None,
         serve: Callable[[bytes], bytes],
+        *,
+        whole: bool,
     ) -> None:
-        # Where names are not reserved a server may have a tool that is called like an own one. To whoever has
-        # own tools such a name means those.
-        self._candidates = [one for one in candidates if not first or one.name not in OWN_NAMES]
-        self._first = first
+        # Where names are not reserved a server may have a tool that is called like an own one: to whoever
+        # sees every tool whole the name means that, to all others the gateway's own.
+        self._candidates = [one for one in candidates if whole or one.name not in OWN_NAMES]
+        self._own = own
+        self._whole = whole
         self._budget = budget
         self._meter = meter
         self._serve = serve
-        self._places = (most or len(candidates) + len(first)) - len(first)
+        self._places = (most or len(candidates) + len(own)) - len(own)
         self._levels: dict[str, Level] = {one.name: Level.NONE for one in candidates}
-        self._room = budget - meter.tokens(first)
+        self._room = budget - meter.tokens(own)
         # Those that come first when there is room, and go last when there is none.
         self._favoured = sorted(self._candidates, key=lambda one: (not one.pinned, _rank(one)))
 
@@ -239,7 +286,8 @@ class _Filling:
         while (tokens := self._tokens()) > self._budget and self._give_up():
             continue
         pins_left = [one.name for one in self._candidates if one.pinned and not self._shown(one)]
-        return Fitted(tuple(self._array()), tokens, dict(self._levels), tuple(pins_left))
+        own = frozenset(name for name, _ in self._own)
+        return Fitted(tuple(self._array()), tokens, dict(self._levels), own, tuple(pins_left))
 
     def _take(self, one: Candidate, level: Level) -> bool:
         """Show it at that level or at the fullest below that fits."""
@@ -288,7 +336,9 @@ class _Filling:
 
     def _array(self) -> list[Named]:
         forms = ((one.name, one.form(self._levels[one.name])) for one in self._candidates)
-        return [*self._first, *((name, self._serve(form)) for name, form in forms if form is not None)]
+        shown = [(name, self._serve(form)) for name, form in forms if form is not None]
+        # In the order of the mode full where it is like that.
+        return [*shown, *self._own] if self._whole else [*self._own, *shown]
 
     def _tokens(self) -> int:
         return self._meter.tokens(self._array())

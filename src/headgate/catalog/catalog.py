@@ -11,6 +11,7 @@ from headgate.catalog.listing import Listing
 from headgate.catalog.memory import Corner
 from headgate.catalog.names import RESERVED, Key, Owners
 from headgate.catalog.naming import Naming, Prefixed, Unchanged
+from headgate.catalog.own import Reader
 from headgate.catalog.recency import Recency
 from headgate.catalog.shelf import Shelf
 from headgate.catalog.stored import StoredListing
@@ -36,7 +37,16 @@ class Catalog:
     A server that has told of a kind, if only that it has none, is not waited for any more.
     """
 
-    def __init__(self, *, name_limit: int, prefixed: bool, page_bytes: int, owners: Owners) -> None:
+    def __init__(
+        self,
+        *,
+        name_limit: int,
+        prefixed: bool,
+        page_bytes: int,
+        owners: Owners,
+        readers: Sequence[Reader] = (),
+    ) -> None:
+        """`readers` are the gateway's own tools that are listed behind those of the servers."""
         self._name_limit = name_limit
         self._prefixed = prefixed
         self._order: tuple[str, ...] = ()
@@ -47,7 +57,8 @@ class Catalog:
         # How often each tool was called since somebody last asked.
         self._used: dict[Key, int] = {}
         naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged(name_limit))
-        self._shelves = {kind: Shelf(kind, naming[kind], page_bytes) for kind in Kind}
+        last = {Kind.TOOLS: [(reader.name, reader.whole) for reader in readers]}
+        self._shelves = {kind: Shelf(kind, naming[kind], page_bytes, last.get(kind, ())) for kind in Kind}
         self._directories = {kind: Directory(self._shelves[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
         self._addresses = Addresses(
             self._shelves[Kind.RESOURCES], self._shelves[Kind.TEMPLATES], prefixed=prefixed

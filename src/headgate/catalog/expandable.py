@@ -1,9 +1,10 @@
 """Everything that expandSchema can give the whole of: the tools of the servers, and the gateway's own."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.catalog.own import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
+from headgate.catalog.own import CALL_DEFINITION, EXPAND_DEFINITION, Reader, retrieve_definition
 from headgate.domain.call import Caller
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -33,8 +34,10 @@ class Access(Protocol):
 class Expandable:
     """A small budget says little of the gateway's own tools too."""
 
-    def __init__(self, tools: Tools, access: Access) -> None:
+    def __init__(self, tools: Tools, access: Access, readers: Sequence[Reader] = ()) -> None:
+        """`readers` are those of the gateway's own tools that read large results."""
         self._tools = tools
+        self._readers = {reader.name: reader.whole for reader in readers}
         self._access = access
         self.nearest = tools.nearest
 
@@ -50,6 +53,7 @@ class Expandable:
             RETRIEVE_TOOLS: retrieve_definition(self._tools.servers()),
             CALL_TOOL: CALL_DEFINITION,
             EXPAND_SCHEMA: EXPAND_DEFINITION,
+            **self._readers,
         }
         definition = own.get(name)
         return Item(Kind.TOOLS, "", name, name, definition) if definition is not None else None

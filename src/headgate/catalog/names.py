@@ -17,12 +17,11 @@ RETRIEVE_TOOLS = "retrieve_tools"
 RETRIEVE_TOOL = "retrieve_tool"
 CALL_TOOL = "call_tool"
 EXPAND_SCHEMA = "expandSchema"
-OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA})
+# Those that read large results.
+READERS = frozenset(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query"))
+OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | READERS
 # No two names may differ by the case of their letters alone.
-RESERVED = OWN_NAMES | {
-    EXPAND_SCHEMA.lower(),
-    *(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query")),
-}
+RESERVED = OWN_NAMES | {EXPAND_SCHEMA.lower()}
 _OTHER = re.compile(r"[^a-z0-9_]")
 _RUNS = re.compile(r"_+")
 _HASH_LENGTH = 6

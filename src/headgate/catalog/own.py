@@ -1,11 +1,20 @@
 """The gateway's own tools, as clients see them."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
+
+
+class Reader(NamedTuple):
+    """A tool that reads large results: whole, and with as little said of it as a model needs."""
+
+    name: str
+    whole: bytes
+    stub: bytes
+
 
 MOST_FOUND: Final = 50
 # Each is a search of its own.

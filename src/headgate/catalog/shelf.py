@@ -26,13 +26,17 @@ _MOST_SEEN = 256
 class Shelf:
     """The items of one kind. `items` are those of all profiles and is another list after each change."""
 
-    def __init__(self, kind: Kind, naming: Naming, page_bytes: int) -> None:
+    def __init__(
+        self, kind: Kind, naming: Naming, page_bytes: int, last: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """`last` are listed behind everything else, by name and definition, where no item has the name."""
         self.kind = kind
         self.items: list[Item] = []
         # What clients without capabilities see.
         self.plain_items: list[Item] = []
         self._naming = naming
         self._page_bytes = page_bytes
+        self._last = last
         self._order: tuple[str, ...] = ()
         self._accounts = Accounts()
         self._offers: list[Offer] = []
@@ -205,14 +209,14 @@ class Shelf:
                 if (profile, other) in self._listings:
                     return self._listings[profile, other]
         stateless = era is Era.STATELESS
-        return Listing(
-            self.kind.member,
-            [
-                (item.public_name, item.definition if stateless else item.handshake_definition)
-                for item in items
-            ],
-            self._page_bytes,
-        )
+        shown = [
+            (item.public_name, item.definition if stateless else item.handshake_definition) for item in items
+        ]
+        if items:
+            # Where there is nothing to call there is no result to read.
+            names = {item.public_name for item in items} if self._last else set()
+            shown += [(name, definition) for name, definition in self._last if name not in names]
+        return Listing(self.kind.member, shown, self._page_bytes)
 
     def _items_of(self, profile: Profile) -> Iterator[Item]:
         for server in self._order:

@@ -14,7 +14,7 @@ from headgate.catalog.dialects import Dialect, restored
 from headgate.catalog.gallery import Gallery
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.listing import Listing, Print
-from headgate.catalog.names import OWN_NAMES, Key
+from headgate.catalog.names import CALL_TOOL, OWN_NAMES, READERS, RETRIEVE_TOOLS, Key
 from headgate.catalog.pool import Pools
 from headgate.catalog.report import Shown, report
 from headgate.catalog.scene import Scene, Sight
@@ -130,6 +130,8 @@ class Showing:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
         if self._reserved or not self.complete(request):
             return True
+        if request.name in READERS:
+            return self._everything.find(request.name, request.caller, request.profile) is None
         # What it was shown before the gateway was started is not known: they may have been on its list.
         scene = self._scene(viewer_of(request))
         unknown = scene.sight.mode is Mode.AUTO and self._gallery.made(scene) is None
@@ -139,7 +141,24 @@ class Showing:
         """Whether what finds tools is on the client's list."""
         scene = self._scene(viewer_of(request))
         view = self._gallery.made(scene)
-        return not scene.viewed or (view is not None and view.left > 0)
+        return not scene.viewed or (view is not None and RETRIEVE_TOOLS in view.own)
+
+    def calls(self, request: Request) -> bool:
+        """Whether what calls any tool by its name is on the client's list."""
+        scene = self._scene(viewer_of(request))
+        view = self._gallery.made(scene)
+        return scene.sight.mode is Mode.SEARCH or (view is not None and CALL_TOOL in view.own)
+
+    def reads(self, request: Request) -> bool:
+        """Whether what reads large results is on the client's list, as far as is known."""
+        scene = self._scene(viewer_of(request))
+        if scene.sight.mode is Mode.SEARCH or not self._views.readers:
+            return False
+        if self._is_plain(scene):
+            return any(self.has_own(_named(reader.name, request)) for reader in self._views.readers)
+        view = self._gallery.made(scene)
+        # Who has not listed yet may have done so before the gateway was started.
+        return view is None or view.reads
 
     def grows(self, request: Request) -> bool:
         """Whether what the client finds is added to its list."""
@@ -186,8 +205,6 @@ class Showing:
         own = self._views.search_tools(sight)
         found: list[Item] = []
         if sight.mode is Mode.DYNAMIC:
-            # What is found is listed whole, and called by its name.
-            own = own[:1]
             tools = (self._everything.tool(key, scene.profile) for key in self._pools.keys(circle))
             found = [tool for tool in tools if tool is not None]
         stateless = sight.era is Era.STATELESS
@@ -327,6 +344,10 @@ class Showing:
     def close(self) -> None:
         """Make no more listings."""
         self._gallery.close()
+
+
+def _named(name: str, request: Request) -> Request:
+    return msgspec.structs.replace(request, name=name)
 
 
 def _mark(tools: Sequence[Named]) -> str:

@@ -9,13 +9,14 @@ import msgspec
 from headgate.catalog.budget import Candidate, Fitted, Level, Meter, Named, OwnTools, fit
 from headgate.catalog.dialects import Adapted, Dialect
 from headgate.catalog.listing import Listing
-from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, OWN_NAMES, RETRIEVE_TOOLS, Key
+from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, OWN_NAMES, READERS, RETRIEVE_TOOLS, Key
 from headgate.catalog.own import (
     CALL_DEFINITION,
     CALL_STUB,
     EXPAND_DEFINITION,
     EXPAND_STUB,
     RETRIEVE_STUB,
+    Reader,
     retrieve_definition,
 )
 from headgate.catalog.scene import Sight
@@ -38,6 +39,8 @@ class View(msgspec.Struct, frozen=True):
     mode: Mode
     listing: Listing
     levels: dict[Level, int]
+    # The names of those of the gateway's own tools that are listed; a server's may be called the same.
+    own: frozenset[str]
     # None where nobody counted.
     tokens: int | None = None
     pins_left: tuple[str, ...] = ()
@@ -50,6 +53,11 @@ class View(msgspec.Struct, frozen=True):
     def whole(self) -> bool:
         """Whether every tool is shown whole."""
         return not self.levels.keys() - {Level.WHOLE}
+
+    @property
+    def reads(self) -> bool:
+        """Whether what reads large results is listed."""
+        return not self.own.isdisjoint(READERS)
 
     @property
     def left(self) -> int:
@@ -78,8 +86,11 @@ class Views:
         budget_tokens: int,
         page_bytes: int,
         ranks: Callable[[], Mapping[Key, int]],
+        readers: Sequence[Reader] = (),
     ) -> None:
+        """`readers` are those of the gateway's own tools that read large results."""
         self.budget_tokens = budget_tokens
+        self.readers = readers
         self._shelf = shelf
         self._meter = Meter(count_tokens, enough=budget_tokens)
         self._page_bytes = page_bytes
@@ -99,8 +110,14 @@ class Views:
         return bool(wanted) and any(item.server in wanted for item in items)
 
     def search_tools(self, sight: Sight) -> list[Named]:
-        """The gateway's own tools where nothing else is listed."""
-        return list(self._own(sight).finders[0])
+        """The gateway's own tools where nothing is listed but what was found."""
+        own = self._own(sight)
+        if sight.mode is Mode.DYNAMIC:
+            # What is found is listed whole, and called by its name.
+            retrieve = [tool for tool in own.finders[0] if tool[0] not in (CALL_TOOL, EXPAND_SCHEMA)]
+            return [*retrieve, *own.reader_stubs]
+        # Everything is called by one tool here, also what reads large results.
+        return list(own.finders[0])
 
     def build(self, sight: Sight, items: Sequence[Item]) -> View:
         """What is seen of these tools in the modes auto, full, slim and budget."""
@@ -122,6 +139,7 @@ class Views:
             _came_to_be(counted.keys()) if sight.mode is Mode.AUTO else sight.mode,
             Listing(Kind.TOOLS.member, fitted.shown, self._page_bytes),
             dict(counted),
+            fitted.own,
             fitted.tokens or None,
             fitted.pins_left,
             making.changes(fitted.levels) if sight.dialect is not Dialect.PLAIN else {},
@@ -149,6 +167,8 @@ class Views:
                 served(*stubs, (EXPAND_SCHEMA, EXPAND_STUB)),
                 served(*stubs),
             ),
+            readers=served(*((reader.name, reader.whole) for reader in self.readers)),
+            reader_stubs=served(*((reader.name, reader.stub) for reader in self.readers)),
         )
 
 
@@ -183,13 +203,17 @@ class _Making:
         if set(levels.values()) - {Level.WHOLE}:
             # Such a name means the gateway's own tool then, also where names are not reserved.
             levels |= dict.fromkeys(levels.keys() & OWN_NAMES, Level.NONE)
+        first: tuple[Named, ...] = ()
+        last: tuple[Named, ...] = ()
         if Level.NONE in levels.values():
-            first = own.finders[0]
-        else:
-            first = own.expander if Level.SLIM in levels.values() else ()
+            first = own.finders[0] + own.reader_stubs
+        elif Level.SLIM in levels.values():
+            first = own.expander + own.reader_stubs
+        elif levels:
+            last = tuple(tool for tool in own.readers if tool[0] not in levels)
         forms = ((item.public_name, self._form(item, levels[item.public_name])) for item in self._items)
         shown = [(name, self._served(form).definition) for name, form in forms if form is not None]
-        return Fitted((*first, *shown), 0, levels)
+        return Fitted((*first, *shown, *last), 0, levels, frozenset(name for name, _ in first + last))
 
     def candidates(self, ranks: Mapping[Key, int]) -> list[Candidate]:
         """Every tool with what could be shown of it."""

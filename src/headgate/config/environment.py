@@ -21,6 +21,8 @@ SETTINGS: Mapping[str, str] = {
     "LOG_FORMAT": "log_format",
     "RESET_DATA": "reset_data",
     "LIST_CHANGED_EXEC": "list_changed_exec",
+    "MAX_RESPONSE_SIZE": "max_response_size",
+    "MAX_RESPONSE_TOKENS": "max_response_tokens",
     "LISTING": "listing",
     "LISTING_BUDGET_TOKENS": "listing_budget_tokens",
     "DIALECT": "dialect",
@@ -43,10 +45,8 @@ def listing_of(routing: object, variable: str) -> str:
     return _LISTING_OF[str(convert(routing, ROUTING_TYPES, variable))]
 
 
-# Checked, so that a mistake shows today and not with the version that uses them.
-LATER: Mapping[str, object] = {
-    "TRUNCATE_OUTPUT_LEN": Annotated[int, Meta(ge=0)],
-}
+# So many characters of each result are shown, its head and its tail; 0 is the same as not set.
+TRUNCATE = "TRUNCATE_OUTPUT_LEN"
 # Somebody who sets one of these believes to be protected, so silence would be wrong.
 UNPROTECTED = (
     "HEADGATE_API_KEY",
@@ -71,7 +71,7 @@ def spellings(part: str) -> tuple[str, ...]:
 
 KNOWN = (
     *files.VARIABLES,
-    *(name for part in (*SETTINGS, ROUTING, *LATER) for name in spellings(part)),
+    *(name for part in (*SETTINGS, ROUTING, TRUNCATE) for name in spellings(part)),
     *UNPROTECTED,
 )
 
@@ -85,15 +85,15 @@ def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         variable = _strongest(environ, part)
         if variable:
             yield field, environ[variable], variable
+    # Last, so that its length is the one that counts.
+    length = _strongest(environ, TRUNCATE)
+    if length and convert(environ[length], Annotated[int, Meta(ge=0)], length):
+        yield "truncation", "head_tail", length
+        yield "max_response_size", environ[length], length
 
 
 def check_the_rest(environ: Mapping[str, str], warnings: list[str]) -> None:
-    """Warns of variables without effect; raises ConfigError for one that is out of its range."""
-    for part, annotation in LATER.items():
-        variable = _strongest(environ, part)
-        if variable:
-            convert(environ[variable], annotation, variable)
-            warnings.append(f"{variable} has no effect in this version")
+    """Warns of variables without effect."""
     warnings += [
         f"{variable} has no effect in this version: nobody is checked or limited"
         for variable in UNPROTECTED

@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping
 from headgate.config.values import shown
 from headgate.domain.errors import ConfigError
 
+_ABBREVIATED = {"ttl": "TTL"}
+
 
 def camel(name: str) -> str:
     """`max_timeout` as `maxTimeout`; a name that is camelCase already stays."""
     first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+    return first + "".join(_ABBREVIATED.get(part) or part[:1].upper() + part[1:] for part in rest)
 
 
 def known_values(

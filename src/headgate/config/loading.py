@@ -21,20 +21,7 @@ _SERVER_KEYS = ("mcpServers", "servers")
 TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema")
 # What VS Code asks its user for.
 LATER_TOP_KEYS = ("inputs",)
-LATER_PROXY_KEYS = (
-    "redactResults",
-    "maxResponseSize",
-    "maxResponseTokens",
-    "enableAutoTruncation",
-    "truncation",
-    "truncationMessage",
-    "cacheMaxEntries",
-    "cacheTTLSeconds",
-    "enableAgentIsolation",
-    "maxEntriesPerAgent",
-    "maxMemoryPerAgent",
-    "maxTotalAgents",
-)
+LATER_PROXY_KEYS = ("redactResults",)
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
 
 

@@ -139,6 +139,12 @@ def _each(pattern: re.Pattern[str], what_is_allowed: str) -> _Step:
     return check
 
 
+def _notice(value: object, where: str) -> object:
+    if value is not None and "{cache_id}" not in str(value):
+        raise refusal(where, shown(value), "a text with {cache_id} in it, without which nobody could read on")
+    return value
+
+
 _PREPARATIONS: Mapping[str, _Step] = {
     "listing": _known_listing,
     "transport": _front,
@@ -147,6 +153,7 @@ _CHECKS: Mapping[str, _Step] = {
     "name": _one_line,
     "host": _loopback,
     "list_changed_exec": _command,
+    "truncation_message": _notice,
     "allowed_hosts": _each(_HOST, "a host such as gate.example.com or gate.example.com:8443"),
     "allowed_origins": _each(_ORIGIN, "an origin such as https://app.example.com, without a path"),
 }

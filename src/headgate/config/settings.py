@@ -88,6 +88,74 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, between(10, 200, "The longest public name of a tool or prompt.")] | None
     ) = None
 
+    max_response_size: Annotated[
+        int,
+        between(
+            1, 100_000_000, "A result with more characters is stored, and an excerpt of it is shown instead."
+        ),
+    ] = 8000
+    # None is no such limit.
+    max_response_tokens: (
+        Annotated[int, between(1, 100_000_000, "The same limit in tokens, which are estimated.")] | None
+    ) = None
+    enable_auto_truncation: Annotated[
+        bool, about("Whether results that are too large are cut; false shows every result whole.")
+    ] = True
+    truncation: Annotated[
+        Literal["cache", "head_tail"],
+        about(
+            "What is shown of a result that is too large: cache is its beginning, cut where JSON still "
+            "parses and lines end, head_tail its head and its last 50 characters."
+        ),
+    ] = "cache"
+    # None is a quarter of the limit.
+    excerpt_size: (
+        Annotated[
+            int, between(1, 100_000_000, "The most characters of an excerpt; unset, a quarter of the limit.")
+        ]
+        | None
+    ) = None
+    # None is built in.
+    truncation_message: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                description=(
+                    "The notice below an excerpt, with {cache_id} and, if wanted, {shown}, {size}, {tokens}, "
+                    "{minutes} and {tools}."
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    compact_tables: Annotated[
+        bool,
+        about("Whether excerpts of tables name their columns once, where that takes fewer tokens."),
+    ] = False
+    list_result_tools: Annotated[
+        bool, about("Whether the tools that read stored results are listed; they can be called anyway.")
+    ] = True
+    cache_max_entries: Annotated[
+        int, between(1, 1_000_000, "The most stored results while agents share one store.")
+    ] = 50
+    cache_ttl_seconds: Annotated[float, seconds(1, 604_800, "How long a result is stored after it came.")] = (
+        300.0
+    )
+    cache_max_bytes: Annotated[
+        int, between(_MIB, 1024 * 1024 * _MIB, "The most bytes of all stored results, on disk included.")
+    ] = 1024 * _MIB
+    enable_agent_isolation: Annotated[
+        bool, about("Whether each agent (a key, or without one a session) reads its own results only.")
+    ] = True
+    max_entries_per_agent: Annotated[int, between(1, 100_000, "The most stored results of one agent.")] = 20
+    max_memory_per_agent: Annotated[
+        int, between(0, 1024 * 1024 * _MIB, "What an agent stores beyond so many bytes goes to disk.")
+    ] = 100 * _MIB
+    max_total_agents: Annotated[
+        int, between(1, 1_000_000, "The most agents with stored results; the one idle longest goes first.")
+    ] = 1000
+
     transport: Annotated[
         Literal["stdio", "http", "sse"],
         about("How clients come in; streamable-http is another word for http."),

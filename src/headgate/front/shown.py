@@ -90,7 +90,7 @@ def failed(id: bytes, method: str, error: HeadgateError, era: Era) -> Reply:
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        answer = text_failure(f"{error.message}; {error.hint}.", {"io.headgate/error": _told(error)})
+        answer = text_failure(error.sentence, {"io.headgate/error": _told(error)})
         return result(id, for_stateless(answer) if era is Era.STATELESS else answer)
     told = {"code": error.number, "message": f"{error.message}; {error.hint}", "data": _told(error)}
     return failure(id, msgspec.json.encode(told))

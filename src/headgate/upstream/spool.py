@@ -30,6 +30,10 @@ class SpoolFile:
         """Some bytes, wherever they are."""
         return os.pread(self._file.fileno(), length, start)
 
+    def fileno(self) -> int:
+        """The descriptor of the file."""
+        return self._file.fileno()
+
     def close(self) -> None:
         """Give the disk space back."""
         self._file.close()
@@ -40,22 +44,26 @@ class SpooledValue:
 
     def __init__(self, file: SpoolFile, start: int, end: int) -> None:
         self._file = file
-        self._start = start
+        self.start = start
         self._end = end
 
     @property
     def size(self) -> int:
         """How many bytes it has."""
-        return self._end - self._start
+        return self._end - self.start
+
+    def fileno(self) -> int:
+        """The descriptor of the file in which it begins at `start`."""
+        return self._file.fileno()
 
     @property
     def first(self) -> bytes:
         """Its first byte."""
-        return self._file.read(self._start, 1)
+        return self._file.read(self.start, 1)
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in order."""
-        for start in range(self._start, self._end, CHUNK_BYTES):
+        for start in range(self.start, self._end, CHUNK_BYTES):
             yield self._file.read(start, min(CHUNK_BYTES, self._end - start))
 
     def close(self) -> None:

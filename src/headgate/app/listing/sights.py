@@ -9,6 +9,7 @@ import msgspec
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.names import Key, accepted, public_name
+from headgate.catalog.own import Reader
 from headgate.catalog.scene import Sight
 from headgate.catalog.tokens import count_tokens
 from headgate.catalog.views import Views
@@ -63,6 +64,7 @@ class Sights:
         page_bytes: int,
         dialect: Dialect,
         most: int | None,
+        readers: Sequence[Reader] = (),
     ) -> None:
         self._items = catalog.visible(PLAIN)
         self._dialect = dialect
@@ -74,6 +76,7 @@ class Sights:
             budget_tokens=budget_tokens,
             page_bytes=page_bytes,
             ranks=lambda: ranks,
+            readers=readers,
         )
 
     def seen(self, mode: Mode) -> Seen:
@@ -83,7 +86,7 @@ class Sights:
         if mode in (Mode.SEARCH, Mode.DYNAMIC):
             own = self._views.search_tools(sight)
             # What was found joins the list of the client that searched; nothing has been found yet.
-            return self._told(mode, own if mode is Mode.SEARCH else own[:1])
+            return self._told(mode, own)
         view = self._views.build(sight, self._items)
         told = self._told(view.mode, view.listing.items)
         return msgspec.structs.replace(told, pins_left=view.pins_left, changes=view.adapted)

@@ -15,6 +15,7 @@ from headgate.app.listing.report import ListedTool as Tool
 from headgate.app.listing.report import Listing as ToolList
 from headgate.app.listing.sights import CUT, HASHED, OWN, SEARCH, SLIM, STUB, WHOLE, Seen, Sights, name_is
 from headgate.app.progress import Progress
+from headgate.app.results import readers_of
 from headgate.app.search import clients_of
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.evaluation import Unreached
@@ -114,6 +115,7 @@ class _Looking:
             page_bytes=settings.page_bytes,
             dialect=self._dialect,
             most=self._most,
+            readers=readers_of(settings),
         )
 
     def report(self, mode: Mode | None, progress: Progress) -> Report:
@@ -146,13 +148,14 @@ class _Looking:
             Tool(public_name=name, server="", name=name, form=OWN, tokens=cost)
             for name, cost in seen.own.items()
         ]
+        items = [self._tool(item, seen) for item in self._items]
         return ToolList(
             **self._known(),
             mode=mode,
             came_to=seen.came_to,
             why=self._why({mode: seen}) if mode is Mode.AUTO else "",
             tokens=seen.tokens,
-            listed=(*own, *(self._tool(item, seen) for item in self._items)),
+            listed=(*items, *own) if seen.came_to is Mode.FULL else (*own, *items),
             hidden=self._hidden,
             pins_left=seen.pins_left,
             changes=seen.changes,

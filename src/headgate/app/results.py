@@ -1,0 +1,145 @@
+"""What keeps large results outside of conversations, as the settings want it."""
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
+
+from headgate.app.background import start
+from headgate.catalog.own import Reader
+from headgate.catalog.viewer import Viewer
+from headgate.config.settings import Settings
+from headgate.domain.call import Request
+from headgate.responses.limits import Display
+from headgate.responses.notice import MESSAGE
+from headgate.responses.responses import LargeResponses, Work
+from headgate.responses.store import Limits
+from headgate.responses.tools import DEFINITIONS, NAMES, STUBS
+from headgate.storage.results import KeptResults, open_results
+from headgate.wire.eras import Era
+from headgate.workers.pool import Workers, open_workers
+
+# How often is looked whether the time of some results is over.
+_SWEEP_SECONDS = 10.0
+
+_WORK = "headgate.responses.work"
+_SHARED = "Large results are stored under a cache_id that every local client of this gateway can read."
+
+
+class Results:
+    """The stored results, and what reads them."""
+
+    def __init__(self, settings: Settings, store: KeptResults, workers: Workers) -> None:
+        self.store = store
+        self.workers = workers
+        self._display = display_of(settings)
+        self._isolated = settings.enable_agent_isolation
+        self._work: Work | None = None
+        self._responses: LargeResponses | None = None
+
+    def responses(self, listed: Callable[[Request], bool]) -> LargeResponses:
+        """What the gateway asks; `listed` tells whether a client can call what reads results by its name."""
+        self._responses = LargeResponses(self.store, self.workers, self._loaded, self._display, listed)
+        return self._responses
+
+    async def _loaded(self) -> Work:
+        """What works on results; a start does not wait for it, and neither does the loop."""
+        work: Work | None = self._work
+        if work is None:
+            # Whoever comes while it is being loaded waits for the same lock, and gets a whole module.
+            self._work = work = cast("Work", await asyncio.to_thread(importlib.import_module, _WORK))
+        return work
+
+    async def forget(self, agent: str) -> None:
+        """A client without a key is gone, and nobody else can read what was stored for it."""
+        if self._isolated:
+            await self.store.clear(agent)
+
+    def advice(self, viewer: Viewer) -> str:
+        """What a model must know of stored results that are not its own alone."""
+        alone = self._isolated and (viewer.owner is not None or viewer.caller.known)
+        if viewer.era is Era.HANDSHAKE and viewer.owner is None:
+            # It is just shaking hands, and is going to have a session.
+            alone = self._isolated
+        return "" if alone or not self._display.truncates else _SHARED
+
+    def gauges(self) -> dict[str, float]:
+        """What is stored now."""
+        held = self.store.held()
+        return {
+            "results_stored": held.entries,
+            "result_bytes": held.total_cached_bytes,
+            "result_bytes_on_disk": held.bytes_on_disk,
+            "result_agents": held.agents,
+            "result_tokens_saved": self._responses.savings.saved_tokens if self._responses is not None else 0,
+        }
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """What was stored, read, and saved."""
+        held = self.store.held()
+        counts = {
+            ("result_hits", ""): held.hits,
+            ("result_misses", ""): held.misses,
+            ("results_evicted", ""): held.evicted,
+            ("results_expired", ""): held.expired,
+            ("result_jobs", ""): self.workers.jobs,
+            ("result_jobs_stopped", ""): self.workers.stopped,
+        }
+        return counts | (self._responses.savings.counters() if self._responses is not None else {})
+
+
+@asynccontextmanager
+async def open_results_of(settings: Settings) -> AsyncIterator[Results]:
+    """The store and its workers, for as long as the block lasts."""
+    directory = settings.data_dir / "spool"
+    tasks: set[asyncio.Task[None]] = set()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_results(directory, limits_of(settings)))
+        workers = await stack.enter_async_context(open_workers(directory))
+        start(_sweep(store), "results", tasks)
+        try:
+            yield Results(settings, store, workers)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _sweep(store: KeptResults) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        await store.expire()
+
+
+def readers_of(settings: Settings) -> tuple[Reader, ...]:
+    """The tools that read stored results, as they are listed; none where they are not."""
+    if not settings.list_result_tools:
+        return ()
+    return tuple(Reader(name, DEFINITIONS[name], STUBS[name]) for name in NAMES)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """How much is stored."""
+    return Limits(
+        max_entries=settings.cache_max_entries,
+        ttl_seconds=settings.cache_ttl_seconds,
+        isolated=settings.enable_agent_isolation,
+        entries_per_agent=settings.max_entries_per_agent,
+        memory_per_agent=settings.max_memory_per_agent,
+        agents=settings.max_total_agents,
+        max_bytes=settings.cache_max_bytes,
+    )
+
+
+def display_of(settings: Settings) -> Display:
+    """What is shown of results."""
+    return Display(
+        max_size=settings.max_response_size,
+        max_tokens=settings.max_response_tokens,
+        truncates=settings.enable_auto_truncation,
+        style=settings.truncation,
+        excerpt_size=settings.excerpt_size,
+        message=settings.truncation_message or MESSAGE,
+        compact=settings.compact_tables,
+        kept_seconds=settings.cache_ttl_seconds,
+    )

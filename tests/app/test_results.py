@@ -1,0 +1,148 @@
+"""Large results as the settings want them: what is kept, shown, listed, counted and said of it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from headgate.app.results import display_of, limits_of, open_results_of, readers_of
+from headgate.catalog.viewer import Viewer
+from headgate.config.settings import Settings
+from headgate.console.metrics import exposition
+from headgate.console.tally import Tally
+from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.responses.limits import Display
+from headgate.responses.notice import MESSAGE
+from headgate.responses.store import Limits
+from headgate.responses.tools import NAMES
+from headgate.wire.eras import Era
+from tests.catalog.shown import session
+from tests.console.prometheus import parse
+from tests.responses.results import facts_of, result, text
+from tests.upstream.spool import open_files
+
+LARGE = result(text("\n".join(f"line {number}" for number in range(2000))))
+STATELESS = Viewer(era=Era.STATELESS)
+SAID = "every local client of this gateway can read"
+
+
+def settings(directory: Path = Path(), **more: Any) -> Settings:
+    return Settings(data_dir=directory, **more)
+
+
+def call() -> Call:
+    return Call(Request(caller=LOCAL, name="bank_look"), Item(Kind.TOOLS, "bank", "look", "bank_look"))
+
+
+def test_what_is_set_is_what_is_kept_and_shown() -> None:
+    assert limits_of(settings()) == Limits()
+    assert display_of(settings()) == Display(message=MESSAGE)
+    wanted = settings(
+        max_response_size=5,
+        max_response_tokens=6,
+        enable_auto_truncation=False,
+        truncation="head_tail",
+        excerpt_size=4,
+        truncation_message="see {cache_id}",
+        compact_tables=True,
+        cache_ttl_seconds=7.0,
+        cache_max_entries=8,
+        cache_max_bytes=9,
+        enable_agent_isolation=False,
+        max_entries_per_agent=10,
+        max_memory_per_agent=11,
+        max_total_agents=12,
+    )
+    assert display_of(wanted) == Display(
+        max_size=5,
+        max_tokens=6,
+        truncates=False,
+        style="head_tail",
+        excerpt_size=4,
+        message="see {cache_id}",
+        compact=True,
+        kept_seconds=7.0,
+    )
+    assert limits_of(wanted) == Limits(
+        max_entries=8,
+        ttl_seconds=7.0,
+        isolated=False,
+        entries_per_agent=10,
+        memory_per_agent=11,
+        agents=12,
+        max_bytes=9,
+    )
+
+
+def test_the_tools_that_read_results_are_listed_unless_somebody_wants_none() -> None:
+    assert [reader.name for reader in readers_of(settings())] == list(NAMES)
+    assert readers_of(settings(list_result_tools=False)) == ()
+
+
+@pytest.mark.parametrize(
+    ("viewer", "more", "said"),
+    [
+        (session("one"), {}, False),
+        # It is just shaking hands.
+        (Viewer(era=Era.HANDSHAKE), {}, False),
+        (Viewer(era=Era.STATELESS, caller=Caller("alice")), {}, False),
+        (STATELESS, {}, True),
+        (session("one"), {"enable_agent_isolation": False}, True),
+        (Viewer(era=Era.HANDSHAKE), {"enable_agent_isolation": False}, True),
+        (Viewer(era=Era.STATELESS, caller=Caller("alice")), {"enable_agent_isolation": False}, True),
+        (STATELESS, {"enable_auto_truncation": False}, False),
+    ],
+)
+async def test_a_model_is_told_where_others_can_read_its_results(
+    tmp_path: Path, viewer: Viewer, more: dict[str, Any], *, said: bool
+) -> None:
+    async with open_results_of(settings(tmp_path, **more)) as results:
+        assert (SAID in results.advice(viewer)) is said
+
+
+async def test_what_happens_to_results_is_counted(tmp_path: Path) -> None:
+    async with open_results_of(settings(tmp_path)) as results:
+        # Before the first call there is nothing but zeros.
+        assert set(results.gauges().values()) == {0}
+        assert set(results.counters().values()) == {0}
+        responses = results.responses(lambda request: True)
+        answer = await responses.shape(call(), Answer(LARGE))
+        assert isinstance(answer.result, bytes)
+        cache_id = facts_of(answer.result)["cache_id"]
+        wish = await responses.wanted(asked(cache_id))
+        await responses.read(asked(cache_id), wish)
+        page = exposition(Tally(), [], results.gauges(), results.counters())
+    families = parse(page.decode())
+
+    def value(name: str, **labels: str) -> float:
+        return families[f"headgate_{name}"].value(f"headgate_{name}", **labels)
+
+    assert value("results_stored") == 1
+    assert value("result_bytes") == len(LARGE)
+    assert value("result_agents") == 1
+    assert value("result_hits_total") == 1
+    assert value("results_excerpted_total") == 1
+    assert value("result_reads_total", tool="proxy_read") == 1
+    # To read it was more than is done at once.
+    assert value("result_jobs_total") == 1
+    assert value("result_tokens_saved") > 0
+
+
+def asked(cache_id: str) -> Request:
+    arguments = Raw(b'{"cache_id":"%b","limit":1}' % cache_id.encode())
+    return Request(caller=LOCAL, name="proxy_read", params={"arguments": arguments})
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_who_is_gone_leaves_nothing_unless_it_is_everybodys(tmp_path: Path, *, isolated: bool) -> None:
+    async with open_results_of(settings(tmp_path, enable_agent_isolation=isolated)) as results:
+        await results.store.put("one", b"a", "tool", b"{}")
+        await results.store.put("two", b"b", "tool", b"{}")
+        await results.forget("one")
+        assert await results.store.size() == (1 if isolated else 2)
+    assert open_files(tmp_path) == []
+    assert not [task for task in asyncio.all_tasks() if "result" in task.get_name()]

@@ -1,0 +1,121 @@
+"""What operators set about large results holds for the clients of a real gate."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.gate import Gate
+from tests.real.large import QUESTIONS, READERS, buried, id_of, is_whole, quarry_entry, said, texts, unknown
+from tests.real.plain import Handshaker, Message, Stateless
+from tests.real.upstreams import configuration
+from tests.real.yard import call, listed
+from tests.waiting import wait_until
+
+START_SECONDS = 60.0
+MARKER = " <truncated by smart mcp proxy> "
+USERS: Message = {"users": [{"id": number, "name": f"user{number}"} for number in range(1000)]}
+LARGE = said(json.dumps(USERS))
+
+Start = Callable[..., Gate]
+
+
+def started(gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any) -> Gate:
+    """A gate before the quarry."""
+    config = configuration({"quarry": quarry_entry()}, **({"listResultTools": True} | settings))
+    gate = gateway(config, environment=environment, start_seconds=START_SECONDS)
+    gate.wait_until_ready("quarry", seconds=START_SECONDS)
+    return gate
+
+
+def test_an_expired_id_is_answered_as_one_that_nobody_has(gateway: Start, tmp_path: Path) -> None:
+    gate = started(gateway, cacheTTLSeconds=1)
+    client = Handshaker(gate.url)
+    cache_id = id_of(call(client, "quarry_dig", file=buried(tmp_path, LARGE)))
+
+    # Asking again and again does not make it live longer.
+    wait_until(
+        lambda: bool(call(client, "proxy_read", cache_id=cache_id).get("isError")), 10, "it has expired"
+    )
+
+    for tool in READERS:
+        expired = call(client, tool, cache_id=cache_id, **QUESTIONS[tool])
+        nobody = call(client, tool, cache_id="f" * 24, **QUESTIONS[tool])
+        assert texts(expired) == [unknown(cache_id)]
+        assert json.dumps(expired) == json.dumps(nobody).replace("f" * 24, cache_id)
+
+
+def test_head_and_tail_are_shown_where_the_environment_says_so(gateway: Start, tmp_path: Path) -> None:
+    environment = {"MCPPROXY_TRUNCATE_OUTPUT_LEN": "200"}
+    gate = started(gateway, environment=environment, enableAgentIsolation=False)
+    whole = LARGE["content"][0]["text"]
+    ann, bob = Handshaker(gate.url), Handshaker(gate.url)
+
+    cut = call(ann, "quarry_dig", file=buried(tmp_path, LARGE))
+
+    shown, _ = texts(cut)
+    head, tail = shown.split(MARKER)
+    assert len(shown) == 200
+    assert whole.startswith(head)
+    assert tail == whole[-50:]
+    assert is_whole(call(ann, "quarry_dig", file=buried(tmp_path, said("x" * 200))))
+    # The original is kept all the same, and for everybody where agents are not told apart.
+    for client in (ann, bob, Stateless(gate.url)):
+        counted = call(client, "proxy_query", cache_id=id_of(cut), sql="SELECT count(*) FROM rows")
+        assert json.loads(texts(counted)[0])["rows"] == [[1000]]
+    assert "every local client" in ann.welcome["instructions"]
+
+
+def test_tools_that_are_not_listed_are_called_all_the_same(gateway: Start, tmp_path: Path) -> None:
+    gate = started(gateway, listResultTools=False)
+    client = Handshaker(gate.url)
+
+    cut = call(client, "quarry_dig", file=buried(tmp_path, LARGE))
+
+    assert listed(gate) == ["quarry_dig"]
+    for wrapped in (False, True):
+        asked = {"cache_id": id_of(cut), "pattern": "user999"}
+        call_it = (
+            ("call_tool", {"name": "proxy_search", "args": asked}) if wrapped else ("proxy_search", asked)
+        )
+        reply = call(client, call_it[0], **call_it[1])
+        assert json.loads(texts(reply)[0]) == {"users": USERS["users"][-1:]}
+
+
+def test_one_server_without_a_prefix_has_its_own_names_and_the_tools_theirs(
+    gateway: Start, tmp_path: Path
+) -> None:
+    gate = started(gateway, prefix=False, maxResponseSize=500)
+    client = Stateless(gate.url)
+    file = buried(tmp_path, LARGE)
+
+    assert [*listed(gate)] == ["dig", *READERS]
+    cut = call(client, "dig", file=file)
+    again = call(client, "proxy_filter", tool="dig", arguments={"file": file}, fields=["users[0]"])
+
+    assert sum(map(len, texts(cut))) <= 500
+    for cache_id in (id_of(cut), id_of(again)):
+        for tool in READERS:
+            reply = call(client, tool, cache_id=cache_id, **QUESTIONS[tool])
+            assert not reply.get("isError")
+            assert len(texts(reply)[0]) <= 500
+
+
+def test_nothing_is_cut_where_nothing_is_to_be_cut(gateway: Start, tmp_path: Path) -> None:
+    gate = started(gateway, enableAutoTruncation=False)
+
+    result = call(Handshaker(gate.url), "quarry_dig", file=buried(tmp_path, LARGE))
+
+    assert result == LARGE
+    assert "every local client" not in str(Stateless(gate.url).ask("server/discover", {}))
+
+
+def test_the_limit_may_be_one_of_tokens_and_the_notice_in_the_words_of_the_operator(
+    gateway: Start, tmp_path: Path
+) -> None:
+    gate = started(gateway, maxResponseTokens=100, truncationMessage="{size} in {cache_id} of {braces}")
+    client = Handshaker(gate.url)
+
+    assert is_whole(call(client, "quarry_dig", file=buried(tmp_path, said("word " * 40))))
+    cut = call(client, "quarry_dig", file=buried(tmp_path, said("word " * 400)))
+    assert texts(cut)[-1] == f"2,000 in {id_of(cut)} of {{braces}}"

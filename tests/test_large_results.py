@@ -1,0 +1,265 @@
+"""Large results on the path: cut behind the call, and read by tools that every client has."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer, Caller
+from headgate.domain.errors import Exhausted, InvalidArguments, ResultNotFound, ToolNotFound
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.responses import work
+from headgate.responses.limits import Display
+from headgate.responses.responses import LargeResponses, Work
+from headgate.responses.tools import NAMES
+from headgate.storage.results import KeptResults, open_results
+from tests.delivery.scripted import DONE, WRONG
+from tests.house import House, request
+from tests.responses.hands import Hands
+from tests.responses.results import LINK, facts_of, result, spooled, text, texts_of
+from tests.upstream.spool import open_files
+
+LINES = "\n".join(f"line {number}" for number in range(2000))
+LARGE = result(text(LINES))
+SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+LOOK = {"name": "look", "inputSchema": SCHEMA}
+
+
+class Library:
+    """A house whose large results are kept."""
+
+    def __init__(self, store: KeptResults, *servers: str, answer: Answer, **more: Any) -> None:
+        self.store = store
+        responses = LargeResponses(store, Hands(), _work, Display(), lambda request: True)
+        self.house = House(*(servers or ("bank",)), answer=answer, responses=responses, **more)
+        self.house.offer("bank", Kind.TOOLS, LOOK)
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
+        return await self.house.gateway.call(
+            request("tools/call", name, {"arguments": arguments or {}}, **more)
+        )
+
+    async def told(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> bytes:
+        answer = await self.call(name, arguments, **more)
+        assert isinstance(answer.result, bytes)
+        return answer.result
+
+    async def stored(self) -> str:
+        """The id of a result that was too large."""
+        cache_id: str = facts_of(await self.told("bank_look"))["cache_id"]
+        return cache_id
+
+
+async def _work() -> Work:
+    return work
+
+
+Build = Callable[..., Library]
+
+
+@pytest.fixture
+async def build(tmp_path: Path) -> AsyncIterator[Build]:
+    async with open_results(tmp_path / "spool") as store:
+        yield lambda *servers, answer=LARGE, **more: Library(
+            store, *servers, answer=answer if isinstance(answer, Answer) else Answer(answer), **more
+        )
+    assert open_files(tmp_path) == []
+
+
+# Behind a call.
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_what_is_small_is_handed_on_as_it_is(build: Build, mode: Mode) -> None:
+    failure = Answer(error=b'{"code":-1,"message":"%b"}' % (b"x" * 10_000))
+    for answer in (DONE, failure):
+        library = build(answer=answer, mode=mode)
+        assert await library.call("bank_look") is answer
+        assert await library.store.size() == 0
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_large_result_is_cut_and_read_in_every_mode_directly_and_through_call_tool(
+    build: Build, mode: Mode
+) -> None:
+    library = build(mode=mode)
+    cache_id = await library.stored()
+    arguments = {"cache_id": cache_id, "pattern": "line 1999"}
+    for reply in (
+        await library.told("proxy_search", arguments),
+        await library.told("call_tool", {"name": "proxy_search", "args": arguments}),
+    ):
+        assert texts_of(reply)[0] == "line 1999"
+    assert len(library.house.sent) == 1
+
+
+async def test_a_failure_that_is_large_is_a_failure_with_its_schema(build: Build) -> None:
+    library = build(answer=result(text("amount is required\n" + LINES), isError=True))
+    reply = await library.told("bank_look")
+    assert json.loads(reply)["isError"] is True
+    assert texts_of(reply)[0].startswith("amount is required")
+    assert len(reply) < 5000
+
+
+async def test_the_result_of_a_task_is_cut_as_well(build: Build) -> None:
+    library = build()
+    answer = await library.house.gateway.forward(request("tasks/result", params={"taskId": "1"}), "bank")
+    assert isinstance(answer.result, bytes)
+    assert facts_of(answer.result)["original_size"] == len(LINES)
+    other = await library.house.gateway.forward(request("tasks/get", params={"taskId": "1"}), "bank")
+    assert other.result == LARGE
+
+
+# By a call that is made for it.
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+async def test_a_tool_is_called_once_and_its_result_is_looked_at(build: Build, name: str) -> None:
+    library = build()
+    needed: dict[str, Any] = {"proxy_search": {"pattern": "line 1999"}, "proxy_filter": {"fields": ["a"]}}
+    arguments = {"tool": "bank_look", "arguments": {"amount": 5}, **needed.get(name, {})}
+    reply = await library.told(name, arguments)
+    (sent,) = library.house.sent
+    assert json.loads(bytes(sent.request.params["arguments"])) == {"amount": 5}
+    assert sent.request.name == "bank_look"
+    again = await library.told("proxy_read", {"cache_id": facts_of(reply)["cache_id"], "limit": 1})
+    assert texts_of(again)[0] == "line 0"
+    assert len(library.house.sent) == 1
+    assert library.house.catalog.take_usage() == {("bank", "look"): 1}
+
+
+@pytest.mark.parametrize("spelling", ["bank_look", "bank:look", "bank__look"])
+async def test_the_tool_may_be_named_in_any_way(build: Build, spelling: str) -> None:
+    reply = await build().told("proxy_read", {"tool": spelling, "arguments": "{}"})
+    assert texts_of(reply)[0].startswith("line 0\n")
+
+
+async def test_an_unknown_tool_is_said_with_the_nearest(build: Build) -> None:
+    library = build()
+    with pytest.raises(ToolNotFound) as missing:
+        await library.call("proxy_read", {"tool": "bank_lok"})
+    assert "bank_look" in missing.value.hint
+    for name in ("retrieve_tools", "expandSchema"):
+        with pytest.raises(ToolNotFound):
+            await library.call("proxy_read", {"tool": name, "arguments": {"name": "bank_look"}})
+    assert library.house.sent == []
+
+
+async def test_a_tool_may_be_named_as_call_tool_is_told_it(build: Build) -> None:
+    library = build()
+    await library.call("proxy_read", {"tool": "call_tool", "arguments": {"name": "bank_look"}})
+    assert [call.item.name for call in library.house.sent] == ["look"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("proxy_search", {"pattern": "a(b"}),
+        ("proxy_search", {}),
+        ("proxy_filter", {}),
+        ("proxy_filter", {"fields": ["a["]}),
+        ("proxy_read", {"unit": "pages"}),
+        ("proxy_query", {}),
+        ("proxy_explore", {"arguments": [1]}),
+    ],
+)
+async def test_a_mistake_is_found_before_the_tool_is_called(
+    build: Build, name: str, arguments: dict[str, Any]
+) -> None:
+    library = build()
+    with pytest.raises(InvalidArguments):
+        await library.call(name, {"tool": "bank_look", **arguments})
+    assert library.house.sent == []
+
+
+async def test_arguments_that_the_tool_refuses_come_back_with_its_schema(build: Build) -> None:
+    refused = result(text("amount is required"), isError=True)
+    for answer in (Answer(refused), WRONG):
+        reply = await build(answer=answer).told("proxy_read", {"tool": "bank_look"})
+        assert json.loads(reply)["isError"] is True
+        assert json.dumps(SCHEMA) in " ".join(texts_of(reply))
+
+
+class Closed:
+    """Lets nobody in, or nobody use anything."""
+
+    def __init__(self, *, admits: bool) -> None:
+        self._admits = admits
+
+    def admit(self, caller: Caller) -> None:
+        if not self._admits:
+            raise Exhausted("too many requests")
+
+    def permit(self, caller: Caller, item: Item) -> None:
+        raise ToolNotFound(item.public_name, [])
+
+
+async def test_what_a_caller_may_not_use_is_not_called_for_its_result(build: Build) -> None:
+    library = build(access=Closed(admits=True))
+    with pytest.raises(ToolNotFound):
+        await library.call("proxy_read", {"tool": "bank_look"})
+    library = build(access=Closed(admits=False))
+    with pytest.raises(Exhausted):
+        await library.call("proxy_read", {"cache_id": "0a"})
+    assert library.house.sent == []
+
+
+# Whose it is.
+
+
+async def test_a_result_is_its_callers_own(build: Build) -> None:
+    library = build()
+    shown = await library.told("bank_look", who="alice")
+    arguments = {"cache_id": facts_of(shown)["cache_id"], "limit": 1}
+    assert texts_of(await library.told("proxy_read", arguments, who="alice"))[0] == "line 0"
+    for who in ("bob", ""):
+        with pytest.raises(ResultNotFound):
+            await library.call("proxy_read", arguments, who=who)
+
+
+async def test_without_a_prefix_a_servers_own_tool_of_that_name_is_called_in_full(build: Build) -> None:
+    library = build(mode=Mode.FULL, prefixed=False, answer=DONE)
+    library.house.offer("bank", Kind.TOOLS, LOOK, {"name": "proxy_read", "inputSchema": {"type": "object"}})
+    assert await library.call("proxy_read", {"anything": 1}) is DONE
+    with pytest.raises(InvalidArguments):
+        await library.call("proxy_explore", {"anything": 1})
+    assert [sent.item.name for sent in library.house.sent] == ["proxy_read"]
+
+
+# Links to resources.
+
+SHARED = "file:///notes"
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+async def test_links_lead_to_their_server_in_an_excerpt_and_in_every_look(
+    build: Build, tmp_path: Path, *, on_disk: bool
+) -> None:
+    data = result({**LINK, "uri": SHARED}, text(LINES))
+    answer = Answer(await spooled(tmp_path, data) if on_disk else data)
+    # The URI is that of another server's resource, which had it first.
+    library = build("shop", "bank", answer=answer)
+    for server in ("shop", "bank"):
+        library.house.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+    public = library.house.catalog.public_uri("bank", SHARED)
+    assert public != SHARED
+    shown = await library.told("bank_look")
+    cache_id = facts_of(shown)["cache_id"]
+    looked = await library.told("proxy_filter", {"cache_id": cache_id, "fields": ["a"]})
+    for reply in (shown, looked):
+        assert json.loads(reply)["content"][0]["uri"] == public
+
+
+async def test_links_lead_to_their_server_in_a_fresh_look_at_what_is_on_disk(
+    build: Build, tmp_path: Path
+) -> None:
+    answer = Answer(await spooled(tmp_path, result({**LINK, "uri": SHARED}, text(LINES))))
+    library = build("shop", "bank", answer=answer)
+    for server in ("shop", "bank"):
+        library.house.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+    reply = await library.told("proxy_search", {"tool": "bank_look", "pattern": "line 1999"})
+    assert json.loads(reply)["content"][1]["uri"] == library.house.catalog.public_uri("bank", SHARED)
