@@ -79,7 +79,8 @@ def headgate_config(targets: dict[str, Target]) -> str:
         else {"command": target.command[0], "args": target.command[1:], "cwd": str(ROOT)}
         for name, target in targets.items()
     }
-    return json.dumps({"mcpServers": servers})
+    # Results of every size pass whole, as they do at the peers, and are looked at all the same.
+    return json.dumps({"mcpServers": servers, "proxySettings": {"maxResponseSize": 100_000_000}})
 
 
 def headgate_command(config: str, port: int, home: Path) -> list[str]:

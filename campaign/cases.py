@@ -18,9 +18,11 @@ from campaign import (
     listings,
     profiles,
     questions,
+    searches,
     shown,
     slow_clients,
     stateless_rules,
+    stolen,
     unread,
     upstream_http,
     upstream_stdio,
@@ -30,8 +32,8 @@ from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, bad_input, framing, fuzz,
-    slow_clients, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles, questions,
-    profiles, unread, listed, listings, definitions, visitors,
+    slow_clients, searches, stolen, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles,
+    questions, profiles, unread, listed, listings, definitions, visitors,
 )  # fmt: skip
 
 CASES = {

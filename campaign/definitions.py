@@ -10,7 +10,7 @@ from campaign.fixtures.traps import colliding_names, trapped
 from campaign.gate import Gate, running
 from campaign.paged import BY_WORDS, LONGEST_NAME, PREFIX, Listed, list_all, viewer
 from campaign.servers import Shelf, rogue, shelf
-from campaign.trial import MEBIBYTE, Trial, Usage, case
+from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 from campaign.well import digging
 
 _BUDGET_TOKENS = 3_000
@@ -143,9 +143,11 @@ async def name_traps(trial: Trial) -> None:
     names = colliding_names()
     async with shelf(trial.directory / "shelf") as one:
         servers = _named_servers(one, names)
-        async with trial.gate(servers, spare_files=4 * len(servers), stall_seconds=0.25) as gate:
+        async with trial.gate(
+            servers, settings=WHOLE, spare_files=4 * len(servers), stall_seconds=0.25
+        ) as gate:
             before = await _check_names(trial, gate, names)
-        turned = {"mcpServers": dict(reversed(servers.items()))}
+        turned = {"mcpServers": dict(reversed(servers.items())), "proxySettings": WHOLE}
         async with running(gate.log.parent, turned) as second:
             await second.wait_ready(servers)
             after = await _owners(second, "budget")

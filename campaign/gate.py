@@ -17,6 +17,7 @@ from campaign import http1, process
 # Promised is well under a second; a loaded machine gets more before the case is given up.
 _START_SECONDS = 15.0
 _STOP_SECONDS = 15.0
+_WORKER = b"headgate.workers.child"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,13 @@ class Gate:
         await eventually(ready, seconds, f"{sorted(wanted)} to be ready")
 
     def census(self) -> Census:
-        """Count open files and descendants now."""
-        return Census(process.open_files(self.pid), len(process.descendants(self.pid)))
+        """Count open files and descendants now, without the workers and the connection to each."""
+        workers = len(self.workers())
+        return Census(process.open_files(self.pid) - workers, len(process.descendants(self.pid)) - workers)
+
+    def workers(self) -> list[int]:
+        """The processes for large results, which stay until nobody has needed them for minutes."""
+        return [pid for pid in process.descendants(self.pid) if _WORKER in process.command(pid)]
 
     def log_lines(self) -> list[str]:
         """What the gate has written to stderr so far."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from campaign.client import client
 from campaign.gate import Gate, eventually, running
+from campaign.paged import OWN
 from campaign.servers import recorded, talker
 from campaign.trial import Trial, case
 
@@ -49,7 +50,7 @@ async def untrusted_hints(trial: Trial) -> None:
                     trial.measure(label, f"{answer.outcome}, sent {sent} time")
                     trial.check(f"{label}: sent once", sent == 1, sent)
                     listed = (await caller.request("tools/list")).result["tools"]
-                    shown = [tool.get("annotations") for tool in listed]
+                    shown = [tool.get("annotations") for tool in listed if tool["name"] not in OWN]
                     trial.check(
                         f"{label}: shown as they are", all(one == _TRUST_ME for one in shown), shown[:1]
                     )

@@ -18,7 +18,10 @@ BY_WORDS = {"embedder": "BM25"}
 # A listing that has no end.
 _MOST_PAGES = 1_000
 # The gate's own tools.
-OWN = ("retrieve_tools", "call_tool", "expandSchema")
+OWN = (
+    *("retrieve_tools", "call_tool", "expandSchema"),
+    *("proxy_search", "proxy_filter", "proxy_explore", "proxy_read", "proxy_query"),
+)
 
 
 class _Page(msgspec.Struct):

@@ -11,6 +11,23 @@ def alive(pid: int) -> bool:
     return _state(pid) not in ("", "Z", "X")
 
 
+def command(pid: int) -> bytes:
+    """The program and its arguments; nothing of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def turns(pid: int) -> tuple[float, float]:
+    """For how many seconds its main thread has run, and could have run but had no CPU, since it began."""
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except OSError:
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(waited) / 1e9
+
+
 def zombie(pid: int) -> bool:
     """Whether the process has ended and nobody has waited for it."""
     return _state(pid) == "Z"

@@ -7,6 +7,7 @@ from typing import Any
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
 from campaign.gate import Gate, running
+from campaign.paged import OWN
 from campaign.servers import rogue, talker
 from campaign.streams import accept
 from campaign.trial import Trial, Usage, case
@@ -251,6 +252,7 @@ async def _names(gate: Gate) -> dict[str, set[str]]:
             items = [item for page in await _pages(caller, method) for item in page[member]]
             found[method] = {item[key] for item in items}
             assert len(found[method]) == len(items), f"{method} lists a name twice"
+            found[method] -= set(OWN)
         return found
 
 

@@ -11,7 +11,7 @@ from campaign.bystander import bystander
 from campaign.client import client
 from campaign.gate import eventually
 from campaign.servers import rogue
-from campaign.trial import MEBIBYTE, Trial, Usage, case
+from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
@@ -53,7 +53,8 @@ def _never_reads(port: int, request: bytes) -> socket.socket:
 async def slow_clients(trial: Trial) -> None:
     """Slow clients are let go in time, and nobody else notices them."""
     heads, bodies, readers = (trial.size(quick=q, full=f) for q, f in ((100, 500), (20, 100), (5, 20)))
-    async with trial.gate({"rogue": rogue(), "steady": rogue()}) as gate, client(gate.port) as caller:
+    servers = {"rogue": rogue(), "steady": rogue()}
+    async with trial.gate(servers, settings=WHOLE) as gate, client(gate.port) as caller:
         port, files, usage = gate.port, process.open_files(gate.pid), Usage(gate)
         one = Poster(gate, caller, trial.directory / "none")
         head = http1.request(port, "POST", "/mcp", one.headers)[:-2]

@@ -18,6 +18,9 @@ HEALTH_SECONDS = 1.0
 STALL_SECONDS = 0.1
 SETTLE_SECONDS = 10.0
 MEBIBYTE = 1 << 20
+# As if there were no limit to what an agent is shown.
+WHOLE = {"enableAutoTruncation": False}
+MOST_WORKERS = 4
 # Three pipes, and one to notice its end.
 _FILES_OF_A_LINE = 4
 
@@ -141,6 +144,8 @@ class Trial:
             f"{stall.longest_seconds * 1000:.0f} ms, {stall.failures} of {stall.asked} probes failed",
         )
         await self._check_census(gate, allowed)
+        workers = len(gate.workers())
+        self.check(f"at most {MOST_WORKERS} processes for large results", workers <= MOST_WORKERS, workers)
         broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
         self.check("no traceback in the log", not broken, broken[:1])
 

@@ -4,7 +4,7 @@ from campaign.child_bytes import TextDigest
 from campaign.client import Answer, Client, client
 from campaign.fixtures.tcp_fault import Faults, fault_proxy
 from campaign.servers import rogue_http
-from campaign.trial import MEBIBYTE, Trial, Usage, case
+from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 
 # An idle connection or two to an upstream may be kept for the next call.
 SPARE_FILES = 4
@@ -62,7 +62,10 @@ async def big_event(trial: Trial) -> None:
     size = 20_000_000
     async with rogue_http(trial.directory) as upstream:
         servers = {"rogue": upstream.entry(timeout=30)}
-        async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+        async with (
+            trial.gate(servers, settings=WHOLE, spare_files=SPARE_FILES) as gate,
+            client(gate.port) as caller,
+        ):
             await caller.call("rogue_echo", {"text": "warm"})
             usage, text = Usage(gate), TextDigest(size)
             answer = await caller.call("rogue_sse_big", {"size": size}, take=text.take)

@@ -9,6 +9,7 @@ import msgspec
 
 from bench.listing.catalogs import Catalogue
 from headgate.access.local import LocalAccess
+from headgate.app.results import readers_of
 from headgate.app.search import Search
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
@@ -105,6 +106,7 @@ async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False)
             prefixed=True,
             page_bytes=settings.page_bytes,
             owners=state,
+            readers=readers_of(settings),
         )
         catalog.order([one.server for one in catalogues])
         for one in catalogues:

@@ -1,0 +1,28 @@
+"""The documentation of large results shows the figures that were measured last."""
+
+import re
+
+from bench.responses.page import PAGE, pages
+
+
+def test_the_page_and_the_chart_are_those_of_the_results() -> None:
+    stale = [file.name for file, text in pages().items() if not file.exists() or file.read_text() != text]
+    assert not stale, "run python -m bench.responses.page, and read what is said about the figures"
+
+
+def test_no_place_for_figures_is_empty() -> None:
+    blocks = re.findall(r"<!-- figures: (.+?) -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    assert {"tokens", "net", "times", "gateway", "passing", "compact", "goals"} <= {
+        name for name, _ in blocks
+    }
+    assert all(text.strip() for _, text in blocks)
+
+
+def test_the_figures_of_the_readme_are_those_of_the_page() -> None:
+    page = PAGE.read_text()
+    readme = (PAGE.parent.parent / "README.md").read_text()
+    table = readme.partition("<!-- from docs/results.md, tokens -->")[2]
+    rows = [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 4
+    for row in rows:
+        assert row.rstrip("|") in page
