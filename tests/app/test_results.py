@@ -1,6 +1,8 @@
 """Large results as the settings want them: what is kept, shown, listed, counted and said of it."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,30 @@ async def test_who_is_gone_leaves_nothing_unless_it_is_everybodys(tmp_path: Path
         assert await results.store.size() == (1 if isolated else 2)
     assert open_files(tmp_path) == []
     assert not [task for task in asyncio.all_tasks() if "result" in task.get_name()]
+
+
+_AT_ONCE = """
+import asyncio
+from pathlib import Path
+from headgate.app.results import open_results_of
+from headgate.config.settings import Settings
+
+async def load(directory):
+    async with open_results_of(Settings(data_dir=Path(directory))) as results:
+        works = await asyncio.gather(*(results._loaded() for _ in range(20)))
+        print(sum(hasattr(work, "perform") and hasattr(work, "check") for work in works))
+
+import sys
+asyncio.run(load(sys.argv[1]))
+"""
+
+
+def test_those_who_come_while_the_work_is_loaded_get_all_of_it(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _AT_ONCE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert ended.stdout.strip() == "20"

@@ -259,6 +259,8 @@ def test_a_variable_of_a_later_version_is_a_warning_without_its_value(place: Pla
 def test_the_length_of_the_older_proxy_selects_the_head_and_the_tail(place: Place) -> None:
     settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500")
     assert (settings.truncation, settings.max_response_size) == ("head_tail", 500)
+    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500", HEADGATE_MAX_RESPONSE_SIZE="9000")
+    assert settings.max_response_size == 500
     settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="0")
     assert (settings.truncation, settings.max_response_size) == ("cache", 8000)
 

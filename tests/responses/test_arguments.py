@@ -255,3 +255,36 @@ def test_arguments_that_nobody_knows_are_not_minded(name: str) -> None:
 def test_arguments_that_are_no_json_are_refused(name: str, given: bytes) -> None:
     with pytest.raises(InvalidArguments):
         wanted(name, {"arguments": Raw(given)}, ROOM)
+
+
+@pytest.mark.parametrize("fields", [["a", "b.c"], "a, b.c", '["a", "b.c"]'])
+def test_several_fields_may_be_one_text(fields: Any) -> None:
+    assert asked("filter", fields=fields).projection == Projection(fields=("a", "b.c"))
+
+
+@pytest.mark.parametrize("fields", [[], "[]"])
+def test_no_field_at_all_is_refused_however_it_is_written(fields: Any) -> None:
+    assert "fields is empty" in refusal("filter", {"cache_id": "0a", "fields": fields})
+
+
+def test_arguments_that_a_tool_does_not_have_are_kept_to_be_told() -> None:
+    assert asked("search", pattern="a", ignore_case=True, why="curious").ignored == ("ignore_case", "why")
+    assert asked("search", pattern="a").ignored == ()
+
+
+def test_a_limit_means_the_most_results_of_a_search() -> None:
+    assert search(pattern="a", limit=3).max_results == 3
+
+
+@pytest.mark.parametrize(
+    ("tool", "offset"), [("filter", 10**25), ("search", 10**25), ("read", 10**25), ("read", -(10**25))]
+)
+def test_an_offset_beyond_every_result_is_refused(tool: str, offset: int) -> None:
+    needed = NEEDED[f"proxy_{tool}"]
+    assert "offset" in refusal(tool, {"cache_id": "0a", **needed, "offset": offset})
+
+
+def test_a_kind_of_value_is_told_in_words() -> None:
+    said = refusal("read", {"cache_id": "0a", "limit": "five"})
+    assert "limit: expected a whole number, got a text" in said
+    assert '"limit": 20' in said

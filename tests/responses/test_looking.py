@@ -350,3 +350,45 @@ def test_a_text_that_is_wrapped_in_structure_is_filtered_without_an_empty_object
     reply = looked(data, room=8000, projection=EMAILS)
     assert "structuredContent" not in json.loads(reply.result)
     assert json.loads(texts_of(reply.result)[0]) == [{"email": user["email"]} for user in USERS[:3]]
+
+
+INDENTED = result(text(json.dumps({"total": 2, "users": USERS[:2]}, indent=2)))
+
+
+def test_what_an_excerpt_shows_of_indented_json_is_what_a_search_finds() -> None:
+    reply = looked(INDENTED, search=Search(pattern='"id":1,"email"'))
+    assert json.loads(texts_of(reply.result)[0]) == {"users": [USERS[1]]}
+
+
+def test_indented_json_is_read_as_it_was_written_by_whoever_counts_signs() -> None:
+    written = json.dumps({"total": 2, "users": USERS[:2]}, indent=2)
+    assert shown(INDENTED, reading=Reading(unit=Unit.CHARACTERS)) == written
+    assert shown(INDENTED, reading=Reading(unit=Unit.LINES)) == written
+
+
+def test_a_part_can_be_searched_and_filtered_by_its_path() -> None:
+    data = result(text(json.dumps({"old": USERS[:5], "new": USERS[5:9]})))
+    reply = looked(data, path="new", search=Search(pattern="x.org"))
+    assert json.loads(texts_of(reply.result)[0]) == USERS[5:9]
+    reply = looked(data, path="new", projection=EMAILS)
+    assert json.loads(texts_of(reply.result)[0]) == [{"email": user["email"]} for user in USERS[5:9]]
+    assert "nowhere" in (looked(data, path="nowhere", projection=EMAILS).error or "")
+
+
+def test_arguments_that_had_no_effect_are_told() -> None:
+    told = note(result(text("a")), search=Search(pattern="a"), ignored=("ignore_case",))
+    assert told.endswith("no such argument: ignore_case")
+
+
+def test_texts_that_are_cut_beside_the_one_that_is_paged_are_told() -> None:
+    data = result(text("line\n" * 400), text(json.dumps(USERS)))
+    assert "other texts of the result are cut" in note(data, room=500, projection=EMAILS)
+
+
+def test_nothing_found_comes_with_what_to_try() -> None:
+    assert "case_insensitive" in note(result(text("Error")), search=Search(pattern="error"))
+
+
+def test_an_offset_behind_the_end_is_told_with_the_last_one() -> None:
+    told = note(result(text(json.dumps(USERS))), reading=Reading(offset=1000))
+    assert "the last has offset 299" in told

@@ -196,3 +196,19 @@ def test_a_file_that_somebody_spoilt_costs_what_it_remembered_and_no_start(path:
     assert (state.listing_digest("a"), state.favourites()) == (None, (0.0, []))
     state.remember_listing("a", "abc")
     assert StateFile(path).listing_digest("a") == "abc"
+
+
+def test_nothing_is_written_after_the_end(path: Path) -> None:
+    """A timer that fires when the gateway has ended finds no thread to write in."""
+
+    async def live() -> None:
+        state = StateFile(path, pause_seconds=0.01)
+        state.remember_listing("full", "a")
+        await state.flush()
+        path.unlink()
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, later.set)
+        await later.wait()
+        assert not path.exists()
+
+    asyncio.run(live())

@@ -239,6 +239,16 @@ async def test_whoever_stops_waiting_for_his_turn_holds_up_nobody(workers: Worke
     assert workers.stopped == 1
 
 
+async def test_a_result_that_has_just_come_waits_for_nobodys_question(workers: Workers) -> None:
+    pid = await only_worker(workers)
+    long = asyncio.ensure_future(done(workers, ENDLESS))
+    await at_work(pid)
+    job = Excerpt(cache_id="0a", limit=1, room=5, message="{cache_id}")
+    cut = await asyncio.wait_for(done(workers, job), 20)
+    assert b"0a" in cut.result
+    long.cancel()
+
+
 # What a worker has.
 
 

@@ -4,6 +4,7 @@ import re
 from functools import cached_property
 
 import msgspec
+from msgspec import DecodeError
 
 from headgate.responses.anatomy import Anatomy, Document, dissect, document, says_more, text_of
 from headgate.responses.content import Content, Scratch, first_sign, is_json
@@ -104,7 +105,11 @@ def _readable(text: Content) -> Content:
 def _tight(json: Content) -> Content:
     if not isinstance(json, bytes) or not _INDENTED.search(json, 0, _WINDOW):
         return json
-    return msgspec.json.format(json, indent=-1)
+    try:
+        return msgspec.json.format(json, indent=-1)
+    except (DecodeError, RecursionError):
+        # Nested as deep as a parser just goes, and this one begins some steps further down.
+        return json
 
 
 def length(content: Content) -> int:

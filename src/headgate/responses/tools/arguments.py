@@ -133,10 +133,10 @@ def _projection(
     if fields is None and exclude is None:
         raise InvalidArguments(FILTER, "neither fields nor exclude is given", hint=_FIELDS)
     for name, paths in (("fields", fields), ("exclude", exclude)):
-        if paths is not None and not all(_listed(paths)):
-            raise InvalidArguments(FILTER, f"{name} has an empty name", hint=_FIELDS)
-        if paths is not None and not paths:
+        if paths is not None and not _listed(paths):
             raise InvalidArguments(FILTER, f"{name} is empty", hint=_FIELDS)
+        if not all(_listed(paths)):
+            raise InvalidArguments(FILTER, f"{name} has an empty name", hint=_FIELDS)
     keep = Keep(mode) if mode is not None else Keep.INCLUDE if fields is not None else Keep.EXCLUDE
     return told.Projection(fields=_listed(fields), exclude=_listed(exclude), mode=keep)
 
