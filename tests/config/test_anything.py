@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.config import Flags, load
-from headgate.config.entries import FIELDS, LATER
+from headgate.config.entries import FIELDS, LATER, CareEntry, fields_of
 from headgate.config.environment import KNOWN
-from headgate.config.keys import camel
-from headgate.config.options import FILE_FIELDS
+from headgate.config.options import FILE_ALIASES, FILE_KEYS
+from headgate.config.values import is_struct, plain_type
 from headgate.domain.errors import ConfigError
 
 texts = st.one_of(
     st.text(max_size=20),
     st.sampled_from(
-        ["${A}", "${A:-1}", "${", "$${", "~", "http://a/sse", "http", "true", "0", "1e999", "\0"]
+        ["${A}", "${A:-1}", "${", "$${", "$key", "~", "http://a/sse", "http", "true", "0", "1e999", "\0"]
     ),
 )
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts)
@@ -27,9 +27,21 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
-entries = values | st.dictionaries(st.sampled_from([*FIELDS, *LATER]) | texts, values, max_size=5)
+# The objects in an entry, by their own keys.
+nested = st.one_of(
+    [
+        st.dictionaries(st.sampled_from([*fields_of(kind)]) | texts, values, max_size=4)
+        for field in FIELDS.values()
+        if is_struct(kind := plain_type(field.type))
+    ]
+)
+cares = st.dictionaries(st.sampled_from([*fields_of(CareEntry)]) | texts, nested | values, max_size=5)
+tools = st.dictionaries(texts, cares | values, max_size=3)
+entries = values | st.dictionaries(
+    st.sampled_from([*FIELDS, *LATER]) | texts, values | nested | tools, max_size=5
+)
 servers = values | st.dictionaries(texts, entries, max_size=4)
-proxy = values | st.dictionaries(st.sampled_from([camel(field) for field in FILE_FIELDS]), values, max_size=5)
+proxy = values | st.dictionaries(st.sampled_from([*FILE_KEYS, *FILE_ALIASES]), values, max_size=5)
 documents = values | st.fixed_dictionaries(
     {}, optional={"mcpServers": servers, "proxySettings": proxy, "x": values}
 )
@@ -55,6 +67,13 @@ def outcome(content: bytes, environ: dict[str, str]) -> None:
 @given(documents)
 def test_any_json_is_settings_or_one_sentence(document: Any) -> None:
     outcome(json.dumps(document).encode(), {})
+
+
+@settings(deadline=None, max_examples=60)
+@given(cares, tools)
+def test_anything_said_of_calls_is_a_server_or_one_sentence(said: Any, of_tools: Any) -> None:
+    entry = {**said, "command": "x", "tools": of_tools}
+    outcome(json.dumps({"mcpServers": {"a": entry}}).encode(), {})
 
 
 @settings(deadline=None)

@@ -10,15 +10,22 @@ import msgspec
 import pytest
 
 from headgate.config import Flags, Settings, entries, environment, files, loading
-from headgate.config.keys import camel
-from headgate.config.options import FILE_FIELDS
+from headgate.config.options import FILE_FIELDS, FILE_KEYS
 from headgate.config.schema import schema, text
-from headgate.config.values import allowed
+from headgate.config.values import allowed, is_struct, plain_type
 from tests.config.place import Place
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "settings.md").read_text()
 FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
+KEYS = {field: key for key, field in FILE_KEYS.items()}
+# The objects in an entry: the keys of one tool are those of the server.
+OBJECTS: dict[str, type[msgspec.Struct]] = {
+    "probe": entries.ProbeEntry,
+    "rate": entries.RateEntry,
+    "retry": entries.RetryEntry,
+    "breaker": entries.BreakerEntry,
+}
 
 
 def row(section: str, first_cell: str) -> list[str]:
@@ -40,7 +47,7 @@ def words(default: object) -> str:
 
 @pytest.mark.parametrize("field", FILE_FIELDS)
 def test_every_setting_of_the_file_is_described_with_its_default_and_range(field: str) -> None:
-    _, _, _, default, range_, meaning = row("The gateway", f"`{camel(field)}`")
+    _, _, _, default, range_, meaning = row("The gateway", f"`{KEYS[field]}`")
     assert meaning
     if FIELDS[field].default not in (None, msgspec.NODEFAULT):
         assert default == f"`{words(FIELDS[field].default)}`"
@@ -59,12 +66,31 @@ def test_every_key_of_a_server_is_described_with_its_default_and_range(key: str)
         assert range_ == allowed(field.type)
 
 
+@pytest.mark.parametrize(
+    ("key", "inner"), [(key, inner) for key, kind in OBJECTS.items() for inner in entries.fields_of(kind)]
+)
+def test_every_key_of_an_object_in_a_server_is_described_with_its_default_and_range(
+    key: str, inner: str
+) -> None:
+    _, default, range_, meaning = row("One server", f"`{key}.{inner}`")
+    field = entries.fields_of(OBJECTS[key])[inner]
+    assert "it is required" in meaning or not field.required
+    if field.default not in (None, "", msgspec.NODEFAULT):
+        assert default == f"`{words(field.default)}`"
+    assert range_ == allowed(field.type)
+
+
+def test_every_object_in_a_server_is_among_those_described() -> None:
+    nested = {key for key, field in entries.FIELDS.items() if is_struct(plain_type(field.type))}
+    assert nested == set(OBJECTS)
+
+
 @pytest.mark.parametrize("part", environment.SETTINGS)
 def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
     field = environment.SETTINGS[part]
     (line,) = re.findall(rf"^.*`HEADGATE_{part}`.*$", PAGE, re.MULTILINE)
     if field in FILE_FIELDS:
-        assert f"`{camel(field)}`" in line
+        assert f"`{KEYS[field]}`" in line
     for name in environment.spellings(part):
         assert name.startswith("MCPPROXY_") or f"`{name}`" in line
 
@@ -106,11 +132,18 @@ def test_every_flag_is_on_the_page(flag: str) -> None:
     assert f"`--{flag.replace('_', '-')}`" in PAGE
 
 
-def test_the_example_of_the_page_is_accepted_as_it_stands(place: Place) -> None:
-    (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+FIRST, SECOND = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("example", "enabled"), [(FIRST, [True, True, False]), (SECOND, [True, True])], ids=["first", "second"]
+)
+def test_every_example_of_the_page_is_accepted_as_it_stands(
+    place: Place, example: str, enabled: list[bool]
+) -> None:
     place.write(example)
     settings = place.load(GITHUB_TOKEN="x")
-    assert [server.enabled for server in settings.servers] == [True, True, False]
+    assert [server.enabled for server in settings.servers] == enabled
     assert settings.warnings == ()
     check(json.loads(example))
 
@@ -149,6 +182,19 @@ def check(document: Any) -> None:
                 "a": {"command": "x", "listing": "slim", "pin": ["*"], "hide": [], "rename": {"a": "b"}}
             }
         },
+        {
+            "mcpServers": {
+                "a": {
+                    "command": "x",
+                    "class": "${C:-read}",
+                    "rate": {"perSecond": "${R:-5}"},
+                    "tools": {"*": {"keyArgument": "id", "probe": {"tool": "look", "arguments": {"a": [1]}}}},
+                    "breaker": {},
+                    "cold": "${COLD:-true}",
+                }
+            }
+        },
+        {"proxySettings": {"ledgerWindow": 60, "rejoin": 0, "listDeliveryTools": True}},
     ],
 )
 def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
@@ -184,6 +230,13 @@ def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dic
         {"proxySettings": {"embedder": "WORD2VEC"}},
         {"proxySettings": {"openaiApiKey": 5}},
         {"proxySettings": {"allowedHosts": "x"}},
+        {"proxySettings": {"ledgerWindow": 59}},
+        {"mcpServers": {"a": {"command": "x", "class": "safe"}}},
+        {"mcpServers": {"a": {"command": "x", "rate": 5}}},
+        {"mcpServers": {"a": {"command": "x", "rate": {"burst": 5}}}},
+        {"mcpServers": {"a": {"command": "x", "tools": {"pay": {"probe": {"tool": ""}}}}}},
+        {"mcpServers": {"a": {"command": "x", "tools": ["pay"]}}},
+        {"mcpServers": {"a": {"command": "x", "retry": {"attempts": 11}}}},
     ],
 )
 def test_the_schema_refuses_what_the_gateway_refuses(document: object) -> None:

@@ -95,6 +95,12 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("OPENAI_BASE_URL", "openai_base_url", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
     ("OPENAI_MODEL", "openai_model", "nomic-embed-text", "nomic-embed-text"),
     ("OPENAI_API_KEY", "openai_api_key", "sk-1", "sk-1"),
+    ("LEDGER_WINDOW", "ledger_window_seconds", "3600", 3600),
+    ("DOUBT_WINDOW", "doubt_window_seconds", "90000", 90_000),
+    ("REJOIN", "rejoin_seconds", "0.5", 0.5),
+    ("LIST_DELIVERY_TOOLS", "list_delivery_tools", "false", False),
+    ("TRANSACTION_TIMEOUT", "transaction_timeout_seconds", "60", 60),
+    ("CHUNK_ABOVE_BYTES", "chunk_above_bytes", "2048", 2048),
 ]
 
 
@@ -183,6 +189,10 @@ RANGES: list[tuple[str, str, float, float]] = [
     ("maxSessions", "max_sessions", 1, 1_000_000),
     ("sessionIdleSeconds", "session_idle_seconds", 0.1, 604_800),
     ("pageBytes", "page_bytes", 4096, 1_000_000),
+    ("ledgerWindow", "ledger_window_seconds", 60, 7_776_000),
+    ("rejoin", "rejoin_seconds", 0, 900),
+    ("transactionTimeout", "transaction_timeout_seconds", 1, 86_400),
+    ("chunkAboveBytes", "chunk_above_bytes", 1024, 1 << 31),
 ]
 
 
@@ -226,6 +236,9 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
         ("DATA_DIR", ["/x", "x", "~"], ["a\nb"]),
         ("LOG_FILE", ["/x"], ["a\nb"]),
         ("LIST_CHANGED_EXEC", ["x"], ["a\nb", "say 'hello"]),
+        ("LEDGER_WINDOW", ["60", "7776000"], ["59", "7776001", "1d"]),
+        ("DOUBT_WINDOW", ["86400", "31536000"], ["59", "31536001"]),
+        ("LIST_DELIVERY_TOOLS", ["true", "0"], ["perhaps"]),
     ],
 )
 def test_the_range_of_every_variable_is_enforced(
@@ -269,6 +282,36 @@ def test_the_time_that_results_are_kept_is_spelled_as_people_do(place: Place) ->
     for key in ("cacheTTLSeconds", "cache_ttl_seconds"):
         place.write({"proxySettings": {key: 60}})
         assert place.load().cache_ttl_seconds == 60
+
+
+def test_the_defaults_of_delivery_are_those_of_the_documentation(place: Place) -> None:
+    settings = place.load()
+    assert (settings.ledger_window_seconds, settings.doubt_window_seconds) == (86_400, 604_800)
+    assert (settings.rejoin_seconds, settings.transaction_timeout_seconds) == (5, 300)
+    assert (settings.list_delivery_tools, settings.chunk_above_bytes) == (None, 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "key", ["ledgerWindow", "ledger_window", "ledgerWindowSeconds", "ledger_window_seconds"]
+)
+def test_a_time_of_delivery_may_have_its_unit_in_its_name(place: Place, key: str) -> None:
+    settings = place.load_settings(**{key: 120})
+    assert (settings.ledger_window_seconds, settings.warnings) == (120, ())
+
+
+def test_one_time_in_two_spellings_is_refused(place: Place) -> None:
+    place.write({"proxySettings": {"rejoin": 1, "rejoinSeconds": 1}})
+    assert "both 'rejoin' and 'rejoinSeconds'" in place.refusal()
+
+
+def test_calls_in_doubt_are_kept_at_least_as_long_as_the_others(place: Place) -> None:
+    month = 30 * 86_400
+    settings = place.load_settings(ledgerWindow=month)
+    assert (settings.doubt_window_seconds, settings.warnings) == (month, ())
+    assert place.load_settings(ledgerWindow=month, doubtWindow=month).doubt_window_seconds == month
+    place.write({"proxySettings": {"ledgerWindow": month, "doubtWindow": month - 1}})
+    assert "doubtWindow is shorter than ledgerWindow" in place.refusal()
+    assert "doubtWindow is shorter than ledgerWindow" in place.refusal(HEADGATE_DOUBT_WINDOW="60")
 
 
 def test_a_notice_without_the_id_is_refused(place: Place) -> None:

@@ -183,6 +183,11 @@ def test_a_missing_variable_disables_only_its_server_and_names_itself(place: Pla
     assert "server 'it' is disabled: url: ${HOST} is not set" in warning
 
 
+def test_the_place_of_a_missing_variable_stays_on_one_line(place: Place) -> None:
+    _, (warning,) = place.load_server({"command": "x", "env": {"a\nb": "${NO}"}})
+    assert warning.startswith("server 'it' is disabled: env.'a\\nb': ${NO} is not set")
+
+
 @pytest.mark.parametrize("word", ["secret", "keyring"])
 def test_a_word_for_later_disables_only_its_server(place: Place, word: str) -> None:
     spec, (warning,) = place.load_server({"command": "x", "env": {"K": f"${{{word}:K}}"}})

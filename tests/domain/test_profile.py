@@ -106,3 +106,16 @@ def test_a_declaration_that_is_too_long_is_not_kept() -> None:
     before = sys.getrefcount(declared)
     assert profile_of(declared) is PLAIN
     assert sys.getrefcount(declared) == before
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen"),
+    [
+        (b'{"experimental":{"rmcp":{"version":"0.1.0","features":["ack"]}}}', b"{}"),
+        (b'{"sampling":{},"experimental":{"rmcp":null}}', b'{"sampling":{}}'),
+        (b'{"experimental":{"\\u0072mcp":{},"x":{}}}', b'{"experimental":{"x":{}}}'),
+        (b'{"experimental":{}}', b'{"experimental":{}}'),
+    ],
+)
+def test_that_a_client_speaks_rmcp_is_no_part_of_its_profile(declared: bytes, seen: bytes) -> None:
+    assert profile_of(declared).capabilities == seen

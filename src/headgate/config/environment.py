@@ -33,6 +33,12 @@ SETTINGS: Mapping[str, str] = {
     "OPENAI_BASE_URL": "openai_base_url",
     "OPENAI_MODEL": "openai_model",
     "OPENAI_API_KEY": "openai_api_key",
+    "LEDGER_WINDOW": "ledger_window_seconds",
+    "DOUBT_WINDOW": "doubt_window_seconds",
+    "REJOIN": "rejoin_seconds",
+    "LIST_DELIVERY_TOOLS": "list_delivery_tools",
+    "TRANSACTION_TIMEOUT": "transaction_timeout_seconds",
+    "CHUNK_ABOVE_BYTES": "chunk_above_bytes",
 }
 # The older word for the listing, which a variable for the listing itself overrides.
 ROUTING = "ROUTING_TYPE"

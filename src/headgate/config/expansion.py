@@ -29,10 +29,17 @@ def _expand(value: object, lookup: Lookup, problems: list[str], key: str) -> obj
             problems += text.problems
             return expanded
         case dict():
-            return {name: _expand(item, lookup, problems, f"{key}.{name}") for name, item in value.items()}
+            return {
+                name: _expand(item, lookup, problems, f"{key}.{_on_one_line(name)}")
+                for name, item in value.items()
+            }
         case list():
             return [_expand(item, lookup, problems, f"{key}[{index}]") for index, item in enumerate(value)]
     return value
+
+
+def _on_one_line(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
 
 
 class _Text:

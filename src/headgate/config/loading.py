@@ -4,12 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from headgate.config import environment, files
 from headgate.config.document import parse
 from headgate.config.expansion import Lookup, expand
 from headgate.config.files import Places, Variables
-from headgate.config.keys import camel, known_values
-from headgate.config.options import FILE_FIELDS, Given, settle
+from headgate.config.keys import known_values
+from headgate.config.options import FILE_ALIASES, FILE_KEYS, Given, settle
 from headgate.config.servers import read_servers
 from headgate.config.settings import Flags, Settings
 from headgate.config.values import refusal, shown
@@ -55,19 +57,19 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path =
         servers=servers, config_path=path, warnings=tuple(warnings), left_out=tuple(left_out), **values
     )
     _refuse_ambiguous_names(settings)
-    return settings
+    return _with_fitting_doubt(settings, told="doubt_window_seconds" in values)
 
 
 def _from_file(raw: object, lookup: Lookup, here: Places, path: Path, warnings: list[str]) -> list[Given]:
     where = f"proxySettings in {path}"
     if not isinstance(raw, dict):
         raise refusal(where, shown(raw), "an object")
-    fields = {camel(field): field for field in FILE_FIELDS}
     given = []
-    for key, value in known_values(raw, fields, where, warnings, later=LATER_PROXY_KEYS).items():
+    values = known_values(raw, FILE_KEYS, where, warnings, later=LATER_PROXY_KEYS, aliases=FILE_ALIASES)
+    for key, value in values.items():
         expanded, problems = expand(value, lookup)
         problem = problems[0] if problems else None
-        given.append(Given(fields[key], expanded, f"proxySettings.{key} in {path}", here, problem))
+        given.append(Given(FILE_KEYS[key], expanded, f"proxySettings.{key} in {path}", here, problem))
     return given
 
 
@@ -107,6 +109,18 @@ def _default_data_dir(here: Places) -> Path:
     ours, seeds = here.home / ".headgate", here.home / ".mcpproxy"
     # Whoever comes from mcpproxy keeps the directory that is there.
     return seeds if os.path.isdir(seeds) and not os.path.exists(ours) else ours
+
+
+def _with_fitting_doubt(settings: Settings, *, told: bool) -> Settings:
+    """What is in doubt is never forgotten before what is known; raises ConfigError where it is told to be."""
+    if settings.doubt_window_seconds >= settings.ledger_window_seconds:
+        return settings
+    if told:
+        raise ConfigError(
+            "doubtWindow is shorter than ledgerWindow, so that calls in doubt would be forgotten first",
+            hint="make doubtWindow at least as long as ledgerWindow",
+        )
+    return msgspec.structs.replace(settings, doubt_window_seconds=settings.ledger_window_seconds)
 
 
 def _refuse_ambiguous_names(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.config import environment
 from headgate.config.files import Places
+from headgate.config.keys import camel
 from headgate.config.settings import Settings
 from headgate.config.values import CONTROL, convert, refusal, shown
 from headgate.domain.errors import ConfigError
@@ -19,6 +20,16 @@ _TYPES: Mapping[str, object] = {field.name: field.type for field in msgspec.stru
 # The rest comes from elsewhere: the servers, the file itself, the environment alone.
 _NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
 FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
+# Shorter in the file, as the times of a server are; the whole name means the same.
+_SHORT = {
+    "ledger_window_seconds": "ledgerWindow",
+    "doubt_window_seconds": "doubtWindow",
+    "rejoin_seconds": "rejoin",
+    "transaction_timeout_seconds": "transactionTimeout",
+}
+# The field of each key in the file.
+FILE_KEYS: Mapping[str, str] = {_SHORT.get(field) or camel(field): field for field in FILE_FIELDS}
+FILE_ALIASES: Mapping[str, str] = {camel(field): key for field, key in _SHORT.items()}
 
 # An error message ends up in a log.
 _PRIVATE = ("seal_keys", "openai_api_key")

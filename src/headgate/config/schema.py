@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 
-from headgate.config.entries import ALIASES, ServerEntry
-from headgate.config.keys import camel
-from headgate.config.options import FILE_FIELDS
+from headgate.config.entries import ALIASES, ServerEntry, fields_of
+from headgate.config.options import FILE_KEYS
 from headgate.config.settings import Settings
+from headgate.config.values import description, is_struct, plain_type
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # A number, a word or a boolean may also come out of a variable.
@@ -52,10 +52,7 @@ def _servers(description: str) -> dict[str, Any]:
 
 
 def _server() -> dict[str, Any]:
-    properties = {
-        field.encode_name: _property(field.type, field.default)
-        for field in msgspec.structs.fields(ServerEntry)
-    }
+    properties = _properties(ServerEntry)
     properties |= {alias: properties[key] for alias, key in ALIASES.items()}
     kinds = [{"required": [key]} for key in ("command", "url", *ALIASES, "builtin")]
     return {"type": "object", "properties": properties, "oneOf": kinds}
@@ -63,21 +60,40 @@ def _server() -> dict[str, Any]:
 
 def _proxy_settings() -> dict[str, Any]:
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
-    properties = {camel(name): _property(fields[name].type, fields[name].default) for name in FILE_FIELDS}
+    properties = {
+        key: _property(fields[field].type, fields[field].default) for key, field in FILE_KEYS.items()
+    }
     properties["transport"]["anyOf"][0]["enum"].extend(_MORE_FRONT_WORDS)
     return properties
+
+
+def _properties(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {key: _property(field.type, field.default) for key, field in fields_of(kind).items()}
 
 
 def _property(annotation: object, default: object) -> dict[str, Any]:
     made = msgspec.json.schema(annotation, schema_hook=_path_schema)
     # Null means "not set", which needs no offer.
     kind = next((part for part in made.get("anyOf", ()) if part != {"type": "null"}), made)
-    description = {"description": kind.pop("description", made.pop("description", ""))}
+    kind = _with_own_keys(plain_type(annotation)) or kind
+    kind.pop("description", None)
+    about: dict[str, Any] = {"description": description(annotation)}
     if default not in (msgspec.NODEFAULT, None, "", ()):
-        description["default"] = default
+        about["default"] = default
     if kind.get("type") in ("string", "array", "object"):
-        return {**description, **kind}
-    return {**description, "anyOf": [kind, _VARIABLE]}
+        return {**about, **kind}
+    return {**about, "anyOf": [kind, _VARIABLE]}
+
+
+def _with_own_keys(kind: object) -> dict[str, Any]:
+    """The schema of an object with keys of its own, or of a map of such objects; empty for all else."""
+    if is_struct(kind):
+        required = [key for key, field in fields_of(kind).items() if field.required]
+        made = {"type": "object", "properties": _properties(kind)}
+        return {**made, "required": required} if required else made
+    if get_origin(kind) is dict and is_struct(get_args(kind)[1]):
+        return {"type": "object", "additionalProperties": _with_own_keys(get_args(kind)[1])}
+    return {}
 
 
 def _path_schema(kind: type) -> dict[str, Any]:

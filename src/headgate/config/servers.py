@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-import msgspec
-
-from headgate.config.entries import ALIASES, FIELDS, LATER, PRIVATE, ServerEntry
+from headgate.config.care import care_of
+from headgate.config.entries import ALIASES, FIELDS, LATER, ServerEntry
 from headgate.config.expansion import Lookup, expand
 from headgate.config.files import Places
+from headgate.config.headers import is_header, is_needless, is_ours
 from headgate.config.keys import known_values
-from headgate.config.values import CONTROL, convert, refusal, shown
+from headgate.config.objects import read_fields
+from headgate.config.values import CONTROL, refusal, shown
 from headgate.domain.errors import ConfigError
 from headgate.domain.listing import Curation, Mode
 from headgate.domain.server import ServerSpec, Transport
@@ -35,12 +36,6 @@ _FOREIGN_KEYS = {
     "builtin": ("args", "env", "cwd", "headers"),
 }
 _LETTER = re.compile(r"[A-Za-z0-9]")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# A second one beside ours would cut requests in the wrong place or contradict the protocol.
-_OUR_HEADERS = ("content-length", "transfer-encoding", "connection")
-_OUR_HEADER_PREFIX = "mcp-"
-# Other clients' configurations have them, and what we send says the same or is what we can read.
-_NEEDLESS_HEADERS = ("accept", "accept-encoding", "content-type")
 
 
 def read_servers(
@@ -72,7 +67,7 @@ def _read_server(name: str, entry: object, lookup: Lookup, here: Places, warning
     expanded, problems = expand(raw, lookup)
     assert isinstance(expanded, dict)
     if not problems:
-        return _spec(name, _converted(expanded), here, warnings)
+        return _spec(name, read_fields(expanded, ServerEntry, "", where, warnings), here, warnings)
     if not _is_off(expanded):
         warnings += [f"{where} is disabled: {problem}" for problem in problems]
     return _disabled(name, raw)
@@ -100,13 +95,6 @@ def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
         builtin=entry.builtin or "",
         enabled=False,
     )
-
-
-def _converted(values: Mapping[str, object]) -> ServerEntry:
-    converted = {
-        key: convert(value, FIELDS[key].type, key, private=key in PRIVATE) for key, value in values.items()
-    }
-    return msgspec.convert(converted, ServerEntry)
 
 
 def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> ServerSpec:
@@ -138,7 +126,17 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         max_connections=entry.max_connections,
         shared=entry.shared,
         curation=_curation(name, entry, warnings),
+        care=care_of(f"server {shown(name)}", entry, warnings),
+        cold=_is_cold(entry),
+        idle_timeout_seconds=entry.idle_timeout,
+        max_restarts=entry.max_restarts,
     )
+
+
+def _is_cold(entry: ServerEntry) -> bool:
+    if entry.cold is not None and entry.cold is entry.hot:
+        raise ConfigError("its cold and hot contradict each other", hint="remove one of the two")
+    return entry.hot is False if entry.cold is None else entry.cold
 
 
 def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
@@ -194,11 +192,11 @@ def _check_request(entry: ServerEntry) -> None:
             "its url is not usable", hint="write url as http://host:port/path or https://host/path"
         )
     for header, value in entry.headers.items():
-        if not _HEADER_NAME.fullmatch(header) or CONTROL.search(value.replace("\t", " ")):
+        if not is_header(header) or CONTROL.search(value.replace("\t", " ")):
             raise ConfigError(
                 f"its header {shown(header)} has a character that HTTP does not allow", hint="correct headers"
             )
-        if header.lower() in _OUR_HEADERS or header.lower().startswith(_OUR_HEADER_PREFIX):
+        if is_ours(header):
             raise ConfigError(
                 f"its header {shown(header)} is one that the gateway writes itself",
                 hint="take it out of headers",
@@ -207,7 +205,7 @@ def _check_request(entry: ServerEntry) -> None:
 
 def _useful_headers(name: str, entry: ServerEntry, warnings: list[str]) -> dict[str, str]:
     """The operator's headers without those that are the gateway's to choose."""
-    needless = [header for header in entry.headers if header.lower() in _NEEDLESS_HEADERS]
+    needless = [header for header in entry.headers if is_needless(header)]
     if entry.url:
         warnings += [
             f"header {shown(header)} in server {shown(name)} has no effect: the gateway writes it itself"

@@ -13,6 +13,7 @@ Listing = Literal["auto", "full", "slim", "search", "dynamic", "budget"]
 
 _KIB = 1024
 _MIB = 1024 * _KIB
+_DAY = 86_400
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +156,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_total_agents: Annotated[
         int, between(1, 1_000_000, "The most agents with stored results; the one idle longest goes first.")
     ] = 1000
+
+    ledger_window_seconds: Annotated[
+        float, seconds(60, 90 * _DAY, "How long a recorded call is remembered, and its key with it.")
+    ] = float(_DAY)
+    doubt_window_seconds: Annotated[
+        float,
+        seconds(
+            60, 365 * _DAY, "How long a call in doubt waits for somebody's word; at least the ledgerWindow."
+        ),
+    ] = 7.0 * _DAY
+    rejoin_seconds: Annotated[
+        float,
+        seconds(0, 900, "How long a recorded call goes on whose client was cut off, before it is cancelled."),
+    ] = 5.0
+    # None lists them where some server has something of delivery configured.
+    list_delivery_tools: (
+        Annotated[
+            bool, about("Whether the tools of transactions are listed; unset, where a server needs them.")
+        ]
+        | None
+    ) = None
+    transaction_timeout_seconds: Annotated[
+        float, seconds(1, _DAY, "How long a transaction may take that does not say.")
+    ] = 300.0
+    chunk_above_bytes: Annotated[
+        int, between(_KIB, 2048 * _MIB, "A larger result goes in chunks to a client that asked for them.")
+    ] = 10_000_000
 
     transport: Annotated[
         Literal["stdio", "http", "sse"],

@@ -1,9 +1,10 @@
 """Turns one given value into the type of its setting, or says what is allowed."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 
 import msgspec
 
@@ -77,6 +78,9 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+_FIXED: Mapping[object, str] = {tuple: "a list of strings", bool: "true or false", Path: "a path"}
+
+
 def allowed(annotation: object) -> str:
     """What a setting of this type takes, in words."""
     plain, meta = _parts(_without_none(annotation))
@@ -84,20 +88,40 @@ def allowed(annotation: object) -> str:
         case _ if _words(plain):
             *first, last = _words(plain)
             return f"{', '.join(first)} or {last}" if first else last
-        case origin if origin is tuple:
-            return "a list of strings"
+        case origin if origin in _FIXED:
+            return _FIXED[origin]
+        case kind if is_struct(kind):
+            *first, last = (field.encode_name for field in msgspec.structs.fields(kind))
+            return f"an object with {', '.join(first)} and {last}"
         case origin if origin is dict:
-            words = _words(get_args(plain)[1])
-            return f"an object whose values are {', '.join(words) if words else 'strings'}"
-        case origin if origin is bool:
-            return "true or false"
+            return _map(get_args(plain)[1])
         case origin if origin is int:
             return _number("an integer", meta)
         case origin if origin is float:
             return _number("a number", meta)
-        case origin if origin is Path:
-            return "a path"
     return f"text of 1 to {meta.max_length} characters" if meta.max_length else "text"
+
+
+def is_struct(kind: object) -> TypeGuard[type[msgspec.Struct]]:
+    """Whether a value of this type is an object with keys of its own."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def plain_type(annotation: object) -> object:
+    """The type of a setting without its range and without the None of one that is not set."""
+    return _parts(_without_none(annotation))[0]
+
+
+def description(annotation: object) -> str:
+    """The sentence that was given to `about`, `between` or `seconds`."""
+    return _parts(_without_none(annotation))[1].description or ""
+
+
+def _map(values: object) -> str:
+    if values is Any:
+        return "an object"
+    words = ", ".join(_words(values))
+    return f"an object whose values are {words or ('objects' if is_struct(values) else 'strings')}"
 
 
 def _number(kind: str, meta: msgspec.Meta) -> str:

@@ -9,6 +9,7 @@ from headgate.domain.item import Item
 from headgate.domain.listing import Mode
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.ticket import Receipt, Ticket
 
 _LOCAL = "local"
 
@@ -19,6 +20,8 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str = _LOCAL
     # What tools/list shows to whoever has this key; None where the gateway's own mode decides.
     listing: Mode | None = None
+    # Whose the principal is; what two tenants name alike never meets.
+    tenant: str = ""
 
     @property
     def known(self) -> bool:
@@ -39,6 +42,8 @@ class Answer(msgspec.Struct, frozen=True):
     error: bytes = b""
     # Whether the result came from a stateless upstream and so names its `resultType`.
     typed: bool = False
+    # None for a plain call.
+    receipt: Receipt | None = None
 
 
 class Channel(Protocol):
@@ -60,12 +65,18 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
 
 def circle_of(owner: Owner | None, caller: Caller) -> str:
     """Those who share one list of tools: a session, or without sessions everybody with the same key."""
-    return owner.id if owner is not None else f"principal {caller.principal}"
+    return owner.id if owner is not None else _named(caller)
 
 
 def agent_of(owner: Owner | None, caller: Caller) -> str:
     """Whose stored results are: those of a key or, without one, of a session; without either of all."""
-    return f"principal {caller.principal}" if caller.known else circle_of(owner, caller)
+    return _named(caller) if caller.known else circle_of(owner, caller)
+
+
+def _named(caller: Caller) -> str:
+    name = f"principal {caller.principal}"
+    # Two tenants may each have one of that name.
+    return f"tenant {caller.tenant}\n{name}" if caller.tenant else name
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +106,25 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     on_progress: ProgressListener | None = None
     # Told when the upstream lets go of its stream before the answer, and expects to be asked for it later.
     on_pause: Callable[[], None] | None = None
+    # None for a plain call.
+    ticket: Ticket | None = None
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What delivery knows of a call beyond what its client said."""
+
+    # Names the call to an upstream that honours keys, in every attempt alike.
+    key: str = ""
+    # The header that carries it, where the operator named one.
+    key_header: str = ""
+    # Seconds of the event loop's clock at which nobody waits any more.
+    deadline: float | None = None
+    # How often it was sent before.
+    retry_count: int = 0
+    # Told just before the first byte goes out.
+    on_send: Callable[[], None] | None = None
+    # Told the answer that comes after the call was given up, while the connection stands.
+    on_late: Callable[[Answer], None] | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -102,3 +132,5 @@ class Call(msgspec.Struct, frozen=True):
 
     request: Request
     item: Item
+    # None for a plain call.
+    errand: Errand | None = None

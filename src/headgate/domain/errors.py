@@ -3,6 +3,13 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from headgate.domain.redaction import without_secrets
+from headgate.domain.ticket import Receipt
+
+# Of what others said, in an error that a client gets to read.
+LONGEST_QUOTE = 200
+_MOST_READ = 16 * 1024
+
 
 class Effect(StrEnum):
     """What may have happened upstream when a call failed."""
@@ -27,11 +34,20 @@ class HeadgateError(Exception):
         self.message = message
         self.hint = hint
         self.retry_after_seconds = retry_after_seconds
+        # What the ledger knows of the call, and how often it was tried; None for a plain call.
+        self.receipt: Receipt | None = None
 
     @property
     def sentence(self) -> str:
         """What a model gets to read: what is wrong, and what to do."""
         return f"{self.message}; {self.hint}."
+
+
+def quoted(text: str) -> str:
+    """What somebody else said, as much of it as belongs into a sentence; the log has the rest."""
+    # Before it is cut: half a secret is not known as one any more.
+    text = without_secrets(text[:_MOST_READ])
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
 
 
 class InternalError(HeadgateError):
@@ -68,6 +84,9 @@ class InvalidArguments(HeadgateError):
 class UpstreamError(HeadgateError):
     """A call did not get its answer from the upstream; `effect` says what may have happened."""
 
+    # Whether the upstream may still be at it, so that what has not happened yet may happen later.
+    at_work: bool = False
+
 
 class UpstreamTimeout(UpstreamError):
     """The upstream was asked and did not answer in time."""
@@ -76,10 +95,11 @@ class UpstreamTimeout(UpstreamError):
     number = 1001
     http_status = 504
     effect = Effect.UNKNOWN
+    at_work = True
 
     def __init__(self, upstream: str, what: str, seconds: float) -> None:
         super().__init__(
-            f"{upstream!r} did not answer {what!r} within {seconds:g} s, so it may have been carried out",
+            f"{upstream!r} did not answer {what!r} within {seconds:.3g} s, so it may have been carried out",
             hint=f"check whether it was before trying again, or raise the timeout of {upstream!r}",
         )
 
@@ -95,7 +115,7 @@ class UpstreamUnreachable(UpstreamError):
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
         self.reason = reason
         super().__init__(
-            f"{upstream!r} could not be reached: {reason}",
+            f"{upstream!r} could not be reached: {quoted(reason)}",
             hint="try again; if it persists, check the server's command or URL",
             retry_after_seconds=retry_after_seconds,
         )
@@ -112,7 +132,8 @@ class UpstreamLost(UpstreamError):
     def __init__(self, upstream: str, what: str, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"{upstream!r} was lost while it worked on {what!r} ({reason}), so it may have been carried out",
+            f"{upstream!r} was lost while it worked on {what!r} ({quoted(reason)}), "
+            "so it may have been carried out",
             hint="check whether it was carried out before trying again",
         )
 
@@ -127,7 +148,7 @@ class UpstreamUnavailable(UpstreamError):
 
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float) -> None:
         super().__init__(
-            f"{upstream!r} is not available: {reason}",
+            f"{upstream!r} is not available: {quoted(reason)}",
             hint=f"try again in {retry_after_seconds:.1f} s; the other servers work",
             retry_after_seconds=retry_after_seconds,
         )
@@ -145,6 +166,209 @@ class Exhausted(HeadgateError):
         super().__init__(what, hint="try again later", retry_after_seconds=retry_after_seconds)
 
 
+class RateLimited(HeadgateError):
+    """The operator's limit for a server or a tool is used up; nothing was sent."""
+
+    code = "RATE_LIMIT"
+    number = 1006
+    http_status = 429
+    retryable = True
+
+    def __init__(self, what: str, *, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{what} is called too often",
+            hint=f"try again in {retry_after_seconds:.1f} s",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class KeyReused(HeadgateError):
+    """An idempotency key that names another call; nothing was sent."""
+
+    code = "CONFLICT"
+    number = 1007
+    http_status = 422
+
+    def __init__(self, key: str, difference: str) -> None:
+        super().__init__(
+            f"the idempotency key {key[:200]!r} was used before with {difference}",
+            hint="use a new key for a new call, and the same arguments to repeat one",
+        )
+
+
+class StepReused(HeadgateError):
+    """A step of a transaction that was made before as another call; nothing was sent."""
+
+    code = "CONFLICT"
+    number = 1007
+    http_status = 422
+
+    def __init__(self, transaction: str, step: int, difference: str) -> None:
+        super().__init__(
+            f"step {step} of transaction {transaction[:100]!r} was made before with {difference}",
+            hint="send the same call to repeat a step, and a new one under the next number or a new key",
+        )
+
+
+class StillRunning(HeadgateError):
+    """The first call with this key is under way for longer than the caller waits."""
+
+    code = "IN_PROGRESS"
+    number = 1008
+    http_status = 409
+    retryable = True
+    # Nothing by this call; what the first one does is not known yet.
+    effect = Effect.UNKNOWN
+
+    def __init__(self, what: str, op_id: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(
+            f"{what!r} is still being carried out for the first call with this key (operation {op_id})",
+            hint="send the same call with the same key again later, or ask get_operation",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class InDoubt(HeadgateError):
+    """The first call with this key may have been carried out; it is not sent again."""
+
+    code = "IN_DOUBT"
+    number = 1009
+    http_status = 409
+    effect = Effect.UNKNOWN
+
+    def __init__(self, what: str, op_id: str) -> None:
+        super().__init__(
+            f"the first call of {what!r} with this key may have been carried out (operation {op_id}), "
+            "so it is not sent again",
+            hint="check whether it was, then settle it with resolve_operation; "
+            'or repeat it with "on_doubt": "retry" if a second time does no harm',
+        )
+
+
+class SequenceBroken(HeadgateError):
+    """A step of a transaction that is not the next one; nothing was sent."""
+
+    code = "SEQUENCE_ERROR"
+    number = 1010
+    http_status = 409
+
+    def __init__(self, transaction: str, expected: int, received: int) -> None:
+        self.expected = expected
+        self.received = received
+        super().__init__(
+            f"transaction {transaction[:100]!r} expected step {expected} and received {received}",
+            hint=f"send step {expected} first",
+        )
+
+
+class TransactionFailed(HeadgateError):
+    """A step or a compensation failed, or the transaction does not allow what was asked."""
+
+    code = "TRANSACTION_ERROR"
+    number = 1011
+    http_status = 409
+
+    def __init__(self, message: str, *, hint: str, effect: Effect = Effect.NONE) -> None:
+        super().__init__(message, hint=hint)
+        self.effect = effect
+
+
+class LedgerAway(HeadgateError):
+    """The ledger cannot be written, so a call that must not happen twice is not sent; READ calls go on."""
+
+    code = "SERVICE_UNAVAILABLE"
+    number = 1062
+    http_status = 503
+    retryable = True
+
+    def __init__(self, reason: str, *, effect: Effect = Effect.NONE) -> None:
+        said = {
+            Effect.NONE: "so the call was not sent",
+            Effect.DONE: "so the answer of a call that was carried out is lost",
+            Effect.UNKNOWN: "and whether the call was carried out is not known",
+        }
+        super().__init__(
+            f"the ledger cannot be written ({reason}), {said[effect]}",
+            hint="free disk space or mend the data directory, then try again",
+            retry_after_seconds=5.0,
+        )
+        self.effect = effect
+        self.retryable = effect is Effect.NONE
+
+
+class TransferNotFound(HeadgateError):
+    """No result is handed over in parts under this id to this caller: unknown and another's are the same."""
+
+    code = "RESULT_NOT_FOUND"
+    number = 1032
+    http_status = 404
+
+    def __init__(self, transfer_id: str) -> None:
+        super().__init__(
+            f"Transfer {transfer_id[:100]!r} not found or expired",
+            hint="ask get_operation if the call was recorded; make any other again only if that does no harm",
+        )
+
+
+class OperationNotFound(HeadgateError):
+    """No operation has this id for this caller: unknown, expired and another's are the same."""
+
+    code = "RESULT_NOT_FOUND"
+    number = 1032
+    http_status = 404
+
+    def __init__(self, op_id: str) -> None:
+        super().__init__(
+            f"Operation {op_id[:100]!r} not found or expired",
+            hint="the op_id of a recorded call is in the _meta of its answer",
+        )
+
+
+class NotProcessed(UpstreamError):
+    """The upstream said with a NACK that it did not process the call; nothing happened."""
+
+    code = "TEMPORARY_FAILURE"
+    number = 1004
+    http_status = 503
+
+    def __init__(self, upstream: str, what: str, code: str) -> None:
+        self.upstream_code = code
+        super().__init__(
+            f"{upstream!r} did not accept {what!r} ({quoted(code) or 'without a reason'})",
+            hint="look at the code that it gave, and try again if that may help",
+        )
+
+
+class UpstreamUnsure(UpstreamError):
+    """The upstream is a gateway itself, and does not know what became of the call."""
+
+    code = "NETWORK_ERROR"
+    number = 1003
+    http_status = 502
+    effect = Effect.UNKNOWN
+    at_work = True
+
+    def __init__(self, upstream: str, what: str, code: str) -> None:
+        super().__init__(
+            f"{upstream!r} does not know what became of {what!r} ({quoted(code) or 'without a reason'}), "
+            "so it may have been carried out",
+            hint="check whether it was carried out before trying again",
+        )
+
+
+class BrokenTransfer(HeadgateError):
+    """A chunk of a large result does not match its hash; the call itself was carried out."""
+
+    code = "INTEGRITY_ERROR"
+    number = 1014
+    http_status = 502
+    retryable = True
+    effect = Effect.DONE
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} does not match its sha-256", hint="fetch that part again")
+
+
 class InvalidAnswer(UpstreamError):
     """The upstream answered with something that is not a message of the protocol."""
 
@@ -155,7 +379,7 @@ class InvalidAnswer(UpstreamError):
 
     def __init__(self, upstream: str, what: str, reason: str) -> None:
         super().__init__(
-            f"{upstream!r} answered {what!r} with {reason}, so it may have been carried out",
+            f"{upstream!r} answered {what!r} with {quoted(reason)}, so it may have been carried out",
             hint=f"report it to the authors of {upstream!r}",
         )
 
@@ -198,7 +422,7 @@ class RequestRefused(UpstreamError):
     def __init__(self, upstream: str, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"{upstream!r} refused the request: {reason}", hint="check the server's URL and headers"
+            f"{upstream!r} refused the request: {quoted(reason)}", hint="check the server's URL and headers"
         )
 
 

@@ -1,11 +1,11 @@
 """What tools/list shows."""
 
-import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from functools import lru_cache
 
 import msgspec
+
+from headgate.domain.patterns import fits
 
 
 class Mode(StrEnum):
@@ -42,36 +42,18 @@ class Curation(msgspec.Struct, frozen=True):
 
     def pins(self, tool: str) -> bool:
         """Whether the tool is shown in full before any other."""
-        return _fits(tool, self.pinned)
+        return fits(tool, self.pinned)
 
     def hides(self, tool: str) -> bool:
         """Whether the tool does not exist for clients: neither listed, nor found, nor called."""
-        return _fits(tool, self.hidden)
+        return fits(tool, self.hidden)
 
     def idle(self, tools: Collection[str]) -> "Curation":
         """What of this hides or renames none of these tools."""
         return Curation(
-            hidden=tuple(one for one in self.hidden if not any(_fits(tool, (one,)) for tool in tools)),
+            hidden=tuple(one for one in self.hidden if not any(fits(tool, (one,)) for tool in tools)),
             renamed={tool: name for tool, name in self.renamed.items() if tool not in tools},
         )
 
 
 PLAIN_CURATION = Curation()
-
-
-def _fits(tool: str, patterns: tuple[str, ...]) -> bool:
-    return bool(patterns) and _compiled(patterns).fullmatch(tool) is not None
-
-
-# Each tool is asked about after each change; there are a few of these for each server.
-@lru_cache(maxsize=1024)
-def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(_expression, patterns)), re.DOTALL)
-
-
-def _expression(pattern: str) -> str:
-    first, *rest = map(re.escape, pattern.split("*"))
-    if not rest:
-        return first
-    # What stands between two stars is looked for once: `*a*a*a*b` must not take minutes for a long name.
-    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"

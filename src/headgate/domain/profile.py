@@ -60,10 +60,20 @@ def profile_of(capabilities: bytes) -> Profile:
 def _read(capabilities: bytes) -> Profile:
     try:
         declared = msgspec.json.decode(capabilities, type=dict[str, Any])
+        _keep_apart(declared)
         canonical = msgspec.json.encode(declared, order="deterministic")
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return PLAIN
     return Profile(canonical, frozenset(_answers(declared))) if declared else PLAIN
+
+
+def _keep_apart(declared: dict[str, Any]) -> None:
+    """Take out that the client speaks rmcp: that is between it and the gateway, and no server hears of it."""
+    experimental = declared.get("experimental")
+    if isinstance(experimental, dict) and "rmcp" in experimental:
+        del experimental["rmcp"]
+        if not experimental:
+            del declared["experimental"]
 
 
 def _answers(declared: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from headgate.domain.care import PLAIN_CARE, ServerCare
 from headgate.domain.listing import PLAIN_CURATION, Curation
 
 
@@ -43,6 +44,13 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_seconds: float = 60.0
     # How its tools are shown.
     curation: Curation = PLAIN_CURATION
+    # How its calls are carried.
+    care: ServerCare = PLAIN_CARE
+    # Started with its first call only, and stopped again when it was not used for so long; None is never.
+    cold: bool = False
+    idle_timeout_seconds: float | None = None
+    # How often in a row it may fail to start before only a call starts it again.
+    max_restarts: int = 20
 
 
 class State(StrEnum):
@@ -53,6 +61,10 @@ class State(StrEnum):
     READY = "ready"
     # Lost or never reached; the next attempt is scheduled.
     BACKOFF = "backoff"
+    # Failed to start as often as it may; the next use starts it again.
+    FAILED = "failed"
+    # Stopped until it is used.
+    IDLE = "idle"
     STOPPED = "stopped"
 
 

@@ -1,0 +1,141 @@
+"""Turns what an entry says of its calls into ServerCare, and refuses what contradicts itself."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate.config.entries import BreakerEntry, CareEntry, ProbeEntry, RetryEntry, ServerEntry
+from headgate.config.headers import is_free
+from headgate.config.values import refusal, shown
+from headgate.delivery.templates import fill
+from headgate.domain.care import Care, Priority, Probe, Rate, Resting, Retrying, ServerCare, ToolClass
+from headgate.domain.errors import ConfigError
+from headgate.domain.patterns import fits
+
+# A process whose connection is gone is gone a moment later.
+_SETTLE_SECONDS = 1.0
+
+
+def care_of(owner: str, entry: ServerEntry, warnings: list[str]) -> ServerCare:
+    """How the calls of a server are carried, which warnings call `owner`; raises ConfigError."""
+    reader = _Reader(owner, entry, warnings)
+    everything = reader.care("", entry, Care())
+    retry, breaker = entry.retry or RetryEntry(), entry.breaker or BreakerEntry()
+    return ServerCare(
+        all=everything,
+        tools=reader.tools(everything),
+        trusts_annotations=entry.trust_annotations,
+        retrying=Retrying(
+            attempts=retry.attempts,
+            base_seconds=retry.base_delay,
+            # Whoever makes the first wait longer means it.
+            longest_seconds=max(retry.max_delay, retry.base_delay),
+        ),
+        resting=Resting(failures=breaker.failures, rest_seconds=breaker.rest),
+        window=entry.max_concurrency,
+        queue=entry.max_queue,
+    )
+
+
+class _Reader:
+    """Reads what is said of one server's calls; a place is empty for the server, or names a tool."""
+
+    def __init__(self, owner: str, entry: ServerEntry, warnings: list[str]) -> None:
+        self._owner = owner
+        self._entry = entry
+        self._warnings = warnings
+
+    def tools(self, everything: Care) -> dict[str, Care]:
+        """What is said of single tools."""
+        cares: dict[str, Care] = {}
+        for tool, said in self._entry.tools.items():
+            before = next((pattern for pattern in cares if fits(tool, (pattern,))), None)
+            place = f"tool {shown(tool)}"
+            if before is not None:
+                self._warn(place, f"has no effect: {shown(before)} before it stands for it too")
+            if said.probe is not None and said.probe.tool == tool:
+                raise ConfigError(f"the probe of {place} is the tool itself", hint="name a tool that reads")
+            cares[tool] = self.care(place, said, everything)
+        return cares
+
+    def care(self, place: str, said: CareEntry, inherited: Care) -> Care:
+        """What is said of a tool, or of all of them."""
+        care = Care(
+            kind=ToolClass(said.kind) if said.kind else None,
+            key_argument=said.key_argument,
+            key_header=self._key_header(place, said.key_header),
+            key_window_seconds=said.key_window,
+            probe=self._probe(place, said.probe) if said.probe else None,
+            ledger=said.ledger,
+            priority=Priority(said.priority) if said.priority else None,
+            rate=Rate(said.rate.per_second, said.rate.burst) if said.rate else None,
+            timeout_seconds=said.call_timeout,
+        )
+        self._check_class(place, care, inherited)
+        return care
+
+    def _probe(self, place: str, said: ProbeEntry) -> Probe:
+        arguments = msgspec.json.encode(said.arguments)
+        for name, argument in said.arguments.items():
+            try:
+                fill(msgspec.json.encode(argument), _PLACES)
+            except ValueError as error:
+                where = f"probe in {place}" if place else "probe"
+                # Not what it says of the text: that may be a secret with a dollar in it.
+                raise ConfigError(
+                    f"{shown(name)} of arguments in {where} cannot be filled in",
+                    hint="write $arguments.name, $key or $op_id for what the call has, and $$ for a dollar",
+                ) from error
+        settle = said.settle
+        if settle is None and not self._entry.url:
+            # A process that is gone is at work no more; a server behind a url may well be.
+            settle = _SETTLE_SECONDS
+        return Probe(said.tool, arguments, said.happened, settle)
+
+    def _key_header(self, place: str, header: str) -> str:
+        where = f"keyHeader in {place}" if place else "keyHeader"
+        if not header:
+            return ""
+        if not is_free(header):
+            raise refusal(where, shown(header), "the name of a header that the gateway does not write itself")
+        if header.lower() in map(str.lower, self._entry.headers):
+            raise ConfigError(f"{where} is {shown(header)}, which headers holds", hint="take it out of one")
+        if self._entry.url:
+            return header
+        kind = "command" if self._entry.command else "builtin"
+        self._warnings.append(f"'keyHeader' in {self._named(place)} has no effect on a server with {kind!r}")
+        # Left out, because a tool without a key that arrives must not count as keyed.
+        return ""
+
+    def _check_class(self, place: str, care: Care, inherited: Care) -> None:
+        kind = care.kind or inherited.kind
+        if kind is ToolClass.PROBEABLE and not (care.probe or inherited.probe):
+            raise ConfigError(
+                f"{place or 'it'} is probeable, but has no probe", hint="add a probe, or name another class"
+            )
+        has_key = any(one.key_argument or one.key_header for one in (care, inherited))
+        if care.kind is ToolClass.KEYED and not has_key:
+            self._warn(
+                place,
+                "is keyed only if the server speaks rmcp with idempotency: "
+                "it has neither keyArgument nor keyHeader",
+            )
+
+    def _warn(self, place: str, what: str) -> None:
+        self._warnings.append(f"{self._named(place)} {what}")
+
+    def _named(self, place: str) -> str:
+        return f"{place} of {self._owner}" if place else self._owner
+
+
+class _Anything(dict[str, object]):
+    """Arguments that have whatever is asked for, since nobody knows those of a call yet."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __getitem__(self, _name: str) -> object:
+        return self
+
+
+_PLACES: Mapping[str, object] = {"arguments": _Anything(), "key": "", "op_id": ""}

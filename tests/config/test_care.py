@@ -1,0 +1,351 @@
+"""What an entry says of its calls, and what of it is refused."""
+
+from typing import Any
+
+import pytest
+
+from headgate.domain.care import Care, Priority, Probe, Rate, Resting, Retrying, ServerCare, ToolClass
+from headgate.domain.server import ServerSpec
+from tests.config.place import Place
+
+REMOTE = {"url": "https://bank.example.com/mcp"}
+
+
+def load(place: Place, **entry: Any) -> tuple[ServerSpec, tuple[str, ...]]:
+    """Load a server that is used; it is remote where nothing else is said."""
+    spec, warnings = place.load_server(REMOTE | entry if "command" not in entry else entry)
+    assert spec is not None, warnings
+    assert spec.enabled
+    return spec, warnings
+
+
+def refusal(place: Place, **entry: Any) -> str:
+    """Load a server that is left out; why it is."""
+    spec, warnings = place.load_server(REMOTE | entry if "command" not in entry else entry)
+    assert spec is None
+    (warning,) = warnings
+    assert warning.startswith("server 'it' is left out: ")
+    return warning.removeprefix("server 'it' is left out: ")
+
+
+SAID = {
+    "class": "keyed",
+    "keyArgument": "request_id",
+    "keyHeader": "Idempotency-Key",
+    "keyWindow": 3600,
+    "probe": {"tool": "look", "arguments": {"id": "$arguments.id"}, "happened": "a.found", "settle": 2},
+    "ledger": "all",
+    "priority": "high",
+    "rate": {"perSecond": 0.5, "burst": 3},
+    "callTimeout": 30,
+}
+MEANT = Care(
+    kind=ToolClass.KEYED,
+    key_argument="request_id",
+    key_header="Idempotency-Key",
+    key_window_seconds=3600.0,
+    probe=Probe("look", b'{"id":"$arguments.id"}', "a.found", 2.0),
+    ledger="all",
+    priority=Priority.HIGH,
+    rate=Rate(0.5, 3),
+    timeout_seconds=30.0,
+)
+
+
+def test_what_is_said_of_calls_is_part_of_the_server(place: Place) -> None:
+    spec, warnings = load(
+        place,
+        **SAID,
+        tools={"pay": SAID, "get_*": {"class": "read"}},
+        trustAnnotations=False,
+        retry={"attempts": 5, "baseDelay": 0.1, "maxDelay": 2},
+        breaker={"failures": 3, "rest": 10},
+        maxConcurrency=4,
+        maxQueue=0,
+    )
+    assert warnings == ()
+    assert spec.care == ServerCare(
+        all=MEANT,
+        tools={"pay": MEANT, "get_*": Care(kind=ToolClass.READ)},
+        trusts_annotations=False,
+        retrying=Retrying(attempts=5, base_seconds=0.1, longest_seconds=2.0),
+        resting=Resting(failures=3, rest_seconds=10.0),
+        window=4,
+        queue=0,
+    )
+
+
+def test_a_server_of_which_nothing_is_said_is_plain(place: Place) -> None:
+    nothing: list[dict[str, Any]] = [
+        {},
+        {"tools": {}, "retry": {}, "breaker": {}, "rate": None, "probe": None},
+    ]
+    for said in nothing:
+        spec, warnings = load(place, **said)
+        assert (spec.care, warnings) == (ServerCare(), ())
+        assert spec.care.is_plain
+    assert (spec.cold, spec.idle_timeout_seconds, spec.max_restarts) == (False, None, 20)
+
+
+def test_snake_case_and_null_mean_the_same_inside_of_objects(place: Place) -> None:
+    spec, warnings = load(
+        place,
+        tools={"pay": {"key_argument": "id", "rate": {"per_second": 2, "burst": None}, "probe": None}},
+        retry={"base_delay": 1},
+    )
+    assert warnings == ()
+    assert spec.care.tools == {"pay": Care(key_argument="id", rate=Rate(2.0, 1))}
+    assert spec.care.retrying == Retrying(base_seconds=1.0)
+
+
+def test_words_and_numbers_inside_of_objects_may_come_from_variables(place: Place) -> None:
+    entry = {
+        "command": "x",
+        "tools": {
+            "pay": {
+                "class": "${CLASS}",
+                "rate": {"perSecond": "${RATE}"},
+                "probe": {"tool": "look", "arguments": {"account": "${ACCOUNT}"}},
+            }
+        },
+    }
+    spec, _ = place.load_server(entry, CLASS="Probeable", RATE="5", ACCOUNT="007")
+    assert spec is not None
+    care = spec.care.tools["pay"]
+    assert (care.kind, care.rate) == (ToolClass.PROBEABLE, Rate(5.0))
+    assert care.probe == Probe("look", b'{"account":"007"}')
+    spec, warnings = place.load_server(entry, CLASS="read", RATE="5")
+    assert spec is not None
+    assert not spec.enabled
+    assert warnings[0].startswith("server 'it' is disabled: tools.pay.probe.arguments.account: ${ACCOUNT}")
+
+
+def test_a_longest_wait_is_never_shorter_than_the_first(place: Place) -> None:
+    spec, _ = load(place, retry={"baseDelay": 20})
+    assert spec.care.retrying.longest_seconds == 20
+
+
+@pytest.mark.parametrize("word", ToolClass)
+def test_every_class_can_be_named(place: Place, word: ToolClass) -> None:
+    spec, warnings = load(place, **{"class": word.upper()}, keyArgument="id", probe={"tool": "look"})
+    assert (spec.care.all.kind, warnings) == (word, ())
+
+
+@pytest.mark.parametrize(
+    ("said", "warning"),
+    [
+        (
+            {"rate": {"perSecond": 1, "burts": 2}},
+            "'burts' in rate of server 'it' is not a known key; did you mean 'burst'?",
+        ),
+        (
+            {"tools": {"pay": {"rates": 1}}},
+            "'rates' in tool 'pay' of server 'it' is not a known key; did you mean 'rate'?",
+        ),
+        (
+            {"tools": {"pay": {"rate": {"perSecond": 1, "zzz": 1}}}},
+            "'zzz' in rate in tool 'pay' of server 'it' is not a known key",
+        ),
+        (
+            {"tools": {"pay": {"timeout": 1}}},
+            "'timeout' in tool 'pay' of server 'it' is not a known key; did you mean 'callTimeout'?",
+        ),
+        ({"keyArgumnt": "id"}, "'keyArgumnt' in server 'it' is not a known key; did you mean 'keyArgument'?"),
+    ],
+)
+def test_an_unknown_key_inside_is_a_warning_that_names_its_place(
+    place: Place, said: dict[str, Any], warning: str
+) -> None:
+    _, warnings = load(place, **said)
+    assert warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"class": "safe"}, "class is 'safe', allowed is read, idempotent, keyed, probeable or unsafe"),
+        ({"rate": 5}, "rate is 5, allowed is an object with perSecond and burst"),
+        ({"rate": {"burst": 2}}, "rate has no perSecond; add perSecond to rate"),
+        ({"rate": {"perSecond": 0}}, "perSecond in rate is 0, allowed is a number from 0.001 to 1000000"),
+        ({"tools": ["pay"]}, "tools is a list, allowed is an object whose values are objects"),
+        ({"tools": {"pay": "read"}}, "tool 'pay' is 'read', allowed is an object with class, keyArgument,"),
+        ({"tools": {"pay": {"rate": []}}}, "rate in tool 'pay' is a list, allowed is an object with"),
+        (
+            {"tools": {"pay": {"rate": {"perSecond": 1, "burst": 0}}}},
+            "burst in rate in tool 'pay' is 0, allowed is an integer from 1 to 1000000; correct",
+        ),
+        (
+            {"tools": {"pay": {"callTimeout": "soon"}}},
+            "callTimeout in tool 'pay' is 'soon', allowed is a num",
+        ),
+        ({"tools": {"pay": {"probe": {}}}}, "probe in tool 'pay' has no tool"),
+        ({"keyArgument": ""}, "keyArgument is '', allowed is text of 1 to 512 characters"),
+        ({"tools": {"pay": {"keyHeader": ""}}}, "keyHeader in tool 'pay' is '', allowed is text of 1 to"),
+        ({"probe": {"tool": ""}}, "tool in probe is '', allowed is text of 1 to 512 characters"),
+        (
+            {"probe": {"tool": "look", "settle": 86_401}},
+            "settle in probe is 86401, allowed is a number of seconds",
+        ),
+        ({"retry": {"attempts": 11}}, "attempts in retry is 11, allowed is an integer from 1 to 10"),
+        ({"breaker": {"rest": 0}}, "rest in breaker is 0, allowed is a number of seconds from 0.1 to 3600"),
+        ({"ledger": "none"}, "ledger is 'none', allowed is keyed or all"),
+        ({"maxRestarts": -1}, "maxRestarts is -1, allowed is an integer from 0 to 1000"),
+        ({"maxConcurrency": 0}, "maxConcurrency is 0, allowed is an integer from 1 to 100000"),
+        (
+            {"rate": {"perSecond": 1, "per_second": 2}},
+            "rate of server 'it' has both 'perSecond' and 'per_second'",
+        ),
+    ],
+)
+def test_a_wrong_value_inside_names_its_place_and_what_is_allowed(
+    place: Place, said: dict[str, Any], sentence: str
+) -> None:
+    assert refusal(place, **said).startswith(sentence)
+
+
+def test_the_arguments_of_a_probe_are_never_repeated(place: Place) -> None:
+    for arguments in ("hunter2", {"token": "$hunter2"}, {"token": "${A:-$hunter2}"}):
+        assert "hunter2" not in refusal(place, probe={"tool": "look", "arguments": arguments})
+
+
+# What contradicts itself.
+
+
+def test_a_probeable_tool_needs_a_probe_of_its_own_or_of_its_server(place: Place) -> None:
+    probe = {"tool": "look"}
+    assert refusal(place, **{"class": "probeable"}).startswith("it is probeable, but has no probe")
+    said = refusal(place, tools={"pay": {"class": "probeable"}})
+    assert said == "tool 'pay' is probeable, but has no probe; add a probe, or name another class"
+    for good in (
+        {"class": "probeable", "probe": probe, "tools": {"pay": {"ledger": "all"}}},
+        {"probe": probe, "tools": {"pay": {"class": "probeable"}}},
+        {"tools": {"pay": {"class": "probeable", "probe": probe}}},
+    ):
+        _, warnings = load(place, **good)
+        assert warnings == ()
+
+
+def test_a_tool_cannot_tell_of_itself_whether_it_happened(place: Place) -> None:
+    said = refusal(place, tools={"pay": {"probe": {"tool": "pay"}}})
+    assert said.startswith("the probe of tool 'pay' is the tool itself")
+    # Of a whole server the probe is among the tools, and what is said of it alone makes it a reader.
+    _, warnings = load(place, probe={"tool": "look"}, tools={"look": {"class": "read"}})
+    assert warnings == ()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": "$arguments.deep.er.0"},
+        {"a": ["$key", {"b": "$op_id"}]},
+        {"a": "order $${arguments.id}"},
+        {"a": "costs $$5", "b": "$5"},
+    ],
+)
+def test_a_probe_may_ask_with_whatever_the_call_has(place: Place, arguments: object) -> None:
+    _, warnings = load(place, probe={"tool": "look", "arguments": arguments})
+    assert warnings == ()
+
+
+@pytest.mark.parametrize("text", ["$argument.id", "$HOME", "order $${id}", "$result.id"])
+def test_a_probe_that_asks_with_what_no_call_has_is_refused(place: Place, text: str) -> None:
+    arguments = {"kind": "payment", "id": [text]}
+    said = refusal(place, tools={"pay": {"probe": {"tool": "look", "arguments": arguments}}})
+    assert said.startswith("'id' of arguments in probe in tool 'pay' cannot be filled in; write $arguments")
+
+
+def test_a_keyed_class_without_a_key_depends_on_the_server_and_is_a_warning(place: Place) -> None:
+    sentence = "is keyed only if the server speaks rmcp with idempotency"
+    _, (warning,) = load(place, **{"class": "keyed"})
+    assert warning.startswith(f"server 'it' {sentence}")
+    _, (warning,) = load(place, tools={"pay": {"class": "keyed"}, "get": {"class": "read"}})
+    assert warning.startswith(f"tool 'pay' of server 'it' {sentence}")
+    _, warnings = load(place, keyArgument="id", tools={"pay": {"class": "keyed"}})
+    assert warnings == ()
+
+
+def test_reads_can_be_recorded_too(place: Place) -> None:
+    spec, warnings = load(place, **{"class": "read", "ledger": "all"})
+    assert (spec.care.all, warnings) == (Care(kind=ToolClass.READ, ledger="all"), ())
+
+
+def test_a_header_for_keys_has_no_effect_where_there_are_no_headers(place: Place) -> None:
+    spec, warnings = load(
+        place, command="x", keyHeader="Idempotency-Key", tools={"pay": {"key_header": "X-Key"}}
+    )
+    assert warnings == (
+        "'keyHeader' in server 'it' has no effect on a server with 'command'",
+        "'keyHeader' in tool 'pay' of server 'it' has no effect on a server with 'command'",
+    )
+    # A tool counts as keyed when it has one, so it must not have one that never arrives.
+    assert spec.care == ServerCare(tools={"pay": Care()})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Mcp-Name",
+        "content-length",
+        "Content-Type",
+        "Accept",
+        "Host",
+        "Last-Event-ID",
+        "a b",
+        "Key:",
+        "Ü",
+        "\n",
+    ],
+)
+def test_a_header_for_keys_is_one_that_the_gateway_does_not_write(place: Place, header: str) -> None:
+    assert refusal(place, keyHeader=header).startswith("keyHeader is ")
+    said = refusal(place, tools={"pay": {"keyHeader": header}})
+    assert said.startswith("keyHeader in tool 'pay' is ")
+    assert said.isprintable()
+
+
+def test_a_header_for_keys_is_not_one_that_every_request_has(place: Place) -> None:
+    said = refusal(place, headers={"x-key": "hunter2"}, tools={"pay": {"keyHeader": "X-Key"}})
+    assert said.startswith("keyHeader in tool 'pay' is 'X-Key', which headers holds")
+    assert "hunter2" not in said
+
+
+def test_a_tool_that_one_before_it_stands_for_is_a_warning(place: Place) -> None:
+    _, warnings = load(place, tools={"pay*": {"ledger": "all"}, "pay_now": {}, "pay_*": {}, "get": {}})
+    assert warnings == (
+        "tool 'pay_now' of server 'it' has no effect: 'pay*' before it stands for it too",
+        "tool 'pay_*' of server 'it' has no effect: 'pay*' before it stands for it too",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "cold"),
+    [
+        ({"cold": True}, True),
+        ({"cold": False}, False),
+        ({"hot": True}, False),
+        ({"hot": False}, True),
+        ({"cold": True, "hot": False}, True),
+        ({"cold": False, "hot": True}, False),
+        ({"cold": "true", "hot": None}, True),
+    ],
+)
+def test_a_server_is_cold_or_hot_in_both_words(place: Place, said: dict[str, Any], *, cold: bool) -> None:
+    spec, warnings = load(place, **said)
+    assert (spec.cold, warnings) == (cold, ())
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_server_is_not_cold_and_hot_at_once(place: Place, *, both: bool) -> None:
+    said = refusal(place, cold=both, hot=both)
+    assert said == "its cold and hot contradict each other; remove one of the two"
+
+
+def test_the_no_of_a_probe_of_a_remote_server_is_not_believed_soon_unless_the_operator_says_so(
+    place: Place,
+) -> None:
+    probe = {"tool": "look"}
+    local, _ = load(place, command="x", probe=probe)
+    remote, _ = load(place, command="", url="http://127.0.0.1:1/mcp", probe=probe)
+    told, _ = load(place, command="", url="http://127.0.0.1:1/mcp", probe={**probe, "settle": 3})
+    settled = [spec.care.all.probe for spec in (local, remote, told)]
+    assert [probe.settle_seconds for probe in settled if probe is not None] == [1.0, None, 3.0]
