@@ -101,6 +101,17 @@ async def test_an_answer_that_no_server_could_read_becomes_an_error(told: dict[s
     assert error(await asking)["code"] == -32603
 
 
+async def test_what_an_answer_says_of_delivery_goes_to_no_server() -> None:
+    client, questions = Mailbox(), Questions()
+    asking = asyncio.create_task(questions.ask(client, "roots/list", b""))
+    respond(
+        questions, (await client.asked())[0], result={"roots": [], "_meta": {"rmcp": {"ack": True}, "x": 1}}
+    )
+    answer = await asking
+    assert isinstance(answer.result, bytes)
+    assert json.loads(answer.result) == {"roots": [], "_meta": {"x": 1}}
+
+
 async def test_a_question_that_nobody_waits_for_any_more_is_taken_back() -> None:
     client, questions = Mailbox(), Questions()
     asking = asyncio.create_task(questions.ask(client, "ping", b""))

@@ -99,7 +99,11 @@ def test_a_call_that_went_on_alone_can_be_cancelled(gate: Gate, journal: Path) -
     session.notify("notifications/cancelled", {"requestId": 1})
     with listening(session, stream.id) as again:
         assert "error" in again.message()
-    assert f"cancelled {number}" in journal.read_text(encoding="utf-8")
+    wait_until(
+        lambda: f"cancelled {number}" in journal.read_text(encoding="utf-8"),
+        WAIT_SECONDS,
+        "cancelled upstream",
+    )
 
 
 def test_a_call_that_went_on_alone_ends_with_its_session(gate: Gate, journal: Path) -> None:

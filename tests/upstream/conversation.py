@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw
@@ -10,7 +11,7 @@ from headgate.domain.call import LOCAL, Answer, Channel, Owner, Request
 from headgate.domain.profile import PLAIN, Profile, profile_of
 from headgate.upstream.assembly import Garbled, read
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing
+from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending
 from tests.waiting import eventually
 
@@ -85,6 +86,9 @@ def outgoing(
     client: Channel | None = None,
     owner: Owner | None = None,
     headers: bytes = b"",
+    key_line: bytes = b"",
+    on_late: Callable[[Answer], None] | None = None,
+    late_seconds: float = 900.0,
 ) -> Outgoing:
     """A request, a client's when it has a token; what is reported of its progress is put into `progress`."""
 
@@ -105,6 +109,9 @@ def outgoing(
         token=token,
         request=request if token else None,
         headers=headers,
+        key_line=key_line,
+        on_late=on_late,
+        late_seconds=late_seconds,
     )
 
 
@@ -122,9 +129,11 @@ class Conversation:
         self.writable.set()
         self.send_error: Exception | None = None
 
-    async def _send(self, message: bytes) -> None:
+    async def _send(self, message: bytes, sending: Sending | None = None, /) -> None:
         if self.send_error is not None:
             raise self.send_error
+        if sending is not None:
+            sending.begun = True
         self.sent.append(json.loads(message))
         await self.writable.wait()
 

@@ -21,6 +21,7 @@ class Wire:
     """One connection, from the moment somebody wants it."""
 
     pid = None
+    limits = None
 
     def __init__(self, profile: Profile, owner: Owner | None, *, at_once: bool) -> None:
         self.profile = profile

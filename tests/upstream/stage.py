@@ -52,6 +52,13 @@ def owner(id: str, channel: Channel | None = None) -> Owner:
     return Owner(id, channel or Quiet())
 
 
+def clients_own(declared: dict[str, Any]) -> dict[str, Any]:
+    """What was declared for clients, without what the gateway says of itself."""
+    experimental = {name: value for name, value in declared.get("experimental", {}).items() if name != "rmcp"}
+    rest = {name: value for name, value in declared.items() if name != "experimental"}
+    return rest | ({"experimental": experimental} if experimental else {})
+
+
 class Facts:
     """What the gateway was told."""
 
@@ -155,6 +162,7 @@ class Connection:
     """One connection to it, as a link."""
 
     pid = None
+    limits = None
 
     def __init__(self, server: ScriptedServer, spec: ServerSpec, inbox: Inbox, *, mute: bool = False) -> None:
         self._server = server
@@ -191,7 +199,7 @@ class Connection:
             case "server/discover" if self._server.stateless:
                 return Answer(self._server.greeting())
             case "initialize" if not self._server.stateless:
-                self.declared = json.loads(outgoing.params)["capabilities"]
+                self.declared = clients_own(json.loads(outgoing.params)["capabilities"])
                 return Answer(self._server.greeting())
             case "initialize":
                 return failed(-32022, supported=[MODERN])

@@ -154,6 +154,7 @@ async def test_an_answer_that_came_packed_is_unpacked(talking: Start) -> None:
         assert await talk.ask() == Answer(b'{"done":true}')
 
 
+THROTTLED = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"too many"}}'
 OAUTH = b'{"error":"invalid_token","error_description":"it expired"}'
 
 
@@ -165,12 +166,13 @@ OAUTH = b'{"error":"invalid_token","error_description":"it expired"}'
         (response(OAUTH, "401 Unauthorized"), UpstreamRefused, Effect.NONE),
         (response(b'{"message":"no"}', "403 Forbidden"), UpstreamRefused, Effect.NONE),
         (response(b"", "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamBusy, Effect.NONE),
+        (response(THROTTLED, "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamBusy, Effect.NONE),
         (response(b"no", "404 Not Found", "text/plain"), RequestRefused, Effect.NONE),
         (response(b"no", "302 Found", "text/plain", "Location: /other\r\n"), RequestRefused, Effect.NONE),
         (response(b"no", "500 Oops", "text/plain"), UpstreamLost, Effect.UNKNOWN),
         (response(b"no", "503 Busy", "text/plain"), UpstreamLost, Effect.UNKNOWN),
     ],
-    ids=["401", "403", "401 OAuth", "403 JSON", "429", "404", "302", "500", "503"],
+    ids=["401", "403", "401 OAuth", "403 JSON", "429", "429 JSON-RPC", "404", "302", "500", "503"],
 )
 async def test_a_refusal_says_who_refused_and_whether_anything_happened(
     talking: Start, refusal: bytes, kind: type[HeadgateError], effect: Effect

@@ -28,6 +28,7 @@ class AnsweringLink:
     """Answers each request with what a function makes of its params."""
 
     pid = None
+    limits = None
 
     def __init__(self, answer: Callable[[dict[str, Any]], bytes | Answer]) -> None:
         self._answer = answer

@@ -31,6 +31,19 @@ async def test_a_question_reaches_the_only_client_that_waits_and_its_answer_goes
 
 
 @in_no_time
+async def test_what_a_server_says_of_delivery_goes_to_no_client() -> None:
+    talk = Conversation(SAMPLING)
+    client = Client(SAID)
+    await talk.call(token=1, client=client)
+    params = {"_meta": {"rmcp": {"ack": True}, "x": 1}}
+    talk.say({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+    talk.say({**QUESTION, "params": params})
+    await talk.heard(2)
+    assert client.told == [("notifications/message", {"_meta": {"x": 1}})]
+    assert client.asked == [("sampling/createMessage", {"_meta": {"x": 1}})]
+
+
+@in_no_time
 async def test_an_error_of_the_client_is_its_answer() -> None:
     talk = Conversation(SAMPLING)
     await talk.call(token=1, client=Client(Answer(error=b'{"code":-1,"message":"no"}')))

@@ -30,6 +30,7 @@ class ListeningLink:
     """Takes subscriptions; a `subscriptions/listen` lasts until it is ended."""
 
     pid = None
+    limits = None
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []

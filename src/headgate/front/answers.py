@@ -25,7 +25,9 @@ from headgate.domain.errors import (
 from headgate.domain.kind import LISTED_BY, Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
+from headgate.domain.ticket import FEATURES
 from headgate.front import requests
+from headgate.front.receipts import failure_meta, with_receipt
 from headgate.front.reply import Reply, result
 from headgate.front.shown import failed, refused, shown
 from headgate.front.visitor import Initialized, Standing, Visitor
@@ -40,6 +42,7 @@ from headgate.wire.eras import (
     negotiate,
 )
 from headgate.wire.results import COMPLETE, UNCACHED
+from headgate.wire.rmcp import declaring, spoken, unsaid
 from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
 
 log = logging.getLogger("headgate.front")
@@ -136,7 +139,8 @@ class Answers:
 
     def notified(self, envelope: Envelope, owner: Owner) -> None:
         """A client of the handshake era tells something that is not the gateway's business."""
-        self._surroundings.notified(owner, envelope.method, bytes(envelope.params))
+        # What is said of delivery is between the client and the gateway.
+        self._surroundings.notified(owner, envelope.method, unsaid(bytes(envelope.params)))
 
     async def come_back(self, standing: Standing, tell: Callable[[str], None]) -> None:
         """A client of the handshake era is there again, and hears of what it subscribed to before.
@@ -196,13 +200,16 @@ class Answers:
         try:
             answer = await self._found(request, work)
         except HeadgateError as error:
-            return failed(id, method, error, visitor.era)
+            return failed(id, method, error, visitor.era, failure_meta(error, request.ticket))
         except Exception:
             entry = secrets.token_hex(6)
             log.exception(
                 "internal error", extra={"entry": entry, "method": method, "about": request.name[:200]}
             )
-            return failed(id, method, InternalError(entry), visitor.era)
+            bug = InternalError(entry)
+            return failed(id, method, bug, visitor.era, failure_meta(bug, request.ticket))
+        if answer.receipt is not None or request.ticket is not None:
+            answer = await with_receipt(answer, request.ticket)
         if answer.error and visitor.era is Era.STATELESS:
             return refused(id, answer)
         return shown(id, method, request.name or method, answer, visitor.era)
@@ -313,7 +320,7 @@ class Answers:
         )
         greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s}' % (
             version.encode(),
-            self._surroundings.capabilities(Era.HANDSHAKE),
+            self._capabilities(Era.HANDSHAKE, bytes(params.capabilities)),
             self._info,
             await self._advice(viewer),
         )
@@ -328,12 +335,19 @@ class Answers:
             COMPLETE,
             UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
-            self._surroundings.capabilities(Era.STATELESS),
+            self._capabilities(Era.STATELESS, bytes(meta.get(META_CAPABILITIES, b""))),
             await self._advice(_viewer(visitor, meta)),
             META_PREFIX.encode(),
             self._info,
         )
         return result(bytes(envelope.id), discovery)
+
+    def _capabilities(self, era: Era, declared: bytes) -> bytes:
+        """What is promised to a client that declared this: rmcp only if it speaks that too."""
+        promised, shared = self._surroundings.capabilities(era), spoken(declared, FEATURES)
+        if not shared:
+            return promised
+        return declaring(promised, tuple(feature for feature in FEATURES if feature in shared))
 
     async def _advice(self, viewer: Viewer) -> bytes:
         instructions = await self._surroundings.instructions(viewer)

@@ -326,5 +326,6 @@ ONCE = frozenset(
         b"mcp-session-id",
         b"mcp-method",
         b"mcp-name",
+        b"idempotency-key",
     }
 )

@@ -13,6 +13,7 @@ from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.sessions import Session
 from headgate.front.streamable import stream, take
+from headgate.front.tickets import KEY_HEADER
 from headgate.front.visit import TEXT, Visit
 from headgate.front.visitor import Visitor
 from headgate.wire.envelope import Envelope
@@ -69,21 +70,24 @@ class LegacySse:
         if envelope.method and envelope.id:
             if len(session.running) >= _MOST_RUNNING:
                 raise Refused(503, "too many requests of this client are running; wait for their answers")
-            task = self._loop.create_task(self._answer(envelope, session, outbox))
+            key = visit.headers.get(KEY_HEADER)
+            task = self._loop.create_task(self._answer(envelope, session, outbox, key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
             take(envelope, session, self._answers)
         visit.respond(202, b"Accepted", TEXT)
 
-    async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox) -> None:
-        work = answer_handshake(self._answers, envelope, session)
+    async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox, key: bytes | None) -> None:
+        work = answer_handshake(self._answers, envelope, session, key)
         reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await outbox.put(reply)
 
 
-async def answer_handshake(answers: Answers, envelope: Envelope, session: Session) -> Reply:
+async def answer_handshake(
+    answers: Answers, envelope: Envelope, session: Session, key_header: bytes | None = None
+) -> Reply:
     """The reply to a request of a client that shook hands and has one stream; raises Violation."""
     if envelope.method == "initialize":
         greeting = await answers.initialize(envelope, session.listing)
@@ -99,6 +103,8 @@ async def answer_handshake(answers: Answers, envelope: Envelope, session: Sessio
         listing=session.listing,
         owner=session.owner,
         standing=session.standing,
+        key_header=key_header,
+        features=session.features,
     )
     try:
         return await answers.answer(envelope, visitor)

@@ -8,6 +8,7 @@ import msgspec
 
 from headgate.domain.call import Answer
 from headgate.wire.envelope import Envelope, encode_notification, encode_request
+from headgate.wire.rmcp import unsaid
 from headgate.wire.violations import INTERNAL_ERROR
 
 # A server that asks on and on is refused before its questions fill the memory.
@@ -108,10 +109,10 @@ class Questions:
 
 
 def _answer(result: bytes, error: bytes) -> Answer:
-    """What the client said, verbatim, unless no server could make sense of it."""
+    """What the client said, unless no server could make sense of it; of delivery it says nothing to one."""
     if (error or result)[:1] != b"{":
         return unanswered("The client's answer is neither a result nor an error of the protocol")
-    return Answer(error=error) if error else Answer(result)
+    return Answer(error=error) if error else Answer(unsaid(result))
 
 
 def unanswered(reason: str) -> Answer:

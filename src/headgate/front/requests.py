@@ -6,7 +6,9 @@ from msgspec.json import decode
 from headgate.domain.call import Answer, Channel, ProgressListener, Request
 from headgate.domain.client import client_name
 from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.ticket import FEATURES
 from headgate.front.questions import unanswered
+from headgate.front.tickets import take_ticket
 from headgate.front.visitor import Visitor
 from headgate.wire.envelope import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
 from headgate.wire.eras import (
@@ -17,11 +19,13 @@ from headgate.wire.eras import (
     META_PROGRESS_TOKEN,
     Era,
 )
+from headgate.wire.rmcp import spoken
 from headgate.wire.violations import INVALID_PARAMS, Violation
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _PARAM_HEADER = b"mcp-param-"
 _LOG = "notifications/message"
+_EMPTY_BYTES = len(b"{}")
 
 
 class _OneWay:
@@ -113,9 +117,13 @@ def _request(
             log_level=visitor.standing.log_level if visitor.standing is not None else "",
             on_progress=on_progress,
             on_pause=visitor.on_pause,
+            ticket=take_ticket(meta, visitor.key_header, visitor.features, id),
         )
     level = _level(meta.get(META_LOG_LEVEL, ABSENT), id)
     capabilities = bytes(meta.get(META_CAPABILITIES, b""))
+    # Before `_meta` is copied, out of which it takes what is only for the gateway.
+    features = spoken(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else visitor.features
+    ticket = take_ticket(meta, visitor.key_header, features, id)
     return Request(
         caller=visitor.caller,
         method=method,
@@ -129,6 +137,7 @@ def _request(
         log_level=level,
         headers=_param_headers(visitor),
         on_progress=on_progress,
+        ticket=ticket,
     )
 
 

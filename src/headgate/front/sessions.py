@@ -15,6 +15,7 @@ from headgate.domain.call import Owner
 from headgate.domain.client import client_name
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.ticket import FEATURES
 from headgate.front.audience import Audience, Circles
 from headgate.front.questions import BackChannel, Questions, Way
 from headgate.front.reach import EVERY_LIST, Reach, list_changed
@@ -22,6 +23,7 @@ from headgate.front.streams import Room
 from headgate.front.visitor import Initialized, Standing
 from headgate.wire.envelope import encode_notification
 from headgate.wire.eras import LATEST_HANDSHAKE
+from headgate.wire.rmcp import spoken
 from headgate.wire.violations import INVALID_REQUEST, Violation
 
 # The message of a cancellation that the client asked for, as opposed to one for which nobody is left.
@@ -82,6 +84,8 @@ class Session:
         self.version = LATEST_HANDSHAKE
         self.capabilities = b"{}"
         self.profile = PLAIN
+        # Those of rmcp that the client shares with us.
+        self.features: frozenset[str] = frozenset()
         self.client_info = b""
         # What the client calls itself, and the listing that the path it opened stands for.
         self.client = ""
@@ -97,6 +101,7 @@ class Session:
         self.version = version
         self.capabilities = capabilities
         self.profile = profile_of(capabilities)
+        self.features = spoken(capabilities, FEATURES)
         self.client_info = client_info
         self.client = client_name(client_info)
 

@@ -1,6 +1,9 @@
 """An upstream's answer, or the gateway's own error, in the words of the client's era."""
 
+from collections.abc import Mapping
+
 import msgspec
+from msgspec import Raw
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
@@ -8,12 +11,14 @@ from headgate.domain.errors import (
     HeaderMismatch,
     HeadgateError,
     InvalidAnswer,
+    InvalidArguments,
     MethodUnknown,
     PromptNotFound,
     ReminderRefused,
     ResourceNotFound,
     SchemaNotFound,
 )
+from headgate.domain.redaction import cleaned
 from headgate.front.reply import Reply, failure, result
 from headgate.wire.eras import Era
 from headgate.wire.results import (
@@ -40,6 +45,7 @@ from headgate.wire.violations import (
 _ABOUT_THE_REQUEST = (METHOD_NOT_FOUND, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
 _TOOL_CALL = "tools/call"
 _READ = "resources/read"
+_NO_META: Mapping[str, Raw] = {}
 
 
 class _Error(msgspec.Struct):
@@ -84,21 +90,27 @@ def refused(id: bytes, answer: Answer) -> Reply:
     return reply
 
 
-def failed(id: bytes, method: str, error: HeadgateError, era: Era) -> Reply:
-    """The gateway's own error: a result that the model can read for a tool, a JSON-RPC error for the rest."""
-    violation = _violation(id, error, era)
+def failed(
+    id: bytes, method: str, error: HeadgateError, era: Era, meta: Mapping[str, Raw] = _NO_META
+) -> Reply:
+    """The gateway's own error: a result that the model can read for a tool, a JSON-RPC error for the rest.
+
+    It tells no secrets. `meta` goes beside what it says of itself.
+    """
+    violation = _violation(id, method, error, era)
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        answer = text_failure(error.sentence, {"io.headgate/error": _told(error)})
+        answer = text_failure(cleaned(error.sentence), {"io.headgate/error": _told(error), **meta})
         return result(id, for_stateless(answer) if era is Era.STATELESS else answer)
-    told = {"code": error.number, "message": f"{error.message}; {error.hint}", "data": _told(error)}
+    data = {**_told(error), "_meta": meta} if meta else _told(error)
+    told = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
     return failure(id, msgspec.json.encode(told))
 
 
-def _violation(id: bytes, error: HeadgateError, era: Era) -> Violation | None:
+def _violation(id: bytes, method: str, error: HeadgateError, era: Era) -> Violation | None:
     """What the protocol has a number of its own for."""
-    message = f"{error.message}; {error.hint}"
+    message = cleaned(f"{error.message}; {error.hint}")
     match error:
         case ResourceNotFound():
             code = INVALID_PARAMS if era is Era.STATELESS else RESOURCE_NOT_FOUND
@@ -107,7 +119,9 @@ def _violation(id: bytes, error: HeadgateError, era: Era) -> Violation | None:
             return Violation(INVALID_PARAMS, message, id=id, status=200)
         case SchemaNotFound() | ExpansionRefused():
             # The message alone, which clients know word for word.
-            return Violation(INVALID_PARAMS, error.message, id=id, data=_told(error), status=200)
+            return Violation(INVALID_PARAMS, cleaned(error.message), id=id, data=_told(error), status=200)
+        case InvalidArguments() if method != _TOOL_CALL:
+            return Violation(INVALID_PARAMS, message, id=id, data=_told(error), status=200)
         case HeaderMismatch():
             return Violation(HEADER_MISMATCH, message, id=id)
         case MethodUnknown():
@@ -120,5 +134,5 @@ def _told(error: HeadgateError) -> dict[str, object]:
     told: dict[str, object] = {"code": error.code, "effect": error.effect, "retryable": error.retryable}
     if error.retry_after_seconds is not None:
         told["retry_after_seconds"] = round(error.retry_after_seconds, 3)
-    told["hint"] = error.hint
+    told["hint"] = cleaned(error.hint)
     return told

@@ -18,6 +18,7 @@ from headgate.front.outbox import Outbox
 from headgate.front.paths import listing_of
 from headgate.front.pulse import Pulse
 from headgate.front.streamable import stream
+from headgate.front.tickets import KEY_HEADER
 from headgate.front.visit import Visit
 from headgate.front.visitor import Visitor
 from headgate.wire.envelope import (
@@ -86,7 +87,11 @@ class Stateless:
         exchange = Exchange(visit, self._pulse.now)
         self._pulse.watch(exchange)
         visitor = Visitor(
-            era=Era.STATELESS, channel=exchange, headers=visit.headers, listing=listing_of(visit.path)
+            era=Era.STATELESS,
+            channel=exchange,
+            headers=visit.headers,
+            listing=listing_of(visit.path),
+            key_header=visit.headers.get(KEY_HEADER),
         )
         try:
             reply = await self._answers.answer(envelope, visitor)

@@ -17,6 +17,7 @@ from headgate.front.reach import EVERY_LIST
 from headgate.front.reply import Reply
 from headgate.front.sessions import HttpSession, Running, Session, Sessions, TooManySessions, by_the_client
 from headgate.front.streams import QUIET_SECONDS, Stream
+from headgate.front.tickets import KEY_HEADER
 from headgate.front.visit import Visit
 from headgate.front.visitor import Visitor
 from headgate.wire.envelope import ABSENT, Envelope
@@ -110,6 +111,8 @@ class Streamable:
             owner=session.owner,
             standing=session.standing,
             on_pause=exchange.let_go,
+            key_header=visit.headers.get(KEY_HEADER),
+            features=session.features,
         )
         try:
             reply = await self._answers.answer(envelope, visitor)

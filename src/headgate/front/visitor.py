@@ -47,6 +47,10 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     on_pause: Callable[[], None] | None = None
     # The headers of the request, where it came over HTTP in the stateless era.
     headers: Mapping[bytes, bytes] = {}
+    # What HTTP says about the delivery of the call.
+    key_header: bytes | None = None
+    # The features of rmcp that it shares with us; in the stateless era each request declares its own.
+    features: frozenset[str] = frozenset()
 
 
 class Initialized(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ class BuiltinLink:
     """The conversation with a server inside the gateway."""
 
     pid = None
+    limits = None
 
     def __init__(self, spec: ServerSpec, tools: tuple[BuiltinTool, ...]) -> None:
         self._spec = spec

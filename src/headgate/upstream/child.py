@@ -15,7 +15,7 @@ from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
 from headgate.upstream.cork import Cork
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing
+from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending
 from headgate.upstream.process import Pipe, Process
 from headgate.upstream.watchdog import Watchdog, end_group
@@ -46,6 +46,7 @@ class ChildLink:
         self._stderr = stderr
         self._half_line = b""
         self._loop = asyncio.get_running_loop()
+        self.limits = limits
         self._assembly = Assembly(limits)
         self._pending = Pending(spec.name, self._send, inbox)
         self._lost: asyncio.Future[str] = self._loop.create_future()
@@ -65,7 +66,7 @@ class ChildLink:
             Pipe(self._keep_stderr, self._stderr_ended),
         )
         if self._process.stdin is not None:
-            self._stdin = Cork(self._process.stdin, self._loop)
+            self._stdin = Cork(self._process.stdin, self._process.stdin_pipe, self._loop, self._refused)
 
     async def watch(self) -> None:
         """Wait for the child's end."""
@@ -105,7 +106,7 @@ class ChildLink:
         """Wait until the child is gone or of no use, and say why."""
         return await asyncio.shield(self._lost)
 
-    def _send(self, message: bytes) -> None:
+    def _send(self, message: bytes, sending: Sending | None = None, /) -> None:
         stdin = self._stdin
         if stdin is None or self._lost.done():
             raise UpstreamUnreachable(
@@ -116,7 +117,10 @@ class ChildLink:
             self._mind_unread(unread)
         line = one_line(message) + b"\n"
         self._written += len(line)
-        stdin.write(line)
+        stdin.write(line, sending)
+
+    def _refused(self, sendings: list[Sending]) -> None:
+        self._pending.refuse(sendings, "it closed its input")
 
     def _mind_unread(self, unread: int) -> None:
         if unread > _MOST_UNREAD_BYTES:

@@ -19,6 +19,8 @@ log = logging.getLogger("headgate.upstream")
 
 # A listing asked for while servers are still starting waits for them this long after the start.
 _FIRST_LISTING_SECONDS = 5.0
+# How long a call of a server that is gone might have taken.
+_LONGEST_SECONDS = 900.0
 # Each may start a process.
 _MOST_LEARNING = 8
 
@@ -52,6 +54,21 @@ class Fleet:
         """Whether the server puts its questions while a call is under way, as the handshake era has it."""
         keeper = self._keepers.get(server)
         return keeper is not None and keeper.shakes_hands
+
+    def is_ready(self, server: str) -> bool:
+        """Whether a call would be sent at once; one to nobody ends at once."""
+        keeper = self._keepers.get(server)
+        return keeper is None or keeper.is_ready
+
+    def honours_keys(self, server: str) -> bool:
+        """Whether the server said that it carries out one call for each idempotency key."""
+        keeper = self._keepers.get(server)
+        return keeper is not None and keeper.honours_keys
+
+    def longest_seconds(self, server: str) -> float:
+        """How long one call of the server may take, whatever the progress."""
+        keeper = self._keepers.get(server)
+        return keeper.spec.max_timeout_seconds if keeper is not None else _LONGEST_SECONDS
 
     async def subscribe(self, server: str, uri: str) -> Answer:
         """Hear of every change of a resource; the server's answer, raises UpstreamError."""

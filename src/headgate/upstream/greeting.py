@@ -7,7 +7,14 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.domain.kind import Kind
+from headgate.domain.ticket import FEATURES
 from headgate.wire.eras import Era, era_of
+from headgate.wire.rmcp import spoken, undeclared
+
+
+def greeting_of(version: str, capabilities: bytes, instructions: str) -> "Greeting":
+    """What it says about itself; that it speaks rmcp is kept apart, because that ends at the gateway."""
+    return Greeting(version, undeclared(capabilities), instructions, spoken(capabilities, FEATURES))
 
 
 class Greeting(msgspec.Struct, frozen=True, dict=True):
@@ -16,6 +23,8 @@ class Greeting(msgspec.Struct, frozen=True, dict=True):
     version: str
     capabilities: bytes = b"{}"
     instructions: str = ""
+    # The features of rmcp that it shares with us; none when it does not speak it.
+    rmcp: frozenset[str] = frozenset()
 
     @cached_property
     def era(self) -> Era:

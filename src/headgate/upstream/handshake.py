@@ -9,11 +9,13 @@ from headgate.domain.call import Answer
 from headgate.domain.errors import InvalidAnswer, RequestRefused, VersionMismatch
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
-from headgate.upstream.greeting import Greeting
+from headgate.domain.ticket import FEATURES
+from headgate.upstream.greeting import Greeting, greeting_of
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.peer import CLIENT_INFO, connection_meta, contents
 from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE, LATEST_STATELESS, STATELESS_VERSIONS
+from headgate.wire.rmcp import declaring
 from headgate.wire.violations import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 
 # A handshake server that ignores what it does not know is asked again in its own words after this long.
@@ -111,7 +113,9 @@ async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:
 
 
 def _discover(spec: ServerSpec, version: str) -> Outgoing:
-    params = encode_object({"_meta": Raw(encode_object(connection_meta(version)))})
+    # Whoever speaks rmcp says so in the answer, and hears of it from then on.
+    meta = connection_meta(version, declaring(PLAIN.capabilities, FEATURES))
+    params = encode_object({"_meta": Raw(encode_object(meta))})
     return _outgoing(spec, "server/discover", params)
 
 
@@ -133,7 +137,7 @@ def _discovered(answer: Answer) -> Greeting | None:
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
     if not agreed:
         return None
-    return Greeting(agreed[-1], bytes(found.capabilities), found.instructions or "")
+    return greeting_of(agreed[-1], bytes(found.capabilities), found.instructions or "")
 
 
 def _error(answer: Answer) -> _Error:
@@ -153,7 +157,7 @@ def _supported(data: Raw) -> list[str]:
 async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) -> Greeting:
     params = b'{"protocolVersion":"%s","capabilities":%s,"clientInfo":%s}' % (
         LATEST_HANDSHAKE.encode(),
-        profile.capabilities,
+        declaring(profile.capabilities, FEATURES),
         CLIENT_INFO,
     )
     answer = await link.request(_outgoing(spec, "initialize", params))
@@ -172,4 +176,4 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
         raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
-    return Greeting(found.protocolVersion, bytes(found.capabilities), found.instructions or "")
+    return greeting_of(found.protocolVersion, bytes(found.capabilities), found.instructions or "")

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from headgate.upstream.link import Sending
+
 # Servers commonly close a connection after 5 idle seconds; one that is about to be closed must not be used.
 _KEEP_SECONDS = 3.0
 _MOST_HEADER_BYTES = 64 * 1024
@@ -268,9 +270,16 @@ class HttpClient:
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
-    async def send(self, method: str, target: str, headers: bytes, body: bytes) -> Response:
-        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+    async def send(
+        self, method: str, target: str, headers: bytes, body: bytes, sending: Sending | None = None
+    ) -> Response:
+        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped.
+
+        Until `sending` has begun, whoever is cancelled in here knows that nothing was sent.
+        """
         connection = self._kept() or await self._connect()
+        if sending is not None:
+            sending.begun = True
         head = f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\naccept-encoding: identity\r\n"
         length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
         response = connection.send(b"".join((head.encode(), headers, length, b"\r\n", body)))
@@ -302,6 +311,8 @@ class HttpClient:
             raise NotConnected(f"TLS failed ({error.reason or error})") from error
         except OSError as error:
             raise NotConnected(error.strerror or str(error)) from error
+        except UnicodeError as error:
+            raise NotConnected("its name is no name of a host") from error
         self._all.add(connection)
         return connection
 

@@ -21,9 +21,11 @@ from headgate.upstream.assembly import Assembly, Garbled, Limits, Message, TooLa
 from headgate.upstream.background import Background
 from headgate.upstream.http_body import Packed, Place, whole
 from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_refusals import not_begun, retry_after, seconds_to_wait
 from headgate.upstream.http_streams import StreamRefused, Streams, Take, read
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing, SessionGone
+from headgate.upstream.late import LateExchanges
+from headgate.upstream.link import Outgoing, Sending, SessionGone
 from headgate.upstream.replies import Replies
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
@@ -34,6 +36,8 @@ log = logging.getLogger("headgate.upstream")
 
 _ACCEPT = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
 _MOST_REDIRECTS = 3
+# With these a proxy says that it did not wait any longer for the server.
+_TIMEOUTS = (504, 524)
 _MOST_ERROR_BYTES = 64 * 1024
 # How long the first call of a session waits for that stream.
 _EARS_SECONDS = 0.5
@@ -45,12 +49,13 @@ class _Astray(NotConnected):
     """The server is there, but sends us somewhere that we do not go; nothing happened."""
 
 
-class _Timing:
+class _Timing(Sending):
     """How long one request may still take."""
 
     __slots__ = ("_latest", "_limit", "_seconds")
 
     def __init__(self, outgoing: Outgoing, limit: asyncio.Timeout, started: float) -> None:
+        super().__init__(outgoing)
         self._limit = limit
         self._seconds = outgoing.timeout_seconds
         self._latest = started + outgoing.max_timeout_seconds
@@ -74,7 +79,7 @@ class HttpLink:
 
     def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox, background: Background) -> None:
         self._spec = spec
-        self._limits = limits
+        self.limits = limits
         self._inbox = inbox
         self._background = background
         self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
@@ -87,6 +92,7 @@ class HttpLink:
         self._deaf = False
         self._last = 0
         self._replies = Replies(self._post_quietly, inbox)
+        self._late = LateExchanges()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._streams = Streams(self._get, limits, self._lost, inbox.count_resumed)
 
@@ -119,25 +125,35 @@ class HttpLink:
         number = b"%d" % self._last
         loop = asyncio.get_running_loop()
         started = loop.time()
+        limit = asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds))
+        timing = _Timing(outgoing, limit, started)
         try:
-            async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
+            async with limit:
                 if outgoing.token:
-                    self._inbox.board(outgoing, _Timing(outgoing, limit, started))
-                return await self._exchange(
-                    outgoing, encode_request(number, outgoing.method, outgoing.params), number
-                )
+                    self._inbox.board(outgoing, timing)
+                exchange = self._exchange(timing, number)
+                return await (exchange if outgoing.on_late is None else self._late.outlast(exchange, timing))
         except TimeoutError as error:
+            seconds = loop.time() - started
+            if not timing.begun:
+                raise UpstreamUnreachable(self._spec.name, f"no connection within {seconds:g} s") from error
             self._cancel_upstream(outgoing, number)
-            raise UpstreamTimeout(self._spec.name, outgoing.what, loop.time() - started) from error
+            raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except asyncio.CancelledError:
-            self._cancel_upstream(outgoing, number)
+            if timing.begun:
+                self._cancel_upstream(outgoing, number)
+            if self._era is Era.STATELESS:
+                # The client wants it stopped, and closing the response is what says so.
+                self._late.drop(timing)
             raise
         finally:
             self._inbox.land(outgoing.token)
 
-    async def _exchange(self, outgoing: Outgoing, body: bytes, number: bytes) -> Answer:
+    async def _exchange(self, sending: Sending, number: bytes) -> Answer:
+        outgoing = sending.outgoing
+        body = encode_request(number, outgoing.method, outgoing.params)
         try:
-            response = await self._post(self._headers_of(outgoing), body)
+            response = await self._post(self._headers_of(outgoing), body, sending)
         except _Astray as error:
             raise RequestRefused(self._spec.name, str(error)) from error
         except NotConnected as error:
@@ -156,15 +172,15 @@ class HttpLink:
 
     def _headers_of(self, outgoing: Outgoing) -> bytes:
         if self._era is Era.HANDSHAKE or outgoing.method == "initialize":
-            return self._headers
+            return self._headers + outgoing.key_line if outgoing.key_line else self._headers
         name = b"mcp-name: " + encode_value(outgoing.name) + b"\r\n" if outgoing.name else b""
         version = b"" if self._era else b"mcp-protocol-version: 2026-07-28\r\n"
         method = b"mcp-method: " + outgoing.method.encode() + b"\r\n"
-        return b"".join((self._headers, version, method, name, outgoing.headers))
+        return b"".join((self._headers, version, method, name, outgoing.headers, outgoing.key_line))
 
-    async def _post(self, headers: bytes, body: bytes) -> Response:
+    async def _post(self, headers: bytes, body: bytes, sending: Sending | None = None) -> Response:
         for _ in range(_MOST_REDIRECTS):
-            response = await self._client.send("POST", self._target, headers, body)
+            response = await self._client.send("POST", self._target, headers, body, sending)
             if response.status not in (307, 308):
                 return response
             location = response.headers.get(b"location", b"").decode("latin-1")
@@ -187,7 +203,7 @@ class HttpLink:
             self._session = response.headers.get(b"mcp-session-id", b"")
         kind = response.headers.get(b"content-type", b"").lower()
         if kind.startswith(b"application/json"):
-            return self._read(await whole(response, self._limits), outgoing)
+            return self._read(await whole(response, self.limits), outgoing)
         if kind.startswith(b"text/event-stream"):
             return await self._from_stream(response, outgoing, number)
         shown = kind.decode("latin-1")[:80] or "no content type"
@@ -203,7 +219,7 @@ class HttpLink:
     async def _from_stream(self, response: Response, outgoing: Outgoing, number: bytes) -> Answer:
         place, take = Place(), self._taking(outgoing, number)
         try:
-            answer = await read(response, self._limits, place, take)
+            answer = await read(response, self.limits, place, take)
             reason = "the stream ended without an answer"
         except Dropped as error:
             answer, reason = None, str(error)
@@ -248,22 +264,27 @@ class HttpLink:
         if status == 404 and self._session and outgoing.method != "initialize":
             self._lose("it forgot the session")
             raise SessionGone
+        if status == 429:
+            # Whatever else it says: no answer to the call, which is to be made again after a while.
+            raise UpstreamBusy(name, seconds_to_wait(response))
         if response.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
             answer = await self._error_in(response)
             if answer is not None:
                 return answer
         if status in (401, 403):
             raise UpstreamRefused(name, status)
-        if status == 429:
-            raise UpstreamBusy(name, _retry_after(response))
-        if status < 500:
-            raise RequestRefused(name, f"it answered with HTTP {status}")
-        raise UpstreamLost(name, outgoing.what, f"it answered with HTTP {status}")
+        reason = f"it answered with HTTP {status}"
+        if not_begun(status):
+            raise RequestRefused(name, reason)
+        lost = UpstreamLost(name, outgoing.what, reason)
+        lost.retry_after_seconds = retry_after(response) if status == 503 else None
+        lost.at_work = status in _TIMEOUTS
+        raise lost
 
     async def _error_in(self, response: Response) -> Answer | None:
         """The JSON-RPC error in the body of an HTTP error, if there is one."""
         try:
-            message = await whole(response, self._limits)
+            message = await whole(response, self.limits)
         except (Garbled, TooLarge, Packed):
             return None
         discard(message.result)
@@ -342,6 +363,7 @@ class HttpLink:
         self._lose("the gateway closed it")
         self._inbox.close()
         self._replies.close()
+        self._late.close()
         self._client.close()
 
 
@@ -363,12 +385,6 @@ def host_in(headers: dict[str, str]) -> str:
 
 def _one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
-
-
-def _retry_after(response: Response) -> float:
-    value = response.headers.get(b"retry-after", b"")
-    # A date is allowed too; nobody sends one, and a second is a safe guess.
-    return float(value) if value.isdigit() else 1.0
 
 
 @asynccontextmanager

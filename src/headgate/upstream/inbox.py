@@ -12,6 +12,7 @@ from headgate.domain.call import Answer, Channel, Owner
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.link import Outgoing
 from headgate.wire.envelope import Envelope, decode_object, encode_failure, encode_result
+from headgate.wire.rmcp import unsaid
 from headgate.wire.violations import INTERNAL_ERROR, METHOD_NOT_FOUND, encode_error
 
 log = logging.getLogger("headgate.upstream")
@@ -99,7 +100,8 @@ class Inbox:
             self._question(envelope, about, reply)
             return
         try:
-            self._heed(envelope.method, bytes(envelope.params), about)
+            # What is said of delivery is between the server and the gateway.
+            self._heed(envelope.method, unsaid(bytes(envelope.params)), about)
         except RecursionError:
             # Whatever it says, it must not cost the connection.
             self.count_noise("a notification nested too deep")
@@ -234,7 +236,7 @@ class Inbox:
         if len(held) == 1 and task is not None and certain:
             held[0].asked = [*(held[0].asked or ()), task]
         try:
-            answer = await channel.ask(envelope.method, bytes(envelope.params))
+            answer = await channel.ask(envelope.method, unsaid(bytes(envelope.params)))
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (_OVER,):
                 reply(encode_error(id, INTERNAL_ERROR, "The request that this is about is over"))

@@ -4,16 +4,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Never, Protocol, TypeVar
-
-import msgspec
-from msgspec import DecodeError, Raw
+from typing import Protocol, TypeVar
 
 from headgate.domain.call import Answer, Call, Owner
 from headgate.domain.errors import (
     HeadgateError,
-    InvalidAnswer,
-    UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
@@ -24,22 +19,22 @@ from headgate.domain.server import ServerSpec, ServerStatus, State
 from headgate.upstream.background import Background
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.handshake import shake_hands
+from headgate.upstream.hearing import Hearing
+from headgate.upstream.idling import Idling
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.lines import Claim, Lines, claim_of
+from headgate.upstream.lines import Claim, Line, Lines, claim_of
 from headgate.upstream.link import SessionGone
 from headgate.upstream.listings import Listings, Readers
 from headgate.upstream.mainline import Mainline, Open, Versions
-from headgate.upstream.peer import Peer
+from headgate.upstream.peer import Peer, out_of_time
 from headgate.upstream.subscriptions import Subscriptions
 from headgate.upstream.watch import Watch
-from headgate.wire.envelope import encode_object
-from headgate.wire.eras import LATEST_HANDSHAKE, Era
+from headgate.wire.eras import LATEST_HANDSHAKE, Era, era_of
 
 log = logging.getLogger("headgate.upstream")
 
-# Before a subscription that has ended is opened again.
-_LISTEN_AGAIN_SECONDS = 2.0
-_LISTS = ("tools", "prompts", "resources")
+# A feature of rmcp.
+_IDEMPOTENCY = "idempotency"
 # How often lines are looked through for those that nobody uses any more.
 _TIDY_SECONDS = 30.0
 
@@ -54,10 +49,6 @@ class Events(Readers, Protocol):
 
     def updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
         """A resource of the server has changed, for this client or for all."""
-
-
-class _Updated(msgspec.Struct):
-    uri: str = ""
 
 
 class _News:
@@ -100,17 +91,23 @@ class Keeper:
         self.lines = Lines(spec.name, self._connect_line, spec.max_connections, spec.timeout_seconds)
         self.subscriptions = subscriptions or Subscriptions()
         self._open_link = open_link
+        self._versions = versions
         self._events = events
         self._inbox = Inbox(spec.name, _News(self, PLAIN))
         self._mainline = Mainline(spec, open_link, versions, self._inbox, self)
         self._listings = Listings(spec.name, events)
         self._background = Background()
+        self._hearing = Hearing(
+            spec.name, self.subscriptions, events.updated, lambda capability: self.changed(capability, PLAIN)
+        )
         self._watch = Watch(spec.name, self.subscriptions, self._mainline, self.lines, self._background)
         self._retired = False
-        # Whether changes may have been missed since somebody last listened to it.
-        self._deaf = False
         self._calls = self._errors = self._questions = self._resumed = 0
         self._idle: asyncio.Event | None = None
+        self._now = asyncio.get_running_loop().time
+        self._idling = Idling(spec, self._now)
+        # What it said about itself the last time.
+        self._greeting: Greeting | None = None
 
     @property
     def settled(self) -> asyncio.Event:
@@ -119,17 +116,35 @@ class Keeper:
 
     @property
     def shakes_hands(self) -> bool:
-        """Whether it is of the handshake era, as far as is known."""
-        peer = self._mainline.peer
-        return peer is None or peer.era is Era.HANDSHAKE
+        """Whether it is of the handshake era, as far as is known; also while it is stopped."""
+        if self._greeting is not None:
+            return self._greeting.era is Era.HANDSHAKE
+        version = self._versions.version(self.spec.name)
+        return version is None or era_of(version) is Era.HANDSHAKE
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a call would be sent at once."""
+        return self._mainline.peer is not None
+
+    @property
+    def honours_keys(self) -> bool:
+        """Whether it said that it carries out one call for each idempotency key."""
+        return self._greeting is not None and _IDEMPOTENCY in self._greeting.rmcp
 
     async def run(self) -> None:
         """Keep it connected until cancelled."""
         try:
             async with self._background:
-                await self._mainline.run()
+                await self._mainline.run(asleep=self._may_sleep)
         finally:
             await asyncio.shield(self.lines.close())
+
+    @property
+    def _may_sleep(self) -> bool:
+        """Whether it need not be started before somebody uses it."""
+        known = self._events.knows(self.spec.name, PLAIN)
+        return self.spec.cold and known and not self.subscriptions.wanted
 
     # One call.
 
@@ -137,10 +152,12 @@ class Keeper:
         """Carry one call out; raises UpstreamError saying what may have happened."""
         self._calls += 1
         self.in_flight += 1
+        started = self._now()
         try:
-            peer = self._mainline.peer or await self._mainline.connected()
+            peer = self._mainline.peer or await self._mainline.connected(_deadline(call))
             if peer.era is Era.HANDSHAKE and self._needs_line(call, peer):
-                return await self._on_line(claim_of(call.request), lambda line: line.send(call))
+                claim = claim_of(call.request)
+                return await self._on_line(claim, lambda line: line.send(call), _deadline(call))
             try:
                 return await peer.send(call)
             except SessionGone:
@@ -150,15 +167,30 @@ class Keeper:
         except HeadgateError as error:
             self._errors += 1
             if isinstance(error, UpstreamTimeout):
+                self._idling.gave_up(call, started)
                 self._mainline.attention.set()
+            raise
+        except asyncio.CancelledError:
+            self._idling.gave_up(call, started)
             raise
         finally:
             self.in_flight -= 1
-            if not self.in_flight and self._idle is not None:
-                self._idle.set()
+            if not self.in_flight:
+                self._rest()
+
+    @property
+    def working(self) -> bool:
+        """Whether it is at work on a call, or may be on one whose answer is still wanted."""
+        return self.in_flight > 0 or self._idling.may_be_working
+
+    def _rest(self) -> None:
+        """No call is under way."""
+        self._idling.begin()
+        if self._idle is not None:
+            self._idle.set()
 
     async def _once_more(self, call: Call) -> Answer:
-        peer = await self._mainline.connected()
+        peer = await self._mainline.connected(_deadline(call))
         try:
             return await peer.send(call)
         except SessionGone as error:
@@ -179,7 +211,7 @@ class Keeper:
 
     def retire(self) -> None:
         """Another keeper speaks for the server from now on; this one only finishes its calls."""
-        self._retired = self._listings.muted = self._mainline.retired = True
+        self._retired = self._listings.muted = self._hearing.muted = self._mainline.retired = True
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -195,9 +227,11 @@ class Keeper:
             return False
         return request.profile != PLAIN or peer.greeting.logs
 
-    async def _on_line(self, claim: Claim, work: Callable[[Peer], Awaitable[_Result]]) -> _Result:
+    async def _on_line(
+        self, claim: Claim, work: Callable[[Peer], Awaitable[_Result]], until: float | None = None
+    ) -> _Result:
         for _ in range(2):
-            line = await self.lines.lease(claim)
+            line = await self._lease(claim, until)
             try:
                 return await work(line.peer.result())
             except SessionGone:
@@ -206,6 +240,13 @@ class Keeper:
             finally:
                 self.lines.give_back(line)
         raise self._forgetful()
+
+    async def _lease(self, claim: Claim, until: float | None) -> Line:
+        try:
+            async with asyncio.timeout_at(until):
+                return await self.lines.lease(claim)
+        except TimeoutError as error:
+            raise out_of_time(self.spec.name) from error
 
     @asynccontextmanager
     async def _connect_line(self, profile: Profile, owner: Owner | None) -> AsyncIterator[Peer]:
@@ -237,7 +278,12 @@ class Keeper:
         return self.spec.shared or self._listings.knows(profile)
 
     async def learn(self, claim: Claim) -> None:
-        """Learn what clients of that profile are shown; raises HeadgateError."""
+        """Learn what clients of that profile are shown; raises HeadgateError.
+
+        A server that is stopped until it is used is not started for that.
+        """
+        if self._mainline.state is State.IDLE:
+            return
         peer = await self._mainline.connected()
         if peer.era is Era.HANDSHAKE:
             await self._on_line(claim, lambda line: self._listings.learn(line, claim.profile))
@@ -277,26 +323,12 @@ class Keeper:
 
     def updated(self, params: bytes, owner: Owner | None = None) -> None:
         """A resource has changed, for one client or for all."""
-        try:
-            uri = msgspec.json.decode(params or b"{}", type=_Updated).uri
-        except (DecodeError, UnicodeDecodeError):
+        if not self._hearing.updated(params, owner):
             self._inbox.count_noise("an update of no resource")
-            return
-        if not self._retired:
-            self._events.updated(self.spec.name, uri, params, owner)
 
     def acknowledged(self) -> None:
         """The stateless upstream tells from now on what changes."""
-        self.subscriptions.acknowledge()
-        self._tell_what_was_missed()
-
-    def _tell_what_was_missed(self) -> None:
-        """Nobody knows what became of resources while nobody was told, so they count as changed."""
-        if self._deaf and not self._retired:
-            for uri in self.subscriptions.wanted:
-                params = encode_object({"uri": Raw(msgspec.json.encode(uri))})
-                self._events.updated(self.spec.name, uri, params, None)
-        self._deaf = False
+        self._hearing.acknowledged()
 
     def asked(self) -> None:
         """It has put a question to a client."""
@@ -320,35 +352,19 @@ class Keeper:
 
     def moved_in(self, peer: Peer) -> None:
         """Tell that it is back."""
+        self._greeting = peer.greeting
+        self._idling.begin()
         if not self._retired:
             self._events.connected(self.spec.name, peer.greeting)
-        self._deaf = self._mainline.connections > 1
-        if peer.era is Era.HANDSHAKE:
-            self._tell_what_was_missed()
+        self._hearing.begin(peer, again=self._mainline.connections > 1)
 
     async def stay(self, peer: Peer) -> None:
         """Close what nobody uses any more; subscribe to what changes at a stateless upstream."""
         if peer.era is Era.STATELESS:
-            await self._listen(peer)
+            await self._hearing.listen(peer)
         while True:
             await asyncio.sleep(_TIDY_SECONDS)
             self.lines.expire()
-
-    async def _listen(self, peer: Peer) -> Never:
-        while True:
-            try:
-                await self.subscriptions.listen(peer)
-            except (UpstreamError, SessionGone) as error:
-                log.debug("subscription ended", extra={"server": self.spec.name, "reason": str(error)})
-            except Exception:
-                # The next subscription may go better, and nobody else would hear of this.
-                log.exception("subscription failed", extra={"server": self.spec.name})
-            await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
-            # Something may have changed while nobody listened.
-            self._deaf = True
-            for capability in _LISTS:
-                if peer.greeting.tells_changes(capability):
-                    self.changed(capability, PLAIN)
 
     def due(self) -> float | None:
         """Seconds until something is to be listed again."""
@@ -356,36 +372,19 @@ class Keeper:
 
     async def attend(self, peer: Peer) -> None:
         """List again what is out of date; raises UpstreamError or SessionGone."""
-        problem: UpstreamError | None = None
-        for profile, kinds in self._listings.take_stale().items():
-            speaker = peer if peer.era is Era.STATELESS or profile is PLAIN else self.lines.any_of(profile)
-            if speaker is None:
-                # Nobody of that profile is connected; whoever comes next has it listed.
-                self._listings.forget(profile)
-                continue
-            try:
-                await self._listings.learn(speaker, profile, kinds)
-            except (UpstreamError, SessionGone) as error:
-                if speaker is not peer:
-                    # What is wrong with another connection is no reason to end this one.
-                    self._listings.forget(profile)
-                elif self.in_flight and isinstance(error, UpstreamTimeout):
-                    # It may do one thing after the other: it is asked again later, and its calls go on.
-                    self._listings.put_back(profile, kinds)
-                elif isinstance(error, InvalidAnswer):
-                    # The clients of other profiles are shown what is new to them all the same.
-                    problem = error
-                else:
-                    raise
-        if problem is not None:
-            raise problem
+        await self._listings.catch_up(peer, self.lines.any_of, lambda: self.working)
+
+    def idle_in(self) -> float | None:
+        """Seconds until it may not be needed any more, 0 when it is not; None for one that never stops."""
+        used = bool(self.in_flight or len(self.lines) or self.subscriptions.wanted)
+        return self._idling.left(used=used)
 
     # What an operator sees.
 
     def status(self) -> ServerStatus:
         """The state and the numbers of this upstream."""
         main, counts = self._mainline, self._listings.counts
-        rest = max(0.0, round(main.next_attempt - asyncio.get_running_loop().time(), 3))
+        rest = max(0.0, round(main.next_attempt - self._now(), 3))
         return ServerStatus(
             name=self.spec.name,
             transport=self.spec.transport,
@@ -402,10 +401,15 @@ class Keeper:
             streams_resumed=self._resumed,
             calls=self._calls,
             errors=self._errors,
-            restarts=max(0, main.connections - 1),
+            restarts=main.restarts,
             noise_lines=self._inbox.noise,
             last_error=main.last_error,
             next_attempt_seconds=rest if main.state is State.BACKOFF else None,
             pid=main.peer.link.pid if main.peer else None,
             stderr_tail=tuple(main.stderr)[-20:],
         )
+
+
+def _deadline(call: Call) -> float | None:
+    """Until when anybody waits for it, on the loop's clock."""
+    return call.errand.deadline if call.errand is not None else None

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from headgate.domain.call import Owner, Request
-from headgate.domain.errors import Exhausted, HeadgateError, UpstreamUnreachable
+from headgate.domain.errors import Effect, Exhausted, HeadgateError, UpstreamError, UpstreamUnreachable
 from headgate.domain.profile import Profile
 from headgate.upstream.peer import Peer
 
@@ -91,10 +91,18 @@ class Lines:
         try:
             # Others may wait for the same connection.
             await asyncio.shield(line.peer)
-        except BaseException:
+        except BaseException as error:
             self.give_back(line)
+            if isinstance(error, UpstreamError):
+                raise self._not_opened(error) from error
             raise
         return line
+
+    def _not_opened(self, error: UpstreamError) -> UpstreamError:
+        """Whatever may have become of the handshake, what the line is wanted for was not sent."""
+        if error.effect is Effect.NONE and not isinstance(error, UpstreamUnreachable):
+            return error
+        return UpstreamUnreachable(self._server, getattr(error, "reason", error.code))
 
     def give_back(self, line: Line) -> None:
         """Nobody uses it any more for what it was leased for."""

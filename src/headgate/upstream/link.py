@@ -1,10 +1,12 @@
 """What every connection to an upstream offers, whatever carries it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from headgate.domain.call import Answer, Request
+from headgate.upstream.assembly import Limits
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +24,23 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     token: int = 0
     # What a client asked for, where this is made for one.
     request: Request | None = None
-    # Header lines of its own.
+    # Header lines of its own, for the stateless era.
     headers: bytes = b""
+    # The header line that carries its key, wherever there are headers.
+    key_line: bytes = b""
+    # Told the answer that comes after it was given up, and for how long after it was sent that still counts.
+    on_late: Callable[[Answer], None] | None = None
+    late_seconds: float = 0.0
+
+
+class Sending:
+    """A request about to leave; `begun` tells whether any of it may have."""
+
+    __slots__ = ("begun", "outgoing")
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.outgoing = outgoing
+        self.begun = False
 
 
 class SessionGone(Exception):
@@ -36,6 +53,10 @@ class Link(Protocol):
     @property
     def pid(self) -> int | None:
         """The child process, if there is one."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """How large its messages may get, and where they are kept; None where nothing is kept."""
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The answer; raises UpstreamError, or SessionGone."""

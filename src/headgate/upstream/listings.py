@@ -1,16 +1,19 @@
 """What one upstream lists, for clients of each profile, and what of it is out of date."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from headgate.catalog.hints import CacheHint, strictest
 from headgate.catalog.turns import Turn
+from headgate.domain.errors import InvalidAnswer, UpstreamError, UpstreamTimeout
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.greeting import Greeting
+from headgate.upstream.link import SessionGone
 from headgate.upstream.pace import Pace
 from headgate.upstream.peer import Listed, Peer
+from headgate.wire.eras import Era
 
 # A server that does not tell changes is asked again when a client lists, but not more often than this.
 _SHORTEST_AGE_SECONDS = 60.0
@@ -140,6 +143,37 @@ class Listings:
         for capability in {kind.capability for kinds in taken.values() for kind in kinds}:
             self._paces[capability].count(self._loop.time())
         return taken
+
+    async def catch_up(
+        self, peer: Peer, line_of: Callable[[Profile], Peer | None], busy: Callable[[], bool]
+    ) -> None:
+        """List again what is out of date; raises UpstreamError or SessionGone.
+
+        `line_of` is a connection that declares a profile, `busy` whether calls are under way.
+        """
+        problem: UpstreamError | None = None
+        for profile, kinds in self.take_stale().items():
+            speaker = peer if peer.era is Era.STATELESS or profile is PLAIN else line_of(profile)
+            if speaker is None:
+                # Nobody of that profile is connected; whoever comes next has it listed.
+                self.forget(profile)
+                continue
+            try:
+                await self.learn(speaker, profile, kinds)
+            except (UpstreamError, SessionGone) as error:
+                if speaker is not peer:
+                    # What is wrong with another connection is no reason to end this one.
+                    self.forget(profile)
+                elif busy() and isinstance(error, UpstreamTimeout):
+                    # It may do one thing after the other: it is asked again later, and its calls go on.
+                    self.put_back(profile, kinds)
+                elif isinstance(error, InvalidAnswer):
+                    # The clients of other profiles are shown what is new to them all the same.
+                    problem = error
+                else:
+                    raise
+        if problem is not None:
+            raise problem
 
     def put_back(self, profile: Profile, kinds: set[Kind]) -> None:
         """It could not be listed, and is tried again later."""

@@ -30,8 +30,12 @@ _LONGEST_REST_SECONDS = 30.0
 _STABLE_SECONDS = 10.0
 # A call waits for a restart that is this near; for one further off it is answered at once.
 _PATIENCE_SECONDS = 2.0
+# A server that failed to start as often as it may is started by a use, but not more often than this.
+_FAILED_REST_SECONDS = 30.0
 _PING_EVERY_SECONDS = 30.0
 _PING_SECONDS = 10.0
+# Timers of the loop may be that much too early.
+_EARLY_SECONDS = 0.01
 
 
 class Versions(Protocol):
@@ -47,8 +51,9 @@ class Versions(Protocol):
 class Tenant(Protocol):
     """Whoever uses the connection."""
 
-    # Requests under way.
-    in_flight: int
+    @property
+    def working(self) -> bool:
+        """Whether the server is at work, or may be."""
 
     async def move_in(self, peer: Peer) -> None:
         """A new connection is to stand: learn what must be known first; raises UpstreamError."""
@@ -64,6 +69,9 @@ class Tenant(Protocol):
 
     async def attend(self, peer: Peer) -> None:
         """Do what is due; raises UpstreamError or SessionGone."""
+
+    def idle_in(self) -> float | None:
+        """Seconds until it may not need the connection any more, 0 when it does not; None for never."""
 
 
 Open = Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]
@@ -81,6 +89,8 @@ class Mainline:
         self.last_error: str | None = None
         self.next_attempt = 0.0
         self.connections = 0
+        # Connections that were made because the one before was lost.
+        self.restarts = 0
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         # Whether it has been reached, or has failed once.
         self.settled = asyncio.Event()
@@ -96,26 +106,42 @@ class Mainline:
         self._changes: set[asyncio.Future[None]] = set()
         self._was_ready = False
         self._ready_since = 0.0
+        self._failures = 0
+        # Stopped because nobody uses it, and who wants it to be started again.
+        self._asleep = self._woken = False
+        self._wanted = asyncio.Event()
         self._told: tuple[State, str | None] | None = None
 
     # Waiting for it.
 
-    async def connected(self) -> Peer:
-        """Wait for the connection while that makes sense; raises UpstreamUnavailable with the cause."""
+    async def connected(self, until: float | None = None) -> Peer:
+        """Wait for the connection while that makes sense; raises UpstreamUnavailable with the cause.
+
+        A server that is stopped is started. Nobody waits longer than `until`, on the loop's clock.
+        """
         deadline = self._loop.time() + self.spec.timeout_seconds
+        if until is not None:
+            deadline = min(deadline, until)
         tried = False
         while self.peer is None:
             rest = max(0.0, self.next_attempt - self._loop.time())
             if self.state in (State.DISABLED, State.STOPPED):
                 raise UpstreamUnavailable(self.spec.name, "it is switched off", retry_after_seconds=60.0)
-            if self.state is State.BACKOFF and (tried or rest > _PATIENCE_SECONDS):
+            if self._gave_up_for_now(rest, tried=tried):
                 cause = self.last_error or "it does not start"
                 raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
+            if self.state in (State.IDLE, State.FAILED):
+                self._wanted.set()
             tried = tried or self.state is State.STARTING
             left = deadline - self._loop.time()
             if left <= 0 or not await self._change(left):
                 raise UpstreamUnavailable(self.spec.name, "it is still starting", retry_after_seconds=1.0)
         return self.peer
+
+    def _gave_up_for_now(self, rest: float, *, tried: bool) -> bool:
+        if self.state is State.FAILED:
+            return tried or rest > 0
+        return self.state is State.BACKOFF and (tried or rest > _PATIENCE_SECONDS)
 
     async def _change(self, seconds: float) -> bool:
         """Wait until the state changes; False when it does not in time."""
@@ -149,33 +175,57 @@ class Mainline:
 
     # Its life.
 
-    async def run(self) -> None:
-        """Keep it connected until cancelled."""
-        failures = 0
+    async def run(self, *, asleep: bool = False) -> None:
+        """Keep it connected until cancelled; one that is asleep is connected when somebody wants it."""
+        self._asleep = asleep
         remembered = self._versions.version(self.spec.name)
         try:
             while True:
-                self._become(State.STARTING)
-                try:
-                    self.last_error = await self._connect_and_serve(remembered)
-                except HeadgateError as error:
-                    self.last_error = self._explain(error)
-                except Exception as error:
-                    # The keeper must outlive whatever one connection does.
-                    log.exception("upstream failed", extra={"server": self.spec.name})
-                    self.last_error = f"an unexpected {type(error).__name__}"
-                if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
-                    failures = 0
+                if self._asleep:
+                    await self._sleep()
+                await self._attempt(remembered)
                 remembered = self._versions.version(self.spec.name) if self._was_ready else None
-                rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0**failures)
-                failures += 1
-                self.next_attempt = self._loop.time() + rest
-                self._become(State.BACKOFF)
-                self.settled.set()
-                await asyncio.sleep(rest)
+                if not self._asleep:
+                    await self._rest()
         finally:
             self.peer = None
             self._become(State.STOPPED)
+
+    async def _sleep(self) -> None:
+        """Stay stopped until somebody wants it."""
+        self._become(State.IDLE)
+        self.settled.set()
+        await self._wanted.wait()
+
+    async def _attempt(self, remembered: str | None) -> None:
+        """One connection from its beginning to its end, whatever that is."""
+        self._woken, self._asleep = self._asleep, False
+        self._wanted.clear()
+        self._become(State.STARTING)
+        try:
+            reason = await self._connect_and_serve(remembered)
+            self.last_error = None if self._asleep else reason
+        except HeadgateError as error:
+            self.last_error = self._explain(error)
+        except Exception as error:
+            # The keeper must outlive whatever one connection does.
+            log.exception("upstream failed", extra={"server": self.spec.name})
+            self.last_error = f"an unexpected {type(error).__name__}"
+
+    async def _rest(self) -> None:
+        """Wait before the next attempt: a while, or after too many failures until somebody wants it."""
+        if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
+            self._failures = 0
+        rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        failed = self._failures >= max(1, self.spec.max_restarts)
+        self.next_attempt = self._loop.time() + (_FAILED_REST_SECONDS if failed else rest)
+        self._become(State.FAILED if failed else State.BACKOFF)
+        self.settled.set()
+        if failed:
+            await self._wanted.wait()
+        else:
+            await asyncio.sleep(rest)
 
     def _explain(self, error: HeadgateError) -> str:
         reason = getattr(error, "reason", error.message)
@@ -231,6 +281,7 @@ class Mainline:
         self._ready_since = self._loop.time()
         self.peer = peer
         self.connections += 1
+        self.restarts += self.connections > 1 and not self._woken
         self.last_error = None
         self._tenant.moved_in(peer)
         self._become(State.READY)
@@ -242,39 +293,50 @@ class Mainline:
             self.peer = None
             self.next_attempt = self._loop.time()
             # Why is not known yet.
-            self._become(State.BACKOFF, quietly=True)
+            self._become(State.IDLE if self._asleep else State.BACKOFF, quietly=True)
 
     async def _serve(self, peer: Peer) -> str:
-        """Stay until the connection is lost, and look after it; returns why it ended."""
+        """Stay until the connection is lost or nobody needs it, and look after it; returns why it ended."""
         lost = asyncio.ensure_future(peer.link.lost())
         staying = asyncio.ensure_future(self._tenant.stay(peer))
         attention = asyncio.ensure_future(self.attention.wait())
+        ping_at = self._loop.time() + _PING_EVERY_SECONDS
         try:
             while True:
-                due = self._tenant.due()
-                seconds = _PING_EVERY_SECONDS if due is None else due
                 done, _ = await asyncio.wait(
-                    {lost, attention}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                    {lost, attention}, timeout=self._pause(ping_at), return_when=asyncio.FIRST_COMPLETED
                 )
                 if lost in done:
                     return lost.result()
+                if self._tenant.idle_in() == 0:
+                    self._asleep = True
+                    return "nobody used it"
+                if not done and self._tenant.due() != 0 and self._loop.time() < ping_at - _EARLY_SECONDS:
+                    continue
                 attention.cancel()
                 self.attention.clear()
                 attention = asyncio.ensure_future(self.attention.wait())
                 problem = await self._attend(peer)
                 if problem is not None:
                     return problem
+                ping_at = self._loop.time() + _PING_EVERY_SECONDS
         finally:
             lost.cancel()
             attention.cancel()
             staying.cancel()
+
+    def _pause(self, ping_at: float) -> float:
+        """Seconds until there may be something to do on a connection that is silent."""
+        due, idle = self._tenant.due(), self._tenant.idle_in()
+        pause = max(0.0, ping_at - self._loop.time()) if due is None else due
+        return pause if idle is None else min(pause, idle)
 
     async def _attend(self, peer: Peer) -> str | None:
         """Look after a connection that spoke or has been silent; says why it is of no use any more."""
         try:
             if self._tenant.due() == 0:
                 await self._tenant.attend(peer)
-            elif self._tenant.in_flight == 0:
+            elif not self._tenant.working:
                 # While it works on something, silence is no reason to end it.
                 await peer.ping(_PING_SECONDS)
         except SessionGone:

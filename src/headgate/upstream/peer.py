@@ -3,21 +3,31 @@
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable
 
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
 from headgate.catalog.hints import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
-from headgate.domain.call import Answer, Call, Request
-from headgate.domain.errors import InvalidAnswer
+from headgate.domain.call import Answer, Call, Errand, Request
+from headgate.domain.errors import (
+    Effect,
+    InvalidAnswer,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUnreachable,
+)
 from headgate.domain.kind import NAMED_BY, Kind
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
+from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.pages import Page, read_page
+from headgate.upstream.rmcp import Courier
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import (
@@ -29,7 +39,10 @@ from headgate.wire.eras import (
     META_VERSION,
     Era,
 )
+from headgate.wire.headers import encode_value
 from headgate.wire.mirrors import carried, header_lines
+from headgate.wire.rmcp import META as META_RMCP
+from headgate.wire.rmcp import declaring
 
 log = logging.getLogger("headgate.upstream")
 
@@ -39,6 +52,7 @@ _LARGE_BYTES = 256 * 1024
 # A listing that has not ended after this many pages goes in circles.
 _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
+_TOOL_CALL = "tools/call"
 FOREVER = 10 * 365 * 86400.0
 
 
@@ -66,6 +80,8 @@ class Peer:
         self.link = link
         self.greeting = greeting
         self.era = greeting.era
+        # None for nearly every upstream: plain MCP is all it speaks.
+        self._courier = Courier(spec, greeting.rmcp, self.ask, link.limits) if greeting.rmcp else None
         # What an upstream of the handshake era was last told about log messages.
         self._level = ""
         self._tokens = itertools.count(1)
@@ -79,21 +95,71 @@ class Peer:
         self.called = True
         stateless = self.era is Era.STATELESS
         if request.log_level and not stateless:
-            await self.set_level(request.log_level)
-        answer = await self.link.request(
-            Outgoing(
-                method=request.method,
-                params=self._params(call, token),
-                what=item.public_name or request.method,
-                name=item.name,
-                timeout_seconds=spec.timeout_seconds,
-                max_timeout_seconds=spec.max_timeout_seconds,
-                token=token,
-                request=request,
-                headers=_param_headers(call) if stateless else b"",
-            )
+            await self._set_level_first(request.log_level)
+        outgoing = Outgoing(
+            method=request.method,
+            params=self._params(call, token),
+            what=item.public_name or request.method,
+            name=item.name,
+            timeout_seconds=spec.timeout_seconds,
+            max_timeout_seconds=spec.max_timeout_seconds,
+            token=token,
+            request=request,
+            headers=_param_headers(call) if stateless else b"",
         )
-        return msgspec.structs.replace(answer, typed=True) if stateless else answer
+        if call.errand is not None:
+            outgoing = self._on_errand(outgoing, call.errand)
+            if call.errand.on_send is not None:
+                call.errand.on_send()
+        if self._courier is None:
+            answer = await self.link.request(outgoing)
+        else:
+            answer = await self._received(self._courier, outgoing)
+        return _typed(answer) if stateless else answer
+
+    async def _received(self, courier: Courier, outgoing: Outgoing) -> Answer:
+        """The answer with all of its result, within the time that the call has; raises UpstreamError."""
+        until = asyncio.get_running_loop().time() + outgoing.max_timeout_seconds
+        answer = await self.link.request(outgoing)
+        try:
+            async with asyncio.timeout_at(until):
+                return await courier.received(answer, outgoing.what)
+        except TimeoutError as error:
+            raise UpstreamTimeout(self.spec.name, outgoing.what, outgoing.max_timeout_seconds) from error
+
+    async def _set_level_first(self, level: str) -> None:
+        """What becomes of the level is no reason to believe that the call was sent."""
+        try:
+            await self.set_level(level)
+        except UpstreamError as error:
+            if error.effect is Effect.NONE:
+                raise
+            raise UpstreamUnreachable(
+                self.spec.name, f"it did not take the log level ({error.code})"
+            ) from error
+
+    def _on_errand(self, outgoing: Outgoing, errand: Errand) -> Outgoing:
+        """The request with what delivery asks of it; raises UpstreamUnavailable when its time is over."""
+        spec = self.spec
+        limit, most = spec.timeout_seconds, spec.max_timeout_seconds
+        if errand.deadline is not None:
+            left = errand.deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise out_of_time(spec.name)
+            limit, most = min(limit, left), min(most, left)
+        on_late = errand.on_late
+        if on_late is not None and self.era is Era.STATELESS:
+            on_late = _telling_typed(on_late)
+        if on_late is not None and self._courier is not None:
+            on_late = self._courier.when_late(on_late, outgoing.what)
+        return msgspec.structs.replace(
+            outgoing,
+            timeout_seconds=limit,
+            max_timeout_seconds=most,
+            key_line=_key_line(errand),
+            on_late=on_late,
+            late_seconds=spec.max_timeout_seconds,
+        )
 
     def _params(self, call: Call, token: int) -> bytes:
         request = call.request
@@ -104,6 +170,8 @@ class Peer:
         for key, value in request.params.items():
             parts.append(msgspec.json.encode(key) + b":" + bytes(value))
         meta = self._meta(request, token)
+        if self._courier is not None and request.method == _TOOL_CALL:
+            meta[META_RMCP] = self._courier.stamp(call)
         if meta:
             parts.append(b'"_meta":' + encode_object(meta))
         return b"{" + b",".join(parts) + b"}"
@@ -113,13 +181,18 @@ class Peer:
         if request.on_progress is not None:
             meta[META_PROGRESS_TOKEN] = Raw(b"%d" % token)
         if self.era is Era.STATELESS:
-            meta |= connection_meta(self.greeting.version, request.profile.capabilities)
+            meta |= connection_meta(self.greeting.version, self._declared(request.profile))
             if request.log_level:
                 meta[META_LOG_LEVEL] = Raw(msgspec.json.encode(request.log_level))
         elif request.owner is None:
             # What the stateless era says in its own name, an older server does not know.
             meta = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
         return meta
+
+    def _declared(self, profile: Profile) -> bytes:
+        """What clients of that profile can do and, to a server that speaks rmcp, that we do too."""
+        declared = profile.capabilities
+        return declaring(declared, FEATURES) if self._courier is not None else declared
 
     async def list(self, kind: Kind, profile: Profile = PLAIN) -> Listed:
         """Everything of one kind, for clients of that profile; raises UpstreamError or SessionGone."""
@@ -169,7 +242,7 @@ class Peer:
     ) -> Answer:
         """A request of the gateway's own; raises UpstreamError or SessionGone."""
         if self.era is Era.STATELESS:
-            meta = connection_meta(self.greeting.version, profile.capabilities)
+            meta = connection_meta(self.greeting.version, self._declared(profile))
             params = {**params, "_meta": Raw(encode_object(meta))}
         limit = seconds or self.spec.timeout_seconds
         return await self.link.request(
@@ -196,6 +269,28 @@ class Peer:
     async def notify(self, method: str, params: bytes = b"") -> None:
         """Tell it something; raises UpstreamError."""
         await self.link.notify(encode_notification(method, params))
+
+
+def out_of_time(server: str) -> UpstreamUnavailable:
+    """The error of a call that nobody waited for any more when it could have been sent."""
+    return UpstreamUnavailable(
+        server, "the time for the call was over before it was sent", retry_after_seconds=1.0
+    )
+
+
+def _typed(answer: Answer) -> Answer:
+    return msgspec.structs.replace(answer, typed=True)
+
+
+def _telling_typed(on_late: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    return lambda answer: on_late(_typed(answer))
+
+
+def _key_line(errand: Errand) -> bytes:
+    if not errand.key or not errand.key_header:
+        return b""
+    name = "".join(errand.key_header.split())
+    return name.encode() + b": " + encode_value(errand.key) + b"\r\n"
 
 
 def _hint(page: Page) -> CacheHint:

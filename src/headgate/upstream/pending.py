@@ -2,21 +2,25 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from msgspec import Raw
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
+    Effect,
     HeadgateError,
     InvalidAnswer,
     UpstreamError,
     UpstreamLost,
     UpstreamTimeout,
+    UpstreamUnreachable,
 )
 from headgate.upstream.assembly import Garbled, Message
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing
+from headgate.upstream.late import LateAnswers
+from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.replies import Replies
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
@@ -32,19 +36,30 @@ _SUBSCRIPTION = "subscriptions/listen"
 class Unconfirmed(Exception):
     """A message was written and nobody said what became of it."""
 
+    def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
 
-class _Waiting:
+
+class Send(Protocol):
+    """Puts a message on its way; it may take its time, or be done at once and return None."""
+
+    def __call__(self, message: bytes, sending: Sending | None = None, /) -> Awaitable[None] | None:
+        """Whoever takes his time says in `sending` when it begins. Raises HeadgateError or Unconfirmed."""
+
+
+class _Waiting(Sending):
     """One request and when it has waited long enough."""
 
-    __slots__ = ("_look_by", "_loop", "deadline", "future", "outgoing", "started")
+    __slots__ = ("_look_by", "_loop", "deadline", "future", "started")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, outgoing: Outgoing, look_by: Callable[[float], None]
     ) -> None:
+        self.outgoing, self.begun = outgoing, False
         self._loop = loop
         self._look_by = look_by
         self.future: asyncio.Future[Answer] = loop.create_future()
-        self.outgoing = outgoing
         self.started = now = loop.time()
         self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
 
@@ -64,12 +79,12 @@ class _Waiting:
 class Pending:
     """The requests in flight on one connection."""
 
-    def __init__(self, server: str, send: Callable[[bytes], Awaitable[None] | None], inbox: Inbox) -> None:
-        """`send` may take its time, or be done at once and return None."""
+    def __init__(self, server: str, send: Send, inbox: Inbox) -> None:
         self._server = server
         self._send = send
         self._inbox = inbox
         self._waiting: dict[int, _Waiting] = {}
+        self._late = LateAnswers()
         self._last = 0
         self._loop = asyncio.get_running_loop()
         self._replies = Replies(self._send_quietly, inbox)
@@ -90,12 +105,13 @@ class Pending:
         if outgoing.token:
             self._inbox.board(outgoing, waiting)
         try:
-            sending = self._send(encode_request(b"%d" % number, outgoing.method, outgoing.params))
+            message = encode_request(b"%d" % number, outgoing.method, outgoing.params)
+            sending = self._send(message, waiting)
             if sending is not None:
                 await self._sent_in_time(sending, waiting)
             return await waiting.future
         except BaseException as error:
-            self._abandon(number, waiting, cancelled=isinstance(error, asyncio.CancelledError))
+            self._abandon(number, waiting, error)
             raise
         finally:
             self._waiting.pop(number, None)
@@ -108,21 +124,42 @@ class Pending:
                 await sending
         except TimeoutError as error:
             seconds = self._loop.time() - waiting.started
+            if not waiting.begun:
+                raise UpstreamUnreachable(self._server, f"no connection within {seconds:g} s") from error
             raise UpstreamTimeout(self._server, waiting.outgoing.what, seconds) from error
         except Unconfirmed as error:
             # The answer may have been faster than the bad news.
             if not waiting.future.done():
-                raise UpstreamLost(self._server, waiting.outgoing.what, str(error)) from error
+                lost = UpstreamLost(self._server, waiting.outgoing.what, str(error))
+                lost.retry_after_seconds = error.retry_after_seconds
+                raise lost from error
 
-    def _abandon(self, number: int, waiting: _Waiting, *, cancelled: bool) -> None:
+    def _abandon(self, number: int, waiting: _Waiting, error: BaseException) -> None:
         """Nobody waits for the answer any more, which may have come at the same moment."""
         future = waiting.future
         future.cancel()
         if not future.cancelled():
             if future.exception() is None:
-                discard(future.result().result)
-        elif cancelled and number in self._waiting:
+                self._hand_over(future.result(), waiting.outgoing.on_late)
+            return
+        if number not in self._waiting:
+            return
+        if isinstance(error, asyncio.CancelledError):
             self._cancel_upstream(number, "the client cancelled")
+        if not isinstance(error, HeadgateError) or error.effect is not Effect.NONE:
+            self._listen_on(number, waiting)
+
+    def _listen_on(self, number: int, waiting: _Waiting) -> None:
+        """The answer of a request that was given up may be of use to somebody."""
+        until = self._late.await_answer(number, waiting.outgoing, waiting.started)
+        if until is not None:
+            self._look_by(until)
+
+    def _hand_over(self, answer: Answer, take: Callable[[Answer], None] | None) -> None:
+        if take is not None:
+            take(answer)
+        else:
+            discard(answer.result)
 
     def _look_by(self, when: float) -> None:
         """Look for requests that have waited too long; one timer for all, since most are answered in time."""
@@ -141,10 +178,14 @@ class Pending:
         for number, waiting in list(self._waiting.items()):
             if waiting.deadline <= now:
                 self._cancel_upstream(number, "it took too long")
+                self._listen_on(number, waiting)
                 seconds = now - waiting.started
                 self._fail(number, UpstreamTimeout(self._server, waiting.outgoing.what, seconds))
-        if self._waiting:
-            self._look_later(min(waiting.deadline for waiting in self._waiting.values()))
+        when = [waiting.deadline for waiting in self._waiting.values()]
+        if self._late and (until := self._late.expire(now)) is not None:
+            when.append(until)
+        if when:
+            self._look_later(min(when))
 
     def _cancel_upstream(self, number: int, reason: str) -> None:
         # `initialize` must not be cancelled, says the specification.
@@ -175,15 +216,26 @@ class Pending:
             discard(message.result)
             self._inbox.take(envelope, None, self._replies.send)
             return
-        waiting = self._waiting.get(_number(envelope.id))
+        number = _number(envelope.id)
+        waiting = self._waiting.get(number)
         if waiting is None or waiting.future.done():
-            self._unclaimed(message)
+            if number not in self._late or not self._take_late(number, message):
+                self._unclaimed(message)
         elif message.result:
             waiting.future.set_result(Answer(message.result))
         elif envelope.error:
             waiting.future.set_result(Answer(error=bytes(envelope.error)))
         else:
-            self._fail(_number(envelope.id), self._invalid(waiting, "neither a result nor an error"))
+            self._fail(number, self._invalid(waiting, "neither a result nor an error"))
+
+    def _take_late(self, number: int, message: Message) -> bool:
+        """Whether it was the answer to a request that was given up."""
+        take = self._late.take(number)
+        answer = Answer(message.result, error=bytes(message.envelope.error))
+        if take is None or not (answer.result or answer.error):
+            return False
+        take(answer)
+        return True
 
     def _unclaimed(self, message: Message) -> None:
         """An answer to nothing; an error without an id, while one call waits, is about that call."""
@@ -216,10 +268,15 @@ class Pending:
         for found in _SOME_ID.findall(evidence):
             if int(found) in self._waiting:
                 return int(found)
+            if self._late.take(int(found)) is not None:
+                # It is about a request that was given up, and about no other.
+                return 0
         return self._only() if b'"jsonrpc"' in evidence else 0
 
     def _only(self) -> int:
-        """The one call that waits, or 0."""
+        """The one call that waits, or 0; where others may still be answered, nobody knows whose it is."""
+        if self._late:
+            return 0
         calls = [
             number for number, waiting in self._waiting.items() if waiting.outgoing.method != _SUBSCRIPTION
         ]
@@ -233,10 +290,17 @@ class Pending:
         if waiting is not None and not waiting.future.done():
             waiting.future.set_exception(error)
 
+    def refuse(self, sendings: Iterable[Sending], reason: str) -> None:
+        """These requests could not be sent, not even in part."""
+        for sending in sendings:
+            if isinstance(sending, _Waiting) and not sending.future.done():
+                sending.future.set_exception(UpstreamUnreachable(self._server, reason))
+
     def fail_all(self, reason: str) -> None:
         """The connection is gone: nobody will answer."""
         self._inbox.close()
         self._replies.close()
+        self._late.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._look_at = None, _NEVER

@@ -87,6 +87,8 @@ class Process:
         self.pid = child.pid
         self.exited = asyncio.Event()
         self.stdin: asyncio.WriteTransport | None = None
+        # The pipe under it, for as long as it is not closing.
+        self.stdin_pipe = -1
 
     @classmethod
     async def start(
@@ -109,11 +111,12 @@ class Process:
     async def connect(self, stdin: Pipe, stdout: Pipe, stderr: Pipe) -> None:
         """Connect the three pipes."""
         child, loop = self._child, self._loop
-        writing, _ = await loop.connect_write_pipe(lambda: stdin, self._handed_over(child.stdin, "wb"))
-        self.stdin = writing
+        pipe = self._handed_over(child.stdin, "wb")
+        writing, _ = await loop.connect_write_pipe(lambda: stdin, pipe)
+        self.stdin, self.stdin_pipe = writing, pipe.fileno()
         self._transports.append(writing)
-        for pipe, protocol in ((child.stdout, stdout), (child.stderr, stderr)):
-            reading, _ = await loop.connect_read_pipe(_given(protocol), self._handed_over(pipe, "rb"))
+        for output, protocol in ((child.stdout, stdout), (child.stderr, stderr)):
+            reading, _ = await loop.connect_read_pipe(_given(protocol), self._handed_over(output, "rb"))
             self._transports.append(reading)
 
     def _handed_over(self, pipe: IO[bytes] | None, mode: str) -> IO[bytes]:

@@ -7,14 +7,21 @@ from urllib.parse import urljoin
 
 from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
-from headgate.domain.errors import UpstreamLost, UpstreamRefused, UpstreamUnreachable
+from headgate.domain.errors import (
+    RequestRefused,
+    UpstreamBusy,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Garbled, Limits, TooLarge
 from headgate.upstream.http_body import Packed, events
 from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
 from headgate.upstream.http_link import header_lines, host_in
+from headgate.upstream.http_refusals import not_begun, retry_after, seconds_to_wait
 from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing
+from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending, Unconfirmed
 
 
@@ -25,7 +32,7 @@ class SseLink:
 
     def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox) -> None:
         self._spec = spec
-        self._limits = limits
+        self.limits = limits
         self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
         self._headers = header_lines(spec.headers)
         self._pending = Pending(spec.name, self._send, inbox)
@@ -52,15 +59,16 @@ class SseLink:
         """Wait until the stream has ended."""
         return await asyncio.shield(self._lost)
 
-    async def _send(self, message: bytes) -> None:
+    async def _send(self, message: bytes, sending: Sending | None = None, /) -> None:
         """Post a message; raises UpstreamError if it was not taken, Unconfirmed if it may have been."""
         if self._lost.done():
             # Nobody would hear the answer.
             raise UpstreamUnreachable(self._spec.name, self._lost.result())
         target = await asyncio.shield(self._endpoint)
-        headers = b"content-type: application/json\r\n" + self._headers
+        key_line = sending.outgoing.key_line if sending is not None else b""
+        headers = b"".join((b"content-type: application/json\r\n", self._headers, key_line))
         try:
-            response = await self._client.send("POST", target, headers, message)
+            response = await self._client.send("POST", target, headers, message, sending)
         except NotConnected as error:
             self.lose(str(error))
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
@@ -68,23 +76,32 @@ class SseLink:
             # It has been written. Whether the stream still stands, the stream will tell.
             raise Unconfirmed(str(error)) from error
         try:
-            self._check(response.status)
+            self._check(response)
             # It has been accepted: its answer comes on the stream, whatever becomes of this response.
             with suppress(Dropped):
-                await response.read(self._limits.spool_above)
+                await response.read(self.limits.spool_above)
         finally:
             response.close()
 
-    def _check(self, status: int) -> None:
+    def _check(self, response: Response) -> None:
+        status = response.status
+        if status < 300:
+            return
         if status in (401, 403):
             raise UpstreamRefused(self._spec.name, status)
-        if status >= 300:
-            # A server that forgot the session cannot answer on the stream either.
-            reason = f"it refused a message with HTTP {status}"
-            self.lose(reason)
-            if status >= 500:
-                raise Unconfirmed(reason)
+        if status == 429:
+            raise UpstreamBusy(self._spec.name, seconds_to_wait(response))
+        reason = f"it refused a message with HTTP {status}"
+        if status in (405, 413, 415):
+            # That is about the message alone.
+            raise RequestRefused(self._spec.name, reason)
+        if status == 503:
+            raise Unconfirmed(reason, retry_after(response))
+        # A server that forgot the session cannot answer on the stream either.
+        self.lose(reason)
+        if not_begun(status):
             raise UpstreamUnreachable(self._spec.name, reason)
+        raise Unconfirmed(reason)
 
     async def connect(self) -> Response:
         """Open the stream; raises UpstreamUnreachable or UpstreamRefused."""
@@ -113,7 +130,7 @@ class SseLink:
 
     async def _read(self, response: Response) -> None:
         turn = Turn()
-        async with aclosing(events(response, self._limits)) as stream:
+        async with aclosing(events(response, self.limits)) as stream:
             async for name, data in stream:
                 await turn.pass_on()
                 if name == b"endpoint":

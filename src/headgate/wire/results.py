@@ -9,6 +9,7 @@ from headgate.wire.envelope import decode_object, encode_object
 from headgate.wire.eras import CONNECTION_KEYS, META_PREFIX
 
 COMPLETE = b'"resultType":"complete"'
+INPUT_REQUIRED = b'"input_required"'
 # What may not be kept by anybody, said in the words of the stateless era.
 UNCACHED = b'"ttlMs":0,"cacheScope":"private"'
 _MARK = META_PREFIX.encode()
@@ -83,6 +84,16 @@ def _drop_connection_keys(members: dict[str, Raw]) -> None:
         members["_meta"] = Raw(encode_object(kept))
     else:
         members.pop("_meta")
+
+
+def asks(result: bytes) -> bool:
+    """Whether a result of the stateless era is a question, after whose answer the call goes on."""
+    if INPUT_REQUIRED not in result:
+        return False
+    try:
+        return bytes(decode_object(result).get("resultType", b"")) == INPUT_REQUIRED
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def renamed(result: bytes, name: str, public_name: str) -> bytes:

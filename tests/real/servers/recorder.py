@@ -1,0 +1,105 @@
+"""A stdio server of either era, with rmcp or without, that writes down every line it is sent."""
+
+import base64
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+MODERN = "2026-07-28"
+FEATURES = ["ack", "idempotency", "chunking", "clairvoyance"]
+PART_BYTES = 700_000
+SCHEMA = {"type": "object"}
+
+
+def main() -> None:
+    """Answer each request, after it has been written down."""
+    era, tongue, journal = sys.argv[1:4]
+    server = Recorder(modern=era == "modern", speaks=tongue == "rmcp")
+    with Path(journal).open("ab", buffering=0) as book:
+        for line in sys.stdin.buffer:
+            book.write(line)
+            message = json.loads(line)
+            if "id" in message:
+                reply = {"jsonrpc": "2.0", "id": message["id"], **server.answer(message)}
+                sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+                sys.stdout.buffer.flush()
+
+
+class Recorder:
+    """What the server says."""
+
+    def __init__(self, *, modern: bool, speaks: bool) -> None:
+        self._modern = modern
+        self._speaks = speaks
+        self._capabilities: dict[str, Any] = {"tools": {}}
+        if speaks:
+            self._capabilities["experimental"] = {"rmcp": {"version": "0.1.0", "features": FEATURES}}
+        self._whole = b""
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The result or the error, as it stands in the message."""
+        params = message.get("params", {})
+        match message["method"]:
+            case "server/discover" if self._modern:
+                return self._result(supportedVersions=[MODERN], capabilities=self._capabilities)
+            case "initialize" if not self._modern:
+                info = {"name": "recorder", "version": "1"}
+                version = params["protocolVersion"]
+                return self._result(protocolVersion=version, capabilities=self._capabilities, serverInfo=info)
+            case "tools/list":
+                return self._result(tools=[{"name": name, "inputSchema": SCHEMA} for name in TOOLS])
+            case "tools/call":
+                return self._called(params["name"], params.get("arguments", {}))
+            case "rmcp/chunk":
+                return self._part(params["index"])
+            case "ping" | "rmcp/chunk_done":
+                return self._result()
+        return {"error": {"code": -32601, "message": "Method not found"}}
+
+    def _called(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if name == "refuse" and self._speaks:
+            return self._said({"ack": False, "error_code": "CONFLICT"})
+        if name == "much":
+            return self._much(arguments["size"])
+        return self._said({"ack": True, "processed": True, "attempts": 42})
+
+    def _said(self, rmcp: dict[str, Any]) -> dict[str, Any]:
+        meta = {"of": "the server", **({"rmcp": rmcp} if self._speaks else {})}
+        return self._result(content=[{"type": "text", "text": "done"}], _meta=meta)
+
+    def _much(self, size: int) -> dict[str, Any]:
+        result = self._result(content=[{"type": "text", "text": "0123456789" * (size // 10)}])
+        if not self._speaks:
+            return result
+        self._whole = json.dumps(result["result"]).encode()
+        chunked = {
+            "transfer_id": "t-1",
+            "size": len(self._whole),
+            "chunk_size": PART_BYTES,
+            "total": -(-len(self._whole) // PART_BYTES),
+            "sha256": hashlib.sha256(self._whole).hexdigest(),
+        }
+        return self._said({"ack": True, "chunked": chunked})
+
+    def _part(self, index: int) -> dict[str, Any]:
+        data = self._whole[index * PART_BYTES : (index + 1) * PART_BYTES]
+        total = -(-len(self._whole) // PART_BYTES)
+        return self._result(
+            transfer_id="t-1",
+            index=index,
+            total=total,
+            sha256=hashlib.sha256(data).hexdigest(),
+            data=base64.b64encode(data).decode(),
+        )
+
+    def _result(self, **members: Any) -> dict[str, Any]:
+        return {"result": {"resultType": "complete", **members} if self._modern else members}
+
+
+TOOLS = ("pay", "refuse", "much")
+
+
+if __name__ == "__main__":
+    main()

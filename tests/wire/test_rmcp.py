@@ -1,0 +1,202 @@
+"""rmcp on the wire: what is read, what is written, and what is not taken for it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from headgate.wire.rmcp import (
+    NOTHING,
+    Asked,
+    Chunked,
+    Said,
+    declaring,
+    encoded,
+    speaks,
+    spoken,
+    take_asked,
+    take_said,
+    undeclared,
+    unsaid,
+)
+
+OURS = ("ack", "retry", "idempotency")
+
+
+def raw(value: object) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def declared(rmcp: object, **others: Any) -> bytes:
+    return json.dumps({"sampling": {}, "experimental": {"rmcp": rmcp, **others}}).encode()
+
+
+# What a peer can do.
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.1", "0.99.3", "0.2.0-rc1"])
+def test_every_version_of_our_major_number_is_spoken(version: str) -> None:
+    assert speaks(version)
+    assert spoken(declared({"version": version, "features": ["ack"]}), OURS) == {"ack"}
+
+
+@pytest.mark.parametrize(
+    "version", ["1.0.0", "10.1", "", "0", "latest", "0.1.0.0", "-0.1", "0.1\n", "\u0660.1"]
+)
+def test_another_major_number_and_garbage_are_not_spoken(version: str) -> None:
+    assert not speaks(version)
+    assert not spoken(declared({"version": version, "features": ["ack"]}), OURS)
+
+
+def test_features_that_one_side_does_not_know_are_left_out() -> None:
+    features = ["ack", "telepathy", "idempotency", "ack"]
+    assert spoken(declared({"version": "0.1.0", "features": features}), OURS) == {"ack", "idempotency"}
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        b"",
+        b"{}",
+        b'"rmcp"',
+        b'{"rmcp":{"version":"0.1.0","features":["ack"]}}',
+        b'{"experimental":"rmcp","x":"rmcp"}',
+        declared(None),
+        declared("0.1.0"),
+        declared({"features": ["ack"]}),
+        declared({"version": 1, "features": ["ack"]}),
+        declared({"version": "0.1.0", "features": "ack"}),
+        declared({"version": "0.1.0", "features": [["ack"]]}),
+        declared({"version": "0.1.0", "features": []}),
+        declared({"version": "0.1.0"}),
+        declared({"version": "0.1.0", "features": ["ack"]}, x="y" * 20_000),
+    ],
+)
+def test_what_does_not_say_so_does_not_speak_it(capabilities: bytes) -> None:
+    assert spoken(capabilities, OURS) == frozenset()
+
+
+def test_a_declaration_keeps_what_else_is_experimental() -> None:
+    said = json.loads(declaring(b'{"roots":{},"experimental":{"x":{"y":1}}}', OURS))
+    assert said == {
+        "roots": {},
+        "experimental": {"x": {"y": 1}, "rmcp": {"version": "0.1.0", "features": list(OURS)}},
+    }
+    assert json.loads(declaring(b'{"experimental":true}', OURS))["experimental"].keys() == {"rmcp"}
+
+
+@given(st.dictionaries(st.sampled_from(["roots", "experimental", "x"]), st.sampled_from([{}, {"a": 1}])))
+@settings(max_examples=40)
+def test_what_was_declared_can_be_taken_back(others: dict[str, Any]) -> None:
+    plain = json.dumps(others).encode()
+    said = declaring(plain, OURS)
+    assert spoken(said, OURS) == frozenset(OURS)
+    left = {name: value for name, value in others.items() if name != "experimental" or value}
+    assert json.loads(undeclared(said)) == left
+    # What says nothing of it is the very same bytes, if not the same object: others may have asked before.
+    assert undeclared(plain) == plain
+
+
+def test_another_spelling_of_the_name_does_not_get_through() -> None:
+    sly = b'{"experimental":{"\\u0072mcp":{"version":"0.1.0","features":["ack"]}}}'
+    assert undeclared(sly) == b"{}"
+
+
+# What a request says.
+
+
+def test_a_request_is_read_and_taken_out_of_its_meta() -> None:
+    said = {"version": "0.1.0", "idempotency_key": "k", "timeout_ms": 5, "sequence": 2, "later": [1]}
+    meta = {"rmcp": raw(said), "traceparent": raw("00")}
+    assert take_asked(meta) == Asked(version="0.1.0", idempotency_key="k", timeout_ms=5, sequence=2)
+    assert meta == {"traceparent": raw("00")}
+
+
+def test_the_old_name_means_the_same() -> None:
+    meta = {"mcp_tx": raw({"idempotency_key": "k"})}
+    assert take_asked(meta) == Asked(idempotency_key="k")
+    assert meta == {}
+    both = {"rmcp": Raw(b'{"idempotency_key":"k"}'), "mcp_tx": Raw(b'{ "idempotency_key" : "k" }')}
+    assert take_asked(both) == Asked(idempotency_key="k")
+
+
+@pytest.mark.parametrize(
+    ("meta", "problem"),
+    [
+        ({"rmcp": {"idempotency_key": "a"}, "mcp_tx": {"idempotency_key": "b"}}, "differ"),
+        ({"rmcp": "0.1.0"}, r"^_meta\.rmcp must be an object$"),
+        ({"mcp_tx": []}, r"^_meta\.mcp_tx must be an object$"),
+        ({"rmcp": {"timeout_ms": "5"}}, r"^_meta\.rmcp\.timeout_ms must be a whole number$"),
+        ({"rmcp": {"sequence": 1.5}}, r"^_meta\.rmcp\.sequence must be a whole number$"),
+        ({"rmcp": {"idempotency_key": 5}}, r"^_meta\.rmcp\.idempotency_key must be a text$"),
+        ({"mcp_tx": {"expect_ack": 1}}, r"^_meta\.mcp_tx\.expect_ack must be true or false$"),
+        ({"rmcp": {"version": "2.0.0"}}, "we speak 0.1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_still_goes_no_further(meta: dict[str, Any], problem: str) -> None:
+    members = {key: raw(value) for key, value in meta.items()}
+    with pytest.raises(ValueError, match=problem):
+        take_asked(members)
+    assert members == {}
+
+
+def test_a_request_that_says_nothing_asks_nothing() -> None:
+    assert take_asked({}) is None
+    assert take_asked({"progressToken": raw(1)}) is None
+
+
+# What an answer says.
+
+
+def test_absent_members_are_left_out_and_never_null() -> None:
+    assert bytes(encoded(Said(ack=True, attempts=1, duplicate=False))) == (
+        b'{"ack":true,"duplicate":false,"attempts":1}'
+    )
+    assert bytes(encoded(Asked(retry_count=0))) == b'{"retry_count":0}'
+
+
+@pytest.mark.parametrize("said", [None, "yes", [], {"ack": "no"}, {"chunked": {"transfer_id": 5}}])
+def test_an_answer_that_cannot_be_read_says_nothing_and_goes_no_further(said: object) -> None:
+    meta = {"rmcp": raw(said), "mcp_tx": raw(said), "x": raw(1)}
+    assert take_said(meta) == NOTHING
+    assert meta == {"x": raw(1)}
+
+
+@pytest.mark.parametrize("name", ["rmcp", "mcp_tx"])
+def test_a_message_can_be_handed_on_without_it(name: str) -> None:
+    told = json.dumps({"data": "rmcp", "_meta": {name: {"ack": True}, "x": 1}}).encode()
+    assert json.loads(unsaid(told)) == {"data": "rmcp", "_meta": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"[]", b'{"rmcp":{"ack":true}}', b'{"_meta":{"x":"rmcp"}}', b'{"a" : 1}']
+)
+def test_a_message_that_does_not_speak_of_it_stays_as_it_is(message: bytes) -> None:
+    assert unsaid(message) is message
+
+
+@given(
+    st.builds(
+        Said,
+        ack=st.none() | st.booleans(),
+        processed=st.none() | st.booleans(),
+        attempts=st.none() | st.integers(0, 99),
+        error_code=st.none() | st.text(max_size=20),
+        chunked=st.none()
+        | st.builds(
+            Chunked,
+            transfer_id=st.text(max_size=9),
+            size=st.integers(0, 9),
+            chunk_size=st.integers(0, 9),
+            total=st.integers(0, 9),
+            sha256=st.text(max_size=9),
+        ),
+    )
+)
+@settings(max_examples=40)
+def test_what_one_peer_says_the_other_reads(said: Said) -> None:
+    assert take_said({"rmcp": encoded(said)}) == said
+    assert b"null" not in bytes(encoded(Said(ack=said.ack, processed=said.processed, attempts=said.attempts)))
