@@ -16,7 +16,7 @@ from headgate.dialogue.reminders import Reminders
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.gateway import Access, Gateway, OwnTool, Responses
+from headgate.gateway import Access, Gateway, OwnTool, Responses, Transactions, Use
 from headgate.responses.tools import Wanted
 from headgate.storage.seal import KEY_BYTES, Seal
 from tests.catalog.owners import catalog_of
@@ -46,6 +46,32 @@ class WholeResponses:
         raise NotImplementedError
 
 
+class NoTransactions:
+    """Every call stands alone."""
+
+    def takes(self, request: Request) -> bool:
+        return False
+
+    async def step(self, request: Request, use: Use) -> tuple[Call, Answer]:
+        raise NotImplementedError
+
+
+class WholeTransfers:
+    """Every result goes in one piece."""
+
+    def concerns(self, request: Request, answer: Answer) -> bool:
+        return False
+
+    async def offer(self, request: Request, answer: Answer) -> Answer:
+        raise NotImplementedError
+
+    def serves(self, method: str) -> bool:
+        return False
+
+    async def serve(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+
 class House:
     """A gateway before servers that have not told what they have yet."""
 
@@ -59,6 +85,7 @@ class House:
         prefixed: bool = True,
         clients: Clients | None = None,
         responses: Responses | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self.desk = Desk(answer)
         self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
@@ -73,6 +100,8 @@ class House:
             Dialogue(delivery, Reminders(Seal([bytes(KEY_BYTES)]))),
             TaskHandles(),
             responses or WholeResponses(),
+            transactions or NoTransactions(),
+            WholeTransfers(),
             own,
         )
 

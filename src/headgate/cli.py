@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -12,10 +12,17 @@ from headgate.domain.errors import HeadgateError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Coroutine
+
+    from headgate.config import Settings
+
+T = TypeVar("T")
 
 # The words of `Mode` and `Dialect`, without what would have to be imported for them.
 _MODES = ("auto", "full", "slim", "search", "dynamic", "budget")
 _DIALECTS = ("plain", "gemini", "openai")
+# And those of `State`.
+_STATES = ("in_doubt", "intent", "asked", "done", "failed")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -169,6 +176,111 @@ def listing(  # noqa: PLR0913 (one for each option)
         click.echo(printed(report, as_json=as_json))
     except HeadgateError as error:
         _refuse(error, verbose=verbose)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@cli.group()
+def operations() -> None:
+    """Look at recorded calls, and settle those in doubt."""
+
+
+_CONFIG = click.option(
+    "--config", type=click.Path(path_type=Path), help="The configuration file (mcpServers JSON)."
+)
+_DATA_DIR = click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Where the gateway keeps its data."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@operations.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Those in this state; several may be named. Usual are those in doubt and those under way.",
+)
+@_CONFIG
+@_DATA_DIR
+@_JSON
+def list_operations(
+    states: tuple[str, ...],
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+) -> None:
+    """Name recorded calls, the oldest first."""
+    from headgate.app import operations as ledger
+    from headgate.delivery.ledger import State
+
+    wanted = tuple(map(State, states)) or ledger.OPEN_STATES
+    found = _asked(config, data_dir, lambda settings: ledger.list_operations(settings, wanted))
+    click.echo(ledger.printed_list(found, as_json=as_json))
+
+
+@operations.command("show")
+@click.argument("op_id")
+@_CONFIG
+@_DATA_DIR
+@_JSON
+def show_operation(
+    op_id: str,
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Tell what is known of the recorded call OP_ID."""
+    from headgate.app import operations as ledger
+
+    found = _asked(config, data_dir, lambda settings: ledger.show_operation(settings, op_id))
+    click.echo(ledger.printed_operation(found, as_json=as_json))
+
+
+@operations.command("resolve")
+@click.argument("op_id")
+@click.option("--happened", is_flag=True, help="The call was carried out.")
+@click.option("--did-not-happen", "did_not_happen", is_flag=True, help="The call was not carried out.")
+@_CONFIG
+@_DATA_DIR
+def resolve_operation(
+    op_id: str,
+    happened: bool,  # noqa: FBT001
+    did_not_happen: bool,  # noqa: FBT001
+    config: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Settle the call OP_ID, which is in doubt: a repeat with its key is carried out, or never again."""
+    from headgate.app import operations as ledger
+
+    if happened and did_not_happen:
+        raise click.UsageError("--happened and --did-not-happen contradict each other: say one of them.")
+    if not happened and not did_not_happen:
+        raise click.UsageError("Say --happened or --did-not-happen.")
+    found = _asked(
+        config, data_dir, lambda settings: ledger.resolve_operation(settings, op_id, happened=happened)
+    )
+    click.echo(f"Operation {found.op_id} is {found.state}.")
+
+
+def _asked(
+    config: Path | None, data_dir: Path | None, work: "Callable[[Settings], Coroutine[Any, Any, T]]"
+) -> "T":
+    """What the ledger says; a refusal ends the command."""
+    import asyncio
+
+    from headgate.config import Flags, load
+    from headgate.console.logs import set_up
+
+    try:
+        settings = load(Flags(config=config, data_dir=data_dir), os.environ, Path.cwd())
+        level = "WARNING" if settings.log_level == "INFO" else settings.log_level
+        set_up(level, settings.log_format or "pretty", None)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work(settings))
+    except HeadgateError as error:
+        _refuse(error, verbose=False)
     except KeyboardInterrupt:
         sys.exit(130)
 

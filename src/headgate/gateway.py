@@ -1,6 +1,6 @@
 """The path: what happens to a request and to a listing, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -140,10 +140,40 @@ class Responses(Protocol):
         """What was asked for of a result that has just come; raises HeadgateError."""
 
 
+# Carries a tool call to its upstream as any other, and says which tool it was.
+Use = Callable[[Request], Awaitable[tuple[Call, Answer]]]
+
+
+class Transactions(Protocol):
+    """Makes steps of a whole out of single calls."""
+
+    def takes(self, request: Request) -> bool:
+        """Whether the request is a step; asked of every call, so it opens nothing."""
+
+    async def step(self, request: Request, use: Use) -> tuple[Call, Answer]:
+        """Make the step; raises HeadgateError."""
+
+
+class Transfers(Protocol):
+    """Hands very large results over in parts, to clients that can put them together."""
+
+    def concerns(self, request: Request, answer: Answer) -> bool:
+        """Whether the answer is to go in parts; asked of every answer, so it opens none."""
+
+    async def offer(self, request: Request, answer: Answer) -> Answer:
+        """What announces the parts."""
+
+    def serves(self, method: str) -> bool:
+        """Whether a client asks with this method for a part."""
+
+    async def serve(self, request: Request) -> Answer:
+        """The part; raises HeadgateError."""
+
+
 class Gateway:
     """One gate between clients and every server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a step of the path)
         self,
         access: Access,
         catalog: Catalog,
@@ -152,6 +182,8 @@ class Gateway:
         dialogue: Dialogue,
         handles: Handles,
         responses: Responses,
+        transactions: Transactions,
+        transfers: Transfers,
         own: Mapping[str, OwnTool] = MappingProxyType({}),
     ) -> None:
         """`own` are the gateway's own tools by name, and call_tool calls any."""
@@ -162,6 +194,8 @@ class Gateway:
         self._dialogue = dialogue
         self._handles = handles
         self._responses = responses
+        self._transactions = transactions
+        self._transfers = transfers
         self._own = own
 
     async def call(self, request: Request) -> Answer:
@@ -177,7 +211,7 @@ class Gateway:
         try:
             if self._responses.reads(request.name) and self._showing.has_own(request):
                 return await self._read(request)
-            call, answer = await self._use(request)
+            call, answer = await self._made(request)
         except ToolNotFound as missing:
             if not wrapped and not self._showing.searches(request):
                 raise
@@ -200,7 +234,7 @@ class Gateway:
         inner = msgspec.structs.replace(request, name=wish.tool, params=params, headers=None)
         if inner.name == CALL_TOOL and self._showing.has_own(inner):
             inner = _unwrapped(inner)
-        call, answer = await self._use(inner)
+        call, answer = await self._made(inner)
         if may_refuse(answer):
             answer = corrected(call.item, answer)
         shown = await self._responses.read_fresh(call, wish, answer)
@@ -209,6 +243,8 @@ class Gateway:
 
     async def _shown(self, call: Call, answer: Answer) -> Answer:
         """What the client is shown of an answer."""
+        if self._transfers.concerns(call.request, answer):
+            return await self._transfers.offer(call.request, answer)
         if not self._responses.concerns(answer):
             # Nearly always: it is not opened.
             return answer
@@ -216,7 +252,21 @@ class Gateway:
         # What was on disk has not been looked at before.
         return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)
 
-    async def _use(self, request: Request) -> tuple[Call, Answer]:
+    def _made(self, request: Request) -> Awaitable[tuple[Call, Answer]]:
+        """Carry one tool call out, by itself or as a step of a transaction; raises HeadgateError.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
+        if not self._transactions.takes(request):
+            # Nearly always.
+            return self.use(request)
+        in_transaction = request.ticket is not None and bool(request.ticket.transaction)
+        # Where the gateway's own tools are not served, a server may have one of that name.
+        if in_transaction or self._showing.has_own(request):
+            return self._transactions.step(request, self.use)
+        return self.use(request)
+
+    async def use(self, request: Request) -> tuple[Call, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
         # A server that is still starting may have the tool, so it is too early to say that nobody has.
         server = self._catalog.silent_server(Kind.TOOLS, request.name)
@@ -263,6 +313,8 @@ class Gateway:
     async def forward(self, request: Request, server: str | None) -> Answer:
         """A method that the gateway does not know, to the server that is named or meant."""
         self._access.admit(request.caller)
+        if self._transfers.serves(request.method):
+            return await self._transfers.serve(request)
         servers = self._catalog.servers()
         if server is not None and server not in servers:
             raise ServerNotFound(server, nearest_servers(server, servers))

@@ -117,7 +117,8 @@ async def test_what_happens_to_results_is_counted(tmp_path: Path) -> None:
         cache_id = facts_of(answer.result)["cache_id"]
         wish = await responses.wanted(asked(cache_id))
         await responses.read(asked(cache_id), wish)
-        page = exposition(Tally(), [], results.gauges(), results.counters())
+        gauges = {(name, ""): value for name, value in results.gauges().items()}
+        page = exposition(Tally(), [], gauges, results.counters())
     families = parse(page.decode())
 
     def value(name: str, **labels: str) -> float:

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,3 +77,19 @@ def test_values_of_any_kind_are_told() -> None:
     assert told["path"] == "/x"
     assert told["numbers"] == [1, 2.5]
     assert "nothing" not in told
+
+
+@pytest.mark.parametrize("style", [Json(), Pretty()])
+def test_the_log_keeps_everything_but_the_secrets(style: logging.Formatter) -> None:
+    line = style.format(record("failed with password=abc1", reason="Authorization: Bearer abc2 in /home/ann"))
+    assert "abc1" not in line
+    assert "abc2" not in line
+    assert "/home/ann" in line
+    try:
+        raise ValueError("https://ann:abc3@host")
+    except ValueError:
+        caught = record("bug")
+        caught.exc_info = sys.exc_info()
+    text = style.format(caught)
+    assert "ValueError" in text
+    assert "abc3" not in text

@@ -5,10 +5,14 @@ import asyncio
 from msgspec import Raw
 
 from headgate.delivery.delivery import Delivery
-from headgate.domain.call import LOCAL, Answer, Call, Request
+from headgate.delivery.promises import Promises
+from headgate.domain.call import LOCAL, Answer, Call, Errand, Request
+from headgate.domain.care import PLAIN_CARE, Retrying, ServerCare
 from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.ticket import Ticket
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -16,6 +20,8 @@ WAIT_SECONDS = 5.0
 DONE = Answer(b'{"content":[]}')
 SUBSCRIBED = Answer(b"{}")
 WRONG = Answer(error=b'{"code":-32602,"message":"no"}')
+# Where a test is about something else than second attempts.
+ONE_ATTEMPT = ServerCare(retrying=Retrying(attempts=1))
 
 
 class Clock:
@@ -43,12 +49,23 @@ class ScriptedUpstream:
         # The servers that somebody waited for, and why none of them becomes ready.
         self.awaited: list[str] = []
         self.absence: HeadgateError | None = None
-        # The servers that ask while a call is under way.
+        # The servers that ask while a call is under way, and those that honour keys.
         self.holding: set[str] = set()
+        self.honouring: set[str] = set()
+        self.longest = 900.0
         self.subscriptions: list[tuple[str, str, str]] = []
+
+    def is_ready(self, server: str) -> bool:
+        return self.open.is_set()
 
     def holds_questions(self, server: str) -> bool:
         return server in self.holding
+
+    def honours_keys(self, server: str) -> bool:
+        return server in self.honouring
+
+    def longest_seconds(self, server: str) -> float:
+        return self.longest
 
     async def subscribe(self, server: str, uri: str) -> Answer:
         self.subscriptions.append(("subscribe", server, uri))
@@ -78,13 +95,25 @@ class ScriptedUpstream:
 
 
 class Desk:
-    """A delivery with its upstream, its clock and what it counted."""
+    """A delivery with its upstream, its clock and what it counted; waits are over at once, unless held."""
 
-    def __init__(self, *script: Answer | BaseException) -> None:
+    def __init__(self, *script: Answer | BaseException, care: ServerCare = PLAIN_CARE) -> None:
         self.clock = Clock()
         self.upstream = ScriptedUpstream(*script)
         self.counted: list[tuple[str, str, float]] = []
-        self.delivery = Delivery(self.upstream, self.clock, self._count)
+        self.waits: list[float] = []
+        # Cleared, those who wait before another attempt go on waiting until it is set.
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.promises = Promises([spec("bank", care)], self.upstream.honours_keys)
+        self.delivery = Delivery(
+            self.upstream, self.promises, self.clock, self._count, sleep=self._sleep, random=lambda: 0.5
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await self.awake.wait()
+        self.clock.forward(seconds)
 
     def _count(self, server: str, outcome: str, seconds: float) -> None:
         self.counted.append((server, outcome, seconds))
@@ -96,8 +125,29 @@ class Desk:
     async def deliver(self, server: str = "bank") -> Answer:
         return await self.delivery.deliver(call(server))
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way, and nobody waits."""
+        return all(not lane.in_flight and not lane.queued for lane in self.delivery.stats().values())
 
-def call(server: str = "bank") -> Call:
+
+def spec(name: str, care: ServerCare) -> ServerSpec:
+    """A server of that name, whose calls are carried with that care."""
+    return ServerSpec(name=name, transport=Transport.STDIO, command="bank", care=care)
+
+
+def call(
+    server: str = "bank",
+    tool: str = "pay",
+    *,
+    arguments: bytes = b"{}",
+    method: str = "tools/call",
+    definition: bytes = b"",
+    ticket: Ticket | None = None,
+    errand: Errand | None = None,
+) -> Call:
     """One call of a tool of that server."""
-    tool = Item(Kind.TOOLS, server, "pay", f"{server}_pay")
-    return Call(Request(caller=LOCAL, name=tool.public_name, params={"arguments": Raw(b"{}")}), tool)
+    item = Item(Kind.TOOLS, server, tool, f"{server}_{tool}", definition)
+    params = {"arguments": Raw(arguments)}
+    request = Request(caller=LOCAL, method=method, name=item.public_name, params=params, ticket=ticket)
+    return Call(request, item, errand)

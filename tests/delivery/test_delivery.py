@@ -1,10 +1,10 @@
-"""Each call is sent once, and counted once with what became of it."""
+"""Each call is counted once with what became of it, and what is no call is not."""
 
 import asyncio
 
 import pytest
 
-from headgate.delivery.breaker import FAILURES
+from headgate.domain.care import Resting
 from headgate.domain.errors import (
     Exhausted,
     HeadgateError,
@@ -12,12 +12,13 @@ from headgate.domain.errors import (
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnavailable,
-    UpstreamUnreachable,
 )
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS, WRONG, Desk
+from tests.delivery.scripted import DONE, ONE_ATTEMPT, SUBSCRIBED, WAIT_SECONDS, WRONG, Desk
 from tests.waiting import eventually
+
+FAILURES = Resting().failures
 
 
 async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
@@ -32,13 +33,14 @@ async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
     [
         UpstreamTimeout("bank", "pay", 5.0),
         UpstreamLost("bank", "pay", "it ended"),
-        UpstreamUnreachable("bank", "nobody listens"),
         InvalidAnswer("bank", "pay", "nonsense"),
         Exhausted("full"),
     ],
     ids=lambda error: error.code,
 )
-async def test_a_failure_is_counted_under_its_code_and_not_tried_again(error: HeadgateError) -> None:
+async def test_a_failure_that_nobody_may_repeat_is_counted_under_its_code_and_not_tried_again(
+    error: HeadgateError,
+) -> None:
     desk = Desk(error)
     with pytest.raises(type(error)) as raised:
         await desk.deliver()
@@ -48,7 +50,7 @@ async def test_a_failure_is_counted_under_its_code_and_not_tried_again(error: He
 
 
 async def test_a_refused_call_is_counted_too() -> None:
-    desk = Desk(UpstreamLost("bank", "pay", "it ended"))
+    desk = Desk(UpstreamLost("bank", "pay", "it ended"), care=ONE_ATTEMPT)
     for _ in range(FAILURES + 1):
         with pytest.raises(HeadgateError):
             await desk.deliver()

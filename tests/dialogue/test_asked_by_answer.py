@@ -219,6 +219,29 @@ async def test_what_is_told_meanwhile_reaches_whichever_request_waits() -> None:
     assert progress == ["after"]
 
 
+@pytest.mark.parametrize("word", [(), ("by the client",)], ids=["cut off", "cancelled"])
+@in_no_time
+async def test_that_a_client_wants_its_call_cancelled_is_told_to_the_call(word: tuple[str, ...]) -> None:
+    heard: list[tuple[object, ...]] = []
+
+    async def hear(_: Call) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as cancelled:
+            heard.append(cancelled.args)
+            raise
+        return OLD_DONE
+
+    table = Table(hear, holds=True)
+    under_way = asyncio.create_task(table.carry(stateless()))
+    await asyncio.sleep(1)
+    under_way.cancel(*word)
+    with pytest.raises(asyncio.CancelledError):
+        await under_way
+    await settle()
+    assert heard == [word]
+
+
 @in_no_time
 async def test_a_client_that_leaves_while_it_waits_cancels_the_call() -> None:
     async def never(_: Call) -> Answer:

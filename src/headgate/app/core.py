@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -10,6 +9,7 @@ import msgspec
 
 from headgate.access.local import LocalAccess
 from headgate.app.background import start
+from headgate.app.delivery import Bookkeeping, delivery_tools_of, open_bookkeeping
 from headgate.app.events import Events
 from headgate.app.links import opener
 from headgate.app.recollection import Recollection
@@ -23,17 +23,18 @@ from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
 from headgate.console.hook import ListChangedHook
 from headgate.console.tally import Tally
-from headgate.delivery.delivery import Delivery
 from headgate.dialogue.dialogue import Dialogue
 from headgate.dialogue.handles import TaskHandles
 from headgate.dialogue.reminders import Reminders
+from headgate.domain.call import Answer, Call, Request
+from headgate.domain.care import PLAIN_CARE
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.server import ServerSpec
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.sessions import HttpSession, Session
-from headgate.gateway import Gateway
+from headgate.gateway import Gateway, OwnTool
 from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
@@ -48,7 +49,7 @@ _FAVOURITES_SECONDS = 3600.0
 class Core:
     """What a front needs, and what it tells."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (everything that is opened for it)
         self,
         settings: Settings,
         state: StateFile,
@@ -58,6 +59,8 @@ class Core:
         audience: Audience,
         search: Search,
         results: Results,
+        bookkeeping: Bookkeeping,
+        tally: Tally,
     ) -> None:
         self.state = state
         self.results = results
@@ -69,21 +72,31 @@ class Core:
         self._recollection = recollection
         keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
         self.seal = Seal(keys or [seal_key(settings.data_dir)])
-        self.tally = Tally()
+        self.tally = tally
         self.refreshing = Refreshing(search.showing, audience, search.prepare)
-        self.delivery = Delivery(fleet, time.monotonic, self.tally.count)
-        self.dialogue = Dialogue(self.delivery, Reminders(self.seal))
+        self.bookkeeping = bookkeeping
+        self.dialogue = Dialogue(bookkeeping.journal, Reminders(self.seal))
         self.surroundings = Surroundings(abilities, fleet, search.showing, results)
         access = LocalAccess()
-        own = search.own_tools(access, self.surroundings.before_listing, self._found_tools)
+        own: dict[str, OwnTool] = {
+            **search.own_tools(access, self.surroundings.before_listing, self._found_tools)
+        }
+
+        async def use(request: Request) -> tuple[Call, Answer]:
+            return await gateway.use(request)
+
+        transactions = bookkeeping.tools(use)
+        own.update(transactions.own)
         gateway = Gateway(
             access,
             catalog,
             search.showing,
-            self.delivery,
+            bookkeeping.delivery,
             self.dialogue,
             TaskHandles(),
             results.responses(search.listed),
+            transactions,
+            bookkeeping.transfers,
             own,
         )
         self.answers = Answers(gateway, settings.name, self.surroundings)
@@ -98,8 +111,11 @@ class Core:
         """Run exactly these servers."""
         self.arrange(servers)
         self._recollection.apply(servers)
-        # How its tools are shown is nothing that a server has to be connected anew for.
-        self.fleet.apply(msgspec.structs.replace(server, curation=PLAIN_CURATION) for server in servers)
+        self.bookkeeping.promises.apply(servers)
+        # How its tools are shown and called is nothing that a server has to be connected anew for.
+        self.fleet.apply(
+            msgspec.structs.replace(server, curation=PLAIN_CURATION, care=PLAIN_CARE) for server in servers
+        )
 
     def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
@@ -159,7 +175,7 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=state,
-        readers=readers_of(settings),
+        readers=readers_of(settings) + delivery_tools_of(settings),
     )
     abilities = Abilities(state)
     file = CatalogFile(catalog_path)
@@ -167,21 +183,26 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
     audience = Audience()
     events = Events(catalog, abilities, recollection, audience)
     watchdog = Watchdog()
+    tally = Tally()
     tasks: set[asyncio.Task[None]] = set()
     try:
         async with (
             open_search(settings, catalog, file, state) as search,
             open_results_of(settings) as results,
             run_fleet(opener(settings, watchdog), state, events) as fleet,
+            open_bookkeeping(settings, fleet, catalog, tally.count) as bookkeeping,
         ):
-            core = Core(settings, state, abilities, recollection, fleet, audience, search, results)
-            events.delivery = core.delivery
+            core = Core(
+                settings, state, abilities, recollection, fleet, audience, search, results, bookkeeping, tally
+            )
+            events.delivery = bookkeeping.delivery
             core.arrange(settings.servers)
             await recollection.recall(settings.servers, forget=forget)
             core.follow_changes()
             core.apply(settings.servers)
             start(recollection.count(), "usage", tasks)
             start(core.take_favourites(file.usage), "favourites", tasks)
+            bookkeeping.begin()
             core.refreshing.wake()
             try:
                 yield core

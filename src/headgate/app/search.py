@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.access.local import LocalAccess
+from headgate.app.delivery import delivery_tools_of
 from headgate.app.results import readers_of
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.changes import Changes
@@ -42,7 +43,7 @@ class Search:
         self.favourites = Favourites(state)
         self._catalog = catalog
         self._top_k = settings.top_k
-        self._readers = readers_of(settings)
+        self._readers = readers_of(settings) + delivery_tools_of(settings)
         self._retrieve: RetrieveTools | None = None
         self._expand: ExpandSchema | None = None
         self._pools = Pools(settings.tools_limit, time.monotonic)

@@ -11,6 +11,7 @@ from headgate.app.background import tell_failure
 from headgate.app.core import Core, open_core
 from headgate.app.reload import follow
 from headgate.config.settings import Settings
+from headgate.console.metrics import Gauges
 from headgate.console.pages import Pages
 from headgate.domain.errors import ConfigError
 from headgate.front.door import DoorLimits, House
@@ -72,15 +73,17 @@ async def _serve_http(core: Core, settings: Settings) -> int:
     async with beating(sessions.expire) as pulse:
         legacy = LegacySse(core.answers, core.audience, settings.max_sessions, core.left)
 
-        def gauges() -> dict[str, float]:
-            return {
+        def gauges() -> Gauges:
+            values = {
                 "sessions": len(sessions) + len(legacy),
                 "in_flight": len(pulse),
                 "tools": len(core.catalog),
                 "list_changes": core.audience.told,
                 **core.search.gauges(),
                 **core.results.gauges(),
+                **core.bookkeeping.gauges(),
             }
+            return {(name, ""): value for name, value in values.items()} | core.bookkeeping.lanes()
 
         def counters() -> dict[tuple[str, str], int]:
             revived = {
@@ -92,6 +95,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 ("streams_resumed", ""): sessions.resumed,
                 **core.search.counters(),
                 **core.results.counters(),
+                **core.bookkeeping.counters(),
             }
 
         pages = Pages(core.fleet, core.tally, gauges, counters, core.search.listings)

@@ -35,7 +35,7 @@ class Expandable:
     """A small budget says little of the gateway's own tools too."""
 
     def __init__(self, tools: Tools, access: Access, readers: Sequence[Reader] = ()) -> None:
-        """`readers` are those of the gateway's own tools that read large results."""
+        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
         self._tools = tools
         self._readers = {reader.name: reader.whole for reader in readers}
         self._access = access

@@ -19,7 +19,21 @@ CALL_TOOL = "call_tool"
 EXPAND_SCHEMA = "expandSchema"
 # Those that read large results.
 READERS = frozenset(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query"))
-OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | READERS
+# Those that make several calls one whole, and that tell what became of one.
+DELIVERY_TOOLS = frozenset(
+    {
+        "transaction_begin",
+        "transaction_step",
+        "transaction_commit",
+        "transaction_rollback",
+        "get_transaction",
+        "get_operation",
+        "resolve_operation",
+    }
+)
+# Listed behind the tools of servers, where they are listed.
+LISTED_LAST = READERS | DELIVERY_TOOLS
+OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | LISTED_LAST
 # No two names may differ by the case of their letters alone.
 RESERVED = OWN_NAMES | {EXPAND_SCHEMA.lower()}
 _OTHER = re.compile(r"[^a-z0-9_]")

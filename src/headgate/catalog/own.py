@@ -9,7 +9,7 @@ from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 
 
 class Reader(NamedTuple):
-    """A tool that reads large results: whole, and with as little said of it as a model needs."""
+    """A tool that is listed behind those of servers: whole, and in as few words as a model needs."""
 
     name: str
     whole: bytes

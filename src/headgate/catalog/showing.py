@@ -14,7 +14,7 @@ from headgate.catalog.dialects import Dialect, restored
 from headgate.catalog.gallery import Gallery
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.listing import Listing, Print
-from headgate.catalog.names import CALL_TOOL, OWN_NAMES, READERS, RETRIEVE_TOOLS, Key
+from headgate.catalog.names import CALL_TOOL, LISTED_LAST, OWN_NAMES, READERS, RETRIEVE_TOOLS, Key
 from headgate.catalog.pool import Pools
 from headgate.catalog.report import Shown, report
 from headgate.catalog.scene import Scene, Sight
@@ -130,7 +130,7 @@ class Showing:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
         if self._reserved or not self.complete(request):
             return True
-        if request.name in READERS:
+        if request.name in LISTED_LAST:
             return self._everything.find(request.name, request.caller, request.profile) is None
         # What it was shown before the gateway was started is not known: they may have been on its list.
         scene = self._scene(viewer_of(request))
@@ -152,10 +152,11 @@ class Showing:
     def reads(self, request: Request) -> bool:
         """Whether what reads large results is on the client's list, as far as is known."""
         scene = self._scene(viewer_of(request))
-        if scene.sight.mode is Mode.SEARCH or not self._views.readers:
+        readers = [own.name for own in self._views.readers if own.name in READERS]
+        if scene.sight.mode is Mode.SEARCH or not readers:
             return False
         if self._is_plain(scene):
-            return any(self.has_own(_named(reader.name, request)) for reader in self._views.readers)
+            return any(self.has_own(_named(name, request)) for name in readers)
         view = self._gallery.made(scene)
         # Who has not listed yet may have done so before the gateway was started.
         return view is None or view.reads

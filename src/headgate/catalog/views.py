@@ -88,7 +88,7 @@ class Views:
         ranks: Callable[[], Mapping[Key, int]],
         readers: Sequence[Reader] = (),
     ) -> None:
-        """`readers` are those of the gateway's own tools that read large results."""
+        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
         self.budget_tokens = budget_tokens
         self.readers = readers
         self._shelf = shelf

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from headgate.domain.redaction import without_secrets
+
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
 _ORDINARY = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -49,8 +51,10 @@ class Pretty(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extras = "".join(f"  {key}={_shown(value)}" for key, value in _extras(record).items())
-        line = f"{time} {record.levelname.lower():7} {_plain(record.getMessage())}{extras}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{time} {record.levelname.lower():7} {_plain(without_secrets(record.getMessage()))}{extras}"
+        if not record.exc_info:
+            return line
+        return f"{line}\n{without_secrets(self.formatException(record.exc_info))}"
 
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
@@ -58,12 +62,12 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _whole(value: object) -> str:
-    """A text without halves of characters, which cannot be written."""
-    return str(value).encode(errors="backslashreplace").decode()
+    """A text without secrets, and without halves of characters, which cannot be written."""
+    return without_secrets(str(value)).encode(errors="backslashreplace").decode()
 
 
 def _shown(value: object) -> str:
-    text = str(value)
+    text = without_secrets(str(value))
     return repr(text) if not text.isprintable() or " " in text else text
 
 

@@ -7,29 +7,34 @@ from headgate.domain.server import ServerStatus, State
 
 # The name of a counter without `_total`, and its label, which may be none.
 Counters = dict[tuple[str, str], int]
+# The name of a gauge, and its label.
+Gauges = dict[tuple[str, str], float]
 
 
-def exposition(
-    tally: Tally, servers: Iterable[ServerStatus], gauges: dict[str, float], counters: Counters
-) -> bytes:
+def of_server(server: str) -> str:
+    """The label of what is counted for one server."""
+    return f'{{server="{_label(server)}"}}'
+
+
+def exposition(tally: Tally, servers: Iterable[ServerStatus], gauges: Gauges, counters: Counters) -> bytes:
     """Everything, one metric after the other."""
     lines: list[str] = []
     lines += _calls(tally)
     lines += _latency(tally)
     lines += _servers(list(servers))
-    for name, value in gauges.items():
-        lines += (f"# TYPE headgate_{name} gauge", f"headgate_{name} {_number(value)}")
-    lines += _counters(counters)
+    lines += _family("gauge", "", {key: _number(value) for key, value in gauges.items()})
+    lines += _family("counter", "_total", {key: str(value) for key, value in counters.items()})
     return ("\n".join(lines) + "\n").encode()
 
 
-def _counters(counters: Counters) -> Iterator[str]:
+def _family(kind: str, ending: str, values: dict[tuple[str, str], str]) -> Iterator[str]:
     named = ""
-    for (name, label), value in counters.items():
+    # One after the other, as the format wants it.
+    for (name, label), value in sorted(values.items(), key=lambda one: one[0][0]):
         if name != named:
-            yield f"# TYPE headgate_{name}_total counter"
+            yield f"# TYPE headgate_{name}{ending} {kind}"
             named = name
-        yield f"headgate_{name}_total{label} {value}"
+        yield f"headgate_{name}{ending}{label} {value}"
 
 
 def _calls(tally: Tally) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from headgate import __version__
-from headgate.console.metrics import Counters, exposition
+from headgate.console.metrics import Counters, Gauges, exposition
 from headgate.console.tally import Tally
 from headgate.domain.listing import Mode
 from headgate.domain.server import ServerStatus, State
@@ -40,7 +40,7 @@ class Pages:
         self,
         fleet: Fleet,
         tally: Tally,
-        gauges: Callable[[], dict[str, float]],
+        gauges: Callable[[], Gauges],
         counters: Callable[[], Counters],
         listings: Callable[[], object] = list,
     ) -> None:
@@ -79,7 +79,7 @@ class Pages:
         """Ready once every server was tried, as long as one of them works."""
         servers = self._fleet.statuses()
         wanted = [server for server in servers if server.state is not State.DISABLED]
-        working = not wanted or any(server.state is State.READY for server in wanted)
+        working = not wanted or any(server.state in (State.READY, State.IDLE) for server in wanted)
         return Readiness(self._fleet.settled and working and not self.draining, servers)
 
     def _ready(self) -> tuple[int, bytes, bytes]:
@@ -102,5 +102,6 @@ class Pages:
         ]
         for server in self._fleet.statuses():
             told = f"  {server.name:24} {server.state:10} {server.tools:5} tools"
-            lines.append(f"{told}   {server.last_error}" if server.last_error else told)
+            remark = "stopped until it is used" if server.state is State.IDLE else server.last_error
+            lines.append(f"{told}   {remark}" if remark else told)
         return 200, _TEXT, ("\n".join(lines) + "\n").encode()

@@ -148,9 +148,9 @@ class Dialogue:
         """Wait for the answer or for questions, whichever comes first."""
         try:
             await held.next_turn()
-        except asyncio.CancelledError:
-            # The client has left in the middle.
-            self._drop(held)
+        except asyncio.CancelledError as cancelled:
+            # The client has left in the middle; a message says that it wants the call cancelled.
+            self._drop(held, *cancelled.args)
             raise
         if held.task.done():
             self._held.pop(held.handle, None)
@@ -160,9 +160,9 @@ class Dialogue:
         held.patience = asyncio.get_running_loop().call_later(LIFE_SECONDS, self._drop, held)
         return asking(held.questions, self._reminders.write("held", call, held.handle))
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: Held, *why: object) -> None:
         self._held.pop(held.handle, None)
-        held.give_up()
+        held.give_up(*why)
 
     def close(self) -> None:
         """The gateway ends: nobody will come back."""

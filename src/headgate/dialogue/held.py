@@ -62,11 +62,11 @@ class Held:
                     future.set_result(Answer(bytes(response)))
                 self._forget(key)
 
-    def give_up(self) -> None:
-        """Nobody will take the answer."""
+    def give_up(self, *why: object) -> None:
+        """Nobody will take the answer; the call is told why, if there is a word for it."""
         if self.patience is not None:
             self.patience.cancel()
-        self.task.cancel()
+        self.task.cancel(*why)
         self.task.add_done_callback(_discard)
 
     # The channel of the call.

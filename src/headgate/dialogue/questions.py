@@ -8,13 +8,13 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer
 from headgate.wire.envelope import decode_object, encode_object
+from headgate.wire.results import INPUT_REQUIRED
 
 # Only these may be answered with questions.
 ASKING_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 RESPONSES = "inputResponses"
 STATE = "requestState"
 _LINK_ID = "elicitationId"
-_KIND = b'"input_required"'
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -36,11 +36,11 @@ def questions_in(answer: Answer) -> Questions | None:
     """What a result asks for; None when it asks for nothing. Raises ValueError when it cannot be read."""
     result = answer.result
     # Large results are on disk, and nobody asks a question of a megabyte.
-    if not answer.typed or not isinstance(result, bytes) or _KIND not in result:
+    if not answer.typed or not isinstance(result, bytes) or INPUT_REQUIRED not in result:
         return None
     try:
         kind = decode_object(result).get("resultType", b"")
-        if bytes(kind) != _KIND:
+        if bytes(kind) != INPUT_REQUIRED:
             return None
         return msgspec.json.decode(result, type=Questions)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -76,7 +76,7 @@ def asking(questions: Mapping[str, Question], state: str) -> Answer:
         for key, each in questions.items()
     }
     members = {
-        "resultType": Raw(_KIND),
+        "resultType": Raw(INPUT_REQUIRED),
         "inputRequests": Raw(encode_object(asked)),
         STATE: Raw(msgspec.json.encode(state)),
     }

@@ -1,0 +1,210 @@
+"""What an operator asks of the ledger: what is in doubt, what became of a call, and his own word on it."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from headgate.catalog.evaluation.columns import columns, printable
+from headgate.config.settings import Settings
+from headgate.delivery.ledger import Operation, Outcome, State, StoreFailed, effect_of
+from headgate.domain.errors import ConfigError, InvalidArguments, OperationNotFound
+from headgate.storage.committing import Committer
+from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+
+# Those that somebody may have to do something about.
+OPEN_STATES: Final = (State.DOUBT, State.INTENT)
+_MOST = 10_000
+_USUAL_WIDTH = 100
+# Beside each column.
+_GAP = 2
+_HEAD = ("op_id", "state", "age", "server", "tool", "key", "attempts", "error")
+
+
+# How an operation is that is in that state.
+_WORDS: Final = {
+    State.INTENT: "under way",
+    State.ASKED: "waiting for the client's answer",
+    State.DONE: "done",
+    State.FAILED: "failed",
+    State.DOUBT: "in doubt",
+}
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Operations, and what is to be said where there are none."""
+
+    operations: list[Operation]
+    nothing: str
+
+
+async def list_operations(settings: Settings, states: Collection[State]) -> Listing:
+    """The operations in those states, oldest first; none where there is no ledger yet.
+
+    Raises ConfigError when the ledger cannot be read, as all of these do.
+    """
+    if not await _exists(settings):
+        return Listing([], f"No call has been recorded: there is no {LEDGER_NAME} in {settings.data_dir}.")
+    async with _opened(settings) as ledger:
+        nothing = f"No operation is {' or '.join(_WORDS[state] for state in states)}."
+        return Listing(await ledger.listed(states, _MOST), nothing)
+
+
+async def show_operation(settings: Settings, op_id: str) -> Operation:
+    """The operation of that id; raises OperationNotFound."""
+    if not await _exists(settings):
+        raise OperationNotFound(op_id)
+    async with _opened(settings) as ledger:
+        return await _found(ledger, op_id)
+
+
+async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -> Operation:
+    """Settle an operation in doubt, or one that a gateway left behind; raises HeadgateError for any other."""
+    if not await _exists(settings):
+        raise OperationNotFound(op_id)
+    async with _opened(settings) as ledger:
+        found = await _found(ledger, op_id)
+        fence: int | None = found.fence
+        if found.state is State.INTENT:
+            fence = await ledger.adopt(op_id, found.fence, time.time())
+        state = State.DONE if happened else State.FAILED
+        outcome = Outcome(state=state, attempts=found.attempts, resolved_by="operator")
+        if found.state not in OPEN_STATES or fence is None or not await ledger.finish(op_id, fence, outcome):
+            raise _no_doubt(await _found(ledger, op_id))
+        return await _found(ledger, op_id)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[LedgerFile]:
+    """The ledger, whether a gateway has it open or not."""
+    path = settings.data_dir / LEDGER_NAME
+    committer = Committer(path, LEDGER_TABLES)
+    try:
+        async with committer, open_ledger(committer, settings.data_dir) as ledger:
+            yield ledger
+    except StoreFailed as failure:
+        raise ConfigError(
+            f"{path} cannot be used: {failure}",
+            hint="mend the data directory, or name another with --data-dir",
+        ) from failure
+
+
+async def _exists(settings: Settings) -> bool:
+    """Whether there is a ledger; whoever only looks makes none."""
+    return await asyncio.to_thread((settings.data_dir / LEDGER_NAME).exists)
+
+
+async def _found(ledger: LedgerFile, op_id: str) -> Operation:
+    found = await ledger.find(op_id)
+    if found is None:
+        raise OperationNotFound(op_id)
+    return found
+
+
+def _no_doubt(operation: Operation) -> InvalidArguments:
+    if operation.state is State.INTENT:
+        return InvalidArguments(
+            "operations resolve",
+            f"a gateway has operation {operation.op_id} under way",
+            hint="wait for its answer, or until it is in doubt",
+        )
+    return InvalidArguments(
+        "operations resolve",
+        f"operation {operation.op_id} is {operation.state}, not in doubt",
+        hint=f"`headgate operations show {operation.op_id}` tells what is known of it",
+    )
+
+
+# What is printed.
+
+
+def printed_list(listing: Listing, *, as_json: bool) -> str:
+    """A table, or one JSON document."""
+    if as_json:
+        return _json([_document(operation) for operation in listing.operations])
+    if not listing.operations:
+        return printable(listing.nothing)
+    rows = [_row(operation) for operation in listing.operations]
+    others = [max(len(printable(row[place])) for row in (_HEAD, *rows)) for place in range(len(_HEAD) - 1)]
+    # An id is there to be copied: the widest column gives way, and so that has to be the last one.
+    width = sum(others) + max(others) + 1 + _GAP * len(_HEAD)
+    return "\n".join(columns(_HEAD, rows, max(width, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns)))
+
+
+def printed_operation(operation: Operation, *, as_json: bool) -> str:
+    """Everything that is known of one operation: a line for each fact, or one JSON document."""
+    document = _document(operation) | {"arguments": _text(operation.arguments)}
+    if as_json:
+        return _json(document)
+    longest = max(map(len, document))
+    facts = document | {
+        "created": _moment(operation.created),
+        "updated": _moment(operation.updated),
+        "lease_until": _moment(operation.lease_until),
+    }
+    said = {name: printable(str(value)) for name, value in facts.items() if value != ""}
+    return "\n".join(f"{name:<{longest}}  {value}" for name, value in said.items())
+
+
+def _row(operation: Operation) -> tuple[str, ...]:
+    said = f"{operation.error_code}: {operation.error}" if operation.error_code else operation.error
+    return (
+        operation.op_id,
+        operation.state,
+        _age(time.time() - operation.created),
+        operation.server,
+        operation.tool,
+        operation.key,
+        str(operation.attempts),
+        said,
+    )
+
+
+def _document(operation: Operation) -> dict[str, Any]:
+    """The members of the JSON document, times in seconds since the epoch."""
+    return {
+        "op_id": operation.op_id,
+        "state": operation.state.value,
+        "effect": effect_of(operation.state).value,
+        "server": operation.server,
+        "tool": operation.tool,
+        "public_name": operation.public_name,
+        "class": operation.kind.value,
+        "tenant": operation.tenant,
+        "principal": operation.principal,
+        "key": operation.key,
+        "transaction": operation.transaction,
+        "attempts": operation.attempts,
+        "created": operation.created,
+        "updated": operation.updated,
+        "lease_until": operation.lease_until,
+        "error_code": operation.error_code,
+        "error": operation.error,
+        "resolved_by": operation.resolved_by,
+        "answered": operation.answered,
+    }
+
+
+def _json(document: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _text(arguments: bytes) -> str:
+    return arguments.decode("utf-8", "replace")
+
+
+def _age(seconds: float) -> str:
+    """How long that is, in the two largest units."""
+    left = max(0, int(seconds))
+    for unit, smaller, size, step in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
+        if left >= size:
+            return f"{left // size}{unit} {left % size // step}{smaller}"
+    return f"{left}s"
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

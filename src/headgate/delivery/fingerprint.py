@@ -1,0 +1,76 @@
+"""One name for all spellings of the same call: server, tool and canonical arguments, hashed."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+# Beyond it a double cannot tell integers apart, so canonical JSON has no spelling for them.
+_LARGEST_EXACT = 2**53
+
+
+def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
+    """Equal for two calls exactly when server, tool and the value of the arguments are equal.
+
+    Arguments that cannot be read, or not exactly, are compared byte for byte.
+    """
+    digest = hashlib.sha256()
+    for part in (server.encode(), tool.encode(), canonical(arguments or b"{}")):
+        # With its length, so that no part can grow into the next.
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.digest()
+
+
+def canonical(document: bytes) -> bytes:
+    """JSON as RFC 8785 writes it, so that `1` is `1.0` and the order of members does not matter.
+
+    Integers that a double cannot hold are kept apart from each other as tagged texts.
+    """
+    try:
+        value = msgspec.json.decode(document)
+        return _written(value).encode("utf-8", "surrogatepass")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        return b"as it is: " + document
+
+
+def _written(value: Any) -> str:
+    match value:
+        case dict():
+            # By UTF-16 code units, as the RFC has it.
+            names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+            return "{" + ",".join(f"{_text(name)}:{_written(value[name])}" for name in names) + "}"
+        case list():
+            return "[" + ",".join(map(_written, value)) + "]"
+        case str():
+            return _text(value)
+        case bool() | None:
+            return {None: "null", True: "true", False: "false"}[value]
+        case int() if abs(value) > _LARGEST_EXACT:
+            return f'"integer {value}"~'
+        case _:
+            return _number(float(value))
+
+
+def _text(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _number(value: float) -> str:
+    """A number as ECMAScript writes it."""
+    if abs(value) <= _LARGEST_EXACT and value == int(value):
+        return str(int(value))
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction.rstrip("0")).lstrip("0")
+    # The point stands before the first digit and so many places to the right.
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction.rstrip("0")) - len(digits))
+    digits = digits.rstrip("0")
+    if 0 < point <= 21:
+        behind = f".{digits[point:]}" if len(digits) > point else ""
+        return f"{sign}{digits[:point].ljust(point, '0')}{behind}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"

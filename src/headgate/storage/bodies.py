@@ -1,0 +1,107 @@
+"""Answers that are too large for a row: files that are whole and durable before a row names them."""
+
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from headgate.delivery.ledger import StoreFailed
+from headgate.domain.payload import Payload, size_of
+from headgate.storage.opening import sync_directory
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class Body:
+    """The bytes of an answer in an open file, which stays readable when its name is removed."""
+
+    def __init__(self, file: io.FileIO, size: int) -> None:
+        self._file = file
+        self.size = size
+        # Where in the file they begin.
+        self.start = 0
+
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+        return os.pread(self.fileno(), min(1, self.size), 0)
+
+    def fileno(self) -> int:
+        """The descriptor of the file; raises ValueError when it is closed."""
+        return self._file.fileno()
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes in order."""
+        for start in range(0, self.size, _CHUNK_BYTES):
+            yield os.pread(self.fileno(), min(_CHUNK_BYTES, self.size - start), start)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class Bodies:
+    """A directory of them. All methods block, and raise OSError unless they say otherwise."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, op_id: str, fence: int, payload: Payload) -> str:
+        """The name of a file with a copy of it, durable; nothing is left of one that fails.
+
+        No two have one name, so that what is written in vain spoils nothing.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"{op_id}.{fence}.{secrets.token_hex(8)}"
+        path = self._directory / name
+        try:
+            with _created(path) as file:
+                for chunk in (payload,) if isinstance(payload, bytes) else payload.chunks():
+                    _append(file, chunk)
+                if os.fstat(file.fileno()).st_size != size_of(payload):
+                    raise OSError("the answer was cut off while it was copied")
+                os.fsync(file.fileno())
+            sync_directory(self._directory)
+        except BaseException:
+            self.remove(name)
+            raise
+        return name
+
+    def open(self, name: str, size: int) -> Body:
+        """The file of that name; raises StoreFailed when it is not as it was written."""
+        try:
+            file = io.FileIO(self._directory / name, "rb")
+        except FileNotFoundError:
+            raise StoreFailed("the file of the answer is gone") from None
+        if os.fstat(file.fileno()).st_size != size:
+            file.close()
+            raise StoreFailed("the file of the answer is damaged")
+        return Body(file, size)
+
+    def remove(self, name: str) -> None:
+        """Give its space back, once nobody has it open; raises nothing."""
+        with suppress(OSError):
+            (self._directory / name).unlink()
+
+    def names(self) -> list[tuple[str, str, int]]:
+        """Every file that is there: its name, its operation and the fence of who wrote it."""
+        try:
+            found = os.listdir(self._directory)
+        except FileNotFoundError:
+            return []
+        parts = [(name, name.split(".")) for name in found]
+        return [
+            (name, part[0], int(part[1])) for name, part in parts if len(part) == 3 and part[1].isdecimal()
+        ]
+
+
+def _created(path: Path) -> io.FileIO:
+    return io.FileIO(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+def _append(file: io.FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file.fileno(), view) :]

@@ -1,0 +1,277 @@
+"""A SQLite file in which many small changes share one commit, and each is durable when its caller is told."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from headgate.delivery.ledger import StoreFailed
+from headgate.storage.opening import failure, is_locked, opened
+
+T = TypeVar("T")
+
+# A commit of another process is over long before that.
+_BUSY_SECONDS = 5.0
+# A commit takes about as long.
+_LOOK_SECONDS = 0.0005
+# So that those at the head of a long queue do not wait for its end.
+_MOST_AT_ONCE = 512
+# What is queued at the end has this long; a disk that hangs must not keep the gateway from ending.
+_CLOSE_SECONDS = 10.0
+
+
+class Committer:
+    """The file, opened when it is first used, and again after it failed; tables that it lacks are made.
+
+    `tables` are statements that begin with CREATE TABLE IF NOT EXISTS or CREATE INDEX IF NOT EXISTS.
+    One thread writes and another one reads.
+    """
+
+    def __init__(self, path: Path, tables: Sequence[str], *, busy_seconds: float = _BUSY_SECONDS) -> None:
+        def connect_to_write() -> sqlite3.Connection:
+            connection = opened(path, tables, busy_seconds)
+            # Its waiting is our own, see below.
+            connection.execute("PRAGMA busy_timeout = 0")
+            return connection
+
+        def connect_to_read() -> sqlite3.Connection:
+            connection = opened(path, tables, busy_seconds)
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+
+        self._writer = _Desk("ledger writer", connect_to_write, self._commit)
+        self._reader = _Desk("ledger reader", connect_to_read, _look)
+        self._busy_seconds = busy_seconds
+        # How many transactions have been committed.
+        self.commits = 0
+        # Whether anybody has used it yet; its file is made then.
+        self.used = asyncio.Event()
+        self._path = path
+
+    async def __aenter__(self) -> Self:
+        if await asyncio.to_thread(self._path.exists):
+            self.used.set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, once everything that it changed is durable.
+
+        Raises StoreFailed when nothing of it is recorded, and whatever `work` raises, which undoes it too.
+        Several works share a transaction. When one fails the others are run again, so that a work does
+        nothing but to the connection. A caller that is cancelled leaves its work behind, to be committed.
+        """
+        self.used.set()
+        return await self._writer.take(work)
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, of what has been committed; raises StoreFailed. It may change nothing."""
+        self.used.set()
+        return await self._reader.take(work)
+
+    async def close(self) -> None:
+        """Do what is queued, and let go of the file."""
+        for desk in (self._writer, self._reader):
+            await desk.close()
+
+    # In the threads.
+
+    def _commit(self, connection: sqlite3.Connection, works: "list[_Work[Any]]") -> None:
+        try:
+            self._begin(connection)
+            if not _all_succeed(connection, works):
+                self._begin(connection)
+                _one_by_one(connection, works)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.commits += 1
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Wait for other processes, and look often: SQLite sleeps so long that the busiest always wins."""
+        give_up_at = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_locked(error) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+
+
+def _look(connection: sqlite3.Connection, works: "list[_Work[Any]]") -> None:
+    for work in works:
+        work.run(connection)
+
+
+def _all_succeed(connection: sqlite3.Connection, works: "list[_Work[Any]]") -> bool:
+    """Run them; False when one of them failed, and then the transaction is undone."""
+    for work in works:
+        if work.run(connection) is not None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return False
+    return True
+
+
+def _one_by_one(connection: sqlite3.Connection, works: "list[_Work[Any]]") -> None:
+    """Run them so that one that fails does not cost the others theirs; nearly never is that necessary."""
+    for work in works:
+        connection.execute("SAVEPOINT work")
+        error = work.run(connection)
+        if error is not None:
+            if not connection.in_transaction:
+                # A full disk may end the whole transaction.
+                raise error
+            connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+
+
+class _Work(Generic[T]):
+    """Something to do with the file, and who waits for it."""
+
+    __slots__ = ("_do", "_done", "_error", "_result")
+
+    def __init__(self, do: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
+        self._do = do
+        self._done = done
+        self._result: T
+        self._error: Exception | None = None
+
+    def run(self, connection: sqlite3.Connection) -> Exception | None:
+        """Why it failed."""
+        self._error = None
+        try:
+            self._result = self._do(connection)
+        except (sqlite3.Error, OSError) as error:
+            self._error = failure(error)
+        except Exception as error:  # noqa: BLE001 (whoever waits for it gets it)
+            self._error = error
+        return self._error
+
+    def fail(self, error: Exception) -> None:
+        """Nothing of it has been recorded."""
+        self._error = error
+
+    def tell(self) -> None:
+        """On the loop: whoever still waits is told."""
+        if self._done.done():
+            return
+        if self._error is not None:
+            self._done.set_exception(self._error)
+        else:
+            self._done.set_result(self._result)
+
+
+class _Desk:
+    """A thread with a connection of its own, which does everything that waits at once."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], sqlite3.Connection],
+        run: Callable[[sqlite3.Connection, list[_Work[Any]]], None],
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._run_all = run
+        self._queue: SimpleQueue[_Work[Any] | None] = SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def take(self, do: Callable[[sqlite3.Connection], T]) -> T:
+        """Do it after what is queued."""
+        if self._closed:
+            raise StoreFailed("it is closed")
+        loop = self._started()
+        done: asyncio.Future[T] = loop.create_future()
+        self._queue.put(_Work(do, done))
+        return await done
+
+    async def close(self) -> None:
+        """Do what is queued, and end the thread."""
+        if not self._closed and self._ended is not None:
+            self._closed = True
+            self._queue.put(None)
+            await asyncio.wait({self._ended}, timeout=_CLOSE_SECONDS)
+        self._closed = True
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._ended = self._loop.create_future()
+            # It never keeps the process alive: what it has not committed, nobody has been told.
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return self._loop
+
+    def _work(self) -> None:
+        connection: sqlite3.Connection | None = None
+        going = True
+        while going:
+            works, going = self._waiting()
+            if works:
+                connection = self._done(connection, works)
+                self._tell(partial(_tell_all, works))
+        if connection is not None:
+            connection.close()
+        self._tell(self._end)
+
+    def _done(
+        self, connection: sqlite3.Connection | None, works: list[_Work[Any]]
+    ) -> sqlite3.Connection | None:
+        try:
+            connection = connection or self._connect()
+            self._run_all(connection, works)
+        except Exception as error:  # noqa: BLE001 (everybody who waits gets it)
+            for work in works:
+                work.fail(failure(error))
+            # Opened anew next time: what is wrong with the file may have been mended.
+            if connection is not None:
+                connection.close()
+            return None
+        return connection
+
+    def _waiting(self) -> tuple[list[_Work[Any]], bool]:
+        """Everything that waits now, at least one; and whether more may come."""
+        works: list[_Work[Any]] = []
+        work = self._queue.get()
+        try:
+            while work is not None:
+                works.append(work)
+                if len(works) == _MOST_AT_ONCE:
+                    return works, True
+                work = self._queue.get_nowait()
+        except Empty:
+            return works, True
+        return works, False
+
+    def _tell(self, tell: Callable[[], object]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            # The loop has ended: nobody waits any more.
+            return
+
+    def _end(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _tell_all(works: list[_Work[Any]]) -> None:
+    for work in works:
+        work.tell()

@@ -1,0 +1,311 @@
+"""ledger.db: the record of calls that must not be carried out twice, on one machine.
+
+Several gateways may share the directory. Beside the file lie `ledger/`, with answers that are too large for
+a row, and `owners/`, by which one gateway knows that another has ended.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from headgate.delivery.ledger import Claim, Intent, Operation, Outcome, State, Verdict
+from headgate.domain.call import Answer
+from headgate.domain.care import ToolClass
+from headgate.domain.payload import Payload, size_of
+from headgate.storage import ledger_rows as rows
+from headgate.storage.bodies import Bodies, Body
+from headgate.storage.committing import Committer
+from headgate.storage.opening import failure
+from headgate.storage.presence import Presence
+
+log = logging.getLogger("headgate.storage")
+
+LEDGER_NAME = "ledger.db"
+LEDGER_TABLES = rows.TABLES
+# As long as others keep idempotency keys.
+WINDOW_SECONDS = 24 * 3600.0
+DOUBT_SECONDS = 7 * 24 * 3600.0
+# Larger results would make the file slow for all others.
+_INLINE_BYTES = 64 * 1024
+# So many rows go at once, so that calls do not wait for a long removal.
+_SWEPT_AT_ONCE = 500
+# What is being recorded at the end has this long.
+_CLOSE_SECONDS = 10.0
+_OWNER_GONE = "the gateway that had it under way has ended"
+_LEASE_OVER = "no answer came in its time"
+
+
+@asynccontextmanager
+async def open_ledger(
+    committer: Committer,
+    directory: Path,
+    *,
+    window_seconds: float = WINDOW_SECONDS,
+    doubt_seconds: float = DOUBT_SECONDS,
+    now: Callable[[], float] = time.time,
+) -> AsyncIterator["LedgerFile"]:
+    """The ledger in the committer's file, with its other files in `directory`, while the block lasts.
+
+    The committer has LEDGER_TABLES, and is closed after the ledger.
+    """
+    ledger = LedgerFile(
+        committer,
+        Bodies(directory / "ledger"),
+        Presence(directory / "owners"),
+        window_seconds=window_seconds,
+        doubt_seconds=doubt_seconds,
+        now=now,
+    )
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+class LedgerFile:
+    """The ledger that `delivery.ledger` describes; `now` is the time of day."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        bodies: Bodies,
+        presence: Presence,
+        *,
+        window_seconds: float,
+        doubt_seconds: float,
+        now: Callable[[], float],
+    ) -> None:
+        self._committer = committer
+        self._bodies = bodies
+        # By which others know that this gateway runs; what else has owners uses the same.
+        self.presence = presence
+        self._window_seconds = window_seconds
+        self._doubt_seconds = doubt_seconds
+        self._now = now
+        self._finishing: set[asyncio.Task[bool]] = set()
+
+    # Who may carry out what.
+
+    async def claim(self, intent: Intent) -> Claim:
+        """Record the intent, unless the key is taken; see `Ledger.claim`."""
+        claim, outdated = await self._committer.do(lambda connection: self._claim(connection, intent))
+        if outdated:
+            await asyncio.to_thread(self._bodies.remove, outdated)
+        return claim
+
+    def _claim(self, connection: sqlite3.Connection, intent: Intent) -> tuple[Claim, str]:
+        """The claim, and the name of a file that nobody needs any more."""
+        now, owner = self._now(), self.presence.enter()
+        new = rows.insert(connection, intent, owner, now)
+        if new is not None:
+            return Claim(Verdict.GRANTED, new), ""
+        known = rows.under_key(connection, intent)
+        if self._over(known, now):
+            outdated = rows.body_of(connection, known.op_id)
+            rows.forget(connection, known.op_id)
+            new = rows.insert(connection, intent, owner, now)
+            assert new is not None
+            return Claim(Verdict.GRANTED, new), outdated
+        if known.fingerprint != intent.fingerprint:
+            return Claim(Verdict.CONFLICT, known), ""
+        if known.state is State.INTENT:
+            reason = self._orphaned(known, now)
+            if not reason:
+                return Claim(Verdict.KNOWN, known), ""
+            if not _repeatable(known, intent):
+                rows.doubt(connection, known.op_id, reason, now)
+                known = msgspec.structs.replace(known, state=State.DOUBT, error=reason, updated=now)
+        if not _granted(known, intent):
+            return Claim(Verdict.KNOWN, known), ""
+        outdated = rows.body_of(connection, known.op_id) if known.answered else ""
+        rows.grant(connection, known, intent, owner, now)
+        return Claim(Verdict.GRANTED, rows.under_key(connection, intent)), outdated
+
+    async def orphans(self) -> list[Operation]:
+        """Operations in INTENT whose owner is gone or whose lease is over, oldest first."""
+        return await self._committer.read(self._orphans)
+
+    def _orphans(self, connection: sqlite3.Connection) -> list[Operation]:
+        now = self._now()
+        return [found for found in rows.in_states(connection, (State.INTENT,)) if self._orphaned(found, now)]
+
+    async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
+        """Hold an orphan's INTENT: its new fence; None when somebody else was quicker, or it is none."""
+
+        def adopt(connection: sqlite3.Connection) -> int | None:
+            known, now = rows.find(connection, op_id), self._now()
+            if known is None or known.fence != fence or known.state is not State.INTENT:
+                return None
+            if not self._orphaned(known, now):
+                return None
+            rows.hold(connection, op_id, lease_until, self.presence.enter(), now)
+            return fence + 1
+
+        return await self._committer.do(adopt)
+
+    def _orphaned(self, operation: Operation, now: float) -> str:
+        """Why nobody works on an INTENT any more; empty when somebody does."""
+        if not self.presence.is_there(operation.owner):
+            return _OWNER_GONE
+        return _LEASE_OVER if now > operation.lease_until else ""
+
+    def _over(self, operation: Operation, now: float) -> bool:
+        """Whether it is past its window, and so was never seen."""
+        if operation.state is State.INTENT:
+            return False
+        window = self._doubt_seconds if operation.state is State.DOUBT else self._window_seconds
+        return operation.updated < now - window
+
+    # How it ended.
+
+    async def finish(self, op_id: str, fence: int, outcome: Outcome) -> bool:
+        """Record how it ended, with the answer; see `Ledger.finish`."""
+        result = outcome.answer.result if outcome.answer is not None else b""
+        if isinstance(result, bytes) and len(result) <= _INLINE_BYTES:
+            return await self._finish(op_id, fence, outcome, ("", 0))
+        # A task of its own: a caller who leaves must not stop between the file and the row.
+        task = asyncio.get_running_loop().create_task(self._finish_large(op_id, fence, outcome, result))
+        self._finishing.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)
+
+    async def _finish(self, op_id: str, fence: int, outcome: Outcome, body: tuple[str, int]) -> bool:
+        return await self._committer.do(
+            lambda connection: rows.finish(connection, op_id, fence, outcome, body, self._now())
+        )
+
+    async def _finish_large(self, op_id: str, fence: int, outcome: Outcome, result: Payload) -> bool:
+        try:
+            name = await asyncio.to_thread(self._bodies.write, op_id, fence, result)
+        except (OSError, ValueError) as error:
+            # A ValueError says that the file of the result was closed meanwhile.
+            raise failure(error) from error
+        recorded = False
+        try:
+            recorded = await self._finish(op_id, fence, outcome, (name, size_of(result)))
+        finally:
+            if not recorded:
+                await asyncio.to_thread(self._bodies.remove, name)
+        return recorded
+
+    def _finished(self, task: "asyncio.Task[bool]") -> None:
+        self._finishing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever waited got it too; whoever left would never know.
+            log.debug("answer not recorded", extra={"reason": str(error)})
+
+    # What is known.
+
+    async def find(self, op_id: str) -> Operation | None:
+        """The operation of that id."""
+        return await self._committer.read(lambda connection: rows.find(connection, op_id))
+
+    async def find_key(self, tenant: str, principal: str, key: str) -> Operation | None:
+        """The operation under that key, also one whose window is over."""
+        place = (tenant, principal, key)
+        return await self._committer.read(lambda connection: rows.find_key(connection, place))
+
+    async def answer(self, op_id: str) -> Answer | None:
+        """The stored answer, byte for byte; whoever takes it closes its payload."""
+        reading = asyncio.ensure_future(
+            self._committer.read(lambda connection: self._answer(connection, op_id))
+        )
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            reading.add_done_callback(_close_unread)
+            raise
+
+    def _answer(self, connection: sqlite3.Connection, op_id: str) -> Answer | None:
+        found = rows.answer(connection, op_id)
+        if found is None:
+            return None
+        result, error, typed, body, size = found
+        return Answer(self._bodies.open(body, size) if body else result, error, typed)
+
+    async def doubts(self, limit: int = 1000) -> list[Operation]:
+        """Operations in DOUBT, oldest first."""
+        return await self.listed((State.DOUBT,), limit)
+
+    async def listed(self, states: Collection[State], limit: int = 1000) -> list[Operation]:
+        """Operations in one of the states, oldest first."""
+        return await self._committer.read(lambda connection: rows.in_states(connection, states, limit))
+
+    async def counts(self) -> dict[State, int]:
+        """How many operations there are in each state."""
+        return await self._committer.read(rows.counted)
+
+    # What is forgotten.
+
+    async def sweep(self) -> int:
+        """Forget what is past its window: never an INTENT, a DOUBT only after its own, longer one."""
+        forgotten = 0
+        while removed := await self._committer.do(self._forget):
+            forgotten += removed
+        await self._clear_bodies()
+        return forgotten
+
+    def _forget(self, connection: sqlite3.Connection) -> int:
+        now = self._now()
+        return rows.forget_ended(
+            connection, now - self._window_seconds, now - self._doubt_seconds, _SWEPT_AT_ONCE
+        )
+
+    async def _clear_bodies(self) -> None:
+        """Remove the files that no row names and none ever will: of what was forgotten, and after a crash."""
+        try:
+            # Before the rows are looked at: what is written from now on is none of ours to judge.
+            found = await asyncio.to_thread(self._bodies.names)
+        except OSError as error:
+            raise failure(error) from error
+
+        def unneeded(connection: sqlite3.Connection) -> list[str]:
+            return [name for name, op_id, fence in found if not rows.needed(connection, name, op_id, fence)]
+
+        for body in await self._committer.read(unneeded) if found else ():
+            await asyncio.to_thread(self._bodies.remove, body)
+
+    async def close(self) -> None:
+        """Wait for what is being recorded, and be gone."""
+        if self._finishing:
+            await asyncio.wait(self._finishing, timeout=_CLOSE_SECONDS)
+        await asyncio.to_thread(self.presence.close)
+
+
+def _granted(known: Operation, intent: Intent) -> bool:
+    """Whether an operation that nobody works on is carried out for this claim."""
+    match known.state:
+        case State.FAILED | State.ASKED | State.INTENT:
+            return True
+        case State.DOUBT:
+            since = intent.retries_doubt_since
+            # After the epoch it is the server's memory of keys, which helps only if that attempt had one.
+            return since is not None and known.created >= since and (since <= 0 or _had_key(known))
+        case State.DONE:
+            return False
+
+
+def _repeatable(known: Operation, intent: Intent) -> bool:
+    """Whether an INTENT that was left behind is sent again, as long as its server remembers its key."""
+    if intent.kind is ToolClass.KEYED and not _had_key(known):
+        return False
+    since = intent.retries_doubt_since
+    return intent.kind.repeatable and (since is None or known.created >= since)
+
+
+def _had_key(known: Operation) -> bool:
+    """Whether it was sent with a key that its server honours; that it takes one now says nothing of then."""
+    return known.kind is ToolClass.KEYED
+
+
+def _close_unread(reading: "asyncio.Future[Answer | None]") -> None:
+    if not reading.cancelled() and reading.exception() is None:
+        answer = reading.result()
+        if answer is not None and isinstance(answer.result, Body):
+            answer.result.close()

@@ -1,0 +1,123 @@
+"""Opens a SQLite file that must not lose anything, and says in a sentence why that failed."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from headgate.delivery.ledger import StoreFailed
+
+# Another number means another shape of the tables.
+SHAPE = 1
+# While another process makes the file.
+_LOOK_AGAIN_SECONDS = 0.01
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_SENTENCES = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_BUSY: "another process keeps the file locked",
+    sqlite3.SQLITE_READONLY: "the file cannot be written",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_NOTADB: "the file is not a database",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_IOERR: "the file cannot be read or written",
+}
+
+
+def opened(path: Path, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+    """A connection to the file, which gets the tables that it lacks.
+
+    Raises StoreFailed, sqlite3.Error or OSError; the file is left as it is then.
+    """
+    _create(path)
+    # Transactions are our own to begin and to end.
+    connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
+    try:
+        _prepare(connection, tables, busy_seconds)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def failure(error: Exception) -> StoreFailed:
+    """The sentence about it; what SQLite or the system said is its cause."""
+    if isinstance(error, StoreFailed):
+        return StoreFailed(str(error))
+    if isinstance(error, sqlite3.Error):
+        said = str(error)
+    else:
+        said = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    failed = StoreFailed(_SENTENCES.get(_code(error), said))
+    failed.__cause__ = error
+    return failed
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Whether another connection is in the way, for now."""
+    return _code(error) in _LOCKED
+
+
+def _create(path: Path) -> None:
+    """An empty file that only its owner reads, before SQLite makes one that others do too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make durable which files there are in it."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _prepare(connection: sqlite3.Connection, tables: Sequence[str], busy_seconds: float) -> None:
+    shape = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if shape > SHAPE:
+        raise StoreFailed("the file was written by a newer version of headgate")
+    _use_wal(connection, busy_seconds)
+    # A commit is on the disk when it returns, not only with the system.
+    connection.execute("PRAGMA synchronous = FULL")
+    if shape == SHAPE and _has(connection, tables):
+        return
+    # In one step: several gateways may start at once and share their directory.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in tables:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SHAPE}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Set once and for all who open the file; SQLite does not wait for others who do it too."""
+    give_up_at = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_locked(error) or time.monotonic() > give_up_at:
+                raise
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _has(connection: sqlite3.Connection, tables: Sequence[str]) -> bool:
+    """Whether all of them are there, so that a full disk does not keep anybody from reading."""
+    wanted = {statement.split("(")[0].split()[5] for statement in tables}
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    return wanted <= found
+
+
+def _code(error: Exception) -> int:
+    """What kind of failure it is, without the details in the upper bits."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,0 +1,185 @@
+"""`headgate operations`: what is in doubt, what became of a call, and an operator's word on it."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headgate.app.operations import (
+    OPEN_STATES,
+    list_operations,
+    printed_list,
+    printed_operation,
+    resolve_operation,
+    show_operation,
+)
+from headgate.config import Flags, Settings, load
+from headgate.delivery.ledger import Outcome, State
+from headgate.domain.errors import ConfigError, InvalidArguments
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile
+from tests.gate import clean_environment
+from tests.storage.ledgers import SqliteStage, ended, granted, intent, sqlite_stage
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[SqliteStage]:
+    async with sqlite_stage(tmp_path / "data") as stage:
+        stage.clock.time = time.time() - 3700
+        yield stage
+
+
+@pytest.fixture
+async def ledger(stage: SqliteStage) -> LedgerFile:
+    """A gateway that runs meanwhile."""
+    return await stage.gateway()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load(Flags(data_dir=tmp_path / "data"), {}, tmp_path)
+
+
+async def run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "headgate", "operations", *arguments, "--data-dir", str(directory / "data")],
+        cwd=directory,
+        env=clean_environment() | {"HOME": str(directory), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+async def told(directory: Path, *arguments: str) -> str:
+    done = await run(directory, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+async def refused(directory: Path, *arguments: str) -> str:
+    done = await run(directory, *arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("headgate: ")
+    return line
+
+
+async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
+    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile, settings: Settings
+) -> None:
+    doubt = await granted(ledger, intent("order\x1b[31m 7"))
+    outcome = Outcome(state=State.DOUBT, attempts=2, error_code="TIMEOUT", error="no answer in time " * 5)
+    await ledger.finish(doubt.op_id, 1, outcome)
+    await ended(ledger, State.DONE, intent("done"))
+    stage.clock.time += 3600
+    under_way = await granted(ledger, intent("under way", lease_until=stage.clock.time + 1000))
+    lines = (await told(tmp_path, "list")).splitlines()
+    assert lines[0].split() == ["op_id", "state", "age", "server", "tool", "key", "attempts", "error"]
+    assert lines[1].split()[:6] == [doubt.op_id, "in_doubt", "1h", "1m", "bank", "pay"]
+    assert "\x1b" not in lines[1]
+    assert lines[-1].split()[:3] == [under_way.op_id, "intent", "1m"]
+    place = lines[0].index("error")
+    assert " ".join(line[place:] for line in lines[1:-1]).startswith("TIMEOUT: no answer in time no answer")
+    found = await list_operations(settings, (State.DONE, State.DOUBT))
+    named = json.loads(printed_list(found, as_json=True))
+    assert [(one["key"], one["state"]) for one in named] == [
+        ("order\x1b[31m 7", "in_doubt"),
+        ("done", "done"),
+    ]
+
+
+async def test_one_operation_is_shown_with_everything_that_is_known_of_it(
+    tmp_path: Path, ledger: LedgerFile, settings: Settings
+) -> None:
+    doubt = await ended(ledger, State.DOUBT)
+    shown = dict(line.split(maxsplit=1) for line in (await told(tmp_path, "show", doubt.op_id)).splitlines())
+    assert (shown["op_id"], shown["state"], shown["effect"]) == (doubt.op_id, "in_doubt", "unknown")
+    assert shown["arguments"] == '{"amount":1}'
+    found = await show_operation(settings, doubt.op_id)
+    document = json.loads(printed_operation(found, as_json=True))
+    assert (document["class"], document["created"]) == ("unsafe", doubt.created)
+
+
+async def test_an_operator_settles_a_doubt_while_a_gateway_runs(tmp_path: Path, ledger: LedgerFile) -> None:
+    doubt = await ended(ledger, State.DOUBT)
+    assert await told(tmp_path, "resolve", doubt.op_id, "--happened") == f"Operation {doubt.op_id} is done.\n"
+    found = await ledger.find(doubt.op_id)
+    assert found is not None
+    assert (found.state, found.resolved_by) == (State.DONE, "operator")
+
+
+async def test_what_did_not_happen_may_be_tried_again(ledger: LedgerFile, settings: Settings) -> None:
+    doubt = await ended(ledger, State.DOUBT)
+    settled = await resolve_operation(settings, doubt.op_id, happened=False)
+    assert (settled.state, settled.resolved_by) == (State.FAILED, "operator")
+    assert (await granted(ledger)).op_id == doubt.op_id
+
+
+async def test_what_a_dead_gateway_left_can_be_settled_before_one_starts_again(
+    stage: SqliteStage, ledger: LedgerFile, settings: Settings
+) -> None:
+    left = await granted(ledger)
+    await stage.end(ledger)
+    settled = await resolve_operation(settings, left.op_id, happened=True)
+    assert (settled.state, settled.fence) == (State.DONE, 2)
+
+
+async def test_what_is_not_in_doubt_is_not_settled(
+    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile, settings: Settings
+) -> None:
+    done = await ended(ledger, State.DONE, intent("done"))
+    with pytest.raises(InvalidArguments, match="is done, not in doubt"):
+        await resolve_operation(settings, done.op_id, happened=False)
+    under_way = await granted(ledger, intent("under way", lease_until=stage.clock.time + 10_000))
+    assert "under way" in await refused(tmp_path, "resolve", under_way.op_id, "--happened")
+    assert await ledger.find(under_way.op_id) == under_way
+
+
+async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
+    tmp_path: Path, settings: Settings
+) -> None:
+    none = await list_operations(settings, (State.DOUBT,))
+    said = f"No call has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
+    assert printed_list(none, as_json=False) == said
+    assert json.loads(printed_list(none, as_json=True)) == []
+    assert "not found" in await refused(tmp_path, "show", "0" * 32)
+    assert not (tmp_path / "data").exists()
+
+
+async def test_where_nothing_is_found_the_sentence_says_what_was_looked_for(
+    ledger: LedgerFile, settings: Settings
+) -> None:
+    await ended(ledger, State.DONE)
+    open_ones = await list_operations(settings, OPEN_STATES)
+    assert printed_list(open_ones, as_json=False) == "No operation is in doubt or under way."
+    failed = await list_operations(settings, (State.FAILED,))
+    assert printed_list(failed, as_json=False) == "No operation is failed."
+
+
+async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / LEDGER_NAME).write_bytes(b"something else " * 100)
+    with pytest.raises(ConfigError, match="is not a database"):
+        await list_operations(settings, (State.DOUBT,))
+
+
+async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: LedgerFile) -> None:
+    doubt = await ended(ledger, State.DOUBT)
+    done = await run(tmp_path, "resolve", doubt.op_id)
+    assert done.returncode == 2
+    assert "--did-not-happen" in done.stderr
+    done = await run(tmp_path, "resolve", doubt.op_id, "--happened", "--did-not-happen")
+    assert done.returncode == 2
+    assert "contradict each other" in done.stderr
+    assert await ledger.doubts() != []

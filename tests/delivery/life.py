@@ -1,0 +1,351 @@
+"""A gateway's journal on the real ledger in front of the bank, which can be killed and started again."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from headgate.delivery.delivery import Delivery
+from headgate.delivery.journal import Journal
+from headgate.delivery.ledger import Claim, Intent, Operation, Outcome, State, StoreFailed
+from headgate.delivery.probing import Probing
+from headgate.delivery.promises import Promises
+from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
+from headgate.domain.care import ToolClass
+from headgate.domain.errors import HeadgateError
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.server import ServerSpec
+from headgate.domain.ticket import Receipt, Ticket
+from headgate.storage.committing import Committer
+from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from tests.delivery.bank import LONGEST_SECONDS, SPEC, Bank, item
+from tests.delivery.hurried import HurriedLoop, in_a_hurry, outside
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REJOIN_SECONDS = 20.0
+WINDOW_SECONDS = 24 * 3600.0
+DOUBT_SECONDS = 7 * 24 * 3600.0
+# The time of day at which the clock of a loop shows nothing.
+_EPOCH = 1_700_000_000.0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a caller got to see."""
+
+    # `answer`, `isError`, `word` (somebody's word instead of an answer), the number of a JSON-RPC error,
+    # or the code and the effect of a failure; `again` before it for what is a duplicate.
+    words: str
+    answer: Answer | None = None
+    receipt: Receipt | None = None
+
+    @property
+    def op_id(self) -> str:
+        """Of a call that has one."""
+        assert self.receipt is not None
+        assert self.receipt.op_id
+        return self.receipt.op_id
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried."""
+        assert self.receipt is not None
+        return self.receipt.attempts
+
+    @property
+    def result(self) -> bytes:
+        """Of an answer in memory."""
+        assert self.answer is not None
+        assert isinstance(self.answer.result, bytes)
+        return self.answer.result
+
+
+class Life:
+    """One gateway, from its start to its end or its kill."""
+
+    def __init__(self, bank: Bank, directory: Path, spec: ServerSpec = SPEC) -> None:
+        self.bank = bank
+        self._directory = directory
+        self.promises = Promises([spec])
+        self._stack = AsyncExitStack()
+        self.is_dead = False
+        # What runs something on its loop, where it has one of its own.
+        self.run: Callable[[Coroutine[Any, Any, None]], None] = in_a_hurry
+        # The next method of the ledger after which it is killed.
+        self.dies_after = ""
+        # The methods of the ledger that fail, and those that wait for something first.
+        self.down: set[str] = set()
+        self.waits: dict[str, asyncio.Event] = {}
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+
+        def time_of_day() -> float:
+            return _EPOCH + loop.time()
+
+        committer = await self._stack.enter_async_context(
+            Committer(self._directory / LEDGER_NAME, LEDGER_TABLES)
+        )
+        ledger = await self._stack.enter_async_context(
+            open_ledger(
+                committer,
+                self._directory,
+                window_seconds=WINDOW_SECONDS,
+                doubt_seconds=DOUBT_SECONDS,
+                now=time_of_day,
+            )
+        )
+        self._file = ledger
+        self.ledger = MortalLedger(self, ledger)
+        deliveries = FreshDeliveries(self)
+        self.journal = Journal(
+            deliveries,
+            self.ledger,
+            self.promises,
+            Probing(deliveries.fresh()),
+            now=time_of_day,
+            longest_seconds=lambda server: LONGEST_SECONDS,
+            rejoin_seconds=REJOIN_SECONDS,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_dead:
+            await self.journal.close()
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the ledger, as the system does for a process that has ended."""
+        self.kill()
+        await outside(self._stack.aclose())
+
+    def kill(self) -> None:
+        """Nothing that it does from now on reaches the ledger, the bank or a client."""
+        self.is_dead = True
+
+    async def through(self, method: str, work: Callable[[], Awaitable[T]]) -> T:
+        """What a method of the ledger returns, if the gateway lives to see it."""
+        if self.is_dead:
+            raise asyncio.CancelledError
+        if method in self.waits:
+            await self.waits[method].wait()
+        if method in self.down:
+            raise StoreFailed("the disk is full")
+        result = await outside(work())
+        if self.dies_after == method:
+            self.kill()
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return result
+
+    async def ask(self, call: Call) -> Told:
+        """What a client is told."""
+        try:
+            answer = await self.journal.deliver(call)
+        except HeadgateError as error:
+            return Told(f"{error.code} {error.effect}", receipt=error.receipt)
+        return Told(_words(answer), answer, answer.receipt)
+
+    async def recover(self) -> int:
+        """Do what a gateway does when it starts: how much it found."""
+        return await self.journal.recover(_tool)
+
+    async def records(self) -> list[Operation]:
+        """Everything that the ledger has, which is not even there before it is used."""
+        if not (self._directory / LEDGER_NAME).exists():
+            return []
+        return await outside(self._file.listed(list(State)))
+
+    async def find(self, op_id: str) -> Operation:
+        """The record of that id, which is there."""
+        found = await outside(self._file.find(op_id))
+        assert found is not None
+        return found
+
+
+def order(
+    kind: ToolClass,
+    name: str = "1",
+    *,
+    key: str = "k",
+    retries_doubt: bool = False,
+    timeout_seconds: float | None = None,
+    caller: Caller = LOCAL,
+    arguments: bytes = b"",
+    state: bytes = b"",
+    target: Item | None = None,
+) -> Call:
+    """One call of the bank's tool of that class."""
+    target = target or item(kind)
+    params = {"arguments": Raw(arguments or msgspec.json.encode({"order": name}))}
+    if state:
+        params["requestState"] = Raw(state)
+    ticket = Ticket(key=key, retries_doubt=retries_doubt, timeout_seconds=timeout_seconds) if key else None
+    return Call(Request(caller=caller, name=target.public_name, params=params, ticket=ticket), target)
+
+
+@contextmanager
+def started(life: Life) -> Iterator[Life]:
+    """The gateway, on a hurried loop of its own; tests of it are marked `lived`."""
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(life.__aenter__())
+        life.run = runner.run
+        try:
+            yield life
+        finally:
+            runner.run(life.__aexit__(None, None, None))
+
+
+def lived(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs on the loop of its fixture `life`."""
+
+    @functools.wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        life = named["life"]
+        assert isinstance(life, Life)
+        life.run(test(*arguments, **named))
+
+    return run
+
+
+async def _tool(operation: Operation) -> Item:
+    return Item(Kind.TOOLS, operation.server, operation.tool, operation.public_name)
+
+
+class Numbered(msgspec.Struct):
+    """What is looked at in a JSON-RPC error."""
+
+    code: int
+
+
+def _words(answer: Answer) -> str:
+    again = "again " if answer.receipt is not None and answer.receipt.duplicate else ""
+    if answer.error:
+        return f"{again}{msgspec.json.decode(answer.error, type=Numbered).code}"
+    if not isinstance(answer.result, bytes):
+        return f"{again}answer"
+    if b'"isError":true' in answer.result:
+        return f"{again}isError"
+    return f"{again}word" if b"carried out" in answer.result else f"{again}answer"
+
+
+class MortalLedger:
+    """The real ledger, as long as its gateway lives."""
+
+    def __init__(self, life: Life, ledger: LedgerFile) -> None:
+        self._life = life
+        self._ledger = ledger
+
+    async def claim(self, intent: Intent) -> Claim:
+        return await self._life.through("claim", lambda: self._ledger.claim(intent))
+
+    async def finish(self, op_id: str, fence: int, outcome: Outcome) -> bool:
+        return await self._life.through("finish", lambda: self._ledger.finish(op_id, fence, outcome))
+
+    async def find(self, op_id: str) -> Operation | None:
+        return await self._life.through("find", lambda: self._ledger.find(op_id))
+
+    async def find_key(self, tenant: str, principal: str, key: str) -> Operation | None:
+        return await self._life.through("find_key", lambda: self._ledger.find_key(tenant, principal, key))
+
+    async def answer(self, op_id: str) -> Answer | None:
+        return await self._life.through("answer", lambda: self._ledger.answer(op_id))
+
+    async def orphans(self) -> list[Operation]:
+        return await self._life.through("orphans", self._ledger.orphans)
+
+    async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
+        return await self._life.through("adopt", lambda: self._ledger.adopt(op_id, fence, lease_until))
+
+    async def doubts(self, limit: int = 1000) -> list[Operation]:
+        return await self._life.through("doubts", lambda: self._ledger.doubts(limit))
+
+    async def sweep(self) -> int:
+        return await self._life.through("sweep", self._ledger.sweep)
+
+
+class FreshDeliveries:
+    """A delivery for each call, so that no breaker and no budget remembers the faults of another."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def fresh(self) -> Delivery:
+        loop = asyncio.get_running_loop()
+        return Delivery(MortalLine(self._life), self._life.promises, loop.time, _count, random=lambda: 0.5)
+
+    async def deliver(self, call: Call) -> Answer:
+        return await self.fresh().deliver(call)
+
+    def is_ready(self, server: str) -> bool:
+        return self._life.bank.is_ready(server)
+
+    async def await_ready(self, server: str) -> None:
+        await self._life.bank.await_ready(server)
+
+    def holds_questions(self, server: str) -> bool:
+        return False
+
+
+def _count(server: str, outcome: str, seconds: float) -> None:
+    """Nobody counts."""
+
+
+class MortalLine:
+    """The way to the bank, as long as the gateway lives; the bank goes on without it."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    async def send(self, call: Call) -> Answer:
+        if self._life.is_dead:
+            raise asyncio.CancelledError
+        try:
+            return await self._life.bank.send(self._heard(call))
+        finally:
+            if self._life.is_dead:
+                raise asyncio.CancelledError
+
+    def _heard(self, call: Call) -> Call:
+        """With a late answer that a dead gateway does not hear."""
+        errand = call.errand
+        if errand is None or errand.on_late is None:
+            return call
+        hear = errand.on_late
+
+        def on_late(answer: Answer) -> None:
+            if not self._life.is_dead:
+                hear(answer)
+
+        return msgspec.structs.replace(call, errand=msgspec.structs.replace(errand, on_late=on_late))
+
+    async def await_ready(self, server: str) -> None:
+        await self._life.bank.await_ready(server)
+
+    def is_ready(self, server: str) -> bool:
+        return self._life.bank.is_ready(server)
+
+    def holds_questions(self, server: str) -> bool:
+        return self._life.bank.holds_questions(server)
+
+    def honours_keys(self, server: str) -> bool:
+        return self._life.bank.honours_keys(server)
+
+    def longest_seconds(self, server: str) -> float:
+        return self._life.bank.longest_seconds(server)
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        return await self._life.bank.subscribe(server, uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        return await self._life.bank.unsubscribe(server, uri)
