@@ -11,7 +11,8 @@ import pytest
 from headgate.catalog.clients import Clients
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.viewer import Viewer
-from headgate.domain.call import Answer, Caller, Request
+from headgate.delivery.transactions.names import STEP
+from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
     Effect,
     Exhausted,
@@ -26,7 +27,7 @@ from headgate.domain.errors import (
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.gateway import Gateway
+from headgate.gateway import Gateway, Use
 from headgate.wire.eras import Era
 from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
 from tests.house import House, Large, request
@@ -433,6 +434,32 @@ async def test_an_unknown_method_is_counted_too() -> None:
     with pytest.raises(Exhausted):
         await house.gateway.forward(request("vendor/audit"), "bank")
     assert house.sent == []
+
+
+# Transactions.
+
+
+class Taking:
+    """Takes the tool that makes steps, and says so instead of making any."""
+
+    def takes(self, request: Request) -> bool:
+        return request.name == STEP
+
+    async def step(self, request: Request, use: Use) -> tuple[Call, Answer]:
+        raise Exhausted("this was a step")
+
+
+@pytest.mark.parametrize("prefixed", [True, False])
+async def test_a_servers_tool_of_the_same_name_makes_no_step(*, prefixed: bool) -> None:
+    house = House("bank", prefixed=prefixed, transactions=Taking())
+    house.offer("bank", Kind.TOOLS, a_tool(STEP))
+    if prefixed:
+        # The server's own goes by another name.
+        with pytest.raises(Exhausted, match="a step"):
+            await house.gateway.call(request("tools/call", STEP))
+    else:
+        assert await house.gateway.call(request("tools/call", STEP)) is DONE
+    assert len(house.sent) == (0 if prefixed else 1)
 
 
 # Listings.

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Caller
+from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import Exhausted, InvalidArguments, ResultNotFound, ToolNotFound
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
+from headgate.domain.ticket import Ticket
+from headgate.gateway import Use
 from headgate.responses import work
 from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
@@ -130,6 +132,29 @@ async def test_a_tool_is_called_once_and_its_result_is_looked_at(build: Build, n
     assert texts_of(again)[0] == "line 0"
     assert len(library.house.sent) == 1
     assert library.house.catalog.take_usage() == {("bank", "look"): 1}
+
+
+class Steps:
+    """Makes a step of every call that names a transaction, and keeps its name."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def takes(self, request: Request) -> bool:
+        return request.ticket is not None and bool(request.ticket.transaction)
+
+    async def step(self, request: Request, use: Use) -> tuple[Call, Answer]:
+        self.made.append(request.name)
+        return await use(request)
+
+
+async def test_a_call_that_is_made_to_be_looked_at_is_a_step_of_its_clients_transaction(build: Build) -> None:
+    steps = Steps()
+    library = build(transactions=steps)
+    await library.told("proxy_read", {"tool": "bank_look"}, ticket=Ticket(transaction="order-1"))
+    await library.told("proxy_read", {"tool": "bank_look"})
+    assert steps.made == ["bank_look"]
+    assert len(library.house.sent) == 2
 
 
 @pytest.mark.parametrize("spelling", ["bank_look", "bank:look", "bank__look"])

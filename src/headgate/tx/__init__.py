@@ -1,0 +1,39 @@
+"""Reliable tool calls for Python programs: wrap a session of the official SDK and call through it.
+
+    async with TxSession(Client("http://localhost:8000/mcp")) as tx:
+        answer = await tx.call_tool("pay", {"amount": 5}, idempotency_key="order-17")
+
+It runs on asyncio, as the gateway does, and imports nothing of the SDK until it is given a session of it.
+"""
+
+from headgate.tx.app import TxApp
+from headgate.tx.config import RetryPolicy, TxConfig
+from headgate.tx.errors import (
+    TxConflictError,
+    TxError,
+    TxInDoubtError,
+    TxNetworkError,
+    TxSequenceError,
+    TxTimeoutError,
+)
+from headgate.tx.requests import RequestState, TxRequest
+from headgate.tx.results import TxResult
+from headgate.tx.session import TxSession
+from headgate.tx.transaction import Transaction
+
+__all__ = [
+    "RequestState",
+    "RetryPolicy",
+    "Transaction",
+    "TxApp",
+    "TxConfig",
+    "TxConflictError",
+    "TxError",
+    "TxInDoubtError",
+    "TxNetworkError",
+    "TxRequest",
+    "TxResult",
+    "TxSequenceError",
+    "TxSession",
+    "TxTimeoutError",
+]

@@ -1,0 +1,129 @@
+"""What a program may set: how long it waits, how often it tries again, and what it remembers."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from headgate.domain import errors
+from headgate.domain.ticket import FEATURES
+
+RETRYABLE_ERRORS: Final = frozenset({"CONNECTION_ERROR", "TIMEOUT", "NETWORK_ERROR", "TEMPORARY_FAILURE"})
+# Every code that a failure may have.
+_CODES: Final = frozenset(
+    kind.code
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.HeadgateError)
+)
+_LONGEST_KEY: Final = 255
+# A gateway's own keys begin with this, and it takes none of a client that do.
+_RESERVED: Final = "headgate:"
+# How far a delay may lie from its nominal value, in either direction.
+_JITTER: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a call is tried, and how long is waited in between; ValueError for what is out of range.
+
+    A policy never makes a second attempt safe: what may have happened decides whether there is one.
+    """
+
+    max_attempts: int = 3
+    base_delay_ms: float = 1000
+    max_delay_ms: float = 30_000
+    backoff_multiplier: float = 2.0
+    # Plus or minus 20 %, so that clients that failed together do not come back together.
+    jitter: bool = True
+    # TEMPORARY_FAILURE stands for everything that the peer itself calls retryable.
+    retryable_errors: Collection[str] = RETRYABLE_ERRORS
+
+    def __post_init__(self) -> None:
+        _check("max_attempts", self.max_attempts, 1, 10)
+        _check("base_delay_ms", self.base_delay_ms, 100, None)
+        _check("max_delay_ms", self.max_delay_ms, 1000, None)
+        _check("backoff_multiplier", self.backoff_multiplier, 1, 10)
+        codes: object = self.retryable_errors
+        if isinstance(codes, str) or not isinstance(codes, Collection):
+            raise TypeError(f"retryable_errors must be a collection of codes such as TIMEOUT, not {codes!r}")
+        if unknown := [code for code in codes if not (isinstance(code, str) and code in _CODES)]:
+            raise ValueError(
+                f"retryable_errors must be codes of errors such as TIMEOUT, and {unknown[0]!r} is none"
+            )
+
+    def delay_ms(self, failures: int, random: float) -> float:
+        """How long to wait after so many failures, with a random number of [0, 1)."""
+        delay = min(self.max_delay_ms, self.base_delay_ms * self.backoff_multiplier ** (failures - 1))
+        if self.jitter:
+            delay *= 1 + _JITTER * (2 * random - 1)
+        return delay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxConfig:
+    """How one session delivers its calls; ValueError for what is out of range."""
+
+    # Bounds each attempt, from waiting for a free slot to the last byte of the answer.
+    default_timeout_ms: float = 30_000
+    max_concurrent_requests: int = 10
+    # How long a key is remembered in this process, and how many of them.
+    deduplication_window_ms: float = 300_000
+    max_keys: int = 10_000
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    # Whether exceptions that nobody foresaw count among the retryable ones.
+    retry_unknown: bool = False
+    # Whether a tool that calls itself read-only or idempotent is believed.
+    trust_annotations: bool = True
+    # Of rmcp: what this client offers to a peer that speaks it.
+    features: Collection[str] = FEATURES
+    transaction_timeout_ms: float = 300_000
+    # The largest result that is put together from chunks.
+    max_transfer_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        _check("default_timeout_ms", self.default_timeout_ms, 1000, 600_000)
+        _check("max_concurrent_requests", self.max_concurrent_requests, 1, 100)
+        _check("deduplication_window_ms", self.deduplication_window_ms, 10_000, 3_600_000)
+        _check("max_keys", self.max_keys, 1, None)
+        _check("transaction_timeout_ms", self.transaction_timeout_ms, 1, 7_200_000)
+        _check("max_transfer_bytes", self.max_transfer_bytes, 1, None)
+        check_policy(self.retry_policy)
+        if unknown := sorted(set(self.features) - set(FEATURES)):
+            raise ValueError(f"features must be among {', '.join(FEATURES)}, not {unknown[0]!r}")
+
+
+def check_timeout(timeout_ms: float) -> float:
+    """The same number, if a call may have it; raises ValueError."""
+    _check("timeout_ms", timeout_ms, 1, 7_200_000)
+    return timeout_ms
+
+
+def check_key(key: str | None) -> str | None:
+    """The same key, if a call may have it; raises ValueError or TypeError."""
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        raise TypeError(f"idempotency_key must be a text, not {key!r}")
+    if not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
+        raise ValueError(f"idempotency_key must be 1 to {_LONGEST_KEY} printable characters")
+    if key.startswith(_RESERVED):
+        raise ValueError(f"idempotency_key must not begin with {_RESERVED!r}")
+    return key
+
+
+def check_policy(policy: RetryPolicy) -> RetryPolicy:
+    """The same policy, if it is one; raises TypeError."""
+    if not isinstance(policy, RetryPolicy):
+        raise TypeError(f"retry_policy must be a RetryPolicy, not {policy!r}")
+    return policy
+
+
+def _check(name: str, value: object, least: float, most: float | None) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compared so that NaN is refused too.
+    if not is_number or not least <= value <= (inf if most is None else most):  # type: ignore[operator]
+        raise ValueError(f"{name} must be {_range(least, most)}, not {value!r}")
+
+
+def _range(least: float, most: float | None) -> str:
+    return f"at least {least:.15g}" if most is None else f"from {least:.15g} to {most:.15g}"

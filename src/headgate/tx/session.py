@@ -1,0 +1,262 @@
+"""A session whose calls are delivered: tried again where that is safe, and carried out once for each key."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+import msgspec
+
+from headgate.delivery.fingerprint import fingerprint
+from headgate.domain.errors import Effect
+from headgate.tx.calling import Calling
+from headgate.tx.config import RetryPolicy, TxConfig, check_key, check_policy, check_timeout
+from headgate.tx.errors import TxError, TxInDoubtError
+from headgate.tx.peer import Peer
+from headgate.tx.requests import RequestState, TxRequest
+from headgate.tx.results import TxResult
+from headgate.tx.transaction import Transaction
+from headgate.tx.window import Entry, Window
+
+# For calls that nobody waits for any more to tell their peers so.
+_CLOSING_SECONDS = 5.0
+
+
+class TxSession:
+    """Wraps a `Client` or a `ClientSession` of the official SDK, or anything with its `call_tool`.
+
+    Entered, it opens what it wraps unless that is open already; what is opened through it declares rmcp to
+    its peer, and a handshake that was made before means plain MCP. A `Client` that it opened is opened again
+    when its connection is lost. What is not defined here is the wrapped session's own.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        config: TxConfig | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        self.config = config or TxConfig()
+        self._clock = clock
+        self._peer = Peer(session, self.config)
+        self._calling = Calling(self._peer, self.config, sleep=sleep, random=random, now=now)
+        self._window = Window(self.config.deduplication_window_ms / 1000, self.config.max_keys, clock)
+        self._active: dict[str, TxRequest] = {}
+        self._running: set[asyncio.Task[TxResult]] = set()
+        self._stack: AsyncExitStack | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_peer":
+            # Not there yet: to ask the session for it would never end.
+            raise AttributeError(name)
+        return getattr(self._peer.session, name)
+
+    async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            raise RuntimeError("this session is open already")
+        async with AsyncExitStack() as stack:
+            await self._peer.open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=_CLOSING_SECONDS)
+        stack, self._stack = self._stack, None
+        return await stack.__aexit__(kind, error, traceback) if stack is not None else None
+
+    @property
+    def session(self) -> Any:
+        """What is wrapped; after a lost connection another client with the same settings."""
+        return self._peer.session
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been entered."""
+        return self._stack is not None
+
+    @property
+    def active_requests(self) -> Mapping[str, TxRequest]:
+        """The calls under way, by request id."""
+        return MappingProxyType(self._active)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features of rmcp that this session and its peer have in common; none with plain MCP."""
+        return self._peer.features or frozenset()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        timeout_ms: float | None = None,
+        retry_policy: RetryPolicy | None = None,
+        on_doubt: Literal["fail", "retry"] = "fail",
+        progress_callback: Callable[..., Any] | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> TxResult:
+        """Call a tool, and say how that went.
+
+        `timeout_ms` bounds each attempt. A failed delivery is no exception: `final_status` is failed or
+        timeout, and `error_code` says why; `unwrap()` raises it. Raised are TxConflictError, when the key
+        names another call; TxInDoubtError, when an earlier call with the key may have been carried out and
+        `on_doubt` is not "retry"; and ValueError or TypeError for a parameter that is not allowed.
+        """
+        limit = self.config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        if on_doubt not in ("fail", "retry"):
+            raise ValueError(f'on_doubt must be "fail" or "retry", not {on_doubt!r}')
+        return await self.deliver(
+            TxRequest(
+                request_id=str(uuid4()),
+                tool=name,
+                arguments=arguments,
+                timeout_ms=limit,
+                retry_policy=self.config.retry_policy if retry_policy is None else check_policy(retry_policy),
+                idempotency_key=check_key(idempotency_key),
+                retries_doubt=on_doubt == "retry",
+                meta=meta,
+                progress_callback=progress_callback,
+            )
+        )
+
+    def transaction(self, *, timeout_ms: float | None = None) -> Transaction:
+        """A group of calls that are undone together: use it with `async with`."""
+        limit = self.config.transaction_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        return Transaction(self, self._peer, clock=self._clock, timeout_ms=limit)
+
+    async def deliver(self, request: TxRequest) -> TxResult:
+        """The same as `call_tool`, for a request that is made already."""
+        if request.progress_callback is not None:
+            request.progress_callback = _acknowledging(request, request.progress_callback)
+        if request.idempotency_key is None:
+            answer = await self._call(request)
+        else:
+            answer = await self._call_once(request, request.idempotency_key)
+        if answer.error_code in _RAISED:
+            answer.unwrap()
+        return answer
+
+    async def _call(self, request: TxRequest) -> TxResult:
+        self._active[request.request_id] = request
+        try:
+            return await self._calling.call(request)
+        finally:
+            del self._active[request.request_id]
+
+    async def _call_once(self, request: TxRequest, key: str) -> TxResult:
+        """The answer of the one call that the key names, which may be this one."""
+        mark = fingerprint("", request.tool, msgspec.json.encode(request.arguments or {}, enc_hook=repr))
+        time_of = asyncio.get_running_loop().time
+        deadline = time_of() + request.timeout_ms / 1000
+        joined = True
+        while True:
+            entry = self._window.find(key, mark)
+            if entry is not None and entry.answer is not None:
+                return replace(entry.answer, duplicate=True)
+            if entry is None or entry.running is None:
+                if entry is not None and not self._may_repeat(request):
+                    raise _in_doubt(request.tool, key)
+                entry = self._begin(request, key, mark)
+                joined = False
+            answer = await self._await(entry, None if not joined else max(0.0, deadline - time_of()))
+            if answer is not None:
+                return replace(answer, duplicate=True) if joined else answer
+            if joined and time_of() >= deadline:
+                return _still_running(request)
+
+    def _may_repeat(self, request: TxRequest) -> bool:
+        """Whether a call in doubt may be sent again: the caller says so, or the peer knows the key."""
+        return request.retries_doubt or self._peer.honours_keys()
+
+    def _begin(self, request: TxRequest, key: str, mark: bytes) -> Entry:
+        entry = self._window.begin(key, mark, request.tool)
+        # A task of its own: it must outlive the first caller while others wait for it.
+        entry.running = asyncio.create_task(self._run(request, key, entry))
+        self._running.add(entry.running)
+        entry.running.add_done_callback(self._running.discard)
+        return entry
+
+    async def _run(self, request: TxRequest, key: str, entry: Entry) -> TxResult:
+        keeps = False
+        try:
+            answer = await self._call(request)
+            if answer.final_status is RequestState.COMPLETED:
+                entry.answer = answer
+                keeps = True
+            elif answer.effect is not Effect.NONE:
+                keeps = not await self._calling.is_repeatable(request)
+            return answer
+        except asyncio.CancelledError:
+            # Nobody waits any more; what was sent may still be carried out.
+            keeps = request.sent and not self._peer.known_kind_of(request.tool).repeatable
+            raise
+        finally:
+            entry.running = None
+            entry.born = self._clock()
+            if not keeps:
+                self._window.forget(key, entry)
+
+    async def _await(self, entry: Entry, seconds: float | None) -> TxResult | None:
+        """What its call comes to; None when that is not known in time, or when everybody else has left it."""
+        task = entry.running
+        if task is None:
+            return None
+        entry.waiters += 1
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            entry.waiters -= 1
+            if not entry.waiters and not task.done():
+                task.cancel()
+        return task.result() if task.done() and not task.cancelled() else None
+
+
+_RAISED = frozenset({"CONFLICT", "IN_DOUBT"})
+
+
+def _acknowledging(request: TxRequest, callback: Callable[..., Any]) -> Callable[..., Any]:
+    async def progressed(*told: Any, **named: Any) -> None:
+        # A peer that reports progress has taken the call.
+        request.state = RequestState.ACKNOWLEDGED
+        await callback(*told, **named)
+
+    return progressed
+
+
+def _in_doubt(tool: str, key: str) -> TxError:
+    return TxInDoubtError(
+        f"an earlier call of {tool!r} with the key {key[:200]!r} may have been carried out, so it is not "
+        'sent again; check whether it was, or repeat it with on_doubt="retry" if a second time does no harm',
+        "IN_DOUBT",
+        effect=Effect.UNKNOWN,
+    )
+
+
+def _still_running(request: TxRequest) -> TxResult:
+    return TxResult(
+        processed=None,
+        final_status=RequestState.TIMEOUT,
+        error_code="IN_PROGRESS",
+        error_message=f"the first call of {request.tool!r} with this key is still under way; "
+        "send the same call with the same key again later",
+        retryable=True,
+        request_id=request.request_id,
+    )

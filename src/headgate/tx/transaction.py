@@ -1,0 +1,360 @@
+"""Calls that are undone together: they stay at the end of the block, or are compensated in reverse.
+
+There is no isolation: others see what a step did before the transaction ends, and after it was undone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Protocol, Self
+from uuid import uuid4
+
+from headgate.delivery.transactions import plan
+from headgate.delivery.transactions.plan import Move, Phase, Remedy, Shown, StepState
+from headgate.domain.care import ToolClass
+from headgate.domain.errors import Effect
+from headgate.tx import counterpart
+from headgate.tx.config import RetryPolicy, TxConfig, check_key, check_policy, check_timeout
+from headgate.tx.errors import TxError, TxTimeoutError
+from headgate.tx.failures import of_exception
+from headgate.tx.peer import is_error, text_of
+from headgate.tx.requests import RequestState, TxRequest
+from headgate.tx.results import TxResult
+from headgate.tx.saga import Compensation, Event, Step, compensation_of
+
+log = logging.getLogger("headgate.tx")
+
+
+class Delivering(Protocol):
+    """Who carries the calls."""
+
+    config: TxConfig
+
+    async def deliver(self, request: TxRequest) -> TxResult:
+        """How the call ended; raises TxError."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the peer can do beside plain MCP."""
+
+
+class Knowing(Protocol):
+    """Who knows what the tools say of themselves."""
+
+    async def kind_of(self, tool: str) -> ToolClass:
+        """What a second call would do; raises whatever the session raises."""
+
+
+class Transaction:
+    """A group of steps under one id; use it with `async with`.
+
+    Leaving the block keeps the steps; an exception in it undoes them, the last one first, and goes on.
+    """
+
+    def __init__(
+        self, session: Delivering, tools: Knowing, *, clock: Callable[[], float], timeout_ms: float
+    ) -> None:
+        self.transaction_id = str(uuid4())
+        self._session = session
+        self._tools = tools
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._began = clock()
+        self._phase = Phase.RUNNING
+        self._timed_out = False
+        # Whether the peer was told of it.
+        self._is_begun = False
+        self._steps: list[Step] = []
+        self._history: list[Event] = []
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        self._began = self._clock()
+        self._note("begun")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._phase is not Phase.RUNNING:
+            return
+        if error is None:
+            await self.commit()
+            return
+        # Whoever cancels the program's work must not cancel what takes it back.
+        with _shielded():
+            await self._undo(f"{type(error).__name__} in the block", cause=error)
+
+    @property
+    def state(self) -> Shown:
+        """Where it is: initiated, in_progress, waiting_ack, completed, failed, timeout or rolled_back."""
+        return plan.shown(self._phase, self._steps, timed_out=self._timed_out)
+
+    @property
+    def history(self) -> tuple[Event, ...]:
+        """What has happened so far."""
+        return tuple(self._history)
+
+    @property
+    def not_undone(self) -> tuple[str, ...]:
+        """The steps that a rollback could not take back, each as one sentence; empty when there is none."""
+        return tuple(_complaint(step) for step in self._unresolved()) if self._phase is Phase.STUCK else ()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        compensate: Compensation | str | None = None,
+        idempotency_key: str | None = None,
+        timeout_ms: float | None = None,
+        retry_policy: RetryPolicy | None = None,
+    ) -> TxResult:
+        """Carry out one step, which `compensate` undoes: a tool, and its arguments or what makes them.
+
+        Raises TxError when the step fails, also when the tool itself says so, or when all is over; and
+        ValueError or TypeError for a parameter that is not allowed.
+        """
+        remedy, key = compensation_of(compensate), check_key(idempotency_key)
+        if retry_policy is not None:
+            check_policy(retry_policy)
+        async with self._turn:
+            self._check_open()
+            await self._register()
+            step = Step(number=plan.next_number(self._steps), tool=name, compensate=remedy)
+            step.remedy = Remedy.NONE if remedy is None else Remedy.COMPENSATION
+            request = self._request(name, arguments, f"step/{step.number}", timeout_ms, retry_policy)
+            request.idempotency_key = key or request.idempotency_key
+            request.transaction_id, request.sequence = self.transaction_id, step.number
+            self._steps.append(step)
+            return await self._carry_out(step, request)
+
+    async def commit(self) -> None:
+        """Keep what was done; raises TxTimeoutError, after a rollback, when the time is over."""
+        if self._phase is Phase.RUNNING and self._remaining_ms() <= 0:
+            self._timed_out = True
+            await self._undo("the time is over")
+            raise self._too_late()
+        if self._phase is not Phase.RUNNING:
+            raise self._over()
+        if (open_step := plan.unsettled(self._steps)) is not None:
+            complaint = _complaint(self._steps[open_step.number - 1])
+            raise TxError(complaint, "TRANSACTION_ERROR", effect=Effect.UNKNOWN)
+        self._enter(Phase.DONE, "committed")
+        await self._close()
+
+    async def rollback(self) -> None:
+        """Undo what was done, the last step first; raises TxError that says what could not be undone."""
+        if self._phase in (Phase.DONE, Phase.COMPENSATED):
+            raise self._over()
+        await self._undo("asked for")
+
+    def resolve(self, number: int, *, happened: bool) -> None:
+        """Say what became of a step or of a compensation in doubt, so that a rollback can go on."""
+        step = next((step for step in self._steps if step.number == number), None)
+        told = {
+            StepState.DOUBT: StepState.DONE if happened else StepState.FAILED,
+            StepState.UNDO_DOUBT: StepState.UNDONE if happened else StepState.UNDOING,
+            StepState.UNDO_FAILED: StepState.UNDONE if happened else StepState.UNDOING,
+        }
+        if step is None or step.state not in told:
+            raise ValueError(f"step {number} of this transaction is not in doubt")
+        step.state = told[step.state]
+        step.failed_undos += step.state is StepState.UNDOING
+        self._note("resolved", step, "it happened" if happened else "it did not happen")
+
+    async def _carry_out(self, step: Step, request: TxRequest) -> TxResult:
+        self._note("step sent", step, step.tool)
+        try:
+            answer = await self._session.deliver(request)
+        except TxError as error:
+            self._settle(step, _STEP_AFTER[error.effect], error.message)
+            raise
+        except BaseException:
+            self._settle(step, StepState.DOUBT if request.sent else StepState.FAILED, "cancelled")
+            raise
+        if answer.final_status is not RequestState.COMPLETED:
+            self._settle(step, _STEP_AFTER[answer.effect], answer.error_message or "")
+            if step.state is StepState.FAILED and answer.error_code == "TOOL_NOT_FOUND" and self._is_counted:
+                # The peer refused it before it was a step, and expects its number of the next one.
+                self._steps.remove(step)
+            answer.unwrap()
+        if is_error(answer.result):
+            self._settle(step, StepState.FAILED, text_of(answer.result))
+            problem = f"step {step.number} ({step.tool!r}) failed: {text_of(answer.result)[:200]}"
+            raise TxError(problem, "TRANSACTION_ERROR")
+        step.answer = answer.result
+        self._settle(step, StepState.DONE)
+        return answer
+
+    async def _undo(self, why: str, *, cause: BaseException | None = None) -> None:
+        self._enter(Phase.COMPENSATING, "rolling back", why)
+        await self._excuse_readers()
+        while True:
+            move, number = plan.next_undo(self._steps)
+            if move is Move.END:
+                self._enter(Phase.COMPENSATED, "rolled back")
+                await self._close()
+                return
+            if move is not Move.UNDO:
+                self._enter(Phase.STUCK, "stuck", _complaint(self._steps[number - 1]))
+                raise TxError(
+                    f"transaction {self.transaction_id} could not be undone: {'; '.join(self.not_undone)}",
+                    "TRANSACTION_ERROR",
+                    effect=Effect.UNKNOWN,
+                ) from cause
+            await self._compensate(self._steps[number - 1])
+
+    async def _excuse_readers(self) -> None:
+        """A step that only reads needs nothing to undo it."""
+        for step in self._steps:
+            if step.state is StepState.DONE and step.remedy is Remedy.NONE:
+                try:
+                    kind = await self._tools.kind_of(step.tool)
+                except Exception:
+                    log.info("what %r says of itself is not known", step.tool, exc_info=True)
+                    continue
+                if kind is ToolClass.READ:
+                    step.remedy = Remedy.NEEDLESS
+
+    async def _compensate(self, step: Step) -> None:
+        step.state = StepState.UNDOING
+        try:
+            tool, arguments = step.compensation()
+            self._note("compensation sent", step, tool)
+            # A new key after a try that is known to have failed, which the old one would only repeat.
+            part = f"undo/{step.number}/{step.failed_undos}"
+            answer = await self._session.deliver(self._request(tool, arguments, part, None, None))
+        except Exception as error:
+            log.warning("the compensation of step %d failed", step.number, exc_info=True)
+            # What is no TxError came from the program's own function, before anything was sent.
+            effect = error.effect if isinstance(error, TxError) else Effect.NONE
+            self._settle(step, _UNDO_AFTER[effect], of_exception(error).message)
+            return
+        if answer.final_status is not RequestState.COMPLETED:
+            self._settle(step, _UNDO_AFTER[answer.effect], answer.error_message or "")
+        elif is_error(answer.result):
+            self._settle(step, StepState.UNDO_FAILED, text_of(answer.result))
+        else:
+            self._settle(step, StepState.UNDONE)
+
+    def _request(
+        self,
+        tool: str,
+        arguments: dict[str, Any] | None,
+        part: str,
+        timeout_ms: float | None,
+        policy: RetryPolicy | None,
+    ) -> TxRequest:
+        config = self._session.config
+        wanted = config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        if self._phase is Phase.RUNNING:
+            # A compensation has its own time: the transaction's is over when it is needed most.
+            wanted = min(wanted, self._remaining_ms())
+        return TxRequest(
+            request_id=str(uuid4()),
+            tool=tool,
+            arguments=arguments,
+            timeout_ms=wanted,
+            retry_policy=policy or config.retry_policy,
+            idempotency_key=f"{self.transaction_id}/{part}",
+        )
+
+    async def _register(self) -> None:
+        """Begin at a peer that keeps transactions too, and go by its name for this one."""
+        if self._is_begun or not self._is_counted:
+            return
+        self.transaction_id = await counterpart.begin(self._ask, self._remaining_ms()) or self.transaction_id
+        self._is_begun = True
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the peer keeps the transaction too."""
+        return "transactions" in self._session.features
+
+    async def _close(self) -> None:
+        if self._is_begun and self._is_counted:
+            with _shielded():
+                await counterpart.close(self._ask, self.transaction_id)
+
+    async def _ask(self, tool: str, arguments: dict[str, Any]) -> TxResult:
+        return await self._session.deliver(self._request(tool, arguments, tool, None, None))
+
+    def _check_open(self) -> None:
+        if self._phase is not Phase.RUNNING:
+            raise self._over()
+        if self._remaining_ms() <= 0:
+            self._timed_out = True
+            raise self._too_late()
+        if (open_step := plan.unsettled(self._steps)) is not None:
+            complaint = _complaint(self._steps[open_step.number - 1])
+            raise TxError(f"no step can follow: {complaint}", "TRANSACTION_ERROR", effect=Effect.UNKNOWN)
+
+    def _remaining_ms(self) -> float:
+        return self._timeout_ms - (self._clock() - self._began) * 1000
+
+    def _unresolved(self) -> list[Step]:
+        blocking = [step for step in self._steps if step.state in (StepState.SENT, StepState.DOUBT)]
+        return blocking + [self._steps[number - 1] for number in plan.remaining(self._steps)]
+
+    def _over(self) -> TxError:
+        return TxError(f"transaction {self.transaction_id} is over: {self.state}", "TRANSACTION_ERROR")
+
+    def _too_late(self) -> TxError:
+        return TxTimeoutError(
+            f"transaction {self.transaction_id} took longer than {self._timeout_ms:g} ms", "TIMEOUT"
+        )
+
+    def _enter(self, phase: Phase, what: str, detail: str = "") -> None:
+        self._phase = phase
+        self._note(what, detail=detail)
+
+    def _settle(self, step: Step, state: StepState, detail: str = "") -> None:
+        step.state = state
+        self._note(state.value, step, detail)
+
+    def _note(self, what: str, step: Step | None = None, detail: str = "") -> None:
+        seconds = self._clock() - self._began
+        self._history.append(Event(seconds, what, step.number if step is not None else 0, detail[:200]))
+
+
+_STEP_AFTER = {
+    Effect.NONE: StepState.FAILED,
+    Effect.UNKNOWN: StepState.DOUBT,
+    Effect.DONE: StepState.DONE,
+}
+_UNDO_AFTER = {
+    Effect.NONE: StepState.UNDO_FAILED,
+    Effect.UNKNOWN: StepState.UNDO_DOUBT,
+    Effect.DONE: StepState.UNDONE,
+}
+
+
+def _complaint(step: Step) -> str:
+    what = {
+        StepState.SENT: "is still under way",
+        StepState.DOUBT: "may have been carried out",
+        StepState.UNDO_DOUBT: "has a compensation that may have been carried out",
+        StepState.UNDO_FAILED: "has a compensation that failed",
+        StepState.UNDOING: "has a compensation that did not end",
+    }
+    told = what.get(step.state)
+    if told is None:
+        told = "has nothing that undoes it" if step.remedy is Remedy.NONE else "was not undone"
+    return f"step {step.number} ({step.tool!r}) {told}"
+
+
+def _shielded() -> AbstractContextManager[Any]:
+    """A block that cancel scopes of anyio do not reach; asyncio alone cancels once, and has done so."""
+    try:
+        anyio = import_module("anyio")
+    except ModuleNotFoundError:
+        return nullcontext()
+    scope: AbstractContextManager[Any] = anyio.CancelScope(shield=True)
+    return scope

@@ -1,0 +1,90 @@
+"""The idempotency keys that this process remembers: one call for each, for as long as the window is."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headgate.tx.errors import TxConflictError, TxError
+from headgate.tx.results import TxResult
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What is known of one key: its call is under way, answered, or in doubt."""
+
+    mark: bytes
+    tool: str
+    born: float
+    running: asyncio.Task[TxResult] | None = None
+    waiters: int = 0
+    answer: TxResult | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether its call may have been carried out, and nobody will say."""
+        return self.running is None and self.answer is None
+
+
+class Window:
+    """Keys and their calls; the least recently used answers go when there are too many."""
+
+    def __init__(self, seconds: float, limit: int, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._clock = clock
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: str, mark: bytes) -> Entry | None:
+        """The call that the key names, None when there is none; raises TxConflictError for another."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry.running is None and self._clock() - entry.born >= self._seconds:
+            del self._entries[key]
+            return None
+        if entry.mark != mark:
+            raise TxConflictError(
+                f"the idempotency key {key[:200]!r} was used before with {entry.tool!r} or other arguments; "
+                "use a new key for a new call, and the same arguments to repeat one",
+                "CONFLICT",
+            )
+        self._entries.move_to_end(key)
+        return entry
+
+    def begin(self, key: str, mark: bytes, tool: str) -> Entry:
+        """Remember a key whose call starts now; raises TxError when there are too many unfinished ones."""
+        if key not in self._entries and len(self._entries) >= self._limit:
+            self._make_room()
+        entry = Entry(mark, tool, self._clock())
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        return entry
+
+    def forget(self, key: str, entry: Entry) -> None:
+        """Nothing happened: the next call with the key is the first one."""
+        if self._entries.get(key) is entry:
+            del self._entries[key]
+
+    def _make_room(self) -> None:
+        now = self._clock()
+        # Calls under way and in doubt stay: to forget them would be to make them again.
+        gone = next(
+            (
+                key
+                for key, entry in self._entries.items()
+                if entry.answer is not None or (entry.running is None and now - entry.born >= self._seconds)
+            ),
+            None,
+        )
+        if gone is None:
+            raise TxError(
+                f"all {self._limit} idempotency keys are of calls under way or in doubt; "
+                "settle some of them, or raise max_keys",
+                "RESOURCE_EXHAUSTED",
+                retryable=True,
+            )
+        del self._entries[gone]

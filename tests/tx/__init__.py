@@ -1,0 +1,1 @@
+"""The client library: what is promised to programs that call tools through it."""
