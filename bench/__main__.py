@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import clients, listing, path, responses, retrieval, skim, start, warm, ways
+from bench import clients, delivery, listing, path, responses, retrieval, skim, start, warm, ways
 from bench.frozen import ForwarderChanged
 from bench.options import Options
 from bench.process import StartFailed
@@ -28,6 +28,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "warm": warm.run,
     "listing": listing.run,
     "responses": responses.run,
+    "delivery": delivery.run,
 }
 # What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)

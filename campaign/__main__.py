@@ -1,4 +1,4 @@
-"""Run the campaign: `python -m campaign [CASE-ID...] [--quick] [--json FILE] [--list]`."""
+"""Run the campaign: `python -m campaign [CASE-ID|SECTION...] [--quick] [--json FILE] [--list]`."""
 
 import argparse
 import asyncio
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from campaign import table
-from campaign.cases import CASES
+from campaign.cases import CASES, SECTIONS
 from campaign.trial import Verdict, judge
 
 
@@ -17,11 +17,12 @@ def main() -> int:
         for one in CASES.values():
             print(f"{one.id}  {one.what}: {one.must_hold}")
         return 0
-    unknown = sorted(set(options.cases) - CASES.keys())
+    chosen = [case_id for name in options.cases for case_id in SECTIONS.get(name, [name])]
+    unknown = sorted(set(chosen) - CASES.keys())
     if unknown:
         print(f"no such case: {', '.join(unknown)}; --list shows all", file=sys.stderr)
         return 2
-    verdicts = asyncio.run(_run(options.cases or list(CASES), quick=options.quick))
+    verdicts = asyncio.run(_run(list(dict.fromkeys(chosen)) or list(CASES), quick=options.quick))
     print(table.render(verdicts))
     if options.json:
         table.write_json(verdicts, options.json)
@@ -43,7 +44,8 @@ async def _run(ids: list[str], *, quick: bool) -> list[Verdict]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m campaign", description="What the gate must survive.")
-    parser.add_argument("cases", nargs="*", metavar="CASE-ID", help="only these cases (default: all)")
+    parser.add_argument("cases", nargs="*", metavar="CASE-ID|SECTION",
+                        help=f"only these cases (default: all); sections: {', '.join(SECTIONS)}")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="smaller sizes, for every change")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the outcome here")
     parser.add_argument("--list", action="store_true", help="name the cases and end")

@@ -1,6 +1,7 @@
 """All cases, in the order of the table: importing a group registers what is in it."""
 
 from campaign import (
+    ambiguous,
     attacks,
     bad_input,
     child_bytes,
@@ -13,16 +14,22 @@ from campaign import (
     fuzz,
     handles,
     isolation,
+    keys,
+    kills,
     lifecycles,
     listed,
     listings,
     profiles,
     questions,
+    records,
+    sagas,
     searches,
     shown,
     slow_clients,
     stateless_rules,
     stolen,
+    storms,
+    transitions,
     unread,
     upstream_http,
     upstream_stdio,
@@ -33,9 +40,16 @@ from campaign.trial import CASES as _REGISTERED
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, bad_input, framing, fuzz,
     slow_clients, searches, stolen, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles,
-    questions, profiles, unread, listed, listings, definitions, visitors,
+    questions, profiles, unread, listed, listings, definitions, visitors, kills,
+    transitions, sagas, keys, ambiguous, records, storms,
 )  # fmt: skip
 
+_LETTERS = "CLFSBARM"
+
 CASES = {
-    case_id: _REGISTERED[case_id] for case_id in sorted(_REGISTERED, key=lambda i: ("CLFBARM".index(i[0]), i))
+    case_id: _REGISTERED[case_id]
+    for case_id in sorted(_REGISTERED, key=lambda one: (_LETTERS.index(one[0]), one))
 }
+
+# What a name stands for beside the ids of single cases.
+SECTIONS = {"delivery": [one for one in CASES if one[0] == "S" or "F01" <= one <= "F25"]}

@@ -77,12 +77,21 @@ def _spawns(log: Path) -> list[float]:
     return [float(line.split()[1]) for line in lines]
 
 
-@case("F20", "crash loop", "backoff grows, spawns per minute bounded, state visible, others fine")
+@case(
+    "F20",
+    "crash loop, with the usual cap on restarts and with one of 3",
+    "backoff grows, spawns per minute bounded, at the cap it is given up; state visible, others fine",
+)
 async def crash_loop(trial: Trial) -> None:
     """A server that crashes after each handshake is restarted ever more rarely."""
     log = trial.directory / "spawns"
     seconds = trial.size(quick=10, full=60)
-    servers = {"rogue": rogue("--crash-after", "0.1", "--spawn-log", str(log)), "steady": rogue()}
+    capped = trial.directory / "capped"
+    servers = {
+        "rogue": rogue("--crash-after", "0.1", "--spawn-log", str(log)),
+        "capped": rogue("--crash-after", "0.1", "--spawn-log", str(capped), maxRestarts=3),
+        "steady": rogue(),
+    }
     async with trial.gate(servers, ready=["steady"]) as gate:
         states = set()
         async with bystander(trial, gate, "steady_echo"):
@@ -101,6 +110,11 @@ async def crash_loop(trial: Trial) -> None:
         trial.check("the pauses grow", len(gaps) < 3 or gaps[-1] > gaps[0], gaps)
         trial.check("backoff is visible", "backoff" in states, states)
         trial.check("the cause is visible", server.get("last_error"), server)
+        given_up = (await gate.servers())["capped"]
+        trial.measure("with a cap of 3", f"{given_up['state']} after {len(_spawns(capped))} spawns")
+        trial.check("given up at the cap", given_up["state"] == "failed", given_up)
+        trial.check("after 3 spawns", len(_spawns(capped)) == 3, _spawns(capped))
+        trial.check("and the cause is told", given_up.get("last_error"), given_up)
 
 
 @case("F21", "slow start, exit before ready", "queued calls fail with the cause, in time")

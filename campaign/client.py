@@ -14,6 +14,8 @@ from campaign import http1
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
+_KEY = "io.headgate/idempotencyKey"
+_OPERATION = "io.headgate/operation"
 _FRESH_SECONDS = 20.0
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -102,6 +104,11 @@ class Answer:
         return self.message.get("result") or {}
 
     @property
+    def operation(self) -> dict[str, Any]:
+        """What the gate says of the record of the call; empty where there is none."""
+        return (self.result.get("_meta") or {}).get(_OPERATION) or {}
+
+    @property
     def outcome(self) -> str:
         """The answer in a few words, for the table."""
         if self.failure:
@@ -156,9 +163,12 @@ class Client:
         *,
         progress: bool = False,
         take: Callable[[bytes], object] | None = None,
+        key: str = "",
+        meta: dict[str, Any] | None = None,
     ) -> Answer:
-        """Call a tool by its public name; `arguments` may be raw bytes."""
-        return await self.exchange(self.call_request(tool, arguments, progress=progress), take)
+        """Call a tool by its public name; `arguments` may be raw bytes, and `key` names a logical call."""
+        request = self.call_request(tool, arguments, progress=progress, key=key, meta=meta)
+        return await self.exchange(request, take)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> Answer:
         """Send any other request."""
@@ -200,13 +210,24 @@ class Client:
                 return names
 
     def call_request(
-        self, tool: str, arguments: dict[str, Any] | bytes = b"{}", *, progress: bool = False
+        self,
+        tool: str,
+        arguments: dict[str, Any] | bytes = b"{}",
+        *,
+        progress: bool = False,
+        key: str = "",
+        meta: dict[str, Any] | None = None,
     ) -> bytes:
         """The bytes of one tools/call, for a case that sends them itself."""
         raw = arguments if isinstance(arguments, bytes) else msgspec.json.encode(arguments)
         params: dict[str, Any] = {"name": tool, "arguments": msgspec.Raw(raw)}
+        said = dict(meta or {})
         if progress:
-            params["_meta"] = {"progressToken": next(self._ids)}
+            said["progressToken"] = next(self._ids)
+        if key:
+            said[_KEY] = key
+        if said:
+            params["_meta"] = said
         return self.post("tools/call", params)
 
     def post(self, method: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:

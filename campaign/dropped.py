@@ -59,7 +59,9 @@ async def _again_in_a_namespace(trial: Trial) -> None:
 async def _with_iptables(trial: Trial) -> None:
     trial.measure("by", "iptables DROP in a network namespace")
     async with rogue_http(trial.directory) as upstream:
-        servers = {"rogue": upstream.entry(timeout=_TIMEOUT, connectTimeout=_CONNECT_TIMEOUT)}
+        # One attempt, so that what is measured is the timeout and not how often it is tried.
+        settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT, "retry": {"attempts": 1}}
+        servers = {"rogue": upstream.entry(**settings)}
         async with trial.gate(servers, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
             call = await _call_under_way(caller, upstream)
             for side in ("dport", "sport"):
@@ -81,7 +83,7 @@ async def _with_iptables(trial: Trial) -> None:
 async def _with_a_blackhole(trial: Trial) -> None:
     trial.measure("by", "a blackhole proxy and a full backlog (no network namespace here)")
     async with rogue_http(trial.directory) as upstream, fault_proxy(upstream.port) as proxy:
-        settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT}
+        settings = {"timeout": _TIMEOUT, "connectTimeout": _CONNECT_TIMEOUT, "retry": {"attempts": 1}}
         with full_backlog() as deaf_port:
             servers = {
                 "rogue": {"url": f"http://127.0.0.1:{proxy.port}/mcp"} | settings,

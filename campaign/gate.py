@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from campaign import http1, process
 
 # Promised is well under a second; a loaded machine gets more before the case is given up.
-_START_SECONDS = 15.0
+_START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 _WORKER = b"headgate.workers.child"
 
@@ -101,28 +101,40 @@ async def eventually(holds: Callable[[], Any], seconds: float, what: str) -> flo
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, config: dict[str, Any], port: int = 0) -> AsyncIterator[Gate]:
+async def running(
+    directory: Path, config: dict[str, Any], port: int = 0, program: Sequence[str] = ("-m", "headgate")
+) -> AsyncIterator[Gate]:
     """Start a gate with this configuration; whatever is left of it at the end is killed.
 
-    One that is started in the same directory again is the same gate after a restart.
+    One that is started in the same directory again is the same gate after a restart. `program` is what
+    Python is to run.
     """
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
+    environment = os.environ | {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"}
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headgate", "serve", "--config", str(config_file),
+            sys.executable, *program, "serve", "--config", str(config_file),
             "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
             "--data-dir", str(directory / "data"), "--listing", "full",
-            env=os.environ | {"MCPPROXY_LOG_FORMAT": "json"}, stdout=stderr, stderr=stderr,
-            stdin=asyncio.subprocess.DEVNULL,
+            env=environment, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
     gate = Gate(child, 0, log)
     try:
-        await eventually(lambda: _find_port(gate), _START_SECONDS, "the gate to listen")
+        await _wait_until_it_listens(gate)
         yield gate
     finally:
         await _clear_away(gate)
+
+
+async def _wait_until_it_listens(gate: Gate) -> None:
+    try:
+        await eventually(lambda: _find_port(gate), _START_SECONDS, "the gate to listen")
+    except TimeoutError as error:
+        # Its own word on where it hangs.
+        await gate.stop(signal.SIGABRT)
+        raise RuntimeError(f"{error}: {gate.log.read_text()[-4000:]}") from error
 
 
 def _find_port(gate: Gate) -> bool:

@@ -20,23 +20,24 @@ _TRUST_ME = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": Fa
 @case(
     "R18",
     "tools that call themselves read-only and idempotent, of a server that dies in the call",
-    "nothing is sent twice on the word of a server; the hints are shown as they are",
+    "without trust nothing is sent twice on the word of a server; the hints are shown as they are",
 )
 async def untrusted_hints(trial: Trial) -> None:
-    """Annotations and serverInfo are what a server says of itself, and nothing is decided by them."""
+    """What a server says of itself decides something only where its operator trusts it."""
     tools = [
         {"name": name, "inputSchema": {"type": "object"}, "annotations": _TRUST_ME}
         for name in ("ask_and_die", "echo")
     ]
     script = {"tools": tools, "own_tools": False, "serverInfo": "headgate-trusted"}
     servers = {
-        "old": talker(trial.directory, "old", script=script),
-        "new": talker(trial.directory, "new", "--era", "stateless", script=script),
+        "old": talker(trial.directory, "old", script=script, trustAnnotations=False),
+        "new": talker(trial.directory, "new", "--era", "stateless", script=script, trustAnnotations=False),
+        "trusted": talker(trial.directory, "trusted", script=script),
     }
     async with trial.gate(servers) as gate:
         for modern in (False, True):
             async with client(gate.port, modern=modern) as caller:
-                for server in servers:
+                for server in ("old", "new"):
                     await gate.wait_ready([server])
                     label = f"{'new' if modern else 'old'} client, {server}"
                     before = len(recorded(trial.directory, server, "call ask_and_die"))
@@ -54,6 +55,11 @@ async def untrusted_hints(trial: Trial) -> None:
                     trial.check(
                         f"{label}: shown as they are", all(one == _TRUST_ME for one in shown), shown[:1]
                     )
+        async with client(gate.port) as caller:
+            answer = await caller.call("trusted_ask_and_die", {"count": 0, "seconds": 0})
+            sent = len(recorded(trial.directory, "trusted", "call ask_and_die"))
+            trial.measure("with trust", f"{answer.outcome}, sent {sent} times")
+            trial.check("with trust what only reads is sent again", sent > 1, sent)
 
 
 @case(

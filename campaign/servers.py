@@ -34,6 +34,27 @@ def talker(
     return _stdio("campaign.fixtures.talker_stdio", (*more, *options)) | settings
 
 
+# The word of the operator on the tools of a ledger server; the others say of themselves what they are.
+LEDGER_CARE: dict[str, Any] = {
+    "charge": {"class": "keyed", "keyArgument": "idempotency_key"},
+    "book": {
+        "class": "probeable",
+        "probe": {
+            "tool": "did_book",
+            "arguments": {"ref": "$arguments.ref"},
+            "happened": "booked",
+            "settle": 0.5,
+        },
+    },
+}
+
+
+def ledger(deeds: Path, *options: str, **settings: Any) -> dict[str, Any]:
+    """The configuration of a stdio server that writes down what it does."""
+    own = {"tools": LEDGER_CARE} | settings
+    return _stdio("campaign.fixtures.ledger_stdio", (str(deeds), *options)) | own
+
+
 def recorded(directory: Path, name: str, *starts: str) -> list[str]:
     """The lines of a talking server's record that begin with one of these words; all of them without any."""
     path = directory / f"{name}.record"
@@ -78,6 +99,28 @@ async def rogue_http(directory: Path, name: str = "rogue_http", *options: str) -
     record = directory / f"{name}.jsonl"
     async with _announcing("campaign.fixtures.rogue_http", "--record", str(record), *options) as port:
         yield HttpServer(port, record)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerServer:
+    """A ledger server over HTTP that is running."""
+
+    port: int
+    deeds: Path
+
+    def entry(self, **settings: Any) -> dict[str, Any]:
+        """Its configuration; keys travel in a header."""
+        charge = {"class": "keyed", "keyHeader": "Idempotency-Key"}
+        url = f"http://127.0.0.1:{self.port}/mcp"
+        own = {"url": url, "transport": "streamable-http", "tools": LEDGER_CARE | {"charge": charge}}
+        return own | settings
+
+
+@contextlib.asynccontextmanager
+async def ledger_http(deeds: Path, *options: str) -> AsyncIterator[LedgerServer]:
+    """Run an HTTP server that writes down what it does, until the block ends."""
+    async with _announcing("campaign.fixtures.ledger_http", str(deeds), *options) as port:
+        yield LedgerServer(port, deeds)
 
 
 @dataclass(frozen=True, slots=True)

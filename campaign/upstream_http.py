@@ -1,9 +1,14 @@
 """HTTP upstreams with the wrong answer: endless streams, bombs, redirects, statuses (F23, F25-F29)."""
 
+import asyncio
+from pathlib import Path
+
 from campaign.child_bytes import TextDigest
 from campaign.client import Answer, Client, client
+from campaign.fixtures.deeds import read
 from campaign.fixtures.tcp_fault import Faults, fault_proxy
-from campaign.servers import rogue_http
+from campaign.gate import eventually
+from campaign.servers import ledger_http, rogue_http
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 
 # An idle connection or two to an upstream may be kept for the next call.
@@ -13,7 +18,7 @@ SPARE_FILES = 4
 @case(
     "F23",
     "latency, jitter, 1 KB/s, slices, reset, end in mid-body",
-    "slow is slow, broken is an error at once",
+    "slow is slow, broken is an error at once; what may be repeated is answered",
 )
 async def bad_network(trial: Trial) -> None:
     """What a bad network does to an answer is told as what it is."""
@@ -42,6 +47,31 @@ async def bad_network(trial: Trial) -> None:
                 proxy.faults = Faults()
                 again = await caller.call("rogue_echo", {"text": "through"})
                 trial.check(f"well again after {label}", again.text == "through", again.outcome)
+    await _broken_by_class(trial, broken)
+
+
+async def _broken_by_class(trial: Trial, broken: dict[str, Faults]) -> None:
+    """The same network, until a call arrives for the second time."""
+    deeds = trial.directory / "deeds"
+    async with ledger_http(deeds) as upstream, fault_proxy(upstream.port) as proxy:
+        entry = upstream.entry() | {"url": f"http://127.0.0.1:{proxy.port}/mcp"}
+        async with trial.gate({"bank": entry}, spare_files=SPARE_FILES) as gate, client(gate.port) as caller:
+            for label, faults in broken.items():
+                for tool, sent in (("get", 2), ("put", 2), ("charge", 2), ("book", 1), ("pay", 1)):
+                    ref = f"{label} {tool}"
+                    proxy.faults = faults
+                    call = asyncio.create_task(caller.call(f"bank_{tool}", {"ref": ref, "before": 0.3}))
+                    await eventually(lambda: call.done() or _arrived(deeds, ref) == 2, 10, "its end")  # noqa: B023
+                    proxy.faults = Faults()
+                    answer, arrived = await call, _arrived(deeds, ref)
+                    trial.measure(ref, f"{answer.outcome}, sent {arrived}")
+                    right = answer.ok if sent == 2 else answer.outcome == "NETWORK_ERROR/unknown"
+                    trial.check(f"{ref}: the outcome of its class", right, answer.outcome)
+                    trial.check(f"{ref}: sent {sent}", arrived == sent, arrived)
+
+
+def _arrived(deeds: Path, ref: str) -> int:
+    return sum(line.event == "arrived" and line.ref == ref for line in read(deeds))
 
 
 @case("F25", "SSE comments for ever", "the timeout fires; comments are no progress")
@@ -139,7 +169,7 @@ _STATUSES: tuple[tuple[str, str, dict[str, int], tuple[str, ...], str], ...] = (
 @case(
     "F29",
     "401, 403, 429, 5xx, HTML, 204, forgotten session",
-    "mapped; sent once; Retry-After told; session renewed",
+    "mapped; sent once; Retry-After obeyed, or told where it is long; session renewed",
 )
 async def statuses(trial: Trial) -> None:
     """Each refusal of an HTTP upstream becomes the error that says what to do."""
@@ -163,3 +193,11 @@ async def statuses(trial: Trial) -> None:
             wait = failure.retry_after_seconds if failure else None
             trial.measure("Retry-After 7", f"told as {wait}")
             trial.check("Retry-After is told", wait is not None and 6 <= wait <= 8, wait)
+            before = upstream.calls()
+            answer = await caller.call("rogue_status", {"code": 429, "retry_after": 1})
+            sent = upstream.calls() - before
+            trial.measure("Retry-After 1", f"{answer.outcome}, sent {sent} times in {answer.seconds:.1f} s")
+            # Nothing happened, so that it may be sent again whatever it does: three times in all.
+            trial.check(
+                "Retry-After 1 is obeyed", sent == 3 and answer.seconds >= 2, f"{sent}, {answer.seconds}"
+            )

@@ -62,13 +62,17 @@ def replaying(catalogues: Sequence[Catalogue], place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def open_house(config: Path) -> Iterator[House]:
-    """A gateway as it comes, but that it goes by words alone. Raises StartFailed."""
+def open_house(config: Path, *, source: Path | None = None) -> Iterator[House]:
+    """A gateway as it comes, but that it goes by words alone. Raises StartFailed.
+
+    `source` is the directory of another version of its code.
+    """
     port = free_port()
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "http"]
     command += ["--port", str(port), "--data-dir", str(config.parent / "data")]
     began = time.perf_counter()
-    with running(command, environment={"HEADGATE_EMBEDDER": "BM25"}) as pid:
+    environment = {"HEADGATE_EMBEDDER": "BM25"} | ({"PYTHONPATH": str(source)} if source else {})
+    with running(command, environment=environment) as pid:
         wait_for_port(port, pid, "headgate")
         yield House(port, pid, began)
 

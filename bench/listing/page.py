@@ -4,9 +4,6 @@ A block stands between `<!-- figures: NAME -->` and `<!-- end -->`; everything e
 The chart is drawn anew, too.
 """
 
-import re
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,17 +13,15 @@ from bench.listing import tables
 from bench.listing.catalogs import SECOND_MODE
 from bench.listing.chart import chart
 from bench.listing.measured import Measured
-from bench.listing.tables import Table
 from bench.listing.tokens import ALL, BOTH_AZURES
 from bench.listing.uses import FEW
+from bench.pages import Whole, described, filled, judged, markdown, write
 from bench.process import ROOT
-from bench.retrieval.goals import Goal
 from headgate.domain.listing import Mode
 
 RESULT: Final = ROOT / "bench" / "results" / "listing.json"
 PAGE: Final = ROOT / "docs" / "listing.md"
 CHART: Final = ROOT / "docs" / "images" / "listing.svg"
-_BLOCK: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _COUNTED: Final = (
     "Context is what tools take of the window at that moment: the list, what the mode adds to the "
     "instructions, and every question to the gateway with its answer. Every use is of another tool, and each "
@@ -47,35 +42,22 @@ _COMPARED: Final = (
 )
 
 
-class _Whole(msgspec.Struct):
-    machine: dict[str, str]
-    load_before: float
-    load_after: float
-    goals: list[Goal]
-
-
 def main() -> None:
     """Put everything in its place."""
-    for file, text in pages().items():
-        file.write_text(text)
-        print(f"bench: wrote {file.relative_to(ROOT)}", file=sys.stderr)
+    write(pages())
 
 
 def pages() -> dict[Path, str]:
     """The page and the chart as they should be."""
     result = RESULT.read_bytes()
     measured = msgspec.json.decode(result, type=Measured)
-    blocks = _blocks(measured, msgspec.json.decode(result, type=_Whole))
-
-    def filled(block: re.Match[str]) -> str:
-        return f"{block[1]}{blocks[block[2]]}\n{block[3]}"
-
-    return {PAGE: _BLOCK.sub(filled, PAGE.read_text()), CHART: chart(measured)}
+    blocks = _blocks(measured, msgspec.json.decode(result, type=Whole))
+    return {PAGE: filled(PAGE.read_text(), blocks), CHART: chart(measured)}
 
 
-def _blocks(measured: Measured, whole: _Whole) -> dict[str, str]:
+def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
     return {
-        "run": _run(whole),
+        "run": described(whole),
         "chart": "![Tokens of tools/list per mode, and of a conversation with tools](images/listing.svg)",
         "tokens": _tokens(measured),
         "servers": _servers(measured),
@@ -85,28 +67,8 @@ def _blocks(measured: Measured, whole: _Whole) -> dict[str, str]:
         "expand": markdown(tables.sizes(measured)),
         "memory": markdown(tables.memory(measured)),
         "retrieval": f"{_COMPARED}\n\n{markdown(tables.slim_texts(measured))}",
-        "goals": markdown(
-            (
-                ("goal", "measured", ""),
-                [(one.text, one.measured, "met" if one.met else "**missed**") for one in whole.goals],
-            )
-        ),
+        "goals": judged(whole.goals),
     }
-
-
-def markdown(table: Table) -> str:
-    """A table as the documentation has it."""
-    header, rows = table
-    lines: list[Sequence[str]] = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _run(whole: _Whole) -> str:
-    machine = whole.machine
-    return (
-        f"{machine['cores']} cores, {machine['processor']}, {machine['system']}, Python {machine['python']}; "
-        f"load average {whole.load_before:.1f} before the run and {whole.load_after:.1f} after it."
-    )
 
 
 def _tokens(measured: Measured) -> str:

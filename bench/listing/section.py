@@ -1,20 +1,18 @@
 """Section `listing`: what tools/list costs in each mode, and what it costs to reach what it hides."""
 
-import msgspec
-
-from bench import machine
 from bench.listing.catalogs import every_catalogue, small, without_second_mode
 from bench.listing.counter import counted
 from bench.listing.goals import goals
 from bench.listing.measured import Measured
 from bench.listing.memory import kept
 from bench.listing.reach import reached
-from bench.listing.report import report
 from bench.listing.slim_search import compared
 from bench.listing.speed import QUICK_SIZES, SIZES, speed
+from bench.listing.tables import TABLES
 from bench.listing.tokens import ALL, alone, listed
 from bench.listing.uses import FEW, discovery
 from bench.options import Options
+from bench.reporting import Run
 
 
 def run(options: Options) -> dict[str, object]:
@@ -22,7 +20,7 @@ def run(options: Options) -> dict[str, object]:
 
     A quick run has a few servers and leaves out what takes long or needs packages of its own.
     """
-    load_before = machine.load_average()
+    ran = Run("listing")
     quick = options.quick
     every = small(every_catalogue()) if quick else every_catalogue()
     # What is timed comes first: what follows leaves more behind in memory.
@@ -42,12 +40,5 @@ def run(options: Options) -> dict[str, object]:
         compared=compared(quick=quick),
         counted=None if quick else counted(),
     )
-    judged = goals(measured)
-    print(report(measured, judged))
-    figures: dict[str, object] = msgspec.to_builtins(measured)
-    return figures | {
-        "machine": machine.describe_python(),
-        "load_before": load_before,
-        "load_after": machine.load_average(),
-        "goals": msgspec.to_builtins(judged),
-    }
+    tables = {title: make(measured) for title, make in TABLES.values()}
+    return ran.told(measured, tables, goals(measured))

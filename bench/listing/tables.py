@@ -1,17 +1,16 @@
 """The tables of the section as rows of text, for the terminal and for the documentation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from bench.listing.catalogs import SECOND_MODE
 from bench.listing.measured import Measured
 from bench.listing.tokens import ALL, BOTH_AZURES, SUM, sums
 from bench.listing.uses import FEW, USES, Spent
+from bench.pages import Table
 from bench.tables import figure
 from headgate.domain.listing import Mode
 
-# Header and rows.
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 _MODES: Final = (Mode.FULL, Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC, Mode.BUDGET, Mode.AUTO)
 
 

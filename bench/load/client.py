@@ -5,6 +5,7 @@ import json
 from typing import Any, Final
 
 from bench.load.plan import Era
+from bench.load.tickets import NUMBER, PLAIN, Ticket
 from bench.upstreams.answers import LEGACY, MODERN
 
 # A peer that needs longer than this for one small answer is not coming back.
@@ -12,7 +13,6 @@ _TIMEOUT_SECONDS: Final = 30.0
 _INFO: Final = {"name": "headgate-bench", "version": "1.0"}
 _META: Final = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": _INFO,
 }
 
@@ -24,9 +24,10 @@ class Refused(Exception):
 class Client:
     """One client of one era; with `none` it says nothing before its first call."""
 
-    def __init__(self, port: int, era: Era, path: str = "/mcp") -> None:
+    def __init__(self, port: int, era: Era, path: str = "/mcp", ticket: Ticket = PLAIN) -> None:
         self._port, self._path = port, path
         self._era = era
+        self._ticket = ticket
         self._session = ""
         self.received = 0
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
@@ -35,7 +36,7 @@ class Client:
         """Do what the era asks for before the first call. Raises Refused or OSError."""
         if self._era != "legacy":
             return
-        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _INFO}
+        params = {"protocolVersion": LEGACY, "capabilities": self._ticket.capabilities, "clientInfo": _INFO}
         self.request("initialize", params)
         self._post({"jsonrpc": "2.0", "method": "notifications/initialized"}, "notifications/initialized", "")
 
@@ -75,17 +76,21 @@ class Client:
                 raise Refused(f"no tool {tool!r} among {len(names)}")
             cursor = {"cursor": page["nextCursor"]}
 
-    def call_bytes(self, name: str) -> tuple[bytes, bytes]:
-        """What precedes and what follows the id in the bytes of a call on this session."""
+    def call_bytes(self, name: str) -> list[bytes]:
+        """The bytes of a call on this session, cut wherever the number of the call belongs."""
         params = self._with_meta({"name": name, "arguments": {"path": "reports/daily", "limit": 10}})
-        before = b'{"jsonrpc":"2.0","id":'
-        after = b',"method":"tools/call","params":%b}' % json.dumps(params, separators=(",", ":")).encode()
+        if self._ticket.meta:
+            params["_meta"] = params.get("_meta", {}) | self._ticket.meta
+        text = json.dumps(params, separators=(",", ":"))
+        body = f'{{"jsonrpc":"2.0","id":{NUMBER},"method":"tools/call","params":{text}}}'
         headers = self._headers("tools/call", name) | {
             "Host": f"127.0.0.1:{self._port}",
-            "Content-Length": str(len(before) + 7 + len(after)),
+            "Content-Length": str(len(body)),
+            **self._ticket.headers,
         }
         head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-        return f"POST {self._path} HTTP/1.1\r\n{head}\r\n".encode() + before, after
+        request = f"POST {self._path} HTTP/1.1\r\n{head}\r\n{body}"
+        return [part.encode() for part in request.split(NUMBER)]
 
     def leave(self) -> None:
         """End the session, if there is one, and the connection."""
@@ -99,7 +104,10 @@ class Client:
         self._connection.close()
 
     def _with_meta(self, params: dict[str, Any]) -> dict[str, Any]:
-        return params | {"_meta": _META} if self._era == "modern" else params
+        if self._era != "modern":
+            return params
+        said = {"io.modelcontextprotocol/clientCapabilities": self._ticket.capabilities}
+        return params | {"_meta": _META | said}
 
     def _headers(self, method: str, name: str) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

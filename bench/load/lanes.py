@@ -38,10 +38,10 @@ def numbers() -> Iterator[int]:
 class HttpLane(asyncio.BufferedProtocol):
     """A keep-alive connection that posts prepared requests and reads answers into one buffer."""
 
-    def __init__(self, head: bytes, tail: bytes, expected: Expected, ids: Iterator[int], room: int) -> None:
+    def __init__(self, pieces: list[bytes], expected: Expected, ids: Iterator[int], room: int) -> None:
         self.began = 0.0
         self.course: Course
-        self._head, self._tail = head, tail
+        self._pieces = pieces
         self._expected = expected
         self._ids = ids
         self._number = 0
@@ -71,7 +71,7 @@ class HttpLane(asyncio.BufferedProtocol):
         self._filled = self._end = 0
         self._stream = None
         self.began = time.perf_counter()
-        self._transport.write(b"%b%d%b" % (self._head, self._number, self._tail))
+        self._transport.write((b"%d" % self._number).join(self._pieces))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The free part of the buffer."""

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from bench.load.tickets import PLAIN, Ticket
+
 Era = Literal["none", "legacy", "modern"]
 
 
@@ -22,6 +24,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     path: str = "/mcp"
     era: Era = "legacy"
+    ticket: Ticket = PLAIN
     pid: int = 0
     # Over stdio: the command to start, whose own CPU is counted.
     command: list[str] = []

@@ -35,7 +35,7 @@ def _http(plan: Plan) -> Outcome:
         prepared = []
         name = ""
         for _ in range(plan.lanes):
-            client = Client(plan.port, plan.era, plan.path)
+            client = Client(plan.port, plan.era, plan.path, plan.ticket)
             stack.callback(client.leave)
             client.introduce()
             name = name or client.public_name(plan.tool)
@@ -43,12 +43,12 @@ def _http(plan: Plan) -> Outcome:
         return uvloop.run(_drive_http(plan, prepared, expected))
 
 
-async def _drive_http(plan: Plan, prepared: list[tuple[bytes, bytes]], expected: Expected) -> Outcome:
+async def _drive_http(plan: Plan, prepared: list[list[bytes]], expected: Expected) -> Outcome:
     loop = asyncio.get_running_loop()
     ids = numbers()
     lanes: list[HttpLane] = []
-    for head, tail in prepared:
-        lane = HttpLane(head, tail, expected, ids, plan.result_bytes)
+    for pieces in prepared:
+        lane = HttpLane(pieces, expected, ids, plan.result_bytes)
         await loop.create_connection(lambda lane=lane: lane, "127.0.0.1", plan.port)  # type: ignore[misc]
         lanes.append(lane)
     try:

@@ -91,15 +91,15 @@ def _line(key: str, name: str, by_row: dict[str, dict[int, Outcome]], *, referen
     shown: dict[str, object] = {}
     given_up = sum(one.given_up for one in found)
     if all(one.calls for one in found):
-        shown["calls_per_second"] = _figure(one.calls_per_second for one in found)
+        shown["calls_per_second"] = spread(one.calls_per_second for one in found)
         shown["rate_to_headgate"] = _ratio(outcomes, by_row.get(_HEADGATE), _rate)
         if not given_up:
             shown |= {
-                "cpu_us": _figure(one.cpu_per_call * 1e6 for one in found),
+                "cpu_us": spread(one.cpu_per_call * 1e6 for one in found),
                 "cpu_to_forwarder": _ratio(outcomes, by_row.get("b"), _cpu),
                 "cpu_to_headgate": _ratio(outcomes, by_row.get(_HEADGATE), _cpu),
-                "p50_ms": _figure(one.p50 * 1e3 for one in found),
-                "p99_ms": _figure(one.p99 * 1e3 for one in found),
+                "p50_ms": spread(one.p50 * 1e3 for one in found),
+                "p99_ms": spread(one.p99 * 1e3 for one in found),
             }
             if not reference:
                 shown["added_p50_ms"] = _added(outcomes, by_row.get("a"), lambda one: one.p50 * 1e3)
@@ -127,7 +127,8 @@ def _rate(outcome: Outcome) -> float:
     return outcome.calls_per_second
 
 
-def _figure(values: Iterable[float]) -> Figure:
+def spread(values: Iterable[float]) -> Figure:
+    """The median and the extremes."""
     ordered = sorted(values)
     return Figure(median(ordered), ordered[0], ordered[-1])
 
@@ -137,7 +138,7 @@ def _ratio(
 ) -> Figure | None:
     """Ours divided by theirs in the same round."""
     ratios = [ours / theirs for ours, theirs in _pairs(outcomes, other, quantity) if theirs]
-    return _figure(ratios) if ratios else None
+    return spread(ratios) if ratios else None
 
 
 def _added(

@@ -1,14 +1,13 @@
 """The tables of the section as rows of text, for the terminal and for the documentation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from bench.pages import Table
 from bench.responses.measured import Measured
 from bench.responses.speed import Timed, growth
 from bench.tables import figure
 
-# Header and rows.
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 CONTENTS: Final = {
     "log": "1 MB of log, 200 ERROR lines",
     "rows": "100 rows x 15 columns",

@@ -3,8 +3,6 @@
 A table stands between `<!-- figures: NAME -->` and `<!-- end -->`; everything else of a page is left alone.
 """
 
-import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
@@ -12,9 +10,11 @@ from typing import Final
 
 import msgspec
 
+from bench.pages import Whole, described, filled, judged, markdown, write
+from bench.process import ROOT
 from bench.retrieval import batching
 from bench.retrieval.batching import Batch
-from bench.retrieval.goals import Goal, Measured
+from bench.retrieval.goals import Measured
 from bench.retrieval.report import Scored
 from bench.retrieval.semantic import BOTH, WORDS
 from bench.retrieval.sets import POOL
@@ -22,15 +22,13 @@ from bench.retrieval.synthetic import WEIGHTS, Synthetic
 from bench.retrieval.top_k import Shown
 from bench.tables import figure
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_RESULTS: Final = _ROOT / "bench" / "results"
+_RESULTS: Final = ROOT / "bench" / "results"
 _PAGES: Final = (
     "retrieval.md",
     "decisions/0019-adaptive-top-k.md",
     "decisions/0020-synthetic-questions.md",
     "decisions/0021-batching.md",
 )
-_BLOCK: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Less is not seen in the tables.
 _LOST: Final = 0.0005
 _SHORT: Final = {
@@ -42,13 +40,6 @@ _SHORT: Final = {
 }
 
 
-class _Whole(msgspec.Struct):
-    machine: dict[str, str]
-    load_before: float
-    load_after: float
-    goals: list[Goal]
-
-
 class _Questions(msgspec.Struct):
     top_k: list[Shown]
     synthetic: list[Synthetic]
@@ -57,28 +48,23 @@ class _Questions(msgspec.Struct):
 
 def main() -> None:
     """Put every table in its place."""
-    for page, text in pages().items():
-        page.write_text(text)
-        print(f"bench: wrote {page.relative_to(_ROOT)}", file=sys.stderr)
+    write(pages())
 
 
 def pages() -> dict[Path, str]:
     """The pages as they should be."""
     tables = _tables()
-
-    def filled(block: re.Match[str]) -> str:
-        return f"{block[1]}{tables[block[2]]}\n{block[3]}"
-
-    return {_ROOT / "docs" / name: _BLOCK.sub(filled, (_ROOT / "docs" / name).read_text()) for name in _PAGES}
+    docs = ROOT / "docs"
+    return {docs / name: filled((docs / name).read_text(), tables) for name in _PAGES}
 
 
 def _tables() -> dict[str, str]:
     retrieval = (_RESULTS / "retrieval.json").read_bytes()
     measured = msgspec.json.decode(retrieval, type=Measured)
-    whole = msgspec.json.decode(retrieval, type=_Whole)
+    whole = msgspec.json.decode(retrieval, type=Whole)
     asked = msgspec.json.decode((_RESULTS / "retrieval-questions.json").read_bytes(), type=_Questions)
     return {
-        "run": _run(whole),
+        "run": described(whole),
         "R@5": _wide(measured, lambda scored: scored.recall_at_5),
         "R@1": _wide(measured, lambda scored: scored.recall_at_1),
         "NDCG@10": _wide(measured, lambda scored: scored.ndcg_at_10),
@@ -87,10 +73,7 @@ def _tables() -> dict[str, str]:
         "sizes": _sizes(measured),
         "times": _times(measured),
         "replies": _replies(measured),
-        "goals": _table(
-            ("goal", "measured", ""),
-            [(one.text, one.measured, "met" if one.met else "**missed**") for one in whole.goals],
-        ),
+        "goals": judged(whole.goals),
         "top-k": _top_k(asked.top_k),
         "templates": _synthetic(asked.synthetic, "templates"),
         "half": _synthetic(asked.synthetic, "half"),
@@ -99,20 +82,11 @@ def _tables() -> dict[str, str]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown((header, rows))
 
 
 def _share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
-
-
-def _run(whole: _Whole) -> str:
-    machine = whole.machine
-    return (
-        f"{machine['cores']} cores, {machine['processor']}, {machine['system']}, Python {machine['python']}; "
-        f"load average {whole.load_before:.1f} before the run and {whole.load_after:.1f} after it."
-    )
 
 
 def _wide(measured: Measured, value: Callable[[Scored], float]) -> str:

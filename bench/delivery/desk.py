@@ -1,0 +1,76 @@
+"""Gateways as processes of their own, in front of a server that answers at once."""
+
+import http.client
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bench.candidates import stdio_upstream
+from bench.listing.house import House, open_house, wait_for_servers
+from bench.process import ROOT
+
+SERVER: Final = "up"
+# The same server again, of which every call is recorded.
+KEPT: Final = "kept"
+TOOL: Final = "payload_200"
+RESULT_BYTES: Final = 200
+# What a process says that has written a ledger, and waits to be killed.
+WRITTEN: Final = b"written\n"
+_METRICS_SECONDS: Final = 10.0
+
+
+@contextmanager
+def gateway(entries: Mapping[str, dict[str, Any]], *, source: Path | None = None) -> Iterator[House]:
+    """A gateway with an empty data directory; an entry says what is special about a server."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-bench-") as home,
+        opened(Path(home), entries, source) as it,
+    ):
+        yield it
+
+
+@contextmanager
+def opened(home: Path, entries: Mapping[str, dict[str, Any]], source: Path | None = None) -> Iterator[House]:
+    """A gateway with the data that is in `home`, once it is connected. Raises StartFailed."""
+    command = stdio_upstream().command
+    plain = {"command": command[0], "args": command[1:], "cwd": str(ROOT)}
+    config = home / "headgate.json"
+    config.write_text(json.dumps({"mcpServers": {name: plain | own for name, own in entries.items()}}))
+    with open_house(config, source=source) as house:
+        wait_for_servers(house, len(entries))
+        yield house
+
+
+class Tallied:
+    """What a gateway has counted since this was made."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._commits, self._calls = _counted(house)
+
+    def commits(self) -> int:
+        """How many times the ledger was written."""
+        return _counted(self._house)[0] - self._commits
+
+    def commits_per_call(self) -> float:
+        """The same for one call, on the average."""
+        commits, calls = _counted(self._house)
+        return (commits - self._commits) / max(1, calls - self._calls)
+
+
+def _counted(house: House) -> tuple[int, int]:
+    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=_METRICS_SECONDS)
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    return _sum(text, "headgate_ledger_commits_total"), _sum(text, "headgate_calls_total")
+
+
+def _sum(text: str, name: str) -> int:
+    lines = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] == name]
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines)

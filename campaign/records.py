@@ -1,0 +1,213 @@
+"""The ledger under strain: results of 100 MB, a disk that is full, and a model of it (S10, S12, S14)."""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from campaign.child_bytes import TextDigest
+from campaign.client import Answer, Client, client
+from campaign.fixtures.deeds import read
+from campaign.gate import Gate, eventually, running
+from campaign.histories import said
+from campaign.servers import ROOT, ledger, rogue
+from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
+
+_TMPFS_BYTES = 2 << 20
+# Until a refusal, since SQLite may have room in its own file on a disk that is full.
+_MOST_CALLS = 400
+
+
+@case(
+    "S10",
+    "the model of the promises beside the implementation: 100,000 steps (500)",
+    "they agree at every step",
+    quick_seconds=60,
+    full_seconds=3600,
+)
+async def model(trial: Trial) -> None:
+    """Any sequence of calls, faults, kills and clocks does what the model says."""
+    steps = trial.size(quick=500, full=100_000)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-q",
+        "tests/delivery/test_machine.py",
+        cwd=ROOT, env=os.environ | {"HEADGATE_MACHINE_STEPS": str(steps)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, stdin=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        said_last, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+    lines = said_last.decode(errors="replace").splitlines()
+    trial.measure("steps", steps)
+    trial.measure("pytest", lines[-1] if lines else "nothing")
+    passed = re.search(r"\d+ passed", lines[-1]) if lines else None
+    trial.check("the model and the implementation agree", child.returncode == 0 and passed, lines[-15:])
+
+
+@case(
+    "S12",
+    "a result of 128 MiB with a key, and its replay, also after a restart",
+    "byte for byte; executed once; memory bounded",
+    quick_seconds=60,
+    full_seconds=180,
+)
+async def large_replay(trial: Trial) -> None:
+    """A large answer is kept on disk and told again as it was."""
+    size, record = trial.size(quick=101, full=128) * MEBIBYTE, trial.directory / "record"
+    directory = trial.directory / "gate"
+    directory.mkdir()
+    config = {
+        "mcpServers": {"rogue": rogue("--record", str(record), timeout=60)},
+        "proxySettings": WHOLE,
+    }
+    answers: list[bool] = []
+    port = 0
+    for life in ("first", "after a restart"):
+        async with running(directory, config, port) as gate, client(gate.port, modern=True) as caller:
+            port = gate.port
+            await gate.wait_ready(["rogue"])
+            for _ in range(2):
+                usage, text = Usage(gate), TextDigest(size)
+                answer = await caller.call("rogue_big_line", {"size": size}, take=text.take, key="large")
+                trial.check(f"{life}: whole", answer.status == 200, answer.status)
+                answers.append(text.whole)
+                growth = usage.peak_growth_mib
+                trial.measure(f"{life} {len(answers)}", f"{answer.seconds:.1f} s, RSS +{growth:.0f} MB")
+                trial.check(f"{life}: RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
+            await gate.stop()
+    done = sum(line.startswith("call big_line") for line in record.read_text().splitlines())
+    trial.measure("right by SHA-256", f"{sum(answers)} of {len(answers)}")
+    trial.measure("executed", done)
+    trial.check("byte for byte", all(answers), answers)
+    trial.check("executed once", done == 1, done)
+
+
+class _Disk:
+    """A small disk of the gate's own, or a limit on its files where nothing may be mounted."""
+
+    def __init__(self, directory: Path) -> None:
+        self._filler = directory / "filler"
+        self.mounted = _ran("mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "campaign", str(directory))
+        self._directory = directory
+
+    def fill(self, gate: Gate) -> None:
+        """From now on nothing can be written."""
+        if not self.mounted:
+            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            return
+        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
+            for size in (4096, 512, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(b"x" * size):
+                        pass
+
+    def free(self, gate: Gate) -> None:
+        """There is room again."""
+        if not self.mounted:
+            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            return
+        self._filler.unlink()
+
+    def unmount(self) -> None:
+        """Give it back."""
+        if self.mounted:
+            _ran("umount", "-l", str(self._directory))
+
+
+def _ran(*command: str) -> bool:
+    try:
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _disk(directory: Path) -> Iterator[_Disk]:
+    directory.mkdir(parents=True)
+    disk = _Disk(directory)
+    try:
+        yield disk
+    finally:
+        disk.unmount()
+
+
+@case(
+    "S14",
+    "the disk of the ledger is full, before a call and while it is under way",
+    "what must not happen twice is not sent; reading goes on, flagged; with room again all works",
+    quick_seconds=60,
+)
+async def full_disk(trial: Trial) -> None:
+    """Without a record nothing is done that needs one."""
+    deeds, directory = trial.directory / "deeds", trial.directory / "gate"
+    with _disk(directory / "data") as disk:
+        trial.measure("by", "a tmpfs of 2 MB" if disk.mounted else "a limit on the size of files")
+        async with running(directory, {"mcpServers": {"bank": ledger(deeds)}}) as gate:
+            await gate.wait_ready(["bank"])
+            async with client(gate.port, modern=True) as caller:
+                await _with_a_full_disk(trial, gate, caller, disk, deeds)
+            trial.check("the gate is alive", gate.alive)
+            broken = [line for line in gate.log_lines() if "Traceback" in line]
+            trial.check("no traceback in the log", not broken, broken[:1])
+
+
+async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: _Disk, deeds: Path) -> None:
+    first = await _pay(caller, "before")
+    cut = asyncio.create_task(_pay(caller, "cut", after=1.0))
+    await eventually(lambda: _count(deeds, "arrived", "cut"), 5, "the call to arrive")
+    disk.fill(gate)
+    refused = await _until_refused(caller)
+    trial.measure("refused", refused.outcome)
+    trial.check("refused, nothing sent", refused.outcome == "SERVICE_UNAVAILABLE/none", refused.outcome)
+    for tool in ("put", "charge", "book", "pay"):
+        answer = await caller.call(f"bank_{tool}", {"ref": f"full {tool}"}, key=f"full {tool}")
+        trial.check(f"{tool}: refused", answer.outcome == "SERVICE_UNAVAILABLE/none", answer.outcome)
+    sent = sum(line.ref.startswith("full ") for line in read(deeds))
+    trial.measure("sent", sent)
+    trial.check("sent = 0", sent == 0, sent)
+    reading = await caller.call("bank_get", {"ref": "reading"}, key="reading")
+    trial.measure("reading", f"{reading.outcome}, unrecorded {reading.operation.get('unrecorded')}")
+    trial.check("reading goes on, flagged", reading.ok and reading.operation.get("unrecorded"), reading.raw)
+    plain = await caller.call("bank_pay", {"ref": "plain"})
+    trial.check("calls without a key go on", plain.ok, plain.outcome)
+    again = await _pay(caller, "before")
+    trial.check("what was recorded is known", again.ok and said(again) == said(first), again.outcome)
+    await _after_it(trial, gate, caller, disk, deeds, await cut)
+
+
+async def _after_it(trial: Trial, gate: Gate, caller: Client, disk: _Disk, deeds: Path, cut: Answer) -> None:
+    disk.free(gate)
+    trial.measure("full at the answer", cut.outcome)
+    trial.check("no answer without a record", not cut.ok, cut.outcome)
+    found = await _pay(caller, "cut", after=1.0)
+    nonces = [line.nonce for line in read(deeds) if line.ref == "cut" and line.nonce]
+    trial.measure("asked again", f"{found.outcome}, executed {len(nonces)}")
+    trial.check("asked again: executed once", len(nonces) == 1, nonces)
+    trial.check("and answered", found.ok and said(found) in nonces, found.outcome)
+    for tool in ("put", "charge", "book", "pay"):
+        answer = await caller.call(f"bank_{tool}", {"ref": f"full {tool}"}, key=f"full {tool}")
+        trial.check(f"{tool}: works again", answer.ok, answer.outcome)
+        trial.check(f"{tool}: executed once", _count(deeds, "executed", f"full {tool}") == 1)
+
+
+def _count(deeds: Path, event: str, ref: str) -> int:
+    return sum(line.event == event and line.ref == ref for line in read(deeds))
+
+
+async def _pay(caller: Client, ref: str, **arguments: float) -> Answer:
+    return await caller.call("bank_pay", {"ref": ref, **arguments}, key=ref)
+
+
+async def _until_refused(caller: Client) -> Answer:
+    for number in range(_MOST_CALLS):
+        answer = await _pay(caller, f"filling {number}")
+        if not answer.ok:
+            break
+    return answer
