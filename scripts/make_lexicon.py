@@ -20,9 +20,9 @@ import numpy
 
 from headgate.catalog.evaluation import read_tools
 from headgate.catalog.search import Document
-from headgate.catalog.search.stems import stem
-from headgate.catalog.search.words import terms, words
-from headgate.embedding.minilm import MiniLM
+from headgate.domain.stems import stem
+from headgate.domain.words import terms, words
+from headgate.embedding.minilm import MiniLM, Weights
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/catalog/search/data/lexicon.msgpack"
 DIMENSIONS: Final = 64
@@ -107,7 +107,7 @@ def _sentences(document: Document) -> Iterator[str]:
 
 def _embedded(texts: Sequence[str], kept: Path) -> Matrix:
     if not kept.exists():
-        vectors = MiniLM(threads=1).embed(
+        vectors = MiniLM(Weights(threads=1)).embed(
             texts, lambda done, of: print(done, of) if not done % 1000 else None
         )
         numpy.save(kept, numpy.array([numpy.frombuffer(one, "<f4") for one in vectors]))

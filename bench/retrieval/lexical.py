@@ -12,8 +12,8 @@ from typing import Final
 
 from bench.retrieval.engine import Answers
 from headgate.catalog.search import FLOOR, Document, Key, LexicalIndex
-from headgate.catalog.search.stems import stem
-from headgate.catalog.search.words import SOFT_STOPS, telling
+from headgate.domain.stems import stem
+from headgate.domain.words import SOFT_STOPS, telling
 
 WORD: Final = re.compile(r"\w+")
 Search = Callable[[str, int], list[Key]]

@@ -20,4 +20,4 @@ def _expression(pattern: str) -> str:
     if not rest:
         return first
     # What stands between two stars is looked for once: `*a*a*a*b` must not take minutes for a long name.
-    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
+    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece) + f".*{rest[-1]}"

@@ -1,7 +1,7 @@
 """Requests are made up of what a tool says of itself, without giving it away."""
 
 from headgate.catalog.evaluation.derived import derived_requests, usage
-from headgate.catalog.search.words import terms
+from headgate.domain.words import terms
 from tests.catalog.evaluation.catalogs import document
 
 MAIL = document(

@@ -9,7 +9,7 @@ import pytest
 from headgate.catalog.search.gist import Compass, direction_of, gist_of_fields
 from headgate.catalog.search.lexicon import lexicon
 from headgate.catalog.search.vocabulary import related
-from headgate.catalog.search.words import terms
+from headgate.domain.words import terms
 from tests.catalog.search.tools import OFFICE, index_of, tool
 
 

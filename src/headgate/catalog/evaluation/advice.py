@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from headgate.catalog.search.document import Document
-from headgate.catalog.search.stems import stem
-from headgate.catalog.search.words import SOFT_STOPS, telling, terms
+from headgate.domain.stems import stem
+from headgate.domain.words import SOFT_STOPS, telling, terms
 
 _SHORT_DESCRIPTION: Final = 4
 # Of all words of two tools together: above it, nobody could say which one is meant.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headgate.catalog.search.document import Document
-from headgate.catalog.search.stems import stem
-from headgate.catalog.search.words import SOFT_STOPS, telling, terms
+from headgate.domain.stems import stem
+from headgate.domain.words import SOFT_STOPS, telling, terms
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|[\n\r]+")
 # Whoever recites a description finds its tool; people say three words of it.

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.search.document import Document
-from headgate.catalog.search.words import terms
+from headgate.domain.words import terms
 
 
 class Field(msgspec.Struct, frozen=True):

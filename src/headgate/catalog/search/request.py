@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.search.stems import stem
-from headgate.catalog.search.words import SOFT_STOPS, telling
+from headgate.domain.stems import stem
+from headgate.domain.words import SOFT_STOPS, telling
 
 _SOFT_WEIGHT: Final = 0.3
 _CLAUSE_END: Final = re.compile(

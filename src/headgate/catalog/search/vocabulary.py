@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.catalog.search.lexicon import lexicon
 from headgate.catalog.search.related_words import GROUPS
-from headgate.catalog.search.stems import stem
+from headgate.domain.stems import stem
 
 # Two that stand in one group without being its first word are less close.
 _SECOND_HAND: Final = 0.6

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from headgate.catalog.search.words import SOFT_STOPS
+from headgate.domain.words import SOFT_STOPS
 
 _MOST_WORDS: Final = 3
 _MOST_ARGUMENTS: Final = 12

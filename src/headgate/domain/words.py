@@ -4,8 +4,10 @@ import re
 import unicodedata
 from typing import Final
 
-from headgate.catalog.search.stems import stem
+from headgate.domain.stems import stem
 
+# Raised whenever some text would give other words or stems than before: stores keep what these were.
+EDITION: Final = 1
 # They say nothing about what is wanted.
 _HARD_STOPS: Final = frozenset(
     [
@@ -151,7 +153,8 @@ SOFT_STOPS: Final = frozenset(
     ]
 )
 _CONTRACTION: Final = re.compile(r"['\u2019](?:s|re|ve|ll|d|m|t)\b", re.IGNORECASE)
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# The plural of an abbreviation has none at its end: `PDFs`.
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 # Whether there is one at all: begins with what is rare in a text, which makes it several times as fast.
 _HUMPED: Final = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
 _WORD: Final = re.compile(r"[^\W_]+")

@@ -1,8 +1,10 @@
 """Names of programs and texts of people are cut into the same words."""
 
+import hashlib
+
 import pytest
 
-from headgate.catalog.search.words import terms, words
+from headgate.domain.words import EDITION, terms, words
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,24 @@ def test_a_text_is_cut_into_words(text: str, expected: list[str]) -> None:
 
 def test_words_that_say_nothing_are_left_out() -> None:
     assert terms("What is the weather of the days?") == ["weather", "day"]
+
+
+def test_the_plural_of_an_abbreviation_is_one_word() -> None:
+    assert words("PDFs and userIDs_list of HTTPServer") == [
+        "pdfs",
+        "and",
+        "user",
+        "ids",
+        "list",
+        "of",
+        "http",
+        "server",
+    ]
+    assert terms("the APIs") == terms("the API")
+
+
+def test_whoever_cuts_words_otherwise_raises_the_edition() -> None:
+    # Both change together: stores that were filled before are cut again when the edition is another one.
+    text = "getUserIDs' café, isn\u2019t 天气预报 running PDFs_list; policies of HTTPServer's connections 3.5"
+    cut = "|".join((*words(text), *terms(text)))
+    assert (EDITION, hashlib.sha256(cut.encode()).hexdigest()[:12]) == (1, "d47af7f2b6a6")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.search.stems import stem
+from headgate.domain.stems import stem
 
 
 @pytest.mark.parametrize(
