@@ -44,6 +44,8 @@ class Answer(msgspec.Struct, frozen=True):
     typed: bool = False
     # None for a plain call.
     receipt: Receipt | None = None
+    # Whether the caller chose how large it is, so that it is shown whole.
+    sized: bool = False
 
 
 class Channel(Protocol):

@@ -1,14 +1,18 @@
 """Every deliberate error: a stable code, whether anything happened, and what to do next."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
-from headgate.domain.redaction import without_secrets
+from headgate.domain.redaction import cleaned, without_secrets
 from headgate.domain.ticket import Receipt
 
 # Of what others said, in an error that a client gets to read.
 LONGEST_QUOTE = 200
 _MOST_READ = 16 * 1024
+# Of those who may have been meant.
+_MOST_LISTED = 20
 
 
 class Effect(StrEnum):
@@ -41,6 +45,15 @@ class HeadgateError(Exception):
     def sentence(self) -> str:
         """What a model gets to read: what is wrong, and what to do."""
         return f"{self.message}; {self.hint}."
+
+    @property
+    def told(self) -> dict[str, object]:
+        """What goes beside the sentence: what went wrong, whether anything happened, and what to do."""
+        told: dict[str, object] = {"code": self.code, "effect": self.effect, "retryable": self.retryable}
+        if self.retry_after_seconds is not None:
+            told["retry_after_seconds"] = round(self.retry_after_seconds, 3)
+        told["hint"] = cleaned(self.hint)
+        return told
 
 
 def quoted(text: str) -> str:
@@ -611,3 +624,196 @@ class EmbedderAway(HeadgateError):
             hint="search goes on with words alone; vectors follow when the embedder answers again",
             retry_after_seconds=retry_after_seconds,
         )
+
+
+class KnowledgeError(HeadgateError):
+    """Something about the team's documents; the message is the whole sentence, word for word."""
+
+    @property
+    def sentence(self) -> str:
+        """What a model gets to read."""
+        return self.message
+
+
+class InvalidQuestion(KnowledgeError):
+    """An argument of a knowledge tool that cannot be used; the message says what is allowed."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+
+class QueryTooLong(KnowledgeError):
+    """A query with more characters than are taken."""
+
+    code = "QUERY_TOO_LONG"
+    number = 1041
+    http_status = 400
+
+    def __init__(self, longest: int) -> None:
+        super().__init__(
+            f"Query too long (max {longest})", hint=f"shorten the query to {longest} characters or fewer"
+        )
+
+
+class VendorNotFound(KnowledgeError):
+    """No entity has this name or alias."""
+
+    code = "VENDOR_NOT_FOUND"
+    number = 1050
+    http_status = 404
+
+    def __init__(self, name: str, nearest: list[str], other: "Match | None" = None) -> None:
+        """`other` is somebody of that name who is no vendor."""
+        hint = f"names like it: {', '.join(nearest)}" if nearest else "search for it with semantic_search"
+        if other is not None:
+            article = "an" if other.type[:1].upper() in set("AEIOU") else "a"
+            hint = f"'{other.name}' is {article} {other.type}, not a vendor: use neighbours"
+        super().__init__(
+            f"Vendor '{name}' not found. Try using semantic_search first to find exact vendor names and IDs "
+            "in the knowledge graph.",
+            hint=hint,
+        )
+        self.nearest = nearest
+
+
+class Match(NamedTuple):
+    """One of several who may be meant, with what tells it apart from the others."""
+
+    id: int
+    name: str
+    type: str
+    # The id that an import gave it.
+    external_id: str = ""
+    aliases: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        known = [self.type, f"id {self.id}"]
+        known += [self.external_id] if self.external_id else []
+        known += [f"also '{alias}'" for alias in self.aliases]
+        known += [f"{name}: {value}" for name, value in self.attributes.items()]
+        return f"'{self.name}' ({', '.join(known)})"
+
+
+class VendorAmbiguous(KnowledgeError):
+    """Several entities have this name or alias; they are listed and none is guessed."""
+
+    code = "VENDOR_AMBIGUOUS"
+    number = 1051
+    http_status = 409
+
+    def __init__(self, name: str, matches: list[Match]) -> None:
+        listed = _listed([str(match) for match in matches])
+        super().__init__(
+            f"Vendor '{name}' is ambiguous: {len(matches)} matches: {listed}. "
+            "Call again with the id of the one that is meant as vendor_name.",
+            hint="call again with the id of the one that is meant as vendor_name",
+        )
+        self.matches = matches[:_MOST_LISTED]
+
+
+class EntityAmbiguous(KnowledgeError):
+    """Several entities of any type have this name or alias; they are listed and none is guessed."""
+
+    code = "VENDOR_AMBIGUOUS"
+    number = 1051
+    http_status = 409
+
+    def __init__(self, name: str, matches: list[Match]) -> None:
+        listed = _listed([str(match) for match in matches])
+        super().__init__(
+            f"Entity '{name}' is ambiguous: {len(matches)} matches: {listed}. "
+            "Call again with the id of the one that is meant as entity.",
+            hint="call again with the id of the one that is meant as entity",
+        )
+        self.matches = matches[:_MOST_LISTED]
+
+
+def _listed(matches: list[str]) -> str:
+    """As many as somebody may want to choose from."""
+    more = len(matches) - _MOST_LISTED
+    return ", ".join(matches[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+class EntityNotFound(KnowledgeError):
+    """No entity or chunk has this id."""
+
+    code = "RESULT_NOT_FOUND"
+    number = 1032
+    http_status = 404
+
+
+class BudgetSpent(KnowledgeError):
+    """The caller's tokens of the day do not suffice for this answer."""
+
+    code = "RATE_LIMIT"
+    number = 1006
+    http_status = 429
+    retryable = True
+
+    def __init__(
+        self, left: int, total: int, needed: int, *, hint: str, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(
+            f"Not enough of the token budget: {left} of {total} tokens are left for the next 24 hours "
+            f"and this answer may take {needed}; {hint}",
+            hint=hint,
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class StoreAway(KnowledgeError):
+    """The store of the documents cannot be had now; why is in the log."""
+
+    code = "DB_CONNECTION"
+    number = 1060
+    http_status = 503
+    retryable = True
+
+    def __init__(self, *, retry_after_seconds: float = 5.0) -> None:
+        super().__init__(
+            f"Database unavailable, retry in {retry_after_seconds:.0f}s",
+            hint=f"retry in {retry_after_seconds:.0f} seconds",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class SearchFailed(KnowledgeError):
+    """A search that ended in an error of ours; the log has it under `entry`."""
+
+    code = "SEARCH_FAILED"
+    number = 1061
+    http_status = 503
+    retryable = True
+
+    def __init__(self, entry: str) -> None:
+        super().__init__(
+            f"Search failed, retry in 5s or look for {entry} in the log",
+            hint="retry in 5 seconds; if it persists, report it with the entry of the log",
+            retry_after_seconds=5.0,
+        )
+
+
+class VectorsUnavailable(KnowledgeError):
+    """A search by meaning alone that cannot be made now; the message says what to do instead."""
+
+    code = "SERVICE_UNAVAILABLE"
+    number = 1062
+    http_status = 503
+    retryable = True
+
+    def __init__(self, reason: str, remedy: str, *, retry_after_seconds: float = 5.0) -> None:
+        super().__init__(
+            f"Strategy 'vector' is unavailable: {reason}. Use strategy 'bm25' or 'hybrid', or {remedy}.",
+            hint=f"use strategy 'bm25' or 'hybrid', or {remedy}",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class InvalidGraph(KnowledgeError):
+    """A file of entities and relationships that cannot be imported; the message says where and why."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400

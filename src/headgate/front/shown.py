@@ -101,9 +101,9 @@ def failed(
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        answer = text_failure(cleaned(error.sentence), {"io.headgate/error": _told(error), **meta})
+        answer = text_failure(cleaned(error.sentence), {"io.headgate/error": error.told, **meta})
         return result(id, for_stateless(answer) if era is Era.STATELESS else answer)
-    data = {**_told(error), "_meta": meta} if meta else _told(error)
+    data = {**error.told, "_meta": meta} if meta else error.told
     told = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
     return failure(id, msgspec.json.encode(told))
 
@@ -119,20 +119,11 @@ def _violation(id: bytes, method: str, error: HeadgateError, era: Era) -> Violat
             return Violation(INVALID_PARAMS, message, id=id, status=200)
         case SchemaNotFound() | ExpansionRefused():
             # The message alone, which clients know word for word.
-            return Violation(INVALID_PARAMS, cleaned(error.message), id=id, data=_told(error), status=200)
+            return Violation(INVALID_PARAMS, cleaned(error.message), id=id, data=error.told, status=200)
         case InvalidArguments() if method != _TOOL_CALL:
-            return Violation(INVALID_PARAMS, message, id=id, data=_told(error), status=200)
+            return Violation(INVALID_PARAMS, message, id=id, data=error.told, status=200)
         case HeaderMismatch():
             return Violation(HEADER_MISMATCH, message, id=id)
         case MethodUnknown():
             return Violation(METHOD_NOT_FOUND, message, id=id)
     return None
-
-
-def _told(error: HeadgateError) -> dict[str, object]:
-    """What went wrong, whether anything happened, and what to do."""
-    told: dict[str, object] = {"code": error.code, "effect": error.effect, "retryable": error.retryable}
-    if error.retry_after_seconds is not None:
-        told["retry_after_seconds"] = round(error.retry_after_seconds, 3)
-    told["hint"] = cleaned(error.hint)
-    return told

@@ -1,0 +1,168 @@
+"""BM25 over postings that any store can keep: blocks of bytes, one for each stem and 4,096 chunks.
+
+A block is a row of entries, sorted by chunk: the chunk's place in the block, how often it has the stem, and
+how many stems it has in all. The same bytes and the same sums in every store give the same answers. Neither
+FTS5 nor GIN can do that: see docs/decisions/0043-postings.md.
+"""
+
+import heapq
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+
+from headgate.knowledge.values import Found
+
+# How much a repeated word adds, and how much a long chunk takes away.
+K1: Final = 1.2
+B: Final = 0.75
+BLOCK_CHUNKS: Final = 4096
+_SHIFT: Final = 12
+_ENTRY: Final = struct.Struct("<HBH")
+_MOST_TIMES: Final = 0xFF
+_LONGEST: Final = 0xFFFF
+_DIGITS: Final = 6
+
+
+class Entry(NamedTuple):
+    """That a chunk has a stem."""
+
+    chunk_id: int
+    times: int
+    length: int
+
+
+class Collection(NamedTuple):
+    """How many chunks there are, and how many stems they have in all."""
+
+    chunks: int
+    length: int
+
+
+# Block by block, what the store has of one stem.
+Blocks = Sequence[tuple[int, bytes]]
+
+
+def entries_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Entry]:
+    """What a chunk adds to the postings, by stem."""
+    length = min(len(stems), _LONGEST)
+    return {
+        stem: Entry(chunk_id, min(times, _MOST_TIMES), length)
+        for stem, times in sorted(Counter(stems).items())
+    }
+
+
+def block_of(chunk_id: int) -> int:
+    """The block that a chunk's entries are in."""
+    return chunk_id >> _SHIFT
+
+
+def with_entries(block: bytes, entries: Iterable[Entry]) -> bytes:
+    """The block with these added; an entry of the same chunk is replaced."""
+    added = {entry.chunk_id & (BLOCK_CHUNKS - 1): (entry.times, entry.length) for entry in entries}
+    # Ids grow, so that nearly always the new ones follow the last one.
+    if added and (not block or min(added) > _ENTRY.unpack_from(block, len(block) - _ENTRY.size)[0]):
+        return block + _packed(added)
+    return _packed(_placed(block) | added)
+
+
+def without_chunks(block: bytes, chunk_ids: Iterable[int]) -> bytes:
+    """The block without these chunks; empty when none is left."""
+    gone = {chunk_id & (BLOCK_CHUNKS - 1) for chunk_id in chunk_ids}
+    return _packed({place: rest for place, rest in _placed(block).items() if place not in gone})
+
+
+def _placed(block: bytes) -> dict[int, tuple[int, int]]:
+    return {place: (times, length) for place, times, length in _ENTRY.iter_unpack(block)}
+
+
+def _packed(placed: Mapping[int, tuple[int, int]]) -> bytes:
+    return b"".join(_ENTRY.pack(place, *placed[place]) for place in sorted(placed))
+
+
+def best(
+    terms: Sequence[str],
+    postings: Mapping[str, Blocks],
+    collection: Collection,
+    limit: int,
+    allowed: Iterable[int] | None = None,
+) -> list[Found]:
+    """The chunks with the best scores, at most `limit`; equal ones by id.
+
+    `allowed` are the only chunks that may be found. What is rare counts as much without them as with them.
+    """
+    weights = {
+        term: times
+        * _rarity(sum(len(block) for _, block in postings[term]) // _ENTRY.size, collection.chunks)
+        for term, times in Counter(terms).items()
+        if postings.get(term)
+    }
+    if not weights or limit <= 0:
+        return []
+    average = collection.length / collection.chunks if collection.chunks else 1.0
+    if find_spec("numpy") is None:
+        scores = _plain_scores(weights, postings, average)
+        if allowed is not None:
+            scores = {chunk_id: scores[chunk_id] for chunk_id in allowed if chunk_id in scores}
+        found = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
+        return [Found(*one) for one in found]
+    return _best_by_numpy(weights, postings, average, limit, allowed)
+
+
+def _rarity(containing: int, chunks: int) -> float:
+    """Never below 0, so that a word of most chunks does not count against those that have it."""
+    return math.log1p((chunks - containing + 0.5) / (containing + 0.5))
+
+
+def _plain_scores(
+    weights: Mapping[str, float], postings: Mapping[str, Blocks], average: float
+) -> dict[int, float]:
+    scores: dict[int, float] = {}
+    for term, weight in weights.items():
+        for number, block in postings[term]:
+            first = number << _SHIFT
+            for place, times, length in _ENTRY.iter_unpack(block):
+                share = times * (K1 + 1) / (times + K1 * (1 - B + B * length / average))
+                scores[first + place] = scores.get(first + place, 0.0) + weight * share
+    return {chunk_id: round(score, _DIGITS) for chunk_id, score in scores.items()}
+
+
+def _best_by_numpy(
+    weights: Mapping[str, float],
+    postings: Mapping[str, Blocks],
+    average: float,
+    limit: int,
+    allowed: Iterable[int] | None,
+) -> list[Found]:
+    import numpy  # noqa: PLC0415 (the base install does without)
+
+    entry = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
+    numbers = sorted({number for term in weights for number, _ in postings[term]})
+    # Only blocks that are there take room: ids of what has left are never used again.
+    row_of = {number: row for row, number in enumerate(numbers)}
+    scores = numpy.zeros(len(numbers) * BLOCK_CHUNKS)
+    for term, weight in weights.items():
+        blocks = postings[term]
+        read: Any = numpy.frombuffer(b"".join(block for _, block in blocks), dtype=entry)
+        rows = numpy.repeat(
+            numpy.array([row_of[number] for number, _ in blocks], dtype=numpy.int64) * BLOCK_CHUNKS,
+            [len(block) // _ENTRY.size for _, block in blocks],
+        )
+        times = read["times"].astype(numpy.float64)
+        shares = times * (K1 + 1) / (times + K1 * (1 - B + B * read["length"] / average))
+        # A chunk has a stem only once in its list, so nothing is added twice.
+        scores[rows + read["place"]] += weight * shares
+    scores = numpy.round(scores, _DIGITS)
+    first = numpy.array(numbers, dtype=numpy.int64) << _SHIFT
+    ids = (first[:, None] + numpy.arange(BLOCK_CHUNKS)).ravel()
+    if allowed is not None:
+        scores[~numpy.isin(ids, numpy.fromiter(allowed, dtype=numpy.int64))] = 0.0
+    places = numpy.flatnonzero(scores)
+    if len(places) > limit:
+        worst = numpy.partition(scores[places], len(places) - limit)[len(places) - limit]
+        places = places[scores[places] >= worst]
+    # By score, then by id: the last key is the first that counts.
+    order = numpy.lexsort((ids[places], -scores[places]))[:limit]
+    return [Found(int(ids[place]), float(scores[place])) for place in places[order]]

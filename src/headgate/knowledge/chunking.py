@@ -1,0 +1,254 @@
+"""Cuts a document into chunks along its headings, paragraphs, sentences and words, in this order."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from headgate.knowledge.reading import Section
+from headgate.knowledge.values import NewChunk
+
+# Changes when the same sections would give other chunks.
+EDITION: Final = "1"
+CHUNK_TOKENS: Final = 512
+OVERLAP_TOKENS: Final = 50
+# A heading is for orientation: one of a page's length would fill the chunk.
+_LONGEST_HEADING: Final = 120
+# A text with more characters than this for each token that fits is cut before it is counted.
+_CHARACTERS: Final = 6
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+# Where a sentence may end; a line of a table or of a program is like one.
+_SENTENCE_END: Final = re.compile(r"[.!?\u2026]['\")\]\u201d\u2019\u00bb]*[ \t]+|[\u3002\uff01\uff1f]|\n")
+_SPACE: Final = re.compile(r"\s")
+_WORD: Final = re.compile(r"\S+\s*|\s+")
+
+Count = Callable[[str], int]
+
+
+class Piece(NamedTuple):
+    """A chunk of a text: `overlap` characters of the one before it, then its own."""
+
+    path: tuple[str, ...]
+    text: str
+    overlap: int
+    tokens: int
+
+
+def chunked(
+    file: str,
+    sections: Sequence[Section],
+    count: Count,
+    *,
+    size: int = CHUNK_TOKENS,
+    overlap: int = OVERLAP_TOKENS,
+) -> tuple[NewChunk, ...]:
+    """The chunks of a document, ready to be stored; `count` gives the tokens of a text."""
+    return tuple(
+        _stored(file, piece)
+        for piece in pieces(sections, count, size=size, overlap=overlap)
+        # What is only white space can neither be found nor read.
+        if not piece.text[piece.overlap :].isspace()
+    )
+
+
+def _stored(file: str, piece: Piece) -> NewChunk:
+    header = " > ".join((file, *(_short(heading) for heading in piece.path)))
+    # The first line keeps its indentation: it may be of a program.
+    text = re.sub(r"\A(?:[ \t]*\n)+", "", piece.text).rstrip()
+    digest = hashlib.sha256(f"{header}\n{text}".encode(errors="replace")).hexdigest()
+    return NewChunk(text=text, header=header, tokens=piece.tokens, digest=digest)
+
+
+def _short(heading: str) -> str:
+    line = " ".join(heading.split())
+    return line if len(line) <= _LONGEST_HEADING else f"{line[: _LONGEST_HEADING - 1]}…"
+
+
+def pieces(
+    sections: Sequence[Section],
+    count: Count,
+    *,
+    size: int = CHUNK_TOKENS,
+    overlap: int = OVERLAP_TOKENS,
+) -> Iterator[Piece]:
+    """The text of all sections in pieces of at most `size` tokens; without overlaps they are that text.
+
+    Each section begins a piece, so that its headings say what it is about. Headings alone go with what
+    follows them below the same top-level heading. A piece that goes on in the middle of a section begins with
+    the end of the one before it.
+    """
+    cutter = _Cutter(count, size - overlap)
+    open_piece = _Open()
+    only_headings = False
+    for section in sections:
+        if open_piece.units and not (only_headings and _shared(open_piece.path, section.path)):
+            yield open_piece.closed()
+            open_piece, only_headings = _Open(), False
+        follows = only_headings
+        only_headings = _is_heading(section)
+        open_piece.path = (
+            _shared(open_piece.path, section.path) if follows and only_headings else section.path
+        )
+        for unit in cutter.units(section.text):
+            if open_piece.units and open_piece.tokens + unit.tokens > size:
+                yield open_piece.closed()
+                open_piece = _Open(section.path, *cutter.tail(open_piece.units, overlap))
+            open_piece.add(unit)
+    if open_piece.units:
+        yield open_piece.closed()
+
+
+class _Unit(NamedTuple):
+    text: str
+    tokens: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A piece that is being filled."""
+
+    path: tuple[str, ...] = ()
+    before: str = ""
+    tokens: int = 0
+    units: list[_Unit] = field(default_factory=list)
+
+    def add(self, unit: _Unit) -> None:
+        self.units.append(unit)
+        self.tokens += unit.tokens
+
+    def closed(self) -> Piece:
+        text = "".join((self.before, *(unit.text for unit in self.units)))
+        return Piece(self.path, text, len(self.before), self.tokens)
+
+
+def _is_heading(section: Section) -> bool:
+    """Whether there is nothing but its headings, however they are marked; or nothing at all."""
+    headings = {" ".join(heading.split()) for heading in section.path}
+    lines = (" ".join(line.strip("#=-~* \t").split()) for line in section.text.split("\n"))
+    return all(line in headings for line in lines if line)
+
+
+def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    length = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        length += 1
+    return first[:length]
+
+
+class _Cutter:
+    """Cuts texts into units that fit a piece; each text is counted once, or twice where it is long."""
+
+    def __init__(self, count: Count, most: int) -> None:
+        self._count = count
+        self._most = max(1, most)
+
+    def units(self, text: str) -> Iterator[_Unit]:
+        """The paragraphs, and of those that are too long the sentences."""
+        for block in _blocks(text):
+            yield from self._fitting(block, self._sentences)
+
+    def tail(self, units: Sequence[_Unit], most: int) -> tuple[str, int]:
+        """What the next piece repeats: whole units from the end as far as they fit, or else words."""
+        taken: list[str] = []
+        tokens = 0
+        for unit in reversed(units):
+            if tokens + unit.tokens > most:
+                break
+            taken.append(unit.text)
+            tokens += unit.tokens
+        if taken or most <= 0:
+            return "".join(reversed(taken)), tokens
+        return self._last_words(units[-1], most)
+
+    def _last_words(self, unit: _Unit, most: int) -> tuple[str, int]:
+        room = len(unit.text) * most // unit.tokens
+        gap = _SPACE.search(unit.text, len(unit.text) - room)
+        # Half a word is no help.
+        words = unit.text[gap.end() :] if gap else ""
+        tokens = self._count(words) if words else 0
+        return (words, tokens) if tokens <= most else ("", 0)
+
+    def _fitting(self, text: str, cut: Callable[[str], Iterator[_Unit]]) -> Iterator[_Unit]:
+        if len(text) <= self._most * _CHARACTERS:
+            tokens = self._count(text)
+            if tokens <= self._most:
+                yield _Unit(text, tokens)
+                return
+        yield from cut(text)
+
+    def _sentences(self, text: str) -> Iterator[_Unit]:
+        start = 0
+        for end in (found.end() for found in _SENTENCE_END.finditer(text)):
+            yield from self._fitting(text[start:end], self._words)
+            start = end
+        if start < len(text):
+            yield from self._fitting(text[start:], self._words)
+
+    def _words(self, text: str) -> Iterator[_Unit]:
+        """Cut between words, and inside of one only when it does not fit by itself."""
+        words = _WORD.findall(text)
+        at, many = 0, self._most
+        while at < len(words):
+            group = "".join(words[at : at + many])
+            tokens = self._count(group)
+            if tokens <= self._most:
+                yield _Unit(group, tokens)
+                at += many
+            elif many > 1:
+                many = _fewer(min(many, len(words) - at), self._most, tokens)
+            else:
+                yield from self._letters(group)
+                at, many = at + 1, self._most
+
+    def _letters(self, word: str) -> Iterator[_Unit]:
+        at, many = 0, self._most * _CHARACTERS
+        while at < len(word):
+            part = word[at : at + many]
+            tokens = self._count(part)
+            if tokens > self._most and len(part) > 1:
+                many = _fewer(len(part), self._most, tokens)
+            else:
+                yield _Unit(part, tokens)
+                at += len(part)
+
+
+def _fewer(many: int, most: int, tokens: int) -> int:
+    """How many to try next; by their share, and a little less, so that the next count most likely fits."""
+    return max(1, min(many - 1, many * most * 9 // (tokens * 10)))
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Paragraphs with the blank lines behind them; a fence and what it encloses is one."""
+    start = place = 0
+    fence = ""
+    blank = False
+    while place < len(text):
+        end = text.find("\n", place) + 1 or len(text)
+        line = text[place:end]
+        if not fence and line.isspace():
+            blank = True
+        else:
+            if blank and not fence and place > start:
+                yield text[start:place]
+                start = place
+            blank = False
+            fence = _after(fence, line)
+        place = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _after(fence: str, line: str) -> str:
+    """The fence that is open behind this line."""
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    mark = found[1]
+    if not fence:
+        return mark
+    closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line[found.end() :].strip()
+    return "" if closes else fence

@@ -1,0 +1,144 @@
+"""Finds what may be a name: runs of capitalised words, with what joins and ends them."""
+
+import re
+from typing import Final, NamedTuple
+
+from headgate.knowledge.extraction.given_names import PARTICLES
+from headgate.knowledge.extraction.places import HEADS_OF, PLACES
+from headgate.knowledge.extraction.reading import Page
+from headgate.knowledge.extraction.vocabulary import (
+    FUNCTION_WORDS,
+    INSTITUTIONS,
+    LEGAL_FORMS,
+    MONTHS_AND_DAYS,
+    TITLES,
+)
+from headgate.knowledge.extraction.word_lists import words
+
+# `re` has no class for capitals: those of the Latin, Greek and Cyrillic alphabets.
+_CAPITALS: Final = "".join(
+    letter for letter in map(chr, (*range(0x41, 0x250), *range(0x370, 0x530))) if letter.isupper()
+)
+_LEGAL: Final = rf"(?:{'|'.join(LEGAL_FORMS)})(?!\w)"
+_WORD: Final = (
+    rf"(?:[{_CAPITALS}]\w*(?:[-'\u2019](?!s\b)\w+|&[{_CAPITALS}]\w*|\.(?:js|com|ai|io|org|net)\b)*"
+    r"|i[A-Z]\w+|macOS\b)"
+)
+_TOKEN: Final = rf"(?:(?:[{_CAPITALS}]\.){{2,}}|St\.(?= )|[{_CAPITALS}]\.(?= [{_CAPITALS}])|{_WORD})"
+_PARTICLE: Final = rf"(?:{'|'.join(PARTICLES)})"
+_JOIN: Final = rf"(?: & | {_PARTICLE} (?:{_PARTICLE} )?| (?=\S))"
+_VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
+_RUN: Final = re.compile(
+    rf"(?<![\w.'\u2019-]){_TOKEN}(?:{_JOIN}(?!{_LEGAL}){_TOKEN}){{0,11}}"
+    rf"(?:'s (?:Hospital|Church|College)\b)?(?P<legal>(?:,? {_LEGAL})*)(?P<version>{_VERSION})?"
+)
+_SPACE: Final = " "
+_JOINING: Final = frozenset({" of ", " of the ", " for ", " for the "})
+# They may begin a name when they do not begin the sentence.
+_NAME_WORDS: Final = words(
+    """
+    first new general best great good open old large small main last next high low long known two three
+    """
+)
+_NEVER_FIRST: Final = (FUNCTION_WORDS - _NAME_WORDS) | MONTHS_AND_DAYS
+
+
+class Candidate(NamedTuple):
+    """Where a name may stand, and how it is built."""
+
+    start: int
+    end: int
+    # As it is written, without a title.
+    surface: str
+    # What ends a company's name, with the comma before it: `, Inc.`.
+    legal: str
+    version: str
+    # A title was written before it without a full stop.
+    titled: bool
+    # It is the first word of its sentence.
+    first: bool
+
+
+def candidates(page: Page) -> list[Candidate]:
+    """Everything that may be a name, in order."""
+    starts = set(page.sentences)
+    found = [
+        candidate
+        for run in _RUN.finditer(page.text)
+        if (candidate := _trimmed(page.text, run, starts)) is not None
+    ]
+    return _joined(page.text, found)
+
+
+def _trimmed(text: str, run: re.Match[str], starts: set[int]) -> Candidate | None:
+    """The run without the words at both ends that belong to the sentence."""
+    start, end = run.span()
+    legal, version = run["legal"], run["version"] or ""
+    first = _begins(text, start, starts)
+    surface = run.group()
+    if surface in PLACES:
+        return Candidate(start, end, surface, "", "", titled=False, first=first)
+    words = surface[: len(surface) - len(legal) - len(version)].split(_SPACE)
+    titled = False
+    while words and (_drops(words[0], first=first) or (words[0] in TITLES and len(words) > 1)):
+        titled = titled or words[0] in TITLES
+        start += len(words.pop(0)) + 1
+        first = False
+    while words and words[-1].lower() in _NEVER_FIRST:
+        end = start + len(_SPACE.join(words[:-1]))
+        legal = version = ""
+        words.pop()
+    if not words or (len(words) == 1 and len(words[0]) == 1):
+        return None
+    return Candidate(start, end, text[start:end], legal, version, titled=titled, first=first)
+
+
+def _drops(word: str, *, first: bool) -> bool:
+    lower = word.lower()
+    return lower in FUNCTION_WORDS if first and lower not in _NAME_WORDS else lower in _NEVER_FIRST
+
+
+def _begins(text: str, start: int, starts: set[int]) -> bool:
+    """Whether a sentence begins here, also behind a quote, a list mark or a table's bar."""
+    while start > 0 and text[start - 1] in "\"'“\u2018(*_[-|>•# \t":
+        if start in starts:
+            return True
+        start -= 1
+    return start in starts
+
+
+def _joined(text: str, found: list[Candidate]) -> list[Candidate]:
+    """`University` and `Edinburgh` are one name where `of` stands between them."""
+    joined: list[Candidate] = []
+    for candidate in found:
+        if joined and _belong(text, joined[-1], candidate):
+            joined.append(_both(text, joined.pop(), candidate))
+        else:
+            joined.append(candidate)
+    return joined
+
+
+def _both(text: str, left: Candidate, right: Candidate) -> Candidate:
+    surface = text[left.start : right.end]
+    return Candidate(
+        left.start, right.end, surface, right.legal, right.version, titled=left.titled, first=left.first
+    )
+
+
+def _belong(text: str, left: Candidate, right: Candidate) -> bool:
+    between = text[left.end : right.start]
+    if between in _JOINING:
+        last = left.surface.rpartition(_SPACE)[2]
+        heads = last in INSTITUTIONS and " of " not in left.surface
+        return heads or (between == " of " and left.surface in HEADS_OF and right.surface in PLACES)
+    if between == " and ":
+        # The Food and Agriculture Organization.
+        after = right.surface.split(_SPACE)
+        single = _SPACE not in left.surface and left.surface not in PLACES
+        return (
+            single
+            and 1 < len(after) < 4
+            and after[-1] in INSTITUTIONS
+            and text.endswith("the ", 0, left.start)
+        )
+    return False

@@ -1,0 +1,321 @@
+"""Takes documents into a store: what is new or has changed is read, and what is gone leaves."""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+from headgate.domain.errors import ConfigError, StoreAway
+from headgate.domain.words import words
+from headgate.knowledge import chunking
+from headgate.knowledge.backlog import Backlog, Progress, Sleep
+from headgate.knowledge.reading import (
+    Failure,
+    Inventory,
+    Library,
+    Listed,
+    Parsed,
+    Reading,
+    Root,
+    Section,
+    Unreadable,
+)
+from headgate.knowledge.store import Intake
+from headgate.knowledge.values import Document, NewChunk, NewEntity, NewRelationship, Source
+from headgate.knowledge.vectors import Vectors
+
+log = logging.getLogger("headgate.knowledge")
+
+# Documents that were read and wait to be stored: each may be large.
+_READ_AHEAD: Final = 2
+# Characters in which a title may stand in the text itself.
+_OPENING: Final = 400
+# Files of one step: a whole tree at once would hold up everybody else who writes.
+_REMOVED_AT_ONCE: Final = 100
+
+Extract = Callable[[Sequence[NewChunk]], tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]]
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ingestion did."""
+
+    # Files.
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    # Those that nobody reads, by their extension.
+    skipped: dict[str, int] = {}
+    failed: tuple[Failure, ...] = ()
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    chunks_removed: int = 0
+    vectors: int = 0
+    # What was found in the documents that were added or changed.
+    entities: int = 0
+    relationships: int = 0
+    seconds: float = 0.0
+    # What to do to get vectors that are missing; empty when none is.
+    advice: str = ""
+
+    @property
+    def chunks_per_second(self) -> float:
+        """Of those that were made, whether the store had them before or not."""
+        return (self.chunks_added + self.chunks_kept) / self.seconds if self.seconds > 0 else 0.0
+
+
+class Ingestion:
+    """Brings a store up to date with a library of files."""
+
+    def __init__(
+        self,
+        store: Intake,
+        library: Library,
+        *,
+        count: chunking.Count,
+        extract: Extract,
+        # Changes when `extract` would find something else in the same chunks.
+        extract_edition: str = "",
+        vectors: Vectors | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Without `vectors` the documents are found by words alone."""
+        self._store = store
+        self._library = library
+        self._count = count
+        self._extract = extract
+        self._extract_edition = extract_edition
+        self._vectors = vectors
+        self._clock = clock
+        self._sleep = sleep
+
+    async def run(self, progress: Progress, *, category: str = "", moved: bool = False) -> Summary:
+        """Read what is not in the store as it is now; each file is stored as a whole or not at all.
+
+        `category` is of those that name none themselves; `moved` says that a root of a known name is that
+        root at a new place. Raises ConfigError for roots that would mix and for an embedder that cannot be
+        used, and StoreAway.
+        """
+        started = time.monotonic()
+        inventory = await self._library.inventory()
+        known = await self._store.digests()
+        _refuse_mixing(inventory.roots, known, moved=moved)
+        await self._store.cut_again()
+        backlog = Backlog(self._store, self._vectors, progress, self._sleep)
+        await backlog.prepare()
+        intake = _Run(inventory, known, category, self._edition(category), backlog, progress)
+        await self._remove_gone(intake)
+        await self._take_in(intake)
+        return intake.summary(time.monotonic() - started)
+
+    def _edition(self, category: str) -> str:
+        editions = (self._library.edition, chunking.EDITION, self._extract_edition, category)
+        return _short_hash("\0".join(editions))
+
+    async def _remove_gone(self, intake: "_Run") -> None:
+        gone = intake.gone()
+        for start in range(0, len(gone), _REMOVED_AT_ONCE):
+            some = gone[start : start + _REMOVED_AT_ONCE]
+            intake.chunks["removed"] += await self._store.remove(some)
+            intake.files["removed"] += len(some)
+
+    async def _take_in(self, intake: "_Run") -> None:
+        read: asyncio.Queue[tuple[Listed, Reading] | None] = asyncio.Queue(_READ_AHEAD)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read_all(intake, read))
+                tasks.create_task(self._store_all(intake, read))
+                tasks.create_task(intake.backlog.work())
+        except ExceptionGroup as group:
+            # One sentence is enough: the others stopped because of the first.
+            first = group.exceptions[0]
+            raise first from first.__cause__
+
+    async def _read_all(self, intake: "_Run", read: "asyncio.Queue[tuple[Listed, Reading] | None]") -> None:
+        files = intake.inventory.files
+        for done, listed in enumerate(files):
+            intake.progress.tell("read", done, len(files), listed.file)
+            await intake.backlog.room()
+            try:
+                reading = await self._library.read(listed.file, intake.known_content(listed.file))
+            except Unreadable as unreadable:
+                intake.failed.append(Failure(listed.file, str(unreadable)))
+            except Exception:
+                log.exception("internal error %s while a document was read", intake.fail(listed.file))
+            else:
+                if reading is None:
+                    intake.files["unchanged"] += 1
+                else:
+                    await read.put((listed, reading))
+        await read.put(None)
+
+    async def _store_all(self, intake: "_Run", read: "asyncio.Queue[tuple[Listed, Reading] | None]") -> None:
+        while (taken := await read.get()) is not None:
+            listed, reading = taken
+            try:
+                # A large document takes seconds.
+                document = await asyncio.to_thread(self._document, intake, listed, reading)
+                replaced = await self._store.replace(document)
+            except StoreAway:
+                raise
+            except Exception:
+                log.exception("internal error %s while a document was stored", intake.fail(listed.file))
+            else:
+                intake.count(document, *replaced)
+                intake.backlog.grew(replaced.added)
+        intake.progress.tell("read", len(intake.inventory.files), len(intake.inventory.files), "")
+        intake.backlog.end()
+
+    def _document(self, intake: "_Run", listed: Listed, reading: Reading) -> Document:
+        parsed = reading.parsed
+        chunks = chunking.chunked(listed.file, _with_title(parsed), self._count)
+        entities, relationships = self._extract(chunks)
+        source = Source(
+            file=listed.file,
+            category=parsed.category or intake.category or _place_category(listed.file),
+            doc_type=parsed.doc_type,
+            title=parsed.title or PurePosixPath(listed.file).stem,
+            date=parsed.date or datetime.fromtimestamp(listed.modified, UTC).date().isoformat(),
+            digest=intake.digest(listed.file, reading.digest),
+            size_bytes=reading.size_bytes,
+            chunks=len(chunks),
+            ingested=self._clock(),
+        )
+        return Document(source=source, chunks=chunks, entities=entities, relationships=relationships)
+
+
+class _Run:
+    """What one ingestion knows and counts."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        known: dict[str, str],
+        category: str,
+        edition: str,
+        backlog: Backlog,
+        progress: Progress,
+    ) -> None:
+        self.inventory = inventory
+        self.category = category
+        self.backlog = backlog
+        self.progress = progress
+        self.files: Counter[str] = Counter()
+        self.chunks: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+        self.failed = list(inventory.failed)
+        self._known = known
+        self._edition = edition
+
+    def gone(self) -> list[str]:
+        """Files that were ingested from these roots and are not there any more."""
+        there = {listed.file for listed in self.inventory.files}
+        return [
+            file
+            for file in sorted(self._known)
+            if file not in there
+            and any(root.holds(file) for root in self.inventory.roots)
+            # Nobody knows whether they are still there.
+            and not any(f"{file}/".startswith(f"{failure.file}/") for failure in self.inventory.failed)
+        ]
+
+    def known_content(self, file: str) -> str:
+        """The SHA-256 that the file had when it was read from here in this way; empty when it was not."""
+        known = self._known.get(file, "")
+        content, _, _ = _parts(known)
+        return content if known == self.digest(file, content) else ""
+
+    def digest(self, file: str, content: str) -> str:
+        """What the store remembers of a file: its content, how it was read, and from where."""
+        place = next((root.place for root in self.inventory.roots if root.holds(file)), "")
+        return f"{content}-{self._edition}-{_short_hash(place)}"
+
+    def fail(self, file: str) -> str:
+        """Something was wrong with us and not with the file; returns what the log calls it."""
+        entry = secrets.token_hex(6)
+        self.failed.append(Failure(file, f"internal error {entry}: look for it in the log and report it"))
+        return entry
+
+    def count(self, document: Document, added: int, kept: int, removed: int) -> None:
+        """The document is stored."""
+        self.files["changed" if document.source.file in self._known else "added"] += 1
+        self.chunks.update(added=added, kept=kept, removed=removed)
+        self.found.update(entities=len(document.entities), relationships=len(document.relationships))
+
+    def summary(self, seconds: float) -> Summary:
+        return Summary(
+            added=self.files["added"],
+            changed=self.files["changed"],
+            unchanged=self.files["unchanged"],
+            removed=self.files["removed"],
+            skipped=self.inventory.skipped,
+            failed=tuple(self.failed),
+            chunks_added=self.chunks["added"],
+            chunks_kept=self.chunks["kept"],
+            chunks_removed=self.chunks["removed"],
+            vectors=self.backlog.made,
+            entities=self.found["entities"],
+            relationships=self.found["relationships"],
+            seconds=round(seconds, 3),
+            advice=self.backlog.advice,
+        )
+
+
+def _with_title(parsed: Parsed) -> tuple[Section, ...]:
+    """The sections, with the title before the first one's text, unless that begins with it anyway.
+
+    Many a document is asked for by a title that stands in its metadata only.
+    """
+    if not parsed.title or not parsed.sections:
+        return parsed.sections
+    first, *rest = parsed.sections
+    title = words(parsed.title)
+    opening = words(" ".join((*first.path, first.text[: _OPENING + len(parsed.title)])))
+    if any(opening[place : place + len(title)] == title for place in range(len(opening))):
+        return parsed.sections
+    return (Section(first.path, f"{parsed.title}\n\n{first.text}"), *rest)
+
+
+def _refuse_mixing(roots: Sequence[Root], known: dict[str, str], *, moved: bool) -> None:
+    twice = [name for name, times in Counter(root.name for root in roots).items() if times > 1]
+    if twice:
+        raise ConfigError(
+            f"two of the paths are called {twice[0]!r}, and their documents would mix",
+            hint="ingest the directory above them, or rename one of them",
+        )
+    if moved:
+        return
+    for root in roots:
+        own = _short_hash(root.place)
+        if any(root.holds(file) and _parts(digest)[2] not in ("", own) for file, digest in known.items()):
+            raise ConfigError(
+                f"documents of another {root.name!r} are in the store and would mix with those of this one",
+                hint="rename one of the two, or pass --moved if it is the same one at a new place",
+            )
+
+
+def _parts(digest: str) -> tuple[str, str, str]:
+    """Content, edition and place; empty where they are not known."""
+    parts = digest.split("-")
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
+
+
+def _place_category(file: str) -> str:
+    """The first directory below the root, or else the root's name."""
+    parts = file.split("/")
+    if len(parts) == 1:
+        return PurePosixPath(file).stem
+    return parts[1] if len(parts) > 2 else parts[0]
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]

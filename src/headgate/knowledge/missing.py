@@ -1,0 +1,90 @@
+"""Tells somebody who found nothing which of his filters no document can pass, and what is near to it."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rapidfuzz import fuzz, process, utils
+
+from headgate.knowledge.query import Warning as Notice
+from headgate.knowledge.store import Passages
+from headgate.knowledge.values import ANYTHING, Filters
+
+_MOST_NAMED: Final = 10
+_MOST_WANTED: Final = 5
+_LONGEST_WANTED: Final = 60
+_LIKE_ENOUGH: Final = 50
+# So many documents are looked at for one whose name is near; they are read in batches.
+_MOST_LOOKED_AT: Final = 5000
+_BATCH: Final = 500
+
+
+async def missing(passages: Passages, filters: Filters) -> tuple[Notice, ...]:
+    """One warning for each filter that no document passes; none when there are no documents at all."""
+    if not (filters.categories or filters.doc_types or filters.files):
+        return ()
+    there = await passages.statistics()
+    if not there.sources:
+        return ()
+    notices = [
+        await _of_words("source_category", filters.categories, there.categories),
+        await _of_words("doc_type", filters.doc_types, there.doc_types),
+        await _of_files(passages, filters.files),
+    ]
+    return tuple(notice for notice in notices if notice is not None)
+
+
+async def _of_words(name: str, wanted: Sequence[str], there: Iterable[str]) -> Notice | None:
+    known = sorted(filter(None, there))
+    if not wanted or {one.casefold() for one in wanted} & {one.casefold() for one in known}:
+        return None
+    # There are few of them as a rule, and then all are worth knowing.
+    if len(known) > _MOST_NAMED:
+        known = await asyncio.to_thread(_nearest, wanted, {one: one for one in known})
+    return _notice(name, wanted, known)
+
+
+async def _of_files(passages: Passages, wanted: Sequence[str]) -> Notice | None:
+    if not wanted or await passages.source_ids(Filters(files=tuple(wanted))):
+        return None
+    ids = (await passages.source_ids(ANYTHING))[:_MOST_LOOKED_AT]
+    files: list[str] = []
+    for start in range(0, len(ids), _BATCH):
+        batch = await passages.sources(ids[start : start + _BATCH])
+        files += [source.file for source in batch.values()]
+    names = {file: _last(file) for file in files}
+    near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
+    # What was added to a pattern nobody has asked for.
+    asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
+    return _notice("source_file", asked, near)
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/*").rpartition("/")[2]
+
+
+def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
+    """The keys whose values are most like one of those that are wanted, the most like first."""
+    best: dict[str, float] = {}
+    for one in wanted[:_MOST_WANTED]:
+        found = process.extract(
+            one,
+            known,
+            scorer=fuzz.WRatio,
+            processor=utils.default_process,
+            limit=_MOST_NAMED,
+            score_cutoff=_LIKE_ENOUGH,
+        )
+        for _, score, key in found:
+            best[key] = max(score, best.get(key, 0.0))
+    return sorted(best, key=lambda key: (-best[key], key))[:_MOST_NAMED]
+
+
+def _notice(name: str, wanted: Sequence[str], near: Sequence[str]) -> Notice:
+    told = " or ".join(f"'{one[:_LONGEST_WANTED]}'" for one in wanted[:_MOST_WANTED])
+    return Notice(
+        level="warning",
+        code="NO_SUCH_SOURCE",
+        message=f"No document has {name} {told}",
+        suggestion=f"use one of these: {', '.join(near)}" if near else "see list_sources for what there is",
+    )

@@ -1,0 +1,40 @@
+"""What a query has in quotes: it is to be found word for word."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.domain.words import words
+from headgate.knowledge.query import Query
+from headgate.knowledge.query import Warning as Notice
+
+# A quote within a word, as that of inches is, opens and closes nothing.
+_QUOTED: Final = re.compile(r'(?<!\w)"([^"]*)"(?!\w)|\u201c([^\u201c\u201d]+)\u201d')
+
+
+def phrases_of(text: str) -> tuple[tuple[str, ...], ...]:
+    """Each quoted part in words, as `Filters.phrases` has them; a quote without its other half is text."""
+    quoted = (tuple(words(match[1] or match[2] or "")) for match in _QUOTED.finditer(text))
+    return tuple(dict.fromkeys(phrase for phrase in quoted if phrase))
+
+
+def with_phrases(query: Query) -> Query:
+    """The query whose filters ask for its quoted parts too; its text stays as it is, to rank by."""
+    phrases = tuple(dict.fromkeys(query.filters.phrases + phrases_of(query.text)))
+    if phrases == query.filters.phrases:
+        return query
+    filters = msgspec.structs.replace(query.filters, phrases=phrases)
+    return msgspec.structs.replace(query, filters=filters)
+
+
+def unquoted(phrases: Sequence[Sequence[str]]) -> Notice:
+    """What to tell where no chunk has what the query quotes, and it was searched for without quotes."""
+    quoted = ", ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
+    return Notice(
+        level="warning",
+        code="PHRASE_NOT_FOUND",
+        message=f"No passage has {quoted} word for word; searched without the quotes.",
+        suggestion="Quote only what stands in the documents as it is.",
+    )

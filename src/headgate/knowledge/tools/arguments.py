@@ -1,0 +1,311 @@
+"""Reads the arguments of the knowledge tools, forgivingly; one sentence says what is wrong with them."""
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from headgate.domain.errors import InvalidQuestion
+from headgate.knowledge.filtering import widened
+from headgate.knowledge.values import Filters
+
+_WHOLE: Final = re.compile(r"[+-]?\d{1,18}")
+_NUMBER: Final = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})")
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_LONGEST_SHOWN: Final = 60
+_LONGEST_WORD: Final = 1000
+_MOST_WORDS: Final = 50
+# A pattern of files is compiled, and that takes long when it is.
+_LONGEST_TOGETHER: Final = 2000
+_FILTERS: Final = ("date_from", "date_to", "doc_type", "source_category", "source_file")
+
+# What those who know other tools call an argument; of several the first that the tool has.
+_MEANT: Final[dict[str, tuple[str, ...]]] = {
+    word: meant
+    for words, meant in {
+        "limit top count size n k num_results max_results per_page": ("page_size",),
+        "q text question search search_query": ("query",),
+        "name vendor company supplier": ("vendor_name", "entity"),
+        "entity_name": ("entity", "vendor_name"),
+        "mode detail": ("response_mode",),
+        "format": ("response_format",),
+        "id ids": ("chunk_id", "chunk_ids"),
+        "offset page next next_cursor": ("cursor",),
+        "category": ("source_category", "filters"),
+        "file path filename source": ("source_file", "filters"),
+        "type": ("doc_type", "entity_types", "filters"),
+        "from since after": ("date_from",),
+        "to until before": ("date_to",),
+        "source_category source_file doc_type date_from date_to": ("filters",),
+        "depth": ("hops",),
+        "confidence threshold": ("min_confidence", "min_score"),
+    }.items()
+    for word in words.split()
+}
+
+D = TypeVar("D", int, None)
+W = TypeVar("W", bound=StrEnum)
+
+
+class Arguments:
+    """The arguments of one call; each reading raises InvalidQuestion, null is as if not given."""
+
+    def __init__(self, tool: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+        self._given = given
+        for name in given:
+            if name not in known:
+                raise _refusal(f"{tool} has no argument {shown(name)}; {_instead(name, known)}")
+
+    def has(self, name: str) -> bool:
+        """Whether it was given."""
+        return self._given.get(name) is not None
+
+    def name(self, name: str, longest: int, *, what: str) -> str:
+        """A text that has to be given, without the space around it."""
+        value = self._given.get(name)
+        if value is None:
+            raise _refusal(f"{name} is missing; it must be {what}")
+        text = _text(name, value, what).strip()
+        if not 1 <= len(text) <= longest:
+            raise _refusal(
+                f"{name} must be {what} of 1 to {longest} characters, not of {len(text)} ({shown(text)})"
+            )
+        return text
+
+    def text(self, name: str, *, what: str) -> str:
+        """A text that has to be given, however long, without the space around it."""
+        value = self._given.get(name)
+        if value is None:
+            raise _refusal(f"{name} is missing; it must be {what}")
+        return _text(name, value, what).strip()
+
+    def cursor(self) -> str | None:
+        """Where the page begins."""
+        value = self._given.get("cursor")
+        if value is None:
+            return None
+        text = _text("cursor", value, "the text that the page before gave").strip()
+        if not text:
+            raise _refusal("cursor is empty; leave it out to start at the beginning")
+        return text
+
+    def whole(self, name: str, default: D, highest: int) -> int | D:
+        """A whole number from 1 on, or the default."""
+        value = self._given.get(name)
+        return default if value is None else whole(name, value, 1, highest)
+
+    def share(self, name: str, default: float) -> float:
+        """A number from 0 to 1."""
+        value = self._given.get(name)
+        if value is None:
+            return default
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            value = float(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise _refusal(f"{name} must be a number from 0 to 1, not {shown(value)}")
+        return float(value)
+
+    def switch(self, name: str, *, default: bool) -> bool:
+        """Whether something is wanted."""
+        value = self._given.get(name)
+        if value is None:
+            return default
+        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        if not isinstance(value, bool):
+            raise _refusal(f"{name} must be true or false, not {shown(value)}")
+        return value
+
+    def word(self, name: str, default: W) -> W:
+        """One of the words that there are for it."""
+        value = self._given.get(name)
+        allowed = type(default)
+        if value is None:
+            return default
+        if not isinstance(value, str) or value not in list(allowed):
+            raise _refusal(f"{name} must be {_either(list(allowed))}, not {shown(value)}")
+        return allowed(value)
+
+    def fields(self) -> tuple[str, ...] | None:
+        """The keys that are wanted; None is all."""
+        value = self._given.get("fields")
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or not all(isinstance(field, str) for field in value):
+            raise _refusal(f"fields must be a list of names of fields, not {shown(value)}")
+        if not value:
+            raise InvalidQuestion(
+                "fields list cannot be empty (use None to return all fields)",
+                hint="leave out fields to get all of them, or name at least one",
+            )
+        return tuple(dict.fromkeys(value))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A text or several, sorted; none when it was not given."""
+        value = self._given.get(name)
+        return () if value is None else words_of(name, value)
+
+    def ids(self, name: str, most: int) -> tuple[int, ...]:
+        """A list of ids, each once."""
+        value = self._given.get(name)
+        if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
+            told = "missing" if value is None else f"not {shown(value)}"
+            raise _refusal(f"{name} must be a list of 1 to {most} ids, {told}")
+        return tuple(
+            dict.fromkeys(whole(f"{name}[{at}]", one, 1, _HIGHEST_ID) for at, one in enumerate(value))
+        )
+
+    def id(self, name: str) -> int:
+        """An id that has to be given."""
+        value = self._given.get(name)
+        if value is None:
+            raise _refusal(f"{name} is missing; it must be the id of a chunk, as semantic_search gives it")
+        return whole(name, value, 1, _HIGHEST_ID)
+
+    def filters(self) -> Filters:
+        """Which documents are looked at."""
+        value = self._given.get("filters")
+        if value is None:
+            return Filters()
+        given = _object("filters", value)
+        for name in given:
+            if name not in _FILTERS:
+                raise _refusal(f"filters has no {shown(name)}; {_instead(name, _FILTERS)}")
+        there = {name: one for name, one in given.items() if one is not None}
+        first, last = (_day(name, there.get(name)) for name in ("date_from", "date_to"))
+        if first and last and first > last:
+            raise _refusal(f"filters.date_from {first} is after date_to {last}; swap them")
+        return widened(
+            Filters(
+                categories=_filter(there, "source_category"),
+                files=_filter(there, "source_file"),
+                doc_types=_filter(there, "doc_type"),
+                date_from=first,
+                date_to=last,
+            )
+        )
+
+
+# What a store can count up to.
+_HIGHEST_ID: Final = 2**63 - 1
+
+
+def whole(name: str, value: object, lowest: int, highest: int) -> int:
+    """The whole number that it is, also when it came as a text; raises InvalidQuestion."""
+    number = value
+    if isinstance(value, str):
+        number = int(value) if _WHOLE.fullmatch(value.strip()) else None
+    elif isinstance(value, float):
+        number = int(value) if value.is_integer() else None
+    if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
+        allowed = f"from {lowest} to {highest}" if highest < _HIGHEST_ID else f"from {lowest} on"
+        raise _refusal(f"{name} must be a whole number {allowed}, not {shown(value)}")
+    return number
+
+
+def words_of(name: str, value: object) -> tuple[str, ...]:
+    """A text or a list of them as a sorted tuple; raises InvalidQuestion."""
+    what = f"a text or a list of 1 to {_MOST_WORDS} texts"
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple) or not 1 <= len(several) <= _MOST_WORDS:
+        raise _refusal(f"{name} must be {what}, not {shown(value)}")
+    texts = {_text(name, one, what).strip() for one in several}
+    if not all(1 <= len(text) <= _LONGEST_WORD for text in texts):
+        raise _refusal(f"{name} must be {what}, 1 to {_LONGEST_WORD} characters each, not {shown(value)}")
+    if (together := sum(map(len, texts))) > _LONGEST_TOGETHER:
+        raise _refusal(
+            f"{name} must be {what}, at most {_LONGEST_TOGETHER} characters together, not {together}"
+        )
+    return tuple(sorted(texts))
+
+
+def shown(value: object) -> str:
+    """What was sent, as JSON, as much of it as belongs into a sentence."""
+    if isinstance(value, list | tuple):
+        # Lists within lists may go deeper than a call of a function can.
+        first = ["a list" if isinstance(one, list | tuple) else shown(one) for one in value[:3]]
+        return _shortened(f"[{', '.join(first)}{', …' if len(value) > 3 else ''}]")
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, str):
+        return _shortened(repr(value[: 2 * _LONGEST_SHOWN]))
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
+        return "a number with very many digits"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    try:
+        return _shortened(msgspec.json.encode(value).decode())
+    except TypeError:
+        return f"a {type(value).__name__}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
+def _text(name: str, value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise _refusal(f"{name} must be {what}, not {shown(value)}")
+    # No store takes them: the one ends a text in C, the others are no characters.
+    if "\0" in value or not _is_whole(value):
+        raise _refusal(f"{name} must be {what} without NUL or halves of characters, not {shown(value)}")
+    return value
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it has no halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _filter(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return words_of(f"filters.{name}", given[name]) if name in given else ()
+
+
+def _day(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    try:
+        if isinstance(value, str) and _DAY.fullmatch(value.strip()):
+            return date.fromisoformat(value.strip()).isoformat()
+    except ValueError:
+        pass
+    raise _refusal(f"filters.{name} must be a day such as 2026-11-16, not {shown(value)}")
+
+
+def _object(name: str, value: object) -> Mapping[str, Any]:
+    # Some clients send an object as a text.
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            value = str(value)
+    if not isinstance(value, Mapping):
+        raise _refusal(
+            f'{name} must be an object such as {{"source_category": "contracts"}}, not {shown(value)}'
+        )
+    return value
+
+
+def _instead(name: object, known: Sequence[str]) -> str:
+    word = str(name)[:_LONGEST_SHOWN]
+    meant = [argument for argument in _MEANT.get(word.lower(), ()) if argument in known]
+    nearest = meant or difflib.get_close_matches(word, known, n=1)
+    allowed = f"allowed: {', '.join(sorted(known))}"
+    return f"did you mean {nearest[0]}? {allowed}" if nearest else allowed
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _refusal(problem: str) -> InvalidQuestion:
+    return InvalidQuestion(problem, hint="call again with what is allowed")

@@ -1,0 +1,150 @@
+"""The knowledge tools as clients see them; every conversation pays for each word."""
+
+from typing import Any, Final
+
+from headgate.knowledge.modes import Mode
+from headgate.knowledge.query import LONGEST_QUERY, Strategy
+
+MOST_PER_PAGE: Final = 50
+MOST_CHUNKS: Final = 50
+LONGEST_NAME: Final = 200
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_ANY_OF: Final = {"type": ["string", "array"], "items": _TEXT}
+_SHARE: Final = {"type": "number", "minimum": 0, "maximum": 1}
+_SIZE: Final = {"type": "integer", "minimum": 1, "maximum": MOST_PER_PAGE}
+_ID: Final = {"type": "integer", "minimum": 1}
+_PAGED: Final[dict[str, Any]] = {
+    "page_size": {**_SIZE, "default": 10},
+    "cursor": {**_TEXT, "description": "of the page before"},
+    "fields": {**_TEXTS, "minItems": 1, "description": "only these keys"},
+}
+_FILTERS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "source_category": _ANY_OF,
+        "source_file": {**_ANY_OF, "description": "* stands for anything"},
+        "doc_type": _ANY_OF,
+        "date_from": {**_TEXT, "format": "date"},
+        "date_to": {**_TEXT, "format": "date"},
+    },
+    "additionalProperties": False,
+}
+
+
+def _switch(*, default: bool) -> dict[str, Any]:
+    return {"type": "boolean", "default": default}
+
+
+def _mode(default: Mode) -> dict[str, Any]:
+    return {"enum": [*Mode], "default": default}
+
+
+def _tool(
+    name: str, title: str, description: str, needed: tuple[str, ...], properties: dict[str, Any]
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if needed:
+        schema["required"] = list(needed)
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+    }
+
+
+DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
+    _tool(
+        "semantic_search",
+        "Search documents",
+        "Find passages of the team's documents by meaning and words. Begin with ids_only or metadata, "
+        "then get_chunks for the texts you need.",
+        ("query",),
+        {
+            "query": {**_TEXT, "minLength": 1, "maxLength": LONGEST_QUERY},
+            **_PAGED,
+            "response_mode": {
+                **_mode(Mode.METADATA),
+                "description": "tokens per result: ids_only 10, metadata 250, preview 500, full 1500",
+            },
+            "filters": _FILTERS,
+            "min_score": {**_SHARE, "default": 0},
+            "strategy": {"enum": [*Strategy], "default": Strategy.HYBRID},
+            "boosts": {"type": "boolean", "description": "also rank by vendor, recency, topic"},
+            "explain": {**_switch(default=False), "description": "where each score comes from"},
+            "response_format": {"enum": ["standard", "desktop"], "default": "standard"},
+            "top_k": {**_SIZE, "deprecated": True},
+        },
+    ),
+    _tool(
+        "find_vendor_info",
+        "Find a vendor",
+        "What documents and imports know of a vendor: entities and relationships around it.",
+        ("vendor_name",),
+        {
+            "vendor_name": {
+                **_TEXT,
+                "minLength": 1,
+                "maxLength": LONGEST_NAME,
+                "description": "name, alias or id",
+            },
+            "response_mode": _mode(Mode.METADATA),
+            "include_relationships": _switch(default=True),
+            **_PAGED,
+            "page_size": _SIZE,
+        },
+    ),
+    _tool(
+        "list_sources",
+        "List documents",
+        "The documents that can be searched.",
+        (),
+        {"filters": _FILTERS, **_PAGED},
+    ),
+    _tool(
+        "get_chunk",
+        "Get a passage",
+        "One passage by its chunk_id.",
+        ("chunk_id",),
+        {"chunk_id": _ID, "response_mode": _mode(Mode.FULL), "fields": _PAGED["fields"]},
+    ),
+    _tool(
+        "get_chunks",
+        "Get passages",
+        "Several passages by their chunk_ids.",
+        ("chunk_ids",),
+        {
+            "chunk_ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MOST_CHUNKS},
+            "response_mode": _mode(Mode.FULL),
+            "fields": _PAGED["fields"],
+        },
+    ),
+    _tool(
+        "neighbours",
+        "Walk the graph",
+        "The entities within one or two hops of one, and how they are related.",
+        ("entity",),
+        {
+            "entity": {
+                **_TEXT,
+                "minLength": 1,
+                "maxLength": LONGEST_NAME,
+                "description": "name, alias or id",
+            },
+            "hops": {"enum": [1, 2], "default": 1},
+            "entity_types": _ANY_OF,
+            "relationship_types": _ANY_OF,
+            "min_confidence": {**_SHARE, "default": 0.7},
+            **_PAGED,
+        },
+    ),
+)
+
+
+def arguments_of(tool: str) -> tuple[str, ...]:
+    """The names of the arguments that it takes."""
+    schema = next(one["inputSchema"] for one in DEFINITIONS if one["name"] == tool)
+    return tuple(schema["properties"])

@@ -1,0 +1,186 @@
+"""neighbours: the entities within one or two hops of one, and how they are related."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.call import Caller
+from headgate.knowledge import envelope
+from headgate.knowledge.fields import check_fields, only
+from headgate.knowledge.modes import Mode
+from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
+from headgate.knowledge.prices import Price, Till
+from headgate.knowledge.query import Warning as Notice
+from headgate.knowledge.store import Graph
+from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
+from headgate.knowledge.tools.views import ENTITY_TOKENS, RELATIONSHIP_TOKENS, of_entity, of_relationship
+from headgate.knowledge.values import Entity, name_key
+from headgate.knowledge.vendors import Vendors
+from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, Reached, Terms, Walk, walk
+
+NAME: Final = "neighbours"
+_KNOWN: Final = arguments_of(NAME)
+_MOST_HOPS: Final = 2
+_ENTITY_FIELDS: Final = ("entity_id", "name", "entity_type", "hop", "confidence", "mentions", "via")
+_FIELDS: Final = (*_ENTITY_FIELDS, "relationships")
+_CUT: Final = {
+    1: Notice(
+        level="warning",
+        code="TRUNCATED",
+        message=f"There are more than {MOST_REACHED} entities, of which the surest were kept",
+        suggestion="ask for fewer: a higher min_confidence, or some relationship_types",
+    ),
+    2: Notice(
+        level="warning",
+        code="TRUNCATED",
+        message=f"Only {MOST_EXPANDED} neighbours were walked on from, "
+        f"and at most {MOST_REACHED} entities kept",
+        suggestion="ask for fewer: hops 1, a higher min_confidence, or some relationship_types",
+    ),
+}
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asked for."""
+
+    name: str
+    terms: Terms
+    page_size: int
+    cursor: str | None
+    fields: tuple[str, ...]
+
+    @property
+    def bound(self) -> dict[str, object]:
+        """What a cursor of its answer belongs to."""
+        return {
+            "entity": name_key(self.name),
+            "number of hops": self.terms.hops,
+            "choice of entity_types": sorted(self.terms.entity_types),
+            "choice of relationship_types": sorted(self.terms.relationship_types),
+            "min_confidence": self.terms.min_confidence,
+        }
+
+
+class Around(msgspec.Struct, frozen=True):
+    """Where a walk began, and whom it came to."""
+
+    start: Entity
+    walk: Walk
+
+
+class Neighbours:
+    """Answers the tool."""
+
+    def __init__(self, graph: Graph, vendors: Vendors, till: Till, clock: Callable[[], float]) -> None:
+        self._graph = graph
+        self._vendors = vendors
+        self._till = till
+        self._clock = clock
+        self.pager: Pager[Around] = Pager(NAME, clock, vendors.revision)
+
+    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """One page of neighbours, the nearest and surest first; raises KnowledgeError."""
+        began = self._clock()
+        question = _question(given)
+        opened = await self.pager.open(
+            question.cursor, caller, question.bound, lambda: self._snapshot(question)
+        )
+        with self._till.reserve(caller, _price(question, opened)) as reserved:
+            ids = opened.snapshot.lists[0]
+            page = await page_of(ids, opened.places[0], question.page_size, self._graph.entities)
+            answer = await self._page(question, opened, page, caller)
+            answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
+            return await self._till.paid(reserved, answer)
+
+    async def _snapshot(self, question: Question) -> Snapshot[Around]:
+        # Asked first: what changes while it is read is then known to have changed.
+        revision = await self._vendors.revision()
+        start = await self._vendors.entity(question.name)
+        walked = await walk(self._graph, start.id, question.terms)
+        related = sum(map(len, walked.leading.values()))
+        return Snapshot((tuple(walked.reached),), revision, Around(start, walked), related)
+
+    async def _page(
+        self, question: Question, opened: Opened[Around], page: Page[Entity], caller: Caller
+    ) -> dict[str, Any]:
+        around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
+        leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]
+        wanted = leading if "relationships" in question.fields else []
+        relationships = await self._graph.relationships(wanted) if wanted else {}
+        ends = {end for one in relationships.values() for end in (one.source_id, one.target_id)}
+        reached = [around.walk.reached[id] for id, _ in page.items]
+        ends |= {one.via for one in reached if one.via is not None}
+        names = {**await self._graph.entities(sorted(ends)), **dict(page.items)}
+        cursor = None
+        if page.following is not None:
+            cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
+        answer: dict[str, Any] = {
+            "entity_id": around.start.id,
+            "name": around.start.name,
+            "entities": [only(_view(names[one.entity_id], one, names), question.fields) for one in reached],
+        }
+        if "relationships" in question.fields:
+            shown = [relationships[id] for id in wanted if id in relationships]
+            answer["relationships"] = [of_relationship(one, names) for one in shown]
+        answer["total_found"] = total
+        answer["execution_time_ms"] = 0.0
+        answer["pagination"] = envelope.pagination(cursor, question.page_size, total)
+        warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
+        # Once is enough for those who read on.
+        if around.walk.unsure and not opened.places[0]:
+            warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
+        return envelope.with_warnings(answer, warnings)
+
+
+def _unsure(relationships: int, least: float) -> Notice:
+    left_out = f"{relationships} relationship{' was' if relationships == 1 else 's were'}"
+    return Notice(
+        level="info",
+        code="BELOW_CONFIDENCE",
+        message=f"{left_out} left out: the confidence is below {least:g}",
+        suggestion="lower min_confidence to walk along them too",
+    )
+
+
+def _view(entity: Entity, reached: Reached, names: Mapping[int, Entity]) -> dict[str, Any]:
+    between = names.get(reached.via) if reached.via is not None else None
+    return {
+        **of_entity(entity),
+        "hop": reached.hop,
+        # Of the way to it: how sure it is that the two are related.
+        "confidence": round(reached.confidence, 6),
+        "via": None if between is None else {"entity_id": between.id, "name": between.name},
+    }
+
+
+def _price(question: Question, opened: Opened[Around]) -> Price:
+    place = opened.places[0]
+    ids = opened.snapshot.lists[0][place : place + question.page_size]
+    leading = opened.snapshot.about.walk.leading
+    related = "relationships" in question.fields
+
+    def tokens(_: Mode, count: int) -> int:
+        relationships = sum(len(leading.get(id, ())) for id in ids[:count]) if related else 0
+        return ENTITY_TOKENS * (1 + min(count, len(ids))) + RELATIONSHIP_TOKENS * relationships
+
+    return Price({Mode.FULL: tokens(Mode.FULL, len(ids))}, tokens, len(ids))
+
+
+def _question(given: Mapping[str, Any]) -> Question:
+    arguments = Arguments(NAME, given, _KNOWN)
+    fields = arguments.fields()
+    check_fields(fields, _FIELDS, NAME)
+    return Question(
+        name=arguments.name("entity", LONGEST_NAME, what="the name or id of an entity"),
+        terms=Terms(
+            hops=arguments.whole("hops", 1, _MOST_HOPS),
+            entity_types=frozenset(word.upper() for word in arguments.words("entity_types")),
+            relationship_types=frozenset(word.upper() for word in arguments.words("relationship_types")),
+            min_confidence=arguments.share("min_confidence", 0.7),
+        ),
+        page_size=arguments.whole("page_size", 10, MOST_PER_PAGE),
+        cursor=arguments.cursor(),
+        fields=fields or _FIELDS,
+    )

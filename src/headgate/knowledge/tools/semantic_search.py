@@ -1,0 +1,217 @@
+"""semantic_search: passages by meaning and by words, as little or as much of them as is wanted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headgate.domain.call import Caller
+from headgate.domain.errors import InvalidQuestion, QueryTooLong
+from headgate.knowledge import envelope
+from headgate.knowledge.budget import Reservation
+from headgate.knowledge.fields import modes_with, only
+from headgate.knowledge.missing import missing
+from headgate.knowledge.modes import RESULT_FIELDS, Mode, fitting_modes
+from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
+from headgate.knowledge.prices import Till, price_of_results
+from headgate.knowledge.query import LONGEST_QUERY, Query, Ranking, Strategy
+from headgate.knowledge.query import Warning as Notice
+from headgate.knowledge.store import Passages
+from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
+from headgate.knowledge.tools.views import of_result
+from headgate.knowledge.values import Chunk
+
+NAME: Final = "semantic_search"
+_KNOWN: Final = arguments_of(NAME)
+_EXPLAINED: Final = {mode: (*fields, "explanation") for mode, fields in RESULT_FIELDS.items()}
+_DEPRECATED: Final = Notice(
+    level="warning",
+    code="DEPRECATED",
+    message="top_k is deprecated and was taken as page_size",
+    suggestion="use page_size and cursor instead of top_k",
+)
+
+
+class Search(Protocol):
+    """What finds chunks."""
+
+    async def find(self, query: Query) -> tuple[Ranking, bool]:
+        """What was found, and whether that was known already; raises KnowledgeError."""
+
+
+class Format(StrEnum):
+    """What is around the results."""
+
+    STANDARD = "standard"
+    DESKTOP = "desktop"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asked for."""
+
+    query: Query
+    page_size: int
+    cursor: str | None
+    fields: tuple[str, ...] | None
+    # Those it may be answered in, the richest first.
+    modes: tuple[Mode, ...]
+    format: Format
+    warnings: tuple[Notice, ...] = ()
+
+    @property
+    def bound(self) -> dict[str, object]:
+        """What a cursor of its answer belongs to."""
+        return {
+            "query": self.query.text,
+            "filter": self.query.filters,
+            "strategy": self.query.strategy,
+            "min_score": self.query.min_score,
+            "setting of boosts": self.query.boosted,
+            "setting of explain": self.query.explain,
+        }
+
+    @property
+    def known(self) -> Mapping[Mode, Sequence[str]]:
+        """The fields of each mode."""
+        return _EXPLAINED if self.query.explain else RESULT_FIELDS
+
+
+class SemanticSearch:
+    """Answers the tool; `hits` and `misses` tell how often a search was known already."""
+
+    def __init__(
+        self,
+        search: Search,
+        passages: Passages,
+        till: Till,
+        clock: Callable[[], float],
+        stamps: envelope.Stamps,
+        *,
+        boosted: bool = False,
+    ) -> None:
+        self._search = search
+        self._passages = passages
+        self._till = till
+        self._clock = clock
+        self._stamps = stamps
+        self._boosted = boosted
+        self.pager: Pager[Ranking] = Pager(NAME, clock, passages.revision)
+        self.hits = 0
+        self.misses = 0
+
+    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """One page of what was found; raises KnowledgeError."""
+        began = self._clock()
+        question = read_question(given, boosted=self._boosted)
+        # What a cursor points to is at hand, so it is known how much there is left.
+        opened = await self._open(question, caller) if question.cursor else None
+        results = min(question.page_size, _left(opened)) if opened else question.page_size
+        price = price_of_results(results, fitting_modes(Mode.AUTO, question.fields, question.known))
+        mode = self._till.affordable(caller, price, question.modes)
+        with self._till.reserve(caller, price, mode) as reserved:
+            opened = opened or await self._open(question, caller)
+            # Ids that were found just now need not be read to know that they are there.
+            read = _unread if mode is Mode.IDS_ONLY and not question.cursor else self._passages.chunks
+            ids = opened.snapshot.lists[0]
+            page = await page_of(ids, opened.places[0], question.page_size, read)
+            answer = self._page(question, mode, opened, page, caller)
+            answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
+            return await self._wrapped(question, opened, answer, reserved)
+
+    async def _open(self, question: Question, caller: Caller) -> Opened[Ranking]:
+        hit = True
+
+        async def make() -> Snapshot[Ranking]:
+            nonlocal hit
+            ranking, hit = await self._search.find(question.query)
+            ids = tuple(ranked.chunk_id for ranked in ranking.found)
+            return Snapshot((ids,), ranking.revision, ranking)
+
+        opened = await self.pager.open(question.cursor, caller, question.bound, make)
+        self.hits += hit
+        self.misses += not hit
+        return Opened(opened.snapshot, opened.places, kept=hit)
+
+    def _page(
+        self,
+        question: Question,
+        mode: Mode,
+        opened: Opened[Ranking],
+        page: Page[Chunk | None],
+        caller: Caller,
+    ) -> dict[str, Any]:
+        ranking = opened.snapshot.about
+        ranked = {one.chunk_id: one for one in ranking.found}
+        fields = question.fields or question.known[mode]
+        cursor = None
+        if page.following is not None:
+            cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
+        return {
+            "results": [only(of_result(chunk, ranked[id], ranking), fields) for id, chunk in page.items],
+            "total_found": len(ranking.found),
+            "strategy_used": str(ranking.strategy),
+            "execution_time_ms": 0.0,
+            "pagination": envelope.pagination(cursor, question.page_size, len(ranking.found)),
+        }
+
+    async def _wrapped(
+        self, question: Question, opened: Opened[Ranking], answer: dict[str, Any], reserved: Reservation
+    ) -> dict[str, Any]:
+        ranking = opened.snapshot.about
+        warnings = (*question.warnings, *ranking.warnings)
+        if not ranking.found:
+            warnings += await missing(self._passages, question.query.filters)
+        if question.format is Format.STANDARD:
+            return await self._till.paid(reserved, envelope.with_warnings(answer, warnings))
+        handling = envelope.Handling(
+            operation=NAME,
+            tokens_estimated=reserved.tokens,
+            cache_hit=opened.kept,
+            execution_time_ms=answer["execution_time_ms"],
+        )
+        wrapped = envelope.desktop(answer, warnings, handling, self._stamps)
+        reserved.settle(envelope.with_tokens(wrapped, await self._till.tokens_of(wrapped)))
+        return wrapped
+
+
+async def _unread(ids: Sequence[int]) -> Mapping[int, Chunk | None]:
+    return dict.fromkeys(ids)
+
+
+def _left(opened: Opened[Ranking]) -> int:
+    return max(0, len(opened.snapshot.lists[0]) - opened.places[0])
+
+
+def read_question(given: Mapping[str, Any], *, boosted: bool = False) -> Question:
+    """The arguments of a call; raises InvalidQuestion or QueryTooLong."""
+    arguments = Arguments(NAME, given, _KNOWN)
+    text = arguments.text("query", what=f"a text of 1 to {LONGEST_QUERY} characters")
+    if not text:
+        raise InvalidQuestion(
+            "Query cannot be empty or whitespace-only", hint="say in a few words what to look for"
+        )
+    if len(text) > LONGEST_QUERY:
+        raise QueryTooLong(LONGEST_QUERY)
+    explain = arguments.switch("explain", default=False)
+    fields = arguments.fields()
+    mode = arguments.word("response_mode", Mode.METADATA)
+    page_size = arguments.whole("page_size", 10, MOST_PER_PAGE)
+    outdated = arguments.has("top_k")
+    return Question(
+        query=Query(
+            text=text,
+            strategy=arguments.word("strategy", Strategy.HYBRID),
+            filters=arguments.filters(),
+            min_score=arguments.share("min_score", 0.0),
+            boosted=arguments.switch("boosts", default=boosted),
+            explain=explain,
+        ),
+        page_size=arguments.whole("top_k", page_size, MOST_PER_PAGE),
+        cursor=arguments.cursor(),
+        fields=fields,
+        modes=modes_with(fields, mode, _EXPLAINED if explain else RESULT_FIELDS),
+        format=arguments.word("response_format", Format.STANDARD),
+        warnings=(_DEPRECATED,) if outdated else (),
+    )

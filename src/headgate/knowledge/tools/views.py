@@ -1,0 +1,115 @@
+"""What is shown of a chunk, a source, an entity, a relationship."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.knowledge.envelope import iso
+from headgate.knowledge.query import Ranked, Ranking
+from headgate.knowledge.values import Chunk, Entity, Relationship, Source
+
+_SNIPPET: Final = 200
+# About what one takes in an answer, as it was counted for typical ones.
+SOURCE_TOKENS: Final = 75
+ENTITY_TOKENS: Final = 30
+WHOLE_ENTITY_TOKENS: Final = 50
+RELATIONSHIP_TOKENS: Final = 60
+ID_TOKENS: Final = 4
+
+SOURCE_FIELDS: Final = (
+    "source_id",
+    "source_file",
+    "source_category",
+    "doc_type",
+    "title",
+    "date",
+    "total_chunks",
+    "size_bytes",
+    "ingested_at",
+)
+
+
+def of_chunk(chunk: Chunk) -> dict[str, Any]:
+    """Everything that any mode shows of it, but for scores."""
+    return {
+        "chunk_id": chunk.id,
+        "chunk_text": chunk.text,
+        "chunk_snippet": snippet(chunk.text),
+        "source_file": chunk.file,
+        "source_category": chunk.category,
+        "context_header": chunk.header,
+        "chunk_index": chunk.index,
+        "total_chunks": chunk.total,
+        "chunk_token_count": chunk.tokens,
+    }
+
+
+def of_result(chunk: Chunk | None, ranked: Ranked, ranking: Ranking) -> dict[str, Any]:
+    """How a chunk was found, and the chunk itself where it was read."""
+    return {
+        **(of_chunk(chunk) if chunk is not None else {}),
+        "chunk_id": ranked.chunk_id,
+        "similarity_score": _rounded(ranked.similarity),
+        "bm25_score": _rounded(ranked.bm25),
+        "hybrid_score": _rounded(ranked.score),
+        "rank": ranked.rank,
+        "score_type": str(ranking.strategy),
+        "explanation": ranking.explain(ranked) if ranking.explain is not None else None,
+    }
+
+
+def snippet(text: str) -> str:
+    """The beginning, with dots when there is more."""
+    return text if len(text) <= _SNIPPET else f"{text[:_SNIPPET]}..."
+
+
+def of_source(source: Source) -> dict[str, Any]:
+    """One document."""
+    return {
+        "source_id": source.id,
+        "source_file": source.file,
+        "source_category": source.category,
+        "doc_type": source.doc_type,
+        "title": source.title,
+        "date": source.date or None,
+        "total_chunks": source.chunks,
+        "size_bytes": source.size_bytes,
+        "ingested_at": iso(source.ingested),
+    }
+
+
+def of_entity(entity: Entity, *, whole: bool = False) -> dict[str, Any]:
+    """One entity, with aliases and attributes when all of it is wanted."""
+    view: dict[str, Any] = {
+        "entity_id": entity.id,
+        "name": entity.name,
+        "entity_type": entity.type,
+        "confidence": _rounded(entity.confidence),
+        "mentions": entity.mentions,
+    }
+    if whole:
+        view |= {"aliases": list(entity.aliases), "attributes": entity.attributes}
+    return view
+
+
+def of_relationship(
+    relationship: Relationship, names: Mapping[int, Entity], *, whole: bool = False
+) -> dict[str, Any]:
+    """One relationship, with the names of its ends as far as they are known."""
+    ends = [names.get(id) for id in (relationship.source_id, relationship.target_id)]
+    source, target = (end.name if end is not None else None for end in ends)
+    view: dict[str, Any] = {
+        "relationship_id": relationship.id,
+        "relationship_type": relationship.type,
+        "source_id": relationship.source_id,
+        "source_name": source,
+        "target_id": relationship.target_id,
+        "target_name": target,
+        "confidence": _rounded(relationship.confidence),
+    }
+    if whole:
+        view["attributes"] = relationship.attributes
+    return view
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else round(score, 6)

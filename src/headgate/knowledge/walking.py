@@ -1,0 +1,214 @@
+"""Walks from an entity to its neighbours, and counts what is around a vendor."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.knowledge.store import Graph
+from headgate.knowledge.values import Edge, Entity
+
+T = TypeVar("T")
+
+# From so many neighbours the walk goes on, the surest first: a hub has thousands, and each of them as many.
+MOST_EXPANDED: Final = 200
+# So many entities are reached at most.
+MOST_REACHED: Final = 2000
+_BATCH: Final = 500
+# A hub may be among them, and all edges of a batch are read at once.
+_EXPANDED_AT_ONCE: Final = 20
+# More edges than that are sorted in a thread: of a hub that takes a while, and everybody else would wait.
+_FEW_EDGES: Final = 1000
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor, and everything that is one step away from it."""
+
+    vendor: Entity
+    # Those that are surest first.
+    entity_ids: tuple[int, ...]
+    relationship_ids: tuple[int, ...]
+    # How many there are of each type, the most frequent first.
+    entity_types: dict[str, int]
+    relationship_types: dict[str, int]
+    # When any of it last changed, in seconds since 1970.
+    updated: float
+
+
+async def surroundings(graph: Graph, vendor: Entity) -> Surroundings:
+    """What is around a vendor now."""
+    edges = await graph.edges([vendor.id])
+    ends = {end for edge in edges for end in (edge.source_id, edge.target_id)} - {vendor.id}
+    entities = await _in_batches(sorted(ends), graph.entities)
+    changes = [vendor.updated, *(entity.updated for entity in entities.values())]
+    # A hub has very many, and all that is wanted of them is when they changed.
+    for start in range(0, len(edges), _BATCH):
+        batch = await graph.relationships([edge.id for edge in edges[start : start + _BATCH]])
+        changes += [relationship.updated for relationship in batch.values()]
+    return await _aside(len(edges), lambda: _surroundings(vendor, edges, entities, max(changes)))
+
+
+def _surroundings(
+    vendor: Entity, edges: Sequence[Edge], entities: Mapping[int, Entity], updated: float
+) -> Surroundings:
+    return Surroundings(
+        vendor=vendor,
+        entity_ids=tuple(entity.id for entity in sorted(entities.values(), key=_by_certainty)),
+        relationship_ids=tuple(
+            edge.id for edge in sorted(edges, key=lambda edge: (-edge.confidence, edge.id))
+        ),
+        entity_types=_counted(entity.type for entity in entities.values()),
+        relationship_types=_counted(edge.type for edge in edges),
+        updated=updated,
+    )
+
+
+def _by_certainty(entity: Entity) -> tuple[float, int, str, int]:
+    return (-entity.confidence, -entity.mentions, entity.name.casefold(), entity.id)
+
+
+def _counted(types: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(types).items(), key=lambda item: (-item[1], item[0])))
+
+
+async def _aside(edges: int, work: Callable[[], T]) -> T:
+    """What the work with so many edges gives."""
+    return work() if edges <= _FEW_EDGES else await asyncio.to_thread(work)
+
+
+async def _in_batches(
+    ids: Sequence[int], read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
+) -> dict[int, T]:
+    found: dict[int, T] = {}
+    for start in range(0, len(ids), _BATCH):
+        found |= await read(ids[start : start + _BATCH])
+    return found
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a walk goes, along which relationships, and whom it tells of."""
+
+    hops: int = 1
+    # In upper case; of any type when empty.
+    entity_types: frozenset[str] = frozenset()
+    relationship_types: frozenset[str] = frozenset()
+    # Of each relationship on the way.
+    min_confidence: float = 0.7
+
+    def fits(self, edge: Edge) -> bool:
+        """Whether the walk takes this relationship, if it is sure enough."""
+        return not self.relationship_types or edge.type.upper() in self.relationship_types
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """An entity that the walk came to by the fewest hops, and of those ways by the surest."""
+
+    entity_id: int
+    hop: int
+    # The product of the confidences along the way.
+    confidence: float
+    # The entity in between; None when there is none.
+    via: int | None = None
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """Whom a walk came to: the nearest first, of those the surest."""
+
+    reached: dict[int, Reached]
+    # The relationships that lead to each of those who are told of; each belongs to one entity only.
+    leading: dict[int, tuple[int, ...]]
+    # Whether there is more than was walked.
+    cut: bool
+    # How many relationships were not taken because they are not sure enough.
+    unsure: int = 0
+
+
+async def walk(graph: Graph, start: int, terms: Terms) -> Walk:
+    """Everybody within one or two hops, as far as the breadth is bounded."""
+    steps = _Steps(start, terms)
+    edges = await graph.edges([start])
+    near = await _aside(len(edges), partial(steps.take_first, edges))
+    if terms.hops > 1:
+        for place in range(0, min(len(near), MOST_EXPANDED), _EXPANDED_AT_ONCE):
+            batch = near[place : min(place + _EXPANDED_AT_ONCE, MOST_EXPANDED)]
+            edges = await graph.edges([one.entity_id for one in batch])
+            await _aside(len(edges), partial(steps.take_second, edges))
+    everybody = await _aside(len(steps), steps.in_order)
+    reached = everybody[:MOST_REACHED]
+    cut = len(everybody) > len(reached) or (terms.hops > 1 and len(near) > MOST_EXPANDED)
+    kept = {one.entity_id: one for one in await _of_types(graph, reached, terms.entity_types)}
+    leading = await _aside(len(steps), lambda: steps.leading(everybody, kept))
+    return Walk(kept, leading, cut, len(steps.unsure))
+
+
+async def _of_types(graph: Graph, reached: list[Reached], types: frozenset[str]) -> list[Reached]:
+    if not types:
+        return reached
+    entities = await _in_batches([one.entity_id for one in reached], graph.entities)
+    fitting = {id for id, entity in entities.items() if entity.type.upper() in types}
+    return [one for one in reached if one.entity_id in fitting]
+
+
+class _Steps:
+    """What was walked so far."""
+
+    def __init__(self, start: int, terms: Terms) -> None:
+        self._start = start
+        self._terms = terms
+        self._best: dict[int, Reached] = {}
+        self._edges: dict[int, Edge] = {}
+        self.unsure: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def take_first(self, edges: Iterable[Edge]) -> list[Reached]:
+        """Go along those that pass; returns whom they lead to, in order."""
+        for edge in self._passing(edges):
+            self._edges[edge.id] = edge
+            far = edge.target_id if edge.source_id == self._start else edge.source_id
+            if far != self._start:
+                self._offer(Reached(far, 1, edge.confidence))
+        return self.in_order()
+
+    def take_second(self, edges: Iterable[Edge]) -> None:
+        for edge in self._passing(edges):
+            if edge.id in self._edges:
+                continue
+            self._edges[edge.id] = edge
+            for near, far in ((edge.source_id, edge.target_id), (edge.target_id, edge.source_id)):
+                middle = self._best.get(near)
+                if middle is not None and middle.hop == 1 and far not in (near, self._start):
+                    self._offer(Reached(far, 2, middle.confidence * edge.confidence, near))
+
+    def _passing(self, edges: Iterable[Edge]) -> Iterator[Edge]:
+        for edge in filter(self._terms.fits, edges):
+            if edge.confidence >= self._terms.min_confidence:
+                yield edge
+            else:
+                self.unsure.add(edge.id)
+
+    def _offer(self, new: Reached) -> None:
+        known = self._best.get(new.entity_id)
+        if known is None or _nearness(new) < _nearness(known):
+            self._best[new.entity_id] = new
+
+    def in_order(self) -> list[Reached]:
+        return sorted(self._best.values(), key=_nearness)
+
+    def leading(self, order: list[Reached], kept: Container[int]) -> dict[int, tuple[int, ...]]:
+        """Each relationship under that one of its ends that comes later, for those who are kept."""
+        places = {one.entity_id: place for place, one in enumerate(order)}
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for id, edge in sorted(self._edges.items()):
+            ends = [end for end in (edge.source_id, edge.target_id) if end in places]
+            if ends:
+                found[max(ends, key=places.__getitem__)].append(id)
+        return {end: tuple(ids) for end, ids in found.items() if end in kept}
+
+
+def _nearness(one: Reached) -> tuple[int, float, int, int]:
+    return (one.hop, -one.confidence, one.entity_id, one.via or 0)

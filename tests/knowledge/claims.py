@@ -1,0 +1,261 @@
+"""The graph of the store in memory: who said what of whom, and what follows from it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from headgate.domain.errors import InvalidGraph
+from headgate.knowledge.resolving import Candidate, Candidates, Ends, agreed, united
+from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship, name_key
+
+T = TypeVar("T", Entity, Relationship)
+Ways = tuple[int, int, str]
+
+
+class Owner(NamedTuple):
+    """A document by its id, or an import by its name."""
+
+    document: int = 0
+    origin: str = ""
+
+
+class Claim(NamedTuple):
+    """That somebody speaks of an entity, or of how two are related."""
+
+    # Grows, and stays when somebody says the same again.
+    number: int
+    owner: Owner
+    about: int
+    said: NewEntity | NewRelationship
+
+
+class Claims:
+    """Entities and relationships as long as somebody speaks of them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.entities: dict[int, Entity] = {}
+        self.relationships: dict[int, Relationship] = {}
+        self._clock = clock
+        self._of_entities: list[Claim] = []
+        self._of_relationships: list[Claim] = []
+        self._ways: dict[Ways, int] = {}
+        # Of each document: which chunk speaks of whom, and where.
+        self._mentions: dict[int, set[tuple[int, int, int, int]]] = {}
+        self._last: Counter[str] = Counter()
+
+    def named(self, keys: Iterable[str]) -> list[Entity]:
+        """Those with one of the keys, by id."""
+        wanted = set(keys)
+        return [entity for _, entity in sorted(self.entities.items()) if wanted & _keys(entity)]
+
+    def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
+        """Which entities each chunk speaks of."""
+        wanted = set(chunk_ids)
+        spoken: dict[int, set[int]] = {}
+        for chunk_id, entity_id, *_ in self._everywhere():
+            if chunk_id in wanted:
+                spoken.setdefault(chunk_id, set()).add(entity_id)
+        return {chunk_id: frozenset(ids) for chunk_id, ids in spoken.items()}
+
+    def origins(self) -> list[str]:
+        """Where imports came from."""
+        claims = self._of_entities + self._of_relationships
+        return sorted({claim.owner.origin for claim in claims if not claim.owner.document})
+
+    def of_document(
+        self,
+        source_id: int,
+        chunk_ids: Sequence[int],
+        entities: Sequence[NewEntity],
+        relationships: Sequence[NewRelationship],
+    ) -> None:
+        """What a document says now, instead of what it said."""
+        owner = Owner(document=source_id)
+        ids = self._in_text(entities)
+        told = list(zip(ids, entities, strict=True))
+        self._mentions[source_id] = {
+            (chunk_ids[one.chunk_index], id, one.start, one.end)
+            for id, entity in told
+            for one in entity.mentions
+            if 0 <= one.chunk_index < len(chunk_ids)
+        }
+        self._say(owner, told)
+        ends = self._ends(told)
+        related = []
+        for one in relationships:
+            source, target = ends.meant(one.source), ends.meant(one.target)
+            if len(source) == len(target) == 1 and source != target:
+                related.append((source[0], target[0], one))
+        self._relate(owner, related)
+
+    def of_import(
+        self, origin: str, entities: Sequence[NewEntity], relationships: Sequence[NewRelationship]
+    ) -> tuple[int, int]:
+        """What an import says now, instead of what it said; raises InvalidGraph and changes nothing then."""
+        before = {**vars(self), "_ways": dict(self._ways), "_last": Counter(self._last)}
+        owner = Owner(origin=origin)
+        ids = self._in_import(owner, entities)
+        told = list(zip(ids, entities, strict=True))
+        self._say(owner, told)
+        ends = self._ends(told)
+        try:
+            related = [(*ends.certain(row, one), one) for row, one in enumerate(relationships, 1)]
+        except InvalidGraph:
+            vars(self).update(before)
+            raise
+        return len(set(ids)), self._relate(owner, related)
+
+    def forget(self, origin: str) -> int:
+        """An import leaves."""
+        owner = Owner(origin=origin)
+        gone = len({claim.about for claim in self._of_entities if claim.owner == owner})
+        self.of_import(origin, (), ())
+        return gone
+
+    # Who is who.
+
+    def _in_text(self, entities: Sequence[NewEntity]) -> list[int]:
+        candidates = self._candidates()
+        ids = []
+        for entity in entities:
+            id = candidates.in_text(entity)
+            if id is None:
+                id = self._new("entity")
+                candidates.add(Candidate.of(id, entity, imported=False))
+            ids.append(id)
+        return ids
+
+    def _in_import(self, owner: Owner, entities: Sequence[NewEntity]) -> list[int]:
+        before = {
+            claim.said.external_id: claim.about
+            for claim in self._of_entities
+            if claim.owner == owner and isinstance(claim.said, NewEntity) and claim.said.external_id
+        }
+        candidates = self._candidates()
+        ids = []
+        for entity in entities:
+            id = before.get(entity.external_id) or candidates.in_import(entity) or self._new("entity")
+            candidates.add(Candidate.of(id, entity, imported=True))
+            ids.append(id)
+        return ids
+
+    def _candidates(self) -> Candidates:
+        imported = {claim.about for claim in self._of_entities if not claim.owner.document}
+        return Candidates(
+            Candidate.of(id, _as_said(entity), imported=id in imported)
+            for id, entity in self.entities.items()
+        )
+
+    def _ends(self, told: Iterable[tuple[int, NewEntity]]) -> Ends:
+        ends = Ends()
+        for id, entity in told:
+            ends.add(id, entity, own=True)
+        for id, known in self.entities.items():
+            ends.add(id, _as_said(known), own=False)
+        return ends
+
+    # What follows.
+
+    def _say(self, owner: Owner, told: Iterable[tuple[int, NewEntity]]) -> None:
+        said = [(id, msgspec.structs.replace(entity, mentions=())) for id, entity in told]
+        self._of_entities = self._with(self._of_entities, owner, said)
+        counts = Counter(entity_id for _, entity_id, *_ in self._everywhere())
+        by_id: dict[int, list[NewEntity]] = {}
+        for claim in sorted(self._of_entities, key=_order):
+            assert isinstance(claim.said, NewEntity)
+            by_id.setdefault(claim.about, []).append(claim.said)
+        before = self.entities
+        self.entities = {
+            id: self._newest(before.get(id), _entity(id, united(claims), counts[id]))
+            for id, claims in sorted(by_id.items())
+        }
+        gone = {id for ways, id in self._ways.items() if not {ways[0], ways[1]} <= self.entities.keys()}
+        self._of_relationships = [claim for claim in self._of_relationships if claim.about not in gone]
+        self._derive_relationships()
+
+    def _relate(self, owner: Owner, related: Iterable[tuple[int, int, NewRelationship]]) -> int:
+        said = []
+        for source, target, one in related:
+            ways = (source, target, one.type)
+            if ways not in self._ways:
+                self._ways[ways] = self._new("relationship")
+            said.append((self._ways[ways], one))
+        self._of_relationships = self._with(self._of_relationships, owner, said)
+        self._derive_relationships()
+        return len({id for id, _ in said})
+
+    def _derive_relationships(self) -> None:
+        by_id: dict[int, list[NewRelationship]] = {}
+        for claim in sorted(self._of_relationships, key=_order):
+            assert isinstance(claim.said, NewRelationship)
+            by_id.setdefault(claim.about, []).append(claim.said)
+        self._ways = {ways: id for ways, id in self._ways.items() if id in by_id}
+        before, self.relationships = self.relationships, {}
+        for (source_id, target_id, kind), id in sorted(self._ways.items(), key=lambda item: item[1]):
+            confidence, attributes = agreed(by_id[id])
+            made = Relationship(
+                id=id,
+                source_id=source_id,
+                target_id=target_id,
+                type=kind,
+                confidence=confidence,
+                attributes=attributes,
+            )
+            self.relationships[id] = self._newest(before.get(id), made)
+
+    def _with(
+        self, claims: list[Claim], owner: Owner, said: Sequence[tuple[int, NewEntity | NewRelationship]]
+    ) -> list[Claim]:
+        """All claims, where the owner has these and no others."""
+        missing = list(said)
+        kept = []
+        for claim in claims:
+            if claim.owner != owner:
+                kept.append(claim)
+            elif (claim.about, claim.said) in missing:
+                missing.remove((claim.about, claim.said))
+                kept.append(claim)
+        return kept + [Claim(self._new("claim"), owner, about, words) for about, words in missing]
+
+    def _newest(self, before: T | None, now: T) -> T:
+        """What is as it was did not change when the rest did."""
+        if before is not None and msgspec.structs.replace(before, updated=0.0) == now:
+            return before
+        return msgspec.structs.replace(now, updated=self._clock())
+
+    def _everywhere(self) -> set[tuple[int, int, int, int]]:
+        return {place for places in self._mentions.values() for place in places}
+
+    def _new(self, of: str) -> int:
+        self._last[of] += 1
+        return self._last[of]
+
+
+def _entity(id: int, said: NewEntity, mentions: int) -> Entity:
+    return Entity(
+        id=id,
+        type=said.type,
+        name=said.name,
+        aliases=said.aliases,
+        confidence=said.confidence,
+        mentions=mentions,
+        attributes=said.attributes,
+        external_id=said.external_id,
+    )
+
+
+def _as_said(entity: Entity) -> NewEntity:
+    return NewEntity(
+        type=entity.type, name=entity.name, aliases=entity.aliases, external_id=entity.external_id
+    )
+
+
+def _keys(entity: Entity) -> set[str]:
+    return {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
+
+
+def _order(claim: Claim) -> tuple[bool, str, int]:
+    """Imports first, and of equals the one who said it first."""
+    return claim.owner.document > 0, claim.owner.origin, claim.number

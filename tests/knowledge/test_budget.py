@@ -1,0 +1,160 @@
+"""A caller is answered with no more tokens a day than he has, whatever happens at the same time."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.domain.call import LOCAL, Caller
+from headgate.domain.errors import BudgetSpent
+from headgate.knowledge.budget import DAY_SECONDS, Reservation, TokenBudget
+from headgate.knowledge.modes import Mode
+from headgate.knowledge.prices import Price, price_of_results
+from tests.knowledge.tools.desk import Clock
+
+ALL = (Mode.FULL, Mode.PREVIEW, Mode.METADATA, Mode.IDS_ONLY)
+
+
+def test_what_is_reserved_is_settled_by_what_was_used() -> None:
+    budget = TokenBudget(1000, clock=Clock())
+    with budget.reserve(LOCAL, 600) as reserved:
+        assert budget.left(LOCAL) == 400
+        reserved.settle(100)
+        assert budget.left(LOCAL) == 900
+    assert budget.left(LOCAL) == 900
+
+
+def test_work_that_fails_costs_nothing() -> None:
+    budget = TokenBudget(1000, clock=Clock())
+    with pytest.raises(ZeroDivisionError), budget.reserve(LOCAL, 600):
+        raise ZeroDivisionError
+    assert budget.left(LOCAL) == 1000
+
+
+def test_without_a_total_nobody_is_refused() -> None:
+    budget = TokenBudget(None, clock=Clock())
+    with budget.reserve(LOCAL, 10**9) as reserved:
+        reserved.settle(10**9)
+    assert budget.left(LOCAL) is None
+
+
+def test_each_caller_has_his_own() -> None:
+    budget = TokenBudget(1000, clock=Clock())
+    budget.reserve(Caller("ann"), 900)
+    assert [budget.left(caller) for caller in (Caller("ann"), Caller("bob"), Caller("ann", tenant="x"))] == [
+        100,
+        1000,
+        1000,
+    ]
+
+
+def test_tokens_come_back_after_a_day() -> None:
+    clock = Clock(1_000_000.0)
+    budget = TokenBudget(1000, clock=clock)
+    budget.reserve(LOCAL, 800).settle(800)
+    clock.now += DAY_SECONDS - 1
+    assert budget.left(LOCAL) == 200
+    clock.now += 601
+    assert budget.left(LOCAL) == 1000
+
+
+def test_a_refusal_says_what_is_left_and_when_it_gets_better() -> None:
+    clock = Clock()
+    budget = TokenBudget(1000, clock=clock)
+    budget.reserve(LOCAL, 300).settle(300)
+    clock.now += 3600
+    budget.reserve(LOCAL, 600).settle(600)
+    with pytest.raises(BudgetSpent) as refused:
+        budget.reserve(LOCAL, 250)
+    error = refused.value
+    assert error.code == "RATE_LIMIT"
+    assert "100 of 1000 tokens are left for the next 24 hours and this answer may take 250" in error.sentence
+    assert error.retry_after_seconds is not None
+    clock.now += error.retry_after_seconds - 1
+    with pytest.raises(BudgetSpent):
+        budget.reserve(LOCAL, 250)
+    clock.now += 1
+    budget.reserve(LOCAL, 250).settle(250)
+    assert budget.spending.refused == 2
+
+
+def test_nobody_is_told_to_wait_longer_than_a_day() -> None:
+    clock = Clock(1_000_001.0)
+    budget = TokenBudget(4000, clock=clock)
+    budget.reserve(LOCAL, 6).settle(6)
+    clock.now += 100
+    budget.reserve(LOCAL, 1000).settle(1000)
+    with pytest.raises(BudgetSpent, match=r"retry in 24 h$") as refused:
+        budget.reserve(LOCAL, 3000)
+    assert refused.value.retry_after_seconds == DAY_SECONDS
+    clock.now += DAY_SECONDS
+    budget.reserve(LOCAL, 4000)
+
+
+def test_what_never_fits_promises_no_time() -> None:
+    with pytest.raises(BudgetSpent, match="more than the budget of a whole day") as refused:
+        TokenBudget(1000, clock=Clock()).reserve(LOCAL, 1001)
+    assert refused.value.retry_after_seconds is None
+
+
+def test_what_is_only_reserved_is_worth_a_short_wait() -> None:
+    budget = TokenBudget(1000, clock=Clock())
+    budget.reserve(LOCAL, 900)
+    with pytest.raises(BudgetSpent, match=r"this answer may take 200; retry in 5 s$") as refused:
+        budget.reserve(LOCAL, 200)
+    assert refused.value.retry_after_seconds == 5
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 400), st.integers(0, 1), st.floats(0, 9e4)),
+        max_size=40,
+    )
+)
+def test_reservations_never_exceed_the_total(turns: list[tuple[str, int, int, float]]) -> None:
+    clock = Clock()
+    budget = TokenBudget(1000, clock=clock)
+    spent: list[tuple[str, float, int]] = []
+    under_way: list[tuple[str, Reservation]] = []
+    for name, tokens, settle, later in turns:
+        clock.now += later
+        try:
+            under_way.append((name, budget.reserve(Caller(name), tokens)))
+        except BudgetSpent:
+            assert tokens > (budget.left(Caller(name)) or 0)
+        if settle and under_way:
+            owner, reservation = under_way.pop(0)
+            reservation.settle(reservation.tokens)
+            spent.append((owner, clock.now, reservation.tokens))
+        for owner in ("ann", "bob"):
+            reserved = sum(one.tokens for name, one in under_way if name == owner)
+            of_today = [
+                tokens for name, at, tokens in spent if name == owner and at > clock.now - DAY_SECONDS
+            ]
+            assert reserved + sum(of_today) <= 1000
+
+
+def test_only_so_many_callers_are_kept_and_none_who_is_being_answered() -> None:
+    budget = TokenBudget(1000, clock=Clock())
+    reserved = budget.reserve(Caller("first"), 1000)
+    for number in range(10_050):
+        budget.left(Caller(str(number)))
+    assert budget.spending.callers == 10_000
+    assert budget.left(Caller("first")) == 0
+    reserved.settle(10)
+    assert budget.left(Caller("first")) == 990
+
+
+def test_the_cheaper_mode_that_fits_is_named() -> None:
+    price = price_of_results(10, ALL)
+    assert price.advice(Mode.FULL, 6000) == "page_size 4 fits, or response_mode 'preview'"
+    assert price.advice(Mode.FULL, 100) == "response_mode 'ids_only' fits"
+    assert price.advice(Mode.FULL, 45) == "page_size 4 with response_mode 'ids_only' fits"
+    assert price.advice(Mode.FULL, 9) == ""
+
+
+def test_where_only_one_mode_would_do_fewer_results_are_named() -> None:
+    assert price_of_results(10, [Mode.FULL]).advice(Mode.FULL, 4600) == "page_size 3 fits"
+    with_heading = Price({Mode.FULL: 60}, lambda _, count: 10 + 10 * count, 5)
+    assert with_heading.advice(Mode.FULL, 31) == "page_size 2 fits"
+    assert with_heading.advice(Mode.FULL, 19) == ""

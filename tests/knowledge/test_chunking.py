@@ -1,0 +1,156 @@
+"""Chunks: along headings, paragraphs, sentences and words, with nothing lost and nothing cut needlessly."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.catalog.tokens import count_tokens
+from headgate.knowledge.chunking import chunked, pieces
+from headgate.knowledge.reading import Section
+
+
+def count(text: str) -> int:
+    """Tokens as models count them."""
+    return count_tokens(text.encode())
+
+
+def by_words(text: str) -> int:
+    """A token for each word, so that sizes can be read off a test; a long word has several."""
+    return sum(1 + len(word) // 20 for word in text.split())
+
+
+def prose(words: int, word: str = "word") -> str:
+    """A paragraph without an end of a sentence."""
+    return " ".join(f"{word}{number}" for number in range(words)) + "\n\n"
+
+
+SECTIONS = st.lists(
+    st.builds(
+        Section,
+        st.lists(st.sampled_from("ABC"), max_size=3).map(tuple),
+        st.text(st.sampled_from("ab .!?\n\t`#é漢"), min_size=1, max_size=200),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60)
+@given(SECTIONS, st.integers(2, 40), st.integers(0, 10))
+def test_without_overlaps_the_pieces_are_the_text(sections: list[Section], size: int, overlap: int) -> None:
+    overlap = min(overlap, size - 1)
+    found = list(pieces(sections, count, size=size, overlap=overlap))
+    assert "".join(piece.text[piece.overlap :] for piece in found) == "".join(
+        section.text for section in sections
+    )
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=120), st.integers(4, 30))
+def test_no_word_is_cut_and_no_piece_is_too_large(words: list[str], size: int) -> None:
+    found = chunked("f", [Section((), " ".join(words))], by_words, size=size, overlap=2)
+    assert {word for chunk in found for word in chunk.text.split()} == set(words)
+    assert all(by_words(chunk.text) <= size for chunk in found)
+
+
+def test_a_word_that_is_too_long_by_itself_is_cut() -> None:
+    found = chunked("f", [Section((), f"before {'x' * 5000} after")], count, size=40, overlap=5)
+    assert all(count(chunk.text) <= 40 for chunk in found)
+    assert sum(chunk.text.count("x") for chunk in found) >= 5000
+
+
+def test_the_header_is_the_file_and_the_headings_above() -> None:
+    [chunk] = chunked("docs/a.md", [Section(("Terms", "Payment"), "30 days")], by_words)
+    assert chunk.header == "docs/a.md > Terms > Payment"
+    assert (chunk.text, chunk.tokens) == ("30 days", 2)
+
+
+def test_a_heading_of_a_page_is_shortened_in_the_header() -> None:
+    [chunk] = chunked("f", [Section(("h" * 500,), "x")], by_words)
+    assert len(chunk.header) < 150
+    assert chunk.header.endswith("…")
+
+
+def test_every_section_has_its_own_chunk_however_small_it_is() -> None:
+    sections = [Section(("A",), "a one\n"), Section(("B",), "b two\n"), Section(("B", "C"), "c three\n")]
+    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B", "f > B > C"]
+
+
+def test_headings_alone_are_joined_below_the_heading_that_they_share() -> None:
+    sections = [Section(("A",), "# A\n\n"), *(Section(("A", name), f"## {name}\n\n") for name in "XYZ")]
+    [chunk] = chunked("f", sections, by_words)
+    assert chunk.header == "f > A"
+    assert chunk.text == "# A\n\n## X\n\n## Y\n\n## Z"
+
+
+def test_a_heading_without_text_belongs_to_what_follows() -> None:
+    sections = [Section(("A",), "# A\n\n"), Section(("A", "B"), "few words")]
+    [chunk] = chunked("f", sections, by_words)
+    assert (chunk.header, chunk.text) == ("f > A > B", "# A\n\nfew words")
+
+
+def test_a_heading_without_text_does_not_cross_to_the_next_top_level_heading() -> None:
+    sections = [Section(("A",), "# A\n\n"), Section(("B",), "# B\n\nfew words")]
+    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B"]
+
+
+def test_large_siblings_stay_apart() -> None:
+    sections = [Section(("A", name), prose(200, name)) for name in ("B", "C")]
+    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A > B", "f > A > C"]
+
+
+def test_a_piece_begins_with_the_end_of_the_one_before_it() -> None:
+    text = "".join(f"Sentence {number} has exactly six words. " for number in range(40))
+    first, second, *_ = chunked("f", [Section((), text)], by_words, size=60, overlap=12)
+    assert first.text.split()[-12:] == second.text.split()[:12]
+
+
+def test_a_sentence_that_is_too_long_to_repeat_gives_its_last_words() -> None:
+    first, second, *_ = chunked("f", [Section((), prose(300))], by_words, size=60, overlap=12)
+    repeated = first.text.split()[-1]
+    assert repeated in second.text.split()[:12]
+
+
+def test_paragraphs_stay_whole_where_they_can() -> None:
+    paragraphs = [prose(30, f"p{number}x") for number in range(4)]
+    found = chunked("f", [Section((), "".join(paragraphs))], by_words, size=70, overlap=0)
+    assert [chunk.text for chunk in found] == [
+        "".join(paragraphs[:2]).rstrip(),
+        "".join(paragraphs[2:]).rstrip(),
+    ]
+
+
+def test_a_fence_stays_whole_with_its_blank_lines() -> None:
+    fence = "```python\n" + "\n\n".join(f"line_{number}()" for number in range(20)) + "\n```\n\n"
+    found = chunked("f", [Section((), prose(50) + fence + prose(50))], by_words, size=70, overlap=5)
+    assert any(fence.strip() in chunk.text for chunk in found)
+
+
+def test_a_fence_that_never_ends_is_cut_at_its_lines() -> None:
+    text = "```\n" + "".join(f"a line of {number}\n" for number in range(100))
+    found = chunked("f", [Section((), text)], by_words, size=50, overlap=0)
+    assert len(found) > 1
+    assert all(re.fullmatch(r"```|a line of \d+", line) for chunk in found for line in chunk.text.split("\n"))
+
+
+def test_white_space_makes_no_chunk() -> None:
+    assert chunked("f", [Section(("A",), " \n\n\t"), Section((), "")], by_words) == ()
+
+
+def test_the_same_text_below_the_same_header_has_the_same_digest() -> None:
+    one, other = (chunked("f", [Section((path,), "same")], by_words) for path in ("A", "B"))
+    assert one == chunked("f", [Section(("A",), "same")], by_words)
+    assert one[0].digest != other[0].digest
+
+
+def test_a_large_text_is_counted_at_most_three_times() -> None:
+    counted = 0
+
+    def counting(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return by_words(text)
+
+    text = prose(60) * 200 + prose(20_000) + "".join(f"Sentence {number}. " for number in range(20_000))
+    chunked("f", [Section((), text)], counting)
+    assert counted <= 3 * len(text)

@@ -1,0 +1,113 @@
+"""The query itself tells which strategy fits it, and which words must stand in a text as they are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.knowledge.phrases import phrases_of, with_phrases
+from headgate.knowledge.query import Query, Strategy
+from headgate.knowledge.routing import route
+from headgate.knowledge.values import Filters
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"force majeure" clause',
+        "\u201cforce majeure\u201d in contracts",
+        "parse_config",
+        "what does readFile return",
+        "HttpClient::send",
+        "main.py",
+        "--data-dir option",
+        "/etc/hosts entry",
+        "https://example.com/a",
+        "sales@example.com",
+        "invoice INV-2026-001",
+        "RFC9110 caching",
+        "order 4711",
+        "case 2026-117",
+        "commit 9fceb02d0ae5",
+        "IBM",
+        "Kubernetes",
+    ],
+)
+def test_what_is_to_be_found_as_it_is_written_is_searched_by_words(text: str) -> None:
+    assert route(text).strategy is Strategy.BM25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "contracts similar to the one with Acme",
+        "something like a warranty",
+        "clauses like this: the seller pays",
+        "texts resembling a privacy notice",
+        'similar to "force majeure"',
+    ],
+)
+def test_a_wish_for_what_is_similar_is_searched_by_meaning(text: str) -> None:
+    assert route(text).strategy is Strategy.VECTOR
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pricing",
+        "termination notice period",
+        "what did we agree with the supplier about late deliveries last year",
+        "why does our gateway answer with error 5021 when a client sends parse_config twice",
+        "results of 2025",
+        "what does it look like?",
+        "what is it",
+        "to be or not to be",
+        "e.g. prices",
+        "3.5 percent",
+    ],
+)
+def test_everything_else_is_searched_in_both_ways(text: str) -> None:
+    assert route(text).strategy is Strategy.HYBRID
+
+
+def test_a_choice_is_told_with_its_reason() -> None:
+    told = route('"force majeure"').told
+    assert (told.level, told.code) == ("info", "STRATEGY_CHOSEN")
+    assert told.message == "Strategy 'bm25' was chosen for the query: it quotes a phrase."
+
+
+@settings(max_examples=60)
+@given(text=st.text(max_size=500))
+def test_any_text_has_a_strategy(text: str) -> None:
+    assert route(text).strategy in {Strategy.HYBRID, Strategy.BM25, Strategy.VECTOR}
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ('"force majeure" clause', (("force", "majeure"),)),
+        ('the "Net-30" and "late fee" terms', (("net", "30"), ("late", "fee"))),
+        ("\u201cForce Majeure\u201d", (("force", "majeure"),)),
+        ('"a b" "a  B"', (("a", "b"),)),
+        ('force majeure" clause', ()),
+        ('"force majeure clause', ()),
+        ('"a "late fee"', (("late", "fee"),)),
+        ('"late fee" and "more', (("late", "fee"),)),
+        ('5" pipe and 6" pipe', ()),
+        ('"" and " "', ()),
+        ('"..."', ()),
+        ("no quotes", ()),
+    ],
+)
+def test_only_what_stands_between_two_quotes_is_a_phrase(
+    text: str, phrases: tuple[tuple[str, ...], ...]
+) -> None:
+    assert phrases_of(text) == phrases
+
+
+def test_phrases_are_added_to_the_filters_and_the_text_stays() -> None:
+    query = Query(text='"late fee" terms', filters=Filters(categories=("legal",), phrases=(("net", "30"),)))
+    asked = with_phrases(query)
+    assert asked.text == query.text
+    assert asked.filters.categories == ("legal",)
+    assert asked.filters.phrases == (("net", "30"), ("late", "fee"))
+    assert with_phrases(asked) == asked

@@ -1,0 +1,545 @@
+"""A search finds by meaning and by words, says what it could not do, and is made once."""
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headgate.domain.errors import (
+    ConfigError,
+    EmbedderAway,
+    InvalidQuestion,
+    SearchFailed,
+    StoreAway,
+    VectorsUnavailable,
+)
+from headgate.knowledge.cache import CacheStatistics
+from headgate.knowledge.fusion import Fusion, Weights
+from headgate.knowledge.query import Boosts, Query, Ranked, Ranking, Strategy
+from headgate.knowledge.searching import DEPTH, Search
+from headgate.knowledge.store import Store
+from headgate.knowledge.values import (
+    Document,
+    Filters,
+    Found,
+    Mention,
+    NewChunk,
+    NewEntity,
+    Source,
+    Statistics,
+)
+from tests.knowledge.meaning import Meaning, embed_all
+from tests.knowledge.memory import Memory
+
+TODAY = datetime.date(2026, 11, 16)
+CAR, VEHICLE, SOUP, FEES = 1, 2, 3, 4
+TEXTS = (
+    "the car is red",
+    "an automobile of the fleet",
+    "soup with red beans and a very long list of what else is in it",
+    "late fees of the car rental; a late fee is due after thirty days",
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def document(file: str, *texts: str, entities: tuple[NewEntity, ...] = (), **more: Any) -> Document:
+    chunks = tuple(NewChunk(text=text, header=file, tokens=len(text), digest=text) for text in texts)
+    return Document(source=Source(file=file, **more), chunks=chunks, entities=entities)
+
+
+def meaning() -> Meaning:
+    return Meaning({"automobile": "car", "vehicle": "car"})
+
+
+async def library(*, embedded: int = 1000) -> Memory:
+    store = Memory()
+    await store.replace(document("a", *TEXTS))
+    if embedded:
+        await embed_all(store, meaning(), most=embedded)
+    return store
+
+
+def search_in(store: Memory, vectors: Meaning | None, **more: Any) -> Search:
+    return Search(store, store, vectors, **{"clock": Clock(), "today": lambda: TODAY, **more})
+
+
+def query(text: str, strategy: Strategy = Strategy.HYBRID, **more: Any) -> Query:
+    return Query(text=text, strategy=strategy, **more)
+
+
+def ids(ranking: Ranking) -> list[int]:
+    return [one.chunk_id for one in ranking.found]
+
+
+def codes(ranking: Ranking) -> list[str]:
+    return [warning.code for warning in ranking.warnings]
+
+
+def test_the_store_in_memory_is_a_whole_store() -> None:
+    store: Store = Memory()
+    assert store is not None
+
+
+async def test_words_find_what_has_them_and_the_best_has_a_score_of_one() -> None:
+    ranking, _ = await search_in(await library(), None).find(query("late fees", Strategy.BM25))
+    (one,) = ranking.found
+    assert (one.chunk_id, one.rank, one.score, one.similarity) == (FEES, 1, 1.0, None)
+    assert one.bm25 is not None
+    assert one.bm25 > 1
+    assert (ranking.strategy, ranking.warnings) == (Strategy.BM25, ())
+
+
+async def test_a_worse_one_has_its_share_of_the_best() -> None:
+    ranking, _ = await search_in(await library(), None).find(query("red car", Strategy.BM25))
+    best, *others = ranking.found
+    assert best.chunk_id == CAR
+    assert best.bm25 is not None
+    assert others
+    for one in others:
+        assert one.bm25 is not None
+        assert one.score == pytest.approx(one.bm25 / best.bm25, abs=1e-6)
+
+
+async def test_meaning_finds_what_has_other_words() -> None:
+    ranking, _ = await search_in(await library(), meaning()).find(query("vehicle", Strategy.VECTOR))
+    assert ids(ranking)[:2] == [CAR, VEHICLE]
+    assert ranking.strategy is Strategy.VECTOR
+    assert all(one.score == one.similarity and one.bm25 is None for one in ranking.found)
+
+
+async def test_hybrid_joins_both_and_what_is_first_in_both_scores_one_in_sixty_one() -> None:
+    ranking, _ = await search_in(await library(), meaning()).find(query("late fees"))
+    first = ranking.found[0]
+    assert (first.chunk_id, first.score) == (FEES, round(1 / 61, 6))
+    assert first.similarity is not None
+    assert first.bm25 is not None
+    assert sorted(ids(ranking)) == [CAR, VEHICLE, SOUP, FEES]
+    assert [one.rank for one in ranking.found] == [1, 2, 3, 4]
+    assert (ranking.strategy, ranking.warnings) == (Strategy.HYBRID, ())
+
+
+async def test_weights_and_k_are_used() -> None:
+    fusion = Fusion(k=1, weights=Weights(0, 1))
+    search = search_in(await library(), meaning(), fusion=fusion)
+    ranking, _ = await search.find(query("late fees"))
+    assert ranking.found[0].score == 0.5
+    assert [one.score for one in ranking.found[1:]] == [0.0] * 3
+
+
+async def test_both_lists_are_made_side_by_side() -> None:
+    class Meeting(Memory):
+        """Neither list is there before both were asked for."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.together = asyncio.Barrier(2)
+
+        async def nearest(self, vector: bytes, limit: int, filters: Filters) -> list[Found]:
+            await self.together.wait()
+            assert limit == DEPTH
+            return await super().nearest(vector, limit, filters)
+
+        async def containing(self, terms: Sequence[str], limit: int, filters: Filters) -> list[Found]:
+            await self.together.wait()
+            assert limit == DEPTH
+            return await super().containing(terms, limit, filters)
+
+    store = Meeting()
+    await store.replace(document("a", *TEXTS))
+    await embed_all(store, meaning())
+    async with asyncio.timeout(5):
+        ranking, _ = await search_in(store, meaning()).find(query("red car"))
+    assert len(ranking.found) == 4
+
+
+async def test_when_one_list_fails_the_other_is_not_left_running() -> None:
+    class Failing(Memory):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked_for_nearest = asyncio.Event()
+            self.ended = False
+
+        async def nearest(self, vector: bytes, limit: int, filters: Filters) -> list[Found]:
+            self.asked_for_nearest.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended = True
+            return []
+
+        async def containing(self, terms: Sequence[str], limit: int, filters: Filters) -> list[Found]:
+            await self.asked_for_nearest.wait()
+            raise StoreAway
+
+    store = Failing()
+    await store.replace(document("a", *TEXTS))
+    await embed_all(store, meaning())
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreAway):
+            await search_in(store, meaning()).find(query("red car"))
+    assert store.ended
+
+
+async def test_filters_hold_for_both_lists() -> None:
+    store = await library()
+    await store.replace(document("b", "a red car too", category="legal"))
+    await embed_all(store, meaning())
+    ranking, _ = await search_in(store, meaning()).find(query("car", filters=Filters(categories=("legal",))))
+    assert ids(ranking) == [5]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.HYBRID, Strategy.VECTOR, Strategy.BM25, Strategy.AUTO])
+async def test_what_is_quoted_stands_in_every_result(strategy: Strategy) -> None:
+    ranking, _ = await search_in(await library(), meaning()).find(query('"late fee" car', strategy))
+    assert ids(ranking) == [FEES]
+
+
+async def test_min_score_cuts_by_the_score_that_is_shown() -> None:
+    search = search_in(await library(), meaning())
+    every, _ = await search.find(query("red car"))
+    least = every.found[1].score
+    assert least > every.found[2].score
+    some, _ = await search.find(query("red car", min_score=least))
+    assert some.found == every.found[:2]
+    one, _ = await search.find(query("late fees", min_score=1 / 61))
+    assert ids(one) == [FEES]
+    assert codes(one) == []
+
+
+async def test_a_min_score_above_what_can_be_is_told() -> None:
+    search = search_in(await library(), meaning())
+    ranking, _ = await search.find(query("red car", min_score=0.5))
+    (warning,) = ranking.warnings
+    assert (ranking.found, warning.level, warning.code) == ((), "warning", "MIN_SCORE_TOO_HIGH")
+    assert warning.message == "No result can reach min_score 0.5: strategy 'hybrid' gives at most 0.016393."
+    assert codes((await search.find(query("red car", Strategy.BM25, min_score=0.5)))[0]) == []
+    boosted = query("red car", min_score=0.02, boosted=True)
+    assert codes((await search.find(boosted))[0]) == []
+
+
+# What is missing.
+
+
+async def test_without_an_embedder_words_are_searched_alone_and_the_answer_says_so() -> None:
+    ranking, _ = await search_in(await library(embedded=0), None).find(query("late fees"))
+    assert (ids(ranking), ranking.strategy) == ([FEES], Strategy.BM25)
+    (warning,) = ranking.warnings
+    assert (warning.level, warning.code) == ("warning", "VECTORS_UNAVAILABLE")
+    assert warning.message == "Searched by words alone: no embedder is in use."
+    assert 'pip install "headgate[knowledge]"' in warning.suggestion
+
+
+async def test_who_wants_vectors_where_nothing_makes_them_learns_what_to_install() -> None:
+    with pytest.raises(InvalidQuestion, match="no embedder is in use") as caught:
+        await search_in(await library(), None).find(query("car", Strategy.VECTOR))
+    assert 'pip install "headgate[knowledge]"' in caught.value.message
+
+
+@pytest.mark.parametrize("strategy", [Strategy.HYBRID, Strategy.AUTO])
+async def test_a_store_without_vectors_is_searched_by_words(strategy: Strategy) -> None:
+    ranking, _ = await search_in(await library(embedded=0), meaning()).find(query("late fees", strategy))
+    assert (ids(ranking), ranking.strategy) == ([FEES], Strategy.BM25)
+    assert ranking.warnings[0].message == "Searched by words alone: the documents have no vectors yet."
+    assert "headgate knowledge ingest" in ranking.warnings[0].suggestion
+
+
+async def test_vectors_that_are_only_about_to_be_made_are_none() -> None:
+    store = await library(embedded=0)
+    await store.use_model(meaning().fingerprint, meaning().dimensions)
+    search = search_in(store, meaning())
+    assert codes((await search.find(query("late fees")))[0]) == ["VECTORS_UNAVAILABLE"]
+    with pytest.raises(VectorsUnavailable, match="the documents have no vectors yet"):
+        await search.find(query("late fees", Strategy.VECTOR))
+
+
+async def test_vectors_of_another_model_are_not_compared() -> None:
+    search = search_in(await library(), Meaning(name="other"))
+    ranking, _ = await search.find(query("late fees"))
+    assert (ids(ranking), codes(ranking)) == ([FEES], ["VECTORS_UNAVAILABLE"])
+    with pytest.raises(VectorsUnavailable, match="not of the embedder 'other'") as caught:
+        await search.find(query("late fees", Strategy.VECTOR))
+    assert "run headgate knowledge ingest" in caught.value.message
+    assert caught.value.code == "SERVICE_UNAVAILABLE"
+
+
+async def test_an_embedder_that_is_away_is_asked_again_the_next_time() -> None:
+    vectors = meaning()
+    search = search_in(await library(), vectors)
+    vectors.away = EmbedderAway("meaning", "secret reason", retry_after_seconds=7)
+    ranking, _ = await search.find(query("late fees"))
+    assert (ranking.strategy, codes(ranking)) == (Strategy.BM25, ["VECTORS_UNAVAILABLE"])
+    assert "secret" not in ranking.warnings[0].message
+    with pytest.raises(VectorsUnavailable, match="try again in 7s") as caught:
+        await search.find(query("late fees", Strategy.VECTOR))
+    assert caught.value.retry_after_seconds == 7
+    vectors.away = None
+    again, hit = await search.find(query("late fees"))
+    assert (again.strategy, again.warnings, hit) == (Strategy.HYBRID, (), False)
+
+
+async def test_a_model_that_cannot_be_loaded_is_told_without_what_is_for_operators() -> None:
+    vectors = meaning()
+    vectors.broken = ConfigError("the model '/models/secret' could not be loaded", hint="check its path")
+    search = search_in(await library(), vectors)
+    ranking, _ = await search.find(query("late fees"))
+    assert (ids(ranking), ranking.strategy) == ([FEES], Strategy.BM25)
+    assert ranking.warnings[0].message == "Searched by words alone: the embedder cannot be loaded."
+    with pytest.raises(VectorsUnavailable, match="see in the log why") as caught:
+        await search.find(query("late fees", Strategy.VECTOR))
+    assert "secret" not in f"{ranking.warnings} {caught.value.message} {caught.value.hint}"
+
+
+async def test_a_search_for_what_is_similar_goes_by_words_when_only_we_chose_otherwise() -> None:
+    ranking, _ = await search_in(await library(), None).find(query("similar to late fees", Strategy.AUTO))
+    assert (ids(ranking), ranking.strategy) == ([FEES], Strategy.BM25)
+    assert codes(ranking) == ["VECTORS_UNAVAILABLE"]
+
+
+async def test_chunks_that_have_no_vector_yet_are_told_until_they_have_one() -> None:
+    store = await library(embedded=3)
+    search = search_in(store, meaning())
+    ranking, _ = await search.find(query("red car"))
+    (warning,) = ranking.warnings
+    assert (warning.level, warning.code) == ("info", "VECTORS_INCOMPLETE")
+    assert warning.message == "3 of 4 chunks have a vector; the others are found by words alone."
+    await embed_all(store, meaning())
+    assert (await search.find(query("red car")))[0].warnings == ()
+
+
+async def test_a_store_that_changes_all_the_time_is_not_counted_all_the_time() -> None:
+    clock = Clock()
+
+    class Slow(Memory):
+        async def statistics(self) -> Statistics:
+            clock.now += 1.0
+            return await super().statistics()
+
+    store = Slow()
+    search = search_in(store, meaning(), clock=clock)
+    for number in range(50):
+        await store.replace(document(f"{number}", "a red car"))
+        await embed_all(store, meaning())
+        await search.find(query("red car"))
+        clock.now += 1.0
+    assert store.asked.count("statistics") == 3
+
+
+async def test_an_empty_store_says_what_to_do() -> None:
+    ranking, _ = await search_in(Memory(), meaning()).find(query("anything"))
+    assert (ranking.found, codes(ranking)) == ((), ["NOTHING_INGESTED"])
+
+
+async def test_a_query_without_a_telling_word_is_told_when_words_are_all_there_is() -> None:
+    search = search_in(await library(), meaning())
+    assert codes((await search.find(query("what is it", Strategy.BM25)))[0]) == ["NO_SEARCH_WORDS"]
+    assert len((await search.find(query("what is it")))[0].found) == 4
+
+
+# What goes wrong.
+
+
+async def test_a_store_that_is_away_is_told_as_such() -> None:
+    store = await library()
+    search = search_in(store, meaning())
+    store.away = True
+    with pytest.raises(StoreAway, match="Database unavailable, retry in 5s"):
+        await search.find(query("car"))
+
+
+async def test_our_own_failure_is_in_the_log_under_the_entry_that_the_caller_gets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    vectors = meaning()
+    vectors.broken = ZeroDivisionError("/secret/path")
+    with caplog.at_level(logging.ERROR), pytest.raises(SearchFailed) as caught:
+        await search_in(await library(), vectors).find(query("car"))
+    assert "secret" not in caught.value.message
+    (record,) = caplog.records
+    assert vars(record)["entry"] in caught.value.message
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+async def test_boosts_that_mean_nothing_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="the boost vendor"):
+        search_in(Memory(), None, boosts=Boosts(vendor=-1))
+
+
+# The cache.
+
+
+async def test_the_same_again_is_there_until_the_documents_change() -> None:
+    store = await library()
+    search = search_in(store, meaning())
+    first, hit = await search.find(query("red car"))
+    assert not hit
+    asked = len(store.asked)
+    assert await search.find(query("red car")) == (first, True)
+    assert store.asked[asked:] == ["revision"]
+    await store.replace(document("b", "another red car"))
+    changed, hit = await search.find(query("red car"))
+    assert not hit
+    assert 5 in ids(changed)
+    assert changed.revision > first.revision
+    assert search.cache == CacheStatistics(hits=1, misses=2, entries=1, evictions=0)
+
+
+async def test_two_who_ask_the_same_at_once_share_one_search() -> None:
+    store = await library()
+    search = search_in(store, meaning())
+    (first, _), (second, _) = await asyncio.gather(
+        search.find(query("red car")), search.find(query("red car", explain=True))
+    )
+    assert ids(first) == ids(second)
+    assert store.asked.count("containing") == store.asked.count("nearest") == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "red cars"},
+        {"strategy": Strategy.BM25},
+        {"min_score": 0.001},
+        {"boosted": True},
+        {"filters": Filters(files=("a*",))},
+    ],
+)
+async def test_another_question_is_another_search(other: dict[str, Any]) -> None:
+    search = search_in(await library(), meaning())
+    await search.find(query("red car"))
+    _, hit = await search.find(Query(**{"text": "red car", **other}))
+    assert not hit
+
+
+async def test_an_explanation_is_had_of_what_was_found_before() -> None:
+    search = search_in(await library(), meaning())
+    plain, _ = await search.find(query("red car"))
+    explained, hit = await search.find(query("red car", explain=True))
+    assert hit
+    assert ids(explained) == ids(plain)
+    assert plain.explain is None
+    assert [explanation(explained, one)["score"] for one in explained.found] == [
+        one.score for one in plain.found
+    ]
+
+
+# Explanations and boosts.
+
+
+def explanation(ranking: Ranking, one: Ranked) -> dict[str, Any]:
+    """Where its score comes from."""
+    assert ranking.explain is not None
+    return ranking.explain(one)
+
+
+async def test_an_explanation_adds_up_to_the_score() -> None:
+    ranking, _ = await search_in(await library(), meaning()).find(query("late fees", explain=True))
+    first = ranking.found[0]
+    assert explanation(ranking, first) == {
+        "vector": {"rank": 1, "similarity": first.similarity, "weight": 0.6, "contribution": 0.009836},
+        "bm25": {"rank": 1, "score": first.bm25, "weight": 0.4, "contribution": 0.006557},
+        "fused": 0.016393,
+        "boosts": {},
+        "score": 0.016393,
+    }
+    assert explanation(ranking, ranking.found[-1])["bm25"] is None
+
+
+@pytest.mark.parametrize(("strategy", "part"), [(Strategy.VECTOR, "vector"), (Strategy.BM25, "bm25")])
+async def test_a_list_that_is_alone_gives_the_whole_score(strategy: Strategy, part: str) -> None:
+    ranking, _ = await search_in(await library(), meaning()).find(query("late fees", strategy, explain=True))
+    first = ranking.found[0]
+    told = explanation(ranking, first)
+    given = told[part]
+    assert (given["rank"], given["weight"], given["contribution"]) == (1, 1.0, first.score)
+    assert [told[other] for other in ("vector", "bm25") if other != part] == [None]
+
+
+async def test_a_choice_is_told_to_who_wants_an_explanation() -> None:
+    search = search_in(await library(), meaning())
+    chosen, _ = await search.find(query('"late fee"', Strategy.AUTO, explain=True))
+    assert (chosen.strategy, codes(chosen)) == (Strategy.BM25, ["STRATEGY_CHOSEN"])
+    silent, _ = await search.find(query('"late fee"', Strategy.AUTO))
+    assert (silent.strategy, silent.warnings) == (Strategy.BM25, ())
+
+
+async def vendors() -> Memory:
+    """Two chunks of the same words, of which the second speaks of Acme and is of today."""
+    store = Memory()
+    acme = NewEntity(type="ORG", name="Acme Corp", aliases=("Acme",), mentions=(Mention(0, 0, 4, 0.9),))
+    await store.replace(document("a", "prices of acme for a year"))
+    await store.replace(
+        document("b", "prices of acme for a year", date="2026-11-16", doc_type="pdf", entities=(acme,))
+    )
+    return store
+
+
+async def test_boosts_raise_what_fits_and_are_explained() -> None:
+    search = search_in(await vendors(), None)
+    plain, _ = await search.find(query("acme prices pdf", Strategy.BM25, explain=True))
+    assert ids(plain) == [1, 2]
+    boosted, _ = await search.find(query("acme prices pdf", Strategy.BM25, explain=True, boosted=True))
+    assert ids(boosted) == [2, 1]
+    first, second = boosted.found
+    assert explanation(boosted, first)["boosts"] == {"vendor": 0.15, "doc_type": 0.1, "recency": 0.05}
+    # Both are at the top, and what fits better is still the first.
+    assert (first.score, second.score) == (1.0, 1.0)
+
+
+async def test_the_score_of_a_hybrid_search_grows_by_the_sum_of_the_boosts() -> None:
+    store = await vendors()
+    await embed_all(store, meaning())
+    search = search_in(store, meaning(), boosts=Boosts(vendor=0.5, doc_type=0, recency=0.1))
+    ranking, _ = await search.find(query("acme prices", explain=True, boosted=True))
+    first = ranking.found[0]
+    assert first.chunk_id == 2
+    assert first.score == pytest.approx((0.6 / 62 + 0.4 / 62) * 1.6, abs=1e-6)
+    assert explanation(ranking, first)["fused"] == pytest.approx(1 / 62, abs=1e-6)
+
+
+async def test_without_boosts_neither_the_graph_nor_the_texts_are_read() -> None:
+    store = await vendors()
+    search = search_in(store, None)
+    asked = len(store.asked)
+    await search.find(query("acme prices", Strategy.BM25))
+    assert set(store.asked[asked:]) == {"revision", "containing"}
+    await search.find(query("acme prices", Strategy.BM25, boosted=True))
+    assert store.asked.count("named") == store.asked.count("mentioned") == store.asked.count("chunks") == 1
+
+
+async def test_whoever_wants_words_alone_is_not_told_to_install_anything() -> None:
+    store = Memory()
+    await store.replace(document("a.md", "a marmot whistles"))
+    search = Search(store, store, None, words_wanted=True, clock=Clock(), today=lambda: TODAY)
+    ranking, _ = await search.find(Query(text="marmot"))
+    assert (ranking.strategy, len(ranking.found), ranking.warnings) == (Strategy.BM25, 1, ())
+    with pytest.raises(InvalidQuestion, match="the embedder is set to BM25"):
+        await search.find(Query(text="marmot", strategy=Strategy.VECTOR))
+
+
+async def test_what_is_far_from_everything_is_told_apart_from_an_answer() -> None:
+    store = await library()
+    far, _ = await search_in(store, meaning()).find(Query(text="zeppelin"))
+    near, _ = await search_in(store, meaning()).find(Query(text="vehicle"))
+    assert "LOW_RELEVANCE" in [warning.code for warning in far.warnings]
+    assert near.warnings == ()
+
+
+async def test_a_phrase_that_nothing_has_is_searched_for_without_its_quotes() -> None:
+    store = await library()
+    found, _ = await search_in(store, None).find(Query(text='the "red automobile" of the fleet'))
+    assert next(warning.code for warning in found.warnings) == "PHRASE_NOT_FOUND"
+    assert found.found
+    exact, _ = await search_in(store, None).find(Query(text='"late fee"'))
+    assert [one.chunk_id for one in exact.found] == [FEES]
+    assert "PHRASE_NOT_FOUND" not in [warning.code for warning in exact.warnings]

@@ -1,0 +1,355 @@
+"""find_vendor_info knows a vendor by any of its names, and shows what is around it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
+from headgate.knowledge.modes import VENDOR_FIELDS, Mode
+from headgate.knowledge.tools import failure
+from headgate.knowledge.values import NewEntity, NewRelationship
+from tests.knowledge.tools.desk import Desk
+
+MODES = [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL]
+AROUND = {"execution_time_ms", "pagination"}
+
+
+async def with_acme(products: int = 7) -> Desk:
+    """Acme is 1, its products are 2 and on, each surer than the one before."""
+    desk = Desk()
+    acme = NewEntity(
+        type="ORG", name="Acme Inc", aliases=("ACME Corporation", "The  Acme"), external_id="V-7"
+    )
+    others = [
+        NewEntity(type="PRODUCT", name=f"Anvil {n}", confidence=(n + 1) / 1000, attributes={"n": n})
+        for n in range(products)
+    ]
+    made = [
+        NewRelationship(source="V-7", target=f"Anvil {n}", type="MAKES", confidence=(n + 1) / 1000)
+        for n in range(products)
+    ]
+    await desk.know([acme, *others], made)
+    return desk
+
+
+@pytest.mark.parametrize(
+    "name", ["Acme Inc", " acme   INC ", "acme corporation", "the acme", "V-7", "1", "id 1", "ID: 1"]
+)
+async def test_a_vendor_is_found_by_case_alias_and_id(name: str) -> None:
+    answer = await (await with_acme()).ask("find_vendor_info", vendor_name=name)
+    assert (answer["vendor_id"], answer["vendor_name"]) == (1, "Acme Inc")
+
+
+@pytest.mark.parametrize("name", ["Acme, Inc.", "acme-inc", "Acme", "ACME Ltd.", "Acme S.A."])
+async def test_punctuation_and_legal_form_do_not_matter_where_nothing_fits_better(name: str) -> None:
+    assert (await (await with_acme()).ask("find_vendor_info", vendor_name=name))["vendor_id"] == 1
+
+
+async def test_punctuation_matters_less_than_the_legal_form() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="ORG", name="Acme Inc"), NewEntity(type="ORG", name="Acme GmbH")], [])
+    assert (await desk.ask("find_vendor_info", vendor_name="Acme, Inc."))["vendor_name"] == "Acme Inc"
+    with pytest.raises(VendorAmbiguous):
+        await desk.ask("find_vendor_info", vendor_name="Acme")
+
+
+async def test_a_person_of_that_name_does_not_hide_the_vendor() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="PERSON", name="Acme"), NewEntity(type="ORG", name="Acme Inc")], [])
+    assert (await desk.ask("find_vendor_info", vendor_name="Acme"))["vendor_id"] == 2
+
+
+async def test_two_matches_are_listed_and_not_guessed() -> None:
+    desk = Desk()
+    await desk.know(
+        [
+            NewEntity(type="ORG", name="Acme"),
+            NewEntity(type="VENDOR", name="Acme Holding", aliases=("ACME",)),
+            NewEntity(type="PERSON", name="Acme"),
+        ],
+        [],
+    )
+    with pytest.raises(VendorAmbiguous) as refused:
+        await desk.ask("find_vendor_info", vendor_name="acme")
+    told = failure(refused.value)
+    assert told["code"] == "VENDOR_AMBIGUOUS"
+    assert told["matches"] == [
+        {"vendor_id": 1, "vendor_name": "Acme", "vendor_type": "ORG"},
+        {"vendor_id": 2, "vendor_name": "Acme Holding", "vendor_type": "VENDOR", "aliases": ["ACME"]},
+    ]
+    assert (await desk.ask("find_vendor_info", vendor_name="2"))["vendor_name"] == "Acme Holding"
+
+
+async def test_matches_are_told_with_what_tells_them_apart() -> None:
+    desk = Desk()
+    of_both = {"currency": "EUR", "branches": [1, 2], "note": "x" * 80}
+    await desk.know(
+        [
+            NewEntity(type="ORG", name="Acme", external_id="V-1", attributes={**of_both, "city": "Bonn"}),
+            NewEntity(type="ORG", name="Acme", external_id="V-2", attributes={**of_both, "city": "Metz"}),
+        ],
+        [],
+    )
+    with pytest.raises(VendorAmbiguous) as refused:
+        await desk.ask("find_vendor_info", vendor_name="acme")
+    assert "'Acme' (ORG, id 2, V-2, city: Metz, currency: EUR)" in refused.value.sentence
+    assert failure(refused.value)["matches"][0] == {
+        "vendor_id": 1,
+        "vendor_name": "Acme",
+        "vendor_type": "ORG",
+        "external_id": "V-1",
+        "attributes": {"city": "Bonn", "currency": "EUR"},
+    }
+
+
+async def test_of_very_many_matches_some_are_listed() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="ORG", name="Acme", external_id=f"v{n}") for n in range(25)], [])
+    with pytest.raises(
+        VendorAmbiguous, match=r": 25 matches: .*'Acme' \(ORG, id 20, v19\) and 5 more\. "
+    ) as refused:
+        await desk.ask("find_vendor_info", vendor_name="acme")
+    assert [match["vendor_id"] for match in failure(refused.value)["matches"]] == list(range(1, 21))
+
+
+async def test_two_who_look_for_nobody_at_once_read_the_names_once() -> None:
+    desk = await with_acme()
+    looked = [desk.ask("find_vendor_info", vendor_name=name) for name in ("Zzyzx", "Qwfpg")]
+    ended = await asyncio.gather(*looked, return_exceptions=True)
+    assert [type(one) for one in ended] == [VendorNotFound] * 2
+    assert desk.store.asked.count("names") == 1
+
+
+async def test_a_number_that_is_the_id_of_one_and_the_name_of_another_is_not_guessed() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="ORG", name="Acme"), NewEntity(type="ORG", name="1")], [])
+    with pytest.raises(VendorAmbiguous):
+        await desk.ask("find_vendor_info", vendor_name="1")
+    assert (await desk.ask("find_vendor_info", vendor_name="id 1"))["vendor_name"] == "Acme"
+
+
+async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> None:
+    desk = await with_acme()
+    with pytest.raises(VendorNotFound) as refused:
+        await desk.ask("find_vendor_info", vendor_name=" Acne Incc ")
+    told = failure(refused.value)
+    assert told["error"] == (
+        "Vendor 'Acne Incc' not found. Try using semantic_search first to find exact vendor names and IDs "
+        "in the knowledge graph."
+    )
+    assert told["code"] == "VENDOR_NOT_FOUND"
+    assert told["suggestions"] == ["Acme Inc"]
+    assert "Acme Inc" in told["action"]
+    with pytest.raises(VendorNotFound) as nobody:
+        await desk.ask("find_vendor_info", vendor_name="Zzyzx")
+    assert failure(nobody.value)["suggestions"] == []
+
+
+async def test_vendors_that_share_a_spelling_are_suggested_under_two() -> None:
+    desk = Desk()
+    await desk.know(
+        [
+            NewEntity(type="ORG", name="Acme Corporate Works", aliases=("ACME",)),
+            NewEntity(type="vendor", name="Acme"),
+        ],
+        [],
+    )
+    with pytest.raises(VendorNotFound) as refused:
+        await desk.ask("find_vendor_info", vendor_name="Acmee")
+    assert sorted(map(str.casefold, refused.value.nearest)) == ["acme", "acme corporate works"]
+
+
+async def test_the_nearest_of_very_many_names_are_the_nearest_of_all() -> None:
+    desk = Desk()
+    others = [NewEntity(type="ORG", name=f"Widget {number}") for number in range(1500)]
+    await desk.know([*others, NewEntity(type="ORG", name="Quarry Stone")], [])
+    with pytest.raises(VendorNotFound) as refused:
+        await desk.ask("find_vendor_info", vendor_name="Quary Stone")
+    assert refused.value.nearest[0] == "Quarry Stone"
+
+
+async def test_who_cannot_afford_the_ids_is_told_a_page_that_he_can() -> None:
+    desk = Desk(100)
+    names = [f"P{number}" for number in range(50)]
+    await desk.know(
+        [NewEntity(type="ORG", name="Acme"), *(NewEntity(type="PERSON", name=name) for name in names)],
+        [NewRelationship(source="Acme", target=name, type="EMPLOYS") for name in names[:30]]
+        + [NewRelationship(source=name, target="Acme", type="SERVES") for name in names],
+    )
+    with pytest.raises(BudgetSpent, match=r"; page_size 11 with ") as refused:
+        await desk.ask("find_vendor_info", vendor_name="Acme", response_mode="full")
+    assert "response_mode 'ids_only'" in refused.value.hint
+    page = await desk.ask("find_vendor_info", vendor_name="Acme", response_mode="ids_only", page_size=11)
+    assert len(page["entity_ids"]) == len(page["relationship_ids"]) == 11
+
+
+async def test_the_names_that_are_suggested_are_those_of_now() -> None:
+    desk = await with_acme()
+    with pytest.raises(VendorNotFound):
+        await desk.ask("find_vendor_info", vendor_name="Globes")
+    await desk.store.import_graph("more", [NewEntity(type="COMPANY", name="Globex Ltd")], [])
+    assert (await desk.ask("find_vendor_info", vendor_name="globex"))["vendor_name"] == "Globex Ltd"
+
+
+async def test_a_product_is_no_vendor_and_its_name_leads_to_neighbours() -> None:
+    with pytest.raises(VendorNotFound, match=r"^Vendor 'anvil 1' not found\. Try using ") as refused:
+        await (await with_acme()).ask("find_vendor_info", vendor_name="anvil 1")
+    assert failure(refused.value)["action"] == "'Anvil 1' is a PRODUCT, not a vendor: use neighbours"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_mode_has_exactly_its_keys(mode: Mode) -> None:
+    answer = await (await with_acme()).ask("find_vendor_info", vendor_name="Acme Inc", response_mode=mode)
+    # Seven entities are more than a preview shows, which is nothing to warn of.
+    assert set(answer) == {*VENDOR_FIELDS[mode], *AROUND}
+
+
+async def test_ids_come_with_the_surest_first() -> None:
+    answer = await (await with_acme()).ask(
+        "find_vendor_info", vendor_name="Acme Inc", response_mode="ids_only"
+    )
+    assert answer["entity_ids"] == [8, 7, 6, 5, 4, 3, 2]
+    assert answer["relationship_ids"] == [7, 6, 5, 4, 3, 2, 1]
+
+
+async def test_metadata_counts_what_is_around() -> None:
+    answer = await (await with_acme()).ask("find_vendor_info", vendor_name="Acme Inc")
+    assert answer["statistics"] == {
+        "entity_count": 7,
+        "relationship_count": 7,
+        "entity_type_distribution": {"PRODUCT": 7},
+        "relationship_type_distribution": {"MAKES": 7},
+    }
+    assert answer["top_entities"][0]["name"] == "Anvil 6"
+    assert answer["last_updated"] == "2026-11-16T12:00:00Z"
+
+
+async def test_a_preview_shows_five_of_each_and_the_cursor_the_others() -> None:
+    desk = await with_acme()
+    first, second = await desk.pages("find_vendor_info", vendor_name="Acme Inc", response_mode="preview")
+    assert [len(first["entities"]), len(first["relationships"])] == [5, 5]
+    assert [len(second["entities"]), len(second["relationships"])] == [2, 2]
+    assert first["relationships"][0] == {
+        "relationship_id": 7,
+        "relationship_type": "MAKES",
+        "source_id": 1,
+        "source_name": "Acme Inc",
+        "target_id": 8,
+        "target_name": "Anvil 6",
+        "confidence": 0.007,
+    }
+
+
+async def test_all_is_cut_with_a_warning_and_the_rest_is_reached_by_the_cursor() -> None:
+    desk = await with_acme(520)
+    first, *rest = await desk.pages("find_vendor_info", vendor_name="Acme Inc", response_mode="full")
+    assert [len(first["entities"]), len(first["relationships"])] == [100, 500]
+    assert first["warnings"][0]["code"] == "TRUNCATED"
+    assert first["warnings"][0]["message"] == (
+        "This answer has 100 of 520 entities and 500 of 520 relationships"
+    )
+    assert first["entities"][0]["attributes"] == {"n": 519}
+    pages = [first, *rest]
+    assert len({one["entity_id"] for page in pages for one in page["entities"]}) == 520
+    assert sum(len(page["relationships"]) for page in pages) == 520
+    assert "warnings" not in pages[-1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_pages_side_by_side_hold_everything_once_in_every_mode(mode: Mode) -> None:
+    desk = await with_acme(7)
+    await desk.store.import_graph(
+        "more", [], [NewRelationship(source="V-7", target=f"Anvil {n}", type="SELLS") for n in range(5)]
+    )
+    pages = await desk.pages("find_vendor_info", vendor_name="Acme Inc", response_mode=mode, page_size=3)
+    entities, relationships = _listed(mode, pages)
+    assert sorted(entities) == [2, 3, 4, 5, 6, 7, 8]
+    if mode is not Mode.METADATA:
+        assert sorted(relationships) == list(range(1, 13))
+        assert [page["pagination"]["total_available"] for page in pages] == [19] * 4
+    assert pages[0]["pagination"]["page_size"] == 3
+    assert not any("warnings" in page for page in pages)
+
+
+def _listed(mode: Mode, pages: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    if mode is Mode.IDS_ONLY:
+        return (
+            [id for page in pages for id in page["entity_ids"]],
+            [id for page in pages for id in page["relationship_ids"]],
+        )
+    key = "top_entities" if mode is Mode.METADATA else "entities"
+    return (
+        [one["entity_id"] for page in pages for one in page[key]],
+        [one["relationship_id"] for page in pages for one in page.get("relationships", ())],
+    )
+
+
+async def test_pages_stay_as_they_were_while_the_graph_changes() -> None:
+    desk = await with_acme()
+    await desk.store.import_graph(
+        "soon gone",
+        [NewEntity(type="PRODUCT", name="Rocket", confidence=0.005)],
+        [NewRelationship(source="V-7", target="Rocket", type="MAKES", confidence=0.005)],
+    )
+    ask: dict[str, Any] = {"vendor_name": "Acme Inc", "response_mode": "ids_only", "page_size": 3}
+    first = await desk.ask("find_vendor_info", **ask)
+    await desk.store.forget_graph("soon gone")
+    await desk.store.import_graph(
+        "new",
+        [NewEntity(type="PRODUCT", name="Glue")],
+        [NewRelationship(source="V-7", target="Glue", type="MAKES")],
+    )
+    second = await desk.ask("find_vendor_info", **ask, cursor=first["pagination"]["cursor"])
+    third = await desk.ask("find_vendor_info", **ask, cursor=second["pagination"]["cursor"])
+    entities, relationships = _listed(Mode.IDS_ONLY, [first, second, third])
+    assert entities == [8, 7, 6, 5, 4, 3, 2]
+    assert relationships == [7, 6, 5, 4, 3, 2, 1]
+    assert not third["pagination"]["has_more"]
+
+
+async def test_relationships_can_be_left_out_but_are_counted() -> None:
+    desk = await with_acme()
+    for mode, key in ((Mode.IDS_ONLY, "relationship_ids"), (Mode.FULL, "relationships")):
+        answer = await desk.ask(
+            "find_vendor_info", vendor_name="Acme Inc", response_mode=mode, include_relationships=False
+        )
+        assert answer[key] == []
+        assert answer["pagination"]["total_available"] == 7
+    assert answer["statistics"]["relationship_count"] == 7
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_fields_are_exactly_those_that_were_named(mode: Mode) -> None:
+    desk = await with_acme()
+    for field in VENDOR_FIELDS[mode]:
+        answer = await desk.ask(
+            "find_vendor_info", vendor_name="Acme Inc", response_mode=mode, fields=[field], page_size=50
+        )
+        assert set(answer) == {field, *AROUND}
+
+
+async def test_a_field_of_another_mode_is_refused() -> None:
+    with pytest.raises(InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"):
+        await Desk().ask("find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"])
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 5, ["Acme"], "a\0b"])
+async def test_a_name_that_cannot_be_one_is_refused(name: object) -> None:
+    with pytest.raises(InvalidQuestion, match="vendor_name"):
+        await Desk().ask("find_vendor_info", vendor_name=name)
+
+
+async def test_200_characters_are_a_name() -> None:
+    with pytest.raises(VendorNotFound):
+        await Desk().ask("find_vendor_info", vendor_name=f" {'x' * 200} ")
+
+
+async def test_a_cursor_belongs_to_its_vendor() -> None:
+    desk = await with_acme()
+    first = await desk.ask("find_vendor_info", vendor_name="Acme Inc", page_size=2)
+    with pytest.raises(InvalidQuestion, match="cursor belongs to another vendor"):
+        await desk.ask("find_vendor_info", vendor_name="Globex", cursor=first["pagination"]["cursor"])
+    desk.restarted()
+    again = await desk.ask("find_vendor_info", vendor_name="ACME inc", cursor=first["pagination"]["cursor"])
+    assert again["top_entities"][0]["entity_id"] == 6

@@ -1,0 +1,56 @@
+"""list_sources tells what can be searched."""
+
+import pytest
+
+from headgate.domain.errors import InvalidQuestion
+from tests.knowledge.tools.desk import Desk
+
+
+async def shelf(files: int = 12) -> Desk:
+    desk = Desk()
+    for n in range(files):
+        await desk.add(f"{n:02}.md", f"text {n}", category="even" if n % 2 == 0 else "odd", date="2026-01-02")
+    return desk
+
+
+async def test_a_document_is_shown_with_what_is_known_of_it() -> None:
+    answer = await (await shelf(1)).ask("list_sources")
+    assert answer["sources"] == [
+        {
+            "source_id": 1,
+            "source_file": "00.md",
+            "source_category": "even",
+            "doc_type": "",
+            "title": "",
+            "date": "2026-01-02",
+            "total_chunks": 1,
+            "size_bytes": 0,
+            "ingested_at": None,
+        }
+    ]
+    assert answer["total_found"] == 1
+
+
+async def test_documents_come_in_pages_by_name_while_others_come_and_go() -> None:
+    desk = await shelf()
+    first = await desk.ask("list_sources", page_size=5)
+    await desk.add("00a.md", "new")
+    await desk.store.remove(["06.md"])
+    second = await desk.ask("list_sources", page_size=5, cursor=first["pagination"]["cursor"])
+    third = await desk.ask("list_sources", page_size=5, cursor=second["pagination"]["cursor"])
+    files = [source["source_file"] for page in (first, second, third) for source in page["sources"]]
+    assert files == [f"{n:02}.md" for n in range(12) if n != 6]
+    assert not third["pagination"]["has_more"]
+
+
+async def test_filters_and_fields_choose() -> None:
+    answer = await (await shelf()).ask(
+        "list_sources", filters={"source_category": "odd"}, fields=["source_file"], page_size=2
+    )
+    assert answer["sources"] == [{"source_file": "01.md"}, {"source_file": "03.md"}]
+    assert answer["pagination"]["total_available"] == 6
+
+
+async def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(InvalidQuestion, match=r"Invalid fields for list_sources: \['chunk_text'\]. Allowed"):
+        await Desk().ask("list_sources", fields=["chunk_text"])

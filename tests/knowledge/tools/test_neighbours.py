@@ -1,0 +1,198 @@
+"""neighbours walks one hop or two, along what is sure enough."""
+
+from typing import Any
+
+import pytest
+
+from headgate.domain.errors import EntityAmbiguous, EntityNotFound, InvalidQuestion
+from headgate.knowledge.tools import failure
+from headgate.knowledge.values import NewEntity, NewRelationship
+from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, Terms, walk
+from tests.knowledge.tools.desk import Desk
+
+ACME, BOB, WIDGET, PARIS, RUMOUR, EVE = 1, 2, 3, 4, 5, 6
+
+
+async def town() -> Desk:
+    desk = Desk()
+    await desk.know(
+        [
+            NewEntity(type="ORG", name="Acme"),
+            NewEntity(type="PERSON", name="Bob"),
+            NewEntity(type="PRODUCT", name="Widget"),
+            NewEntity(type="PLACE", name="Paris"),
+            NewEntity(type="PLACE", name="Rumour"),
+            NewEntity(type="PERSON", name="Eve"),
+        ],
+        [
+            NewRelationship(source="Bob", target="Acme", type="WORKS_FOR", confidence=0.9),
+            NewRelationship(source="Acme", target="Widget", type="MAKES", confidence=0.8),
+            NewRelationship(source="Bob", target="Paris", type="LIVES_IN", confidence=0.9),
+            NewRelationship(source="Widget", target="Paris", type="SOLD_IN", confidence=1.0),
+            NewRelationship(source="Acme", target="Rumour", type="LOCATED_IN", confidence=0.3),
+            NewRelationship(source="Bob", target="Widget", type="USES", confidence=0.95),
+            NewRelationship(source="Eve", target="Paris", type="LIVES_IN"),
+        ],
+    )
+    return desk
+
+
+def walked(answer: dict[str, Any]) -> list[tuple[int, int, float]]:
+    return [(one["entity_id"], one["hop"], one["confidence"]) for one in answer["entities"]]
+
+
+def related(answer: dict[str, Any]) -> list[int]:
+    return [one["relationship_id"] for one in answer["relationships"]]
+
+
+async def test_one_hop_tells_those_next_to_it_the_surest_first() -> None:
+    answer = await (await town()).ask("neighbours", entity="acme")
+    assert walked(answer) == [(BOB, 1, 0.9), (WIDGET, 1, 0.8)]
+    assert related(answer) == [1, 2]
+    assert answer["relationships"][0]["source_name"] == "Bob"
+    assert (answer["entity_id"], answer["name"], answer["total_found"]) == (ACME, "Acme", 2)
+
+
+async def test_two_hops_multiply_along_the_best_way() -> None:
+    answer = await (await town()).ask("neighbours", entity="Acme", hops=2)
+    assert walked(answer) == [(BOB, 1, 0.9), (WIDGET, 1, 0.8), (PARIS, 2, 0.81)]
+    assert answer["entities"][2]["via"] == {"entity_id": BOB, "name": "Bob"}
+    assert answer["entities"][0]["via"] is None
+    # Also those between two that are both one hop away.
+    assert sorted(related(answer)) == [1, 2, 3, 4, 6]
+
+
+async def test_what_is_less_sure_is_not_walked_unless_asked_for() -> None:
+    desk = await town()
+    low = await desk.ask("neighbours", entity="Acme", min_confidence=0)
+    assert [one["name"] for one in low["entities"]] == ["Bob", "Widget", "Rumour"]
+    high = await desk.ask("neighbours", entity="Acme", min_confidence="0.85")
+    assert [one["name"] for one in high["entities"]] == ["Bob"]
+
+
+async def test_what_was_left_out_as_unsure_is_told_once() -> None:
+    desk = await town()
+    answer = await desk.ask("neighbours", entity="Acme", hops=2, page_size=2)
+    assert answer["warnings"] == [
+        {
+            "level": "info",
+            "code": "BELOW_CONFIDENCE",
+            "message": "1 relationship was left out: the confidence is below 0.7",
+            "suggestion": "lower min_confidence to walk along them too",
+        }
+    ]
+    cursor = answer["pagination"]["cursor"]
+    following = await desk.ask("neighbours", entity="Acme", hops=2, page_size=2, cursor=cursor)
+    assert "warnings" not in following
+    assert "warnings" not in await desk.ask("neighbours", entity="Acme", min_confidence=0.3)
+    assert "warnings" not in await desk.ask("neighbours", entity="Acme", relationship_types="MAKES")
+
+
+async def test_types_choose_whom_to_tell_of_and_which_way_to_go() -> None:
+    desk = await town()
+    places = await desk.ask("neighbours", entity="Acme", hops=2, entity_types="place")
+    assert walked(places) == [(PARIS, 2, 0.81)]
+    made = await desk.ask("neighbours", entity="Acme", hops=2, relationship_types=["makes", "SOLD_IN"])
+    assert walked(made) == [(WIDGET, 1, 0.8), (PARIS, 2, 0.8)]
+
+
+async def test_pages_hold_every_entity_and_relationship_once() -> None:
+    desk = await town()
+    pages = await desk.pages("neighbours", entity="Paris", hops=2, min_confidence=0, page_size=1)
+    assert len(pages) == 4
+    assert sorted(one for page in pages for one, _, _ in walked(page)) == [ACME, BOB, WIDGET, EVE]
+    assert sorted(id for page in pages for id in related(page)) == [1, 2, 3, 4, 6, 7]
+
+
+async def test_a_cursor_belongs_to_its_walk() -> None:
+    desk = await town()
+    cursor = (await desk.ask("neighbours", entity="Acme", page_size=1))["pagination"]["cursor"]
+    with pytest.raises(InvalidQuestion, match="cursor belongs to another number of hops"):
+        await desk.ask("neighbours", entity="Acme", hops=2, cursor=cursor)
+    with pytest.raises(InvalidQuestion, match="cursor belongs to another entity"):
+        await desk.ask("neighbours", entity="Bob", cursor=cursor)
+
+
+async def test_fields_choose_and_relationships_are_one_of_them() -> None:
+    desk = await town()
+    answer = await desk.ask("neighbours", entity="id 1", fields=["name", "hop"])
+    assert answer["entities"] == [{"name": "Bob", "hop": 1}, {"name": "Widget", "hop": 1}]
+    assert "relationships" not in answer
+    with pytest.raises(InvalidQuestion, match=r"Invalid fields for neighbours: \['rank'\]"):
+        await desk.ask("neighbours", entity="Acme", fields=["rank"])
+
+
+async def test_a_vendor_is_also_known_without_its_legal_form() -> None:
+    assert (await (await town()).ask("neighbours", entity="Acme, Inc."))["entity_id"] == ACME
+
+
+async def test_several_of_one_name_are_listed() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="PERSON", name="Paris"), NewEntity(type="PLACE", name="Paris")], [])
+    with pytest.raises(
+        EntityAmbiguous, match=r"'Paris' \(PERSON, id 1\), 'Paris' \(PLACE, id 2\)"
+    ) as refused:
+        await desk.ask("neighbours", entity="Paris")
+    told = failure(refused.value)
+    assert told["code"] == "VENDOR_AMBIGUOUS"
+    assert told["matches"] == [
+        {"entity_id": 1, "name": "Paris", "entity_type": "PERSON"},
+        {"entity_id": 2, "name": "Paris", "entity_type": "PLACE"},
+    ]
+    assert (await desk.ask("neighbours", entity="2"))["entity_id"] == 2
+    with pytest.raises(EntityNotFound, match="Entity 'London' not found"):
+        await desk.ask("neighbours", entity="London")
+
+
+async def test_how_an_accent_is_coded_does_not_matter() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="PERSON", name="Jos\u00e9")], [])
+    assert (await desk.ask("neighbours", entity="JOSE\u0301"))["name"] == "Jos\u00e9"
+
+
+async def test_a_hub_is_not_walked_in_its_whole_breadth() -> None:
+    desk = Desk()
+    crowd = MOST_EXPANDED + 5
+    await desk.know(
+        [
+            NewEntity(type="ORG", name="Hub"),
+            *(NewEntity(type="PERSON", name=f"P{n}") for n in range(crowd)),
+            *(NewEntity(type="PLACE", name=f"L{n}") for n in range(crowd)),
+        ],
+        [
+            *(NewRelationship(source="Hub", target=f"P{n}", type="KNOWS") for n in range(crowd)),
+            *(NewRelationship(source=f"P{n}", target=f"L{n}", type="LIVES_IN") for n in range(crowd)),
+        ],
+    )
+    answer = await desk.ask("neighbours", entity="Hub", hops=2)
+    assert answer["total_found"] == crowd + MOST_EXPANDED
+    assert [warning["code"] for warning in answer["warnings"]] == ["TRUNCATED"]
+    assert "warnings" not in await desk.ask("neighbours", entity="Hub")
+    places = await walk(desk.store, 1, Terms(hops=2, entity_types=frozenset({"PLACE"})))
+    assert set(places.leading) == set(places.reached)
+
+
+async def test_of_very_many_neighbours_the_surest_are_kept() -> None:
+    desk = Desk()
+    crowd = MOST_REACHED + 5
+    await desk.know(
+        [NewEntity(type="ORG", name="Hub"), *(NewEntity(type="PERSON", name=f"P{n}") for n in range(crowd))],
+        [
+            NewRelationship(source="Hub", target=f"P{n}", type="KNOWS", confidence=0.8 + n / 100_000)
+            for n in range(crowd)
+        ],
+    )
+    answer = await desk.ask("neighbours", entity="Hub", page_size=2)
+    assert [entity["name"] for entity in answer["entities"]] == [f"P{crowd - 1}", f"P{crowd - 2}"]
+    assert answer["total_found"] == MOST_REACHED
+    (warning,) = answer["warnings"]
+    assert (warning["code"], "hops" in warning["suggestion"]) == ("TRUNCATED", False)
+    vendor = await desk.ask("find_vendor_info", vendor_name="Hub", response_mode="ids_only", page_size=2)
+    assert vendor["pagination"]["total_available"] == 2 * crowd
+    assert vendor["relationship_ids"] == [crowd, crowd - 1]
+
+
+@pytest.mark.parametrize("hops", [0, 3, 1.5, True, "two"])
+async def test_only_one_or_two_hops_are_walked(hops: object) -> None:
+    with pytest.raises(InvalidQuestion, match="hops must be a whole number from 1 to 2"):
+        await Desk().ask("neighbours", entity="Acme", hops=hops)
