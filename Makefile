@@ -62,7 +62,7 @@ conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judg
 
 lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) pyproject.toml requirements.in -o requirements.lock
-	$(COMPILE) pyproject.toml requirements.in requirements-dev.in --extra semantic -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml requirements.in requirements-dev.in --extra semantic --extra knowledge --extra postgres -c requirements.lock -o requirements-dev.lock
 	$(COMPILE) tests/parts/pypi-servers.in -o tests/parts/pypi-servers.lock
 	$(COMPILE) tests/parts/sdk1.in -o tests/parts/sdk1.lock
 	cd $(NPM) && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved \

@@ -113,7 +113,7 @@ def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
 
 def _has(connection: sqlite3.Connection, tables: Sequence[str]) -> bool:
     """Whether all of them are there, so that a full disk does not keep anybody from reading."""
-    wanted = {statement.split("(")[0].split()[5] for statement in tables}
+    wanted = {statement.split("EXISTS", 1)[1].split("(")[0].split()[0] for statement in tables}
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     return wanted <= found
 

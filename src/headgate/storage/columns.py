@@ -1,0 +1,33 @@
+"""Rows of what is known as values; the columns are in the order of the fields, in every store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headgate.knowledge.values import Chunk, Entity, Relationship, Source
+
+
+def source_of(row: Sequence[Any]) -> Source:
+    """A source from its columns."""
+    return Source(**dict(zip(Source.__struct_fields__, row, strict=True)))
+
+
+def chunk_of(row: Sequence[Any]) -> Chunk:
+    """A chunk from its columns and those of its source."""
+    return Chunk(**dict(zip(Chunk.__struct_fields__, row, strict=True)))
+
+
+def entity_of(row: Sequence[Any]) -> Entity:
+    """An entity from its columns; aliases and attributes are JSON."""
+    members = dict(zip(Entity.__struct_fields__, row, strict=True))
+    members["aliases"] = tuple(msgspec.json.decode(members["aliases"]))
+    members["attributes"] = msgspec.json.decode(members["attributes"])
+    return Entity(**members)
+
+
+def relationship_of(row: Sequence[Any]) -> Relationship:
+    """A relationship from its columns; attributes are JSON."""
+    members = dict(zip(Relationship.__struct_fields__, row, strict=True))
+    members["attributes"] = msgspec.json.decode(members["attributes"])
+    return Relationship(**members)

@@ -1,0 +1,1 @@
+"""The documents and the graph in one SQLite file."""

@@ -1,0 +1,82 @@
+"""Reads entities and relationships."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from headgate.knowledge.values import Edge, Entity, Relationship
+from headgate.storage.columns import entity_of, relationship_of
+from headgate.storage.knowledge.passages import listed
+
+ENTITIES = (
+    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated FROM entities"
+)
+RELATIONSHIPS = "SELECT id, source_id, target_id, type, confidence, attributes, updated FROM relationships"
+_LISTED = "(SELECT value FROM json_each(?))"
+
+
+def named(connection: sqlite3.Connection, keys: Iterable[str]) -> list[Entity]:
+    """The entities with one of these keys, by id."""
+    rows = connection.execute(
+        f"{ENTITIES} WHERE id IN (SELECT entity_id FROM names WHERE key IN {_LISTED}) ORDER BY id",
+        (listed(keys),),
+    )
+    return list(map(entity_of, rows))
+
+
+def names(connection: sqlite3.Connection, types: Sequence[str]) -> list[tuple[int, str]]:
+    """Every name and alias, by the entity's id; of these types, or of all."""
+    return list(_names(connection, frozenset(kind.upper() for kind in types)))
+
+
+def _names(connection: sqlite3.Connection, types: frozenset[str]) -> Iterator[tuple[int, str]]:
+    for id, kind, name, aliases in connection.execute(
+        "SELECT id, type, name, aliases FROM entities ORDER BY id"
+    ):
+        if not types or kind.upper() in types:
+            yield id, name
+            yield from ((id, alias) for alias in msgspec.json.decode(aliases))
+
+
+def entities(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Entity]:
+    """Those that are still there."""
+    rows = connection.execute(f"{ENTITIES} WHERE id IN {_LISTED}", (listed(ids),))
+    return {row[0]: entity_of(row) for row in rows}
+
+
+def relationships(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Relationship]:
+    """Those that are still there."""
+    rows = connection.execute(f"{RELATIONSHIPS} WHERE id IN {_LISTED}", (listed(ids),))
+    return {row[0]: relationship_of(row) for row in rows}
+
+
+def edges(connection: sqlite3.Connection, entity_ids: Sequence[int]) -> list[Edge]:
+    """Every relationship that begins or ends at one of these, by its id."""
+    select = "SELECT id, source_id, target_id, type, confidence FROM relationships"
+    ids = listed(entity_ids)
+    rows = connection.execute(
+        f"{select} WHERE source_id IN {_LISTED} UNION {select} WHERE target_id IN {_LISTED} ORDER BY id",
+        (ids, ids),
+    )
+    return [Edge(*row) for row in rows]
+
+
+def mentioned(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
+    """Which entities each of the chunks speaks of."""
+    found: dict[int, set[int]] = {}
+    rows = connection.execute(
+        f"SELECT DISTINCT chunk_id, entity_id FROM mentions WHERE chunk_id IN {_LISTED}", (listed(chunk_ids),)
+    )
+    for chunk_id, entity_id in rows:
+        found.setdefault(chunk_id, set()).add(entity_id)
+    return {chunk_id: frozenset(ids) for chunk_id, ids in found.items()}
+
+
+def origins(connection: sqlite3.Connection) -> list[str]:
+    """The names under which something was imported."""
+    rows = connection.execute(
+        "SELECT origin FROM entity_claims WHERE document = 0"
+        " UNION SELECT origin FROM relationship_claims WHERE document = 0 ORDER BY origin"
+    )
+    return [origin for (origin,) in rows]

@@ -1,0 +1,137 @@
+"""Reads sources and chunks, and finds chunks by words."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from headgate.knowledge import bm25
+from headgate.knowledge.filtering import passes
+from headgate.knowledge.values import ANYTHING, Chunk, Filters, Found, Source, Statistics
+from headgate.storage.columns import chunk_of, source_of
+from headgate.storage.knowledge import schema
+
+SOURCES = (
+    "SELECT id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested FROM sources"
+)
+CHUNKS = """SELECT chunks.id, chunks.source_id, file, category, doc_type, date, place, sources.chunks, text,
+    header, chunks.tokens FROM chunks JOIN sources ON sources.id = chunks.source_id"""
+# Pages of one search, and searches by words and by meaning, ask with the same filters.
+_MOST_KEPT = 16
+# Of all of them together: an id takes some sixty bytes.
+_MOST_IDS = 1_000_000
+
+
+def listed(values: Iterable[int | str]) -> str:
+    """What `json_each` takes apart again: there is no limit on how many they are."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+def chunks(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Chunk]:
+    """Those that are still there."""
+    rows = connection.execute(f"{CHUNKS} WHERE chunks.id IN (SELECT value FROM json_each(?))", (listed(ids),))
+    return {row[0]: chunk_of(row) for row in rows}
+
+
+def sources(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Source]:
+    """Those that are still there."""
+    rows = connection.execute(f"{SOURCES} WHERE id IN (SELECT value FROM json_each(?))", (listed(ids),))
+    return {row[0]: source_of(row) for row in rows}
+
+
+def source_ids(connection: sqlite3.Connection, filters: Filters) -> list[int]:
+    """The sources that pass, by the names of their files."""
+    rows = connection.execute("SELECT id, file, category, doc_type, date FROM sources ORDER BY file")
+    return [id for id, *rest in rows if passes(filters, *rest)]
+
+
+class Sieve:
+    """Which chunks pass a filter; it remembers until the store changes, and is used by one thread."""
+
+    def __init__(self, *, most_ids: int = _MOST_IDS) -> None:
+        self._most_ids = most_ids
+        self._revision = -1
+        self._kept: dict[Filters, frozenset[int]] = {}
+
+    def passing(self, connection: sqlite3.Connection, filters: Filters) -> frozenset[int] | None:
+        """Their ids; None when all of them do."""
+        if filters == ANYTHING:
+            return None
+        revision = schema.number(connection, "revision")
+        if revision != self._revision:
+            self._revision, self._kept = revision, {}
+        if filters in self._kept:
+            return self._kept[filters]
+        found = _passing(connection, filters)
+        while self._kept and not self._has_room(found):
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[filters] = found
+        return found
+
+    def _has_room(self, found: frozenset[int]) -> bool:
+        ids = sum(map(len, self._kept.values())) + len(found)
+        return len(self._kept) < _MOST_KEPT and ids <= self._most_ids
+
+
+def _passing(connection: sqlite3.Connection, filters: Filters) -> frozenset[int]:
+    of_sources = filters.of_sources
+    phrases = [phrase for phrase in filters.phrases if phrase]
+    if not phrases:
+        return _of_sources(connection, of_sources)
+    matching = " AND ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
+    found = frozenset(
+        id for (id,) in connection.execute("SELECT rowid FROM plain WHERE plain MATCH ?", (matching,))
+    )
+    return found if of_sources == ANYTHING else found & _of_sources(connection, of_sources)
+
+
+def _of_sources(connection: sqlite3.Connection, filters: Filters) -> frozenset[int]:
+    passing = listed(source_ids(connection, filters))
+    rows = connection.execute(
+        "SELECT id FROM chunks WHERE source_id IN (SELECT value FROM json_each(?))", (passing,)
+    )
+    return frozenset(id for (id,) in rows)
+
+
+def containing(
+    connection: sqlite3.Connection, terms: Sequence[str], limit: int, allowed: frozenset[int] | None
+) -> list[Found]:
+    """The chunks with the best BM25 score."""
+    postings = {
+        term: connection.execute(
+            "SELECT block, entries FROM postings WHERE stem = ? ORDER BY block", (term,)
+        ).fetchall()
+        for term in dict.fromkeys(terms)
+    }
+    collection = bm25.Collection(schema.number(connection, "chunks"), schema.number(connection, "length"))
+    return bm25.best(terms, postings, collection, limit, allowed)
+
+
+def statistics(connection: sqlite3.Connection) -> Statistics:
+    """What there is."""
+
+    def one(select: str) -> int:
+        return int(connection.execute(select).fetchone()[0])
+
+    def counted(column: str, table: str) -> dict[str, int]:
+        rows = connection.execute(
+            f"SELECT {column}, count(*) FROM {table} GROUP BY {column} ORDER BY {column}"
+        )
+        return {str(value): int(count) for value, count in rows}
+
+    return Statistics(
+        sources=one("SELECT count(*) FROM sources"),
+        chunks=schema.number(connection, "chunks"),
+        # Each chunk has a vector or waits for one.
+        vectors=schema.number(connection, "chunks") - one("SELECT count(*) FROM waiting"),
+        model=schema.model_of(connection),
+        tokens=one("SELECT coalesce(sum(tokens), 0) FROM sources"),
+        entities=counted("type", "entities"),
+        relationships=counted("type", "relationships"),
+        # There are many more places than entities, and each knows its own.
+        mentions=one("SELECT coalesce(sum(mentions), 0) FROM entities"),
+        categories=counted("category", "sources"),
+        doc_types=counted("doc_type", "sources"),
+        revision=schema.number(connection, "revision"),
+        size_bytes=one("PRAGMA page_count") * one("PRAGMA page_size"),
+    )

@@ -1,0 +1,179 @@
+"""Stores documents, takes them out again, and keeps their vectors."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+
+from headgate.knowledge import resolving
+from headgate.knowledge.values import Document, NewChunk, Replaced, Source
+from headgate.storage.knowledge import linking, postings, schema
+from headgate.storage.knowledge.nearness import code_of
+from headgate.storage.knowledge.passages import listed
+
+_BYTES_OF_A_NUMBER = 4
+
+
+def replace(connection: sqlite3.Connection, document: Document, now: float) -> Replaced:
+    """The document is stored as it is now; a chunk with an old digest keeps its id and its vector."""
+    postings.cut_again(connection)
+    source_id = _keep_source(connection, document)
+    before: dict[int, str] = dict(
+        connection.execute("SELECT id, digest FROM chunks WHERE source_id = ? ORDER BY place", (source_id,))
+    )
+    ids = resolving.by_digest(before, [chunk.digest for chunk in document.chunks])
+    gone = sorted(set(before).difference(ids))
+    _take_out(connection, gone)
+    kept = sum(id is not None for id in ids)
+    fresh = iter(schema.new_ids(connection, "chunk", len(ids) - kept))
+    placed = [(id if id is not None else next(fresh), id is None) for id in ids]
+    _put_in(connection, source_id, document.chunks, placed)
+    linking.link(connection, source_id, document, list(before), [id for id, _ in placed], now)
+    schema.changed(connection)
+    return Replaced(len(ids) - kept, kept, len(gone))
+
+
+def remove(connection: sqlite3.Connection, files: Sequence[str], now: float) -> int:
+    """These sources leave with all that was known only by them; returns how many chunks that was."""
+    found = connection.execute(
+        "SELECT id FROM sources WHERE file IN (SELECT value FROM json_each(?)) ORDER BY id", (listed(files),)
+    ).fetchall()
+    if not found:
+        return 0
+    postings.cut_again(connection)
+    removed = 0
+    for (source_id,) in found:
+        ids = [id for (id,) in connection.execute("SELECT id FROM chunks WHERE source_id = ?", (source_id,))]
+        linking.link(connection, source_id, Document(source=Source(file="")), ids, [], now)
+        _take_out(connection, ids)
+        connection.execute("DELETE FROM sources WHERE id = ?", (source_id,))
+        removed += len(ids)
+    schema.changed(connection)
+    return removed
+
+
+def cut_again(connection: sqlite3.Connection) -> int:
+    """Cut the words of all chunks anew where an older version did it otherwise; returns how many."""
+    chunks = postings.cut_again(connection)
+    if chunks:
+        schema.changed(connection)
+    return chunks
+
+
+def _keep_source(connection: sqlite3.Connection, document: Document) -> int:
+    source = document.source
+    known = connection.execute("SELECT id FROM sources WHERE file = ?", (source.file,)).fetchone()
+    source_id = int(known[0]) if known is not None else schema.new_ids(connection, "source", 1)[0]
+    connection.execute(
+        "INSERT OR REPLACE INTO sources (id, file, category, doc_type, title, date, digest, size_bytes,"
+        " chunks, tokens, ingested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            source_id,
+            source.file,
+            source.category,
+            source.doc_type,
+            source.title,
+            source.date,
+            source.digest,
+            source.size_bytes,
+            len(document.chunks),
+            sum(chunk.tokens for chunk in document.chunks),
+            source.ingested,
+        ),
+    )
+    return source_id
+
+
+def _put_in(
+    connection: sqlite3.Connection,
+    source_id: int,
+    chunks: Sequence[NewChunk],
+    placed: Sequence[tuple[int, bool]],
+) -> None:
+    """`placed` has the id of each chunk, and whether it is new."""
+    rows = [
+        (id, source_id, place, chunk.tokens, chunk.digest, chunk.header, chunk.text, new)
+        for place, (chunk, (id, new)) in enumerate(zip(chunks, placed, strict=True))
+    ]
+    connection.executemany(
+        "INSERT INTO chunks (id, source_id, place, tokens, digest, header, text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [row[:-1] for row in rows if row[-1]],
+    )
+    connection.executemany(
+        "UPDATE chunks SET place = ?, tokens = ? WHERE id = ?",
+        [(place, tokens, id) for id, _, place, tokens, _, _, _, new in rows if not new],
+    )
+    stored = [(id, header, text) for id, _, _, _, _, header, text, new in rows if new]
+    connection.executemany("INSERT INTO waiting VALUES (?)", [(id,) for id, _, _ in stored])
+    postings.put_in(connection, stored)
+
+
+def _take_out(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    if not ids:
+        return
+    which = (listed(ids),)
+    stored = connection.execute(
+        "SELECT id, header, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))", which
+    ).fetchall()
+    postings.take_out(connection, stored)
+    _drop_vectors(connection, ids)
+    for table, column in (("waiting", "chunk_id"), ("chunks", "id")):
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", which)
+
+
+# Vectors.
+
+
+def use_model(connection: sqlite3.Connection, model: str, dimensions: int) -> int:
+    """From now on vectors are of this model; those of another are dropped. Returns how many."""
+    if (schema.model_of(connection), schema.number(connection, "dimensions")) == (model, dimensions):
+        return 0
+    dropped = connection.execute("DELETE FROM vectors").rowcount
+    connection.execute("DELETE FROM codes")
+    connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM chunks")
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("model", model), ("dimensions", dimensions)]
+    )
+    schema.changed(connection)
+    return dropped
+
+
+def without_vector(connection: sqlite3.Connection, limit: int) -> list[tuple[int, str]]:
+    """Chunks that have no vector yet, by id, each as the text that is embedded."""
+    rows = connection.execute(
+        "SELECT id, header, text FROM waiting JOIN chunks ON id = chunk_id ORDER BY chunk_id LIMIT ?",
+        (limit,),
+    )
+    return [(id, f"{header}\n{text}") for id, header, text in rows]
+
+
+def keep_vectors(connection: sqlite3.Connection, model: str, vectors: Mapping[int, bytes]) -> int:
+    """Keep the vectors of those chunks that are still there; returns how many. None of another model."""
+    size = schema.number(connection, "dimensions") * _BYTES_OF_A_NUMBER
+    if model != schema.model_of(connection):
+        return 0
+    rows = connection.execute(
+        "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id", (listed(vectors),)
+    )
+    there = [id for (id,) in rows if len(vectors[id]) == size]
+    if not there:
+        return 0
+    _drop_vectors(connection, there)
+    numbered = list(zip(schema.new_ids(connection, "vector", len(there)), there, strict=True))
+    connection.executemany(
+        "INSERT INTO vectors VALUES (?, ?, ?)", [(number, id, vectors[id]) for number, id in numbered]
+    )
+    connection.executemany(
+        "INSERT INTO codes VALUES (?, ?, ?)", [(number, id, code_of(vectors[id])) for number, id in numbered]
+    )
+    connection.execute(
+        "DELETE FROM waiting WHERE chunk_id IN (SELECT value FROM json_each(?))", (listed(there),)
+    )
+    schema.changed(connection)
+    return len(there)
+
+
+def _drop_vectors(connection: sqlite3.Connection, chunk_ids: Iterable[int]) -> None:
+    which = (listed(chunk_ids),)
+    of_chunks = "SELECT number FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))"
+    connection.execute(f"DELETE FROM codes WHERE number IN ({of_chunks})", which)
+    connection.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT value FROM json_each(?))", which)

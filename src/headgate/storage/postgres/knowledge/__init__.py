@@ -1,0 +1,1 @@
+"""The team's documents and their graph in PostgreSQL with pgvector."""

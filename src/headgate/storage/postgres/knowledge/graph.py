@@ -1,0 +1,95 @@
+"""Reads entities and relationships."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.knowledge.values import Edge, Entity, Relationship
+from headgate.storage.columns import entity_of, relationship_of
+from headgate.storage.postgres.knowledge.rows import rows, storable
+from headgate.storage.postgres.pool import Connection
+
+ENTITIES: Final = (
+    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated"
+    " FROM knowledge_entities"
+)
+RELATIONSHIPS: Final = (
+    "SELECT id, source_id, target_id, type, confidence, attributes, updated FROM knowledge_relationships"
+)
+_EDGES: Final = "SELECT id, source_id, target_id, type, confidence FROM knowledge_relationships"
+
+
+async def named(connection: Connection, keys: Sequence[str]) -> list[Entity]:
+    """The entities with one of these keys, by id."""
+    if not keys:
+        return []
+    found = await rows(
+        connection,
+        f"{ENTITIES} WHERE id IN (SELECT entity_id FROM knowledge_names WHERE key = ANY(%s)) ORDER BY id",
+        list(map(storable, keys)),
+    )
+    return list(map(entity_of, found))
+
+
+async def names(connection: Connection, types: Sequence[str]) -> list[tuple[int, str]]:
+    """Every name and alias, by the entity's id; of these types, or of all."""
+    wanted = {kind.upper() for kind in types}
+    return [
+        (id, name)
+        for id, kind, first, aliases in await rows(
+            connection, "SELECT id, type, name, aliases FROM knowledge_entities ORDER BY id"
+        )
+        if not wanted or kind.upper() in wanted
+        for name in (first, *msgspec.json.decode(aliases))
+    ]
+
+
+async def entities(connection: Connection, ids: Sequence[int]) -> dict[int, Entity]:
+    """Those that are still there."""
+    if not ids:
+        return {}
+    found = await rows(connection, f"{ENTITIES} WHERE id = ANY(%s)", list(ids))
+    return {row[0]: entity_of(row) for row in found}
+
+
+async def relationships(connection: Connection, ids: Sequence[int]) -> dict[int, Relationship]:
+    """Those that are still there."""
+    if not ids:
+        return {}
+    found = await rows(connection, f"{RELATIONSHIPS} WHERE id = ANY(%s)", list(ids))
+    return {row[0]: relationship_of(row) for row in found}
+
+
+async def edges(connection: Connection, entity_ids: Sequence[int]) -> list[Edge]:
+    """Every relationship that begins or ends at one of these, by its id."""
+    found = await rows(
+        connection,
+        f"{_EDGES} WHERE source_id = ANY(%s) UNION {_EDGES} WHERE target_id = ANY(%s) ORDER BY id",
+        list(entity_ids),
+        list(entity_ids),
+    )
+    return [Edge(*row) for row in found]
+
+
+async def mentioned(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
+    """Which entities each of the chunks speaks of."""
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for chunk_id, entity_id in await rows(
+        connection,
+        "SELECT DISTINCT chunk_id, entity_id FROM knowledge_mentions WHERE chunk_id = ANY(%s)",
+        list(chunk_ids),
+    ):
+        found[chunk_id].add(entity_id)
+    return {chunk_id: frozenset(ids) for chunk_id, ids in found.items()}
+
+
+async def origins(connection: Connection) -> list[str]:
+    """The names under which something was imported."""
+    found = await rows(
+        connection,
+        "SELECT origin FROM knowledge_entity_claims WHERE document = 0"
+        " UNION SELECT origin FROM knowledge_relationship_claims WHERE document = 0 ORDER BY origin",
+    )
+    return [origin for (origin,) in found]

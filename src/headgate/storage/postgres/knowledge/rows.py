@@ -1,0 +1,101 @@
+"""What a row of the tables is as a value, and the other way round."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from headgate.domain.errors import StoreAway
+from headgate.storage.postgres.pool import Connection
+
+T = TypeVar("T")
+
+SOURCE: Final = "id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested"
+CHUNK: Final = (
+    "c.id, c.source_id, s.file, s.category, s.doc_type, s.date, c.place, s.chunks, c.text, c.header, c.tokens"
+    " FROM knowledge_chunks c JOIN knowledge_sources s ON s.id = c.source_id"
+)
+
+
+@dataclass(slots=True)
+class Numbers:
+    """What the store keeps of itself: one row, which every change locks first."""
+
+    revision: int
+    # The ids that were given last; none is ever given again.
+    last_source: int
+    last_chunk: int
+    last_entity: int
+    last_relationship: int
+    chunks: int
+    # How many stems the chunks have in all.
+    length: int
+    vectors: int
+    model: str
+    dimensions: int
+    # How the words of all chunks were cut.
+    words_edition: int
+
+    def new_ids(self, of: Literal["source", "chunk", "entity", "relationship"], count: int) -> range:
+        """Ids that nothing has had yet, from 1."""
+        first = int(getattr(self, f"last_{of}")) + 1
+        setattr(self, f"last_{of}", first + count - 1)
+        return range(first, first + count)
+
+
+_NUMBERS: Final = tuple(field.name for field in fields(Numbers))
+
+
+async def rows(
+    connection: Connection, statement: str, *values: object, binary: bool = False
+) -> list[tuple[Any, ...]]:
+    """Everything that a statement finds."""
+    async with connection.cursor(binary=binary) as cursor:
+        await cursor.execute(statement, values)
+        return await cursor.fetchall()
+
+
+async def done(connection: Connection, statement: str, *values: object) -> int:
+    """How many rows a statement has changed."""
+    return (await connection.execute(statement, values)).rowcount
+
+
+async def numbers(connection: Connection) -> Numbers:
+    """The numbers as they are."""
+    return _numbers(await rows(connection, f"SELECT {', '.join(_NUMBERS)} FROM knowledge_meta"))
+
+
+async def lock(connection: Connection) -> Numbers:
+    """The numbers as they are, and nobody else writes until this transaction ends."""
+    return _numbers(await rows(connection, f"SELECT {', '.join(_NUMBERS)} FROM knowledge_meta FOR UPDATE"))
+
+
+def _numbers(found: Sequence[tuple[Any, ...]]) -> Numbers:
+    if not found:
+        raise StoreAway
+    return Numbers(*found[0])
+
+
+async def changed(connection: Connection, now: Numbers) -> None:
+    """Keep the numbers, and tell whoever has read something that it may be otherwise now."""
+    now.revision += 1
+    assignments = ", ".join(f"{name} = %s" for name in _NUMBERS)
+    await done(connection, f"UPDATE knowledge_meta SET {assignments}", *astuple(now))
+
+
+def storable(value: T) -> T:
+    """The same with texts that PostgreSQL can keep: there is no room for the character NUL in them."""
+    if b"\\u0000" not in msgspec.json.encode(value):
+        return value
+    return msgspec.convert(_without_nul(msgspec.to_builtins(value)), type(value))
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, list | tuple):
+        return [_without_nul(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_nul(key): _without_nul(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,162 @@
+"""Stores documents, and takes them out again."""
+
+from collections.abc import Sequence
+
+from headgate.knowledge import resolving
+from headgate.knowledge.values import Document, NewChunk, Replaced, Source
+from headgate.storage.postgres.knowledge import linking
+from headgate.storage.postgres.knowledge.postings import Postings, Words, cut
+from headgate.storage.postgres.knowledge.postings import cut_again as cut_all_again
+from headgate.storage.postgres.knowledge.rows import Numbers, changed, done, lock, rows, storable
+from headgate.storage.postgres.pool import Connection
+
+
+async def replace(
+    connection: Connection, document: Document, cut_chunks: Sequence[Words], time: float
+) -> Replaced:
+    """The document is stored as it is now, see `Intake.replace`; its chunks have been cut into words."""
+    now = await lock(connection)
+    await cut_all_again(connection, now)
+    source_id = await _keep_source(connection, now, document)
+    before = dict(
+        await rows(
+            connection,
+            "SELECT id, digest FROM knowledge_chunks WHERE source_id = %s ORDER BY place",
+            source_id,
+        )
+    )
+    ids = resolving.by_digest(before, [chunk.digest for chunk in document.chunks])
+    gone = sorted(set(before).difference(ids))
+    postings = Postings()
+    await _take_out(connection, now, postings, gone)
+    kept = sum(id is not None for id in ids)
+    fresh = iter(now.new_ids("chunk", len(ids) - kept))
+    placed = [(id if id is not None else next(fresh), id is None) for id in ids]
+    await _put_in(connection, now, postings, source_id, document.chunks, cut_chunks, placed)
+    await postings.keep(connection)
+    await linking.link(connection, now, source_id, document, list(before), [id for id, _ in placed], time)
+    await changed(connection, now)
+    return Replaced(len(ids) - kept, kept, len(gone))
+
+
+async def remove(connection: Connection, files: Sequence[str], time: float) -> int:
+    """These sources leave, see `Intake.remove`."""
+    now = await lock(connection)
+    names = list(map(storable, files))
+    found = await rows(connection, "SELECT id FROM knowledge_sources WHERE file = ANY(%s) ORDER BY id", names)
+    if not found:
+        return 0
+    await cut_all_again(connection, now)
+    postings = Postings()
+    removed = 0
+    for (source_id,) in found:
+        chunks = await rows(connection, "SELECT id FROM knowledge_chunks WHERE source_id = %s", source_id)
+        ids = [id for (id,) in chunks]
+        await linking.link(connection, now, source_id, Document(source=Source(file="")), ids, [], time)
+        await _take_out(connection, now, postings, ids)
+        await done(connection, "DELETE FROM knowledge_sources WHERE id = %s", source_id)
+        removed += len(chunks)
+    await postings.keep(connection)
+    await changed(connection, now)
+    return removed
+
+
+async def cut_again(connection: Connection) -> int:
+    """Cut the words of all chunks anew, see `Intake.cut_again`."""
+    now = await lock(connection)
+    chunks = await cut_all_again(connection, now)
+    if chunks:
+        await changed(connection, now)
+    return chunks
+
+
+async def _keep_source(connection: Connection, now: Numbers, document: Document) -> int:
+    source = document.source
+    known = await rows(connection, "SELECT id FROM knowledge_sources WHERE file = %s", source.file)
+    source_id = int(known[0][0]) if known else now.new_ids("source", 1)[0]
+    await done(
+        connection,
+        "INSERT INTO knowledge_sources (id, file, category, category_key, doc_type, doc_type_key, title,"
+        " date, digest, size_bytes, chunks, tokens, ingested)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT (id) DO UPDATE SET category = excluded.category, category_key = excluded.category_key,"
+        " doc_type = excluded.doc_type, doc_type_key = excluded.doc_type_key, title = excluded.title,"
+        " date = excluded.date, digest = excluded.digest, size_bytes = excluded.size_bytes,"
+        " chunks = excluded.chunks, tokens = excluded.tokens, ingested = excluded.ingested",
+        source_id,
+        source.file,
+        source.category,
+        source.category.casefold(),
+        source.doc_type,
+        source.doc_type.casefold(),
+        source.title,
+        source.date,
+        source.digest,
+        source.size_bytes,
+        len(document.chunks),
+        sum(chunk.tokens for chunk in document.chunks),
+        source.ingested,
+    )
+    return source_id
+
+
+async def _put_in(
+    connection: Connection,
+    now: Numbers,
+    postings: Postings,
+    source_id: int,
+    chunks: Sequence[NewChunk],
+    cut_chunks: Sequence[Words],
+    placed: Sequence[tuple[int, bool]],
+) -> None:
+    """`placed` has the id of each chunk, and whether it is new."""
+    all_of_them = list(enumerate(zip(placed, chunks, cut_chunks, strict=True)))
+    stay = [(id, place, chunk.tokens) for place, ((id, new), chunk, _) in all_of_them if not new]
+    if stay:
+        await _move(connection, stay)
+    come = [(id, place, chunk, words) for place, ((id, new), chunk, words) in all_of_them if new]
+    if not come:
+        return
+    async with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            "COPY knowledge_chunks (id, source_id, place, header, text, tokens, digest, words, lexemes)"
+            " FROM STDIN"
+        ) as copy,
+    ):
+        for id, place, chunk, words in come:
+            await copy.write_row(
+                (id, source_id, place, chunk.header, chunk.text, chunk.tokens, chunk.digest, *words[1:])
+            )
+    await done(
+        connection, "INSERT INTO knowledge_waiting SELECT unnest(%s::bigint[])", [id for id, *_ in come]
+    )
+    postings.add({id: words.stems for id, _, _, words in come})
+    now.chunks += len(come)
+    now.length += sum(len(words.stems) for *_, words in come)
+
+
+async def _move(connection: Connection, stay: Sequence[tuple[int, int, int]]) -> None:
+    """Chunks that stay may have another place now."""
+    await done(
+        connection,
+        "UPDATE knowledge_chunks c SET place = n.place, tokens = n.tokens"
+        " FROM unnest(%s::bigint[], %s::integer[], %s::integer[]) AS n (id, place, tokens)"
+        " WHERE c.id = n.id AND (c.place, c.tokens) <> (n.place, n.tokens)",
+        *([row[column] for row in stay] for column in range(3)),
+    )
+
+
+async def _take_out(connection: Connection, now: Numbers, postings: Postings, ids: Sequence[int]) -> None:
+    if not ids:
+        return
+    leaving = await rows(
+        connection, "DELETE FROM knowledge_chunks WHERE id = ANY(%s) RETURNING id, header, text", list(ids)
+    )
+    words = await cut([(header, text) for _, header, text in leaving])
+    stems = {id: one.stems for (id, _, _), one in zip(leaving, words, strict=True)}
+    postings.remove(stems)
+    now.chunks -= len(stems)
+    now.length -= sum(map(len, stems.values()))
+    await done(connection, "DELETE FROM knowledge_waiting WHERE chunk_id = ANY(%s)", list(ids))
+    now.vectors -= await done(connection, "DELETE FROM knowledge_vectors WHERE chunk_id = ANY(%s)", list(ids))

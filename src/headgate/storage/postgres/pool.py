@@ -1,0 +1,318 @@
+"""A PostgreSQL server, reached through a few connections; whatever goes wrong there becomes StoreAway."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from headgate.domain.errors import ConfigError, StoreAway
+
+log = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
+Connection = AsyncConnection[TupleRow]
+
+FEWEST_CONNECTIONS: Final = 2
+MOST_CONNECTIONS: Final = 10
+# A connection is had at once, unless all are at work or the server is away; a caller is told soon.
+_WAIT_SECONDS: Final = 3.0
+# While it is known to be away; longer than the pool pauses between two attempts.
+_AWAY_SECONDS: Final = 1.5
+# A search is over long before that; a server that hangs is as good as one that is away.
+_READ_SECONDS: Final = 30.0
+# A large document among a million others, while somebody else writes too.
+_WRITE_SECONDS: Final = 300.0
+# So long the pool itself tries again and again; after that each caller starts another attempt.
+_RECONNECT_SECONDS: Final = 2.0
+# So that a replica that is away does not hold up each search.
+_REST_SECONDS: Final = 5.0
+# A peer that is gone without a word is noticed within seconds.
+_NETWORK: Final = {
+    "connect_timeout": 3,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+# A replica only has to be quicker than the primary.
+_REPLICA_SECONDS: Final = 1.0
+# A server that does not say a word by then hangs.
+_CHECK_SECONDS: Final = 2.0
+_HINT: Final = "write it as postgresql://user:password@host:5432/database; percent-encode special letters"
+_SCHEMES: Final = ("postgresql://", "postgres://")
+# What a server says that lets nobody in, and what that means; its own words name users and places.
+_REFUSALS: Final = (
+    ("password", "the user or the password of the URL is wrong"),
+    ("role", "the user or the password of the URL is wrong"),
+    ("pg_hba.conf", "the server does not let this user in from here"),
+    ("database", "the database of the URL does not exist"),
+    ("SSL", "the server and the URL do not agree about SSL"),
+    ("too many", "the server has too many connections already"),
+)
+
+
+class Database:
+    """One server with one database, for which `prepare` is done once before anything else."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Connection],
+        name: str,
+        prepare: Callable[[Connection], Awaitable[None]],
+        *,
+        wait_seconds: float = _WAIT_SECONDS,
+    ) -> None:
+        self._pool = pool
+        self._name = name
+        self._prepare = prepare
+        self._wait_seconds = wait_seconds
+        self._prepared = False
+        self._preparing = asyncio.Lock()
+        self._away = False
+
+    async def prepare(self) -> None:
+        """See that everything is there that the others need; raises StoreAway, and what `prepare` raises."""
+        async with self._preparing:
+            if not self._prepared:
+                async with self._transaction(_WRITE_SECONDS) as connection:
+                    await self._prepare(connection)
+                self._prepared = True
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `work` returns, of what had been committed when it began; raises StoreAway."""
+        async with self.reading(_READ_SECONDS) as connection:
+            return await work(connection)
+
+    async def glance(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `work` returns, which makes a single statement and so needs no transaction; raises StoreAway.
+
+        That it is answered shows that the connection is good. What fails is done again like any reading.
+        """
+        if self._prepared and not self._away:
+            with suppress(psycopg.Error, OSError, TimeoutError):
+                async with (
+                    asyncio.timeout(_CHECK_SECONDS),
+                    self._pool.connection(_CHECK_SECONDS) as connection,
+                ):
+                    return await work(connection)
+        return await self.read(work)
+
+    async def write(
+        self, work: Callable[[Connection], Awaitable[T]], *, seconds: float = _WRITE_SECONDS
+    ) -> T:
+        """What `work` returns, once all that it changed is durable; raises StoreAway, and it is undone."""
+        if not self._prepared:
+            await self.prepare()
+        async with self._transaction(seconds) as connection:
+            return await work(connection)
+
+    @asynccontextmanager
+    async def reading(self, seconds: float | None) -> AsyncIterator[Connection]:
+        """A connection that sees everything as it is now, however long the block lasts; raises StoreAway."""
+        if not self._prepared:
+            await self.prepare()
+        async with self._transaction(seconds, reading=True) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(
+        self, seconds: float | None, *, reading: bool = False
+    ) -> AsyncIterator[Connection]:
+        with self._translated():
+            async with asyncio.timeout(seconds), self._connection() as connection:
+                await connection.set_read_only(reading or None)
+                await connection.set_isolation_level(
+                    IsolationLevel.REPEATABLE_READ if reading else IsolationLevel.READ_COMMITTED
+                )
+                async with connection.transaction():
+                    yield connection
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection that answers; those that do not are given up, and others take their place."""
+        wait_seconds = min(self._wait_seconds, _AWAY_SECONDS) if self._away else self._wait_seconds
+        # The pool can check too, but pauses for a second or two after each connection that was ended.
+        for _ in range(self._pool.max_size):
+            try:
+                connection = await self._pool.getconn(wait_seconds)
+            except PoolTimeout as timeout:
+                why = None if self._away else await _refusal(str(self._pool.conninfo))
+                raise why or timeout from None
+            try:
+                if not await _answers(connection):
+                    continue
+                yield connection
+                return
+            finally:
+                await self._pool.putconn(connection)
+        raise psycopg.OperationalError
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, OSError) as error:
+            self._fail(error)
+            # Its words are the driver's, with statements, names and places in them: they end here.
+            raise StoreAway from None
+        if self._away:
+            self._away = False
+            log.info("the %s answers again", self._name)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, psycopg.ProgrammingError):
+            # Tables may have gone, with a database that was made anew: look for them next time.
+            self._prepared = False
+        # Once for each time that it goes away, not once for each search.
+        if not self._away:
+            log.warning("the %s cannot be used: %s", self._name, _described(error))
+        self._away = True
+
+
+class _Refused(psycopg.OperationalError):
+    """The server answers, but lets nobody in; the message is ours."""
+
+
+async def _refusal(conninfo: str) -> _Refused | None:
+    """Why a server lets nobody in: the pool only tells that it did not get a connection in time."""
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            await (await AsyncConnection.connect(conninfo)).close()
+    except (psycopg.Error, OSError) as error:
+        # Before that stands whom and where; a server that does not answer at all has said nothing.
+        said = str(error).rpartition("FATAL:")
+        return next((_Refused(meant) for word, meant in _REFUSALS if said[1] and word in said[2]), None)
+    return None
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, _Refused):
+        return str(error)
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return f"{type(error).__name__} {state}" if state else type(error).__name__
+
+
+async def _answers(connection: Connection) -> bool:
+    """Whether it is still good: a server may have ended it, or have gone without a word."""
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            await connection.execute("SELECT 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+class Databases:
+    """The one that is written to, and perhaps a replica of it that is read instead."""
+
+    def __init__(
+        self,
+        primary: Database,
+        replica: Database | None = None,
+        *,
+        rest_seconds: float = _REST_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.primary = primary
+        self._replica = replica
+        self._rest_seconds = rest_seconds
+        self._clock = clock
+        # When the replica may be asked again, after it did not answer.
+        self._rested_at = float("-inf")
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `work` returns, of the replica when that answers, else of the primary; raises StoreAway.
+
+        `work` may be done twice.
+        """
+        return await self._first(lambda database: database.read(work))
+
+    async def glance(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The same of a single statement, sooner."""
+        return await self._first(lambda database: database.glance(work))
+
+    async def _first(self, look: Callable[[Database], Awaitable[T]]) -> T:
+        replica = self._awake()
+        if replica is not None:
+            try:
+                result = await look(replica)
+            except StoreAway:
+                self._rested_at = self._clock() + self._rest_seconds
+            else:
+                self._rested_at = float("-inf")
+                return result
+        return await look(self.primary)
+
+    def _awake(self) -> Database | None:
+        now = self._clock()
+        if self._replica is None or now < self._rested_at:
+            return None
+        if self._rested_at > float("-inf"):
+            # One tries whether it is back; the others need not wait for that.
+            self._rested_at = now + self._rest_seconds
+        return self._replica
+
+
+@asynccontextmanager
+async def connected(
+    url: str,
+    replica_url: str | None,
+    prepare: Callable[[Connection], Awaitable[None]],
+    *,
+    connections: tuple[int, int] = (FEWEST_CONNECTIONS, MOST_CONNECTIONS),
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[Databases]:
+    """Both servers, while the block lasts; no matter whether they answer. Raises ConfigError for a URL.
+
+    `connections` are the fewest and the most that are open to each.
+    """
+    primary, replica = _conninfo(url), _conninfo(replica_url) if replica_url else None
+    # The driver logs in words of its own; we say in ours when a server goes and when it comes back.
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+    async with _pool(primary, connections) as pool:
+        database = Database(pool, "database of the documents", prepare)
+        if replica is None:
+            yield Databases(database)
+            return
+        async with _pool(replica, connections) as second:
+            reader = Database(second, "replica of that database", _nothing, wait_seconds=_REPLICA_SECONDS)
+            yield Databases(database, reader, clock=clock)
+
+
+async def _nothing(connection: Connection) -> None:
+    """A replica has what the primary has."""
+
+
+def _pool(conninfo: str, connections: tuple[int, int]) -> AsyncConnectionPool[Connection]:
+    return AsyncConnectionPool(
+        conninfo,
+        connection_class=AsyncConnection[TupleRow],
+        # A transaction is begun only where one is meant.
+        # What is prepared stays behind when a pooler such as PgBouncer gives the connection to another.
+        kwargs={"autocommit": True, "prepare_threshold": None},
+        min_size=connections[0],
+        max_size=connections[1],
+        open=False,
+        timeout=_WAIT_SECONDS,
+        reconnect_timeout=_RECONNECT_SECONDS,
+    )
+
+
+def _conninfo(url: str) -> str:
+    """What the driver needs; what the URL says of the network goes before what we say. Raises ConfigError."""
+    if not url.startswith(_SCHEMES):
+        raise ConfigError("the URL of a store begins with postgresql://", hint=_HINT)
+    try:
+        given: dict[str, Any] = conninfo_to_dict(url)
+        return make_conninfo(**{**_NETWORK, "application_name": "headgate", **given})
+    except (psycopg.Error, ValueError, UnicodeError):
+        # Its words would repeat the URL, and the password in it.
+        raise ConfigError("the URL of the store cannot be read", hint=_HINT) from None

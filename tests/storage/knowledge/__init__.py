@@ -1,0 +1,1 @@
+"""The same sentences about every store of documents."""

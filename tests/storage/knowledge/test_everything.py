@@ -1,0 +1,76 @@
+"""What there is in a store, told in numbers and read out as a whole; in every store."""
+
+import asyncio
+
+from headgate.knowledge.store import Store
+from tests.storage.knowledge.documents import MODEL, all_chunks, document, entity, found, related, vector
+
+
+async def test_statistics_count_what_there_is(store: Store) -> None:
+    acme = [entity("Acme", 0), entity("Zurich", 0, 1, kind="PLACE")]
+    await store.replace(
+        document(
+            "a.md",
+            "one two three",
+            "four",
+            category="Guides",
+            doc_type="markdown",
+            entities=acme,
+            relationships=[related("Acme", "IN", "Zurich")],
+        )
+    )
+    await store.replace(document("b.pdf", "five six", category="Guides", doc_type="pdf"))
+    await store.replace(document("gone.pdf", "seven", category="Gone", doc_type="pdf"))
+    await store.remove(["gone.pdf"])
+    await store.use_model(MODEL, 2)
+    await store.keep_vectors(MODEL, {1: vector(1, 0), 3: vector(0, 1)})
+    told = await store.statistics()
+    assert (told.sources, told.chunks, told.vectors, told.tokens) == (2, 3, 2, 6)
+    assert (told.model, told.revision, told.mentions) == (MODEL, await store.revision(), 3)
+    assert told.entities == {"ORG": 1, "PLACE": 1}
+    assert told.relationships == {"IN": 1}
+    assert told.categories == {"Guides": 2}
+    assert told.doc_types == {"markdown": 1, "pdf": 1}
+    assert told.size_bytes > 0
+
+
+async def test_everything_comes_by_id(store: Store) -> None:
+    await store.replace(document("b.md", "one", "two", entities=[entity("Acme", 0)]))
+    await store.replace(document("a.md", "three", title="A"))
+    await store.import_graph("o", [entity("Bolt")], [related("Bolt", "OF", "Acme")])
+    sources = [source async for source in store.every_source()]
+    assert [(source.id, source.file, source.title) for source in sources] == [
+        (1, "b.md", ""),
+        (2, "a.md", "A"),
+    ]
+    assert sources == list((await store.sources([1, 2])).values())
+    chunks = await all_chunks(store)
+    assert [chunk.id for chunk in chunks] == [1, 2, 3]
+    assert {chunk.id: chunk for chunk in chunks} == await store.chunks([1, 2, 3])
+    entities = [entity async for entity in store.every_entity()]
+    assert {entity.id: entity for entity in entities} == await store.entities([1, 2])
+    relationships = [relationship async for relationship in store.every_relationship()]
+    assert {one.id: one for one in relationships} == await store.relationships([1])
+
+
+async def test_an_export_is_of_one_moment_while_others_write(store: Store) -> None:
+    for number in range(3):
+        await store.replace(document(f"{number}.md", *(f"text {place}" for place in range(500))))
+    seen: list[int] = []
+    async for chunk in store.every_chunk():
+        if not seen:
+            await store.remove(["1.md", "2.md"])
+            await store.replace(document("new.md", "new"))
+        seen.append(chunk.id)
+    assert seen == list(range(1, 1501))
+    assert len(await all_chunks(store)) == 501
+
+
+async def test_many_may_read_and_write_at_once(store: Store) -> None:
+    await asyncio.gather(
+        *(store.replace(document(f"{number}.md", f"text number{number}")) for number in range(20)),
+        *(store.statistics() for _ in range(5)),
+    )
+    assert await store.revision() == 20
+    assert [chunk.id for chunk in await all_chunks(store)] == list(range(1, 21))
+    assert len(await found(store, "text")) == 20

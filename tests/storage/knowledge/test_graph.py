@@ -1,0 +1,350 @@
+"""Entities and relationships, from texts and from imports, are one or two, and leave; so in every store."""
+
+import pytest
+
+from headgate.domain.errors import InvalidGraph
+from headgate.knowledge.store import Store
+from headgate.knowledge.values import Document, NewEntity, name_key
+from headgate.knowledge.vendors import Vendors
+from tests.storage.knowledge.conftest import Reopen
+from tests.storage.knowledge.documents import (
+    START,
+    Clock,
+    all_entities,
+    all_relationships,
+    document,
+    entity,
+    related,
+)
+
+
+def about(file: str, *names: str, confidence: float = 0.9) -> Document:
+    """A document that speaks of these organisations."""
+    spoken_of = [entity(name, 0, confidence=confidence) for name in names]
+    return document(file, f"about {', '.join(names)}", entities=spoken_of)
+
+
+async def named(store: Store, *names: str) -> list[int]:
+    return [entity.id for entity in await store.named([name_key(name) for name in names])]
+
+
+# From texts.
+
+
+async def test_an_entity_of_a_text_is_found_by_name_and_alias_in_any_case(store: Store) -> None:
+    given = entity("Acme Corp", 0, 0, aliases=("ACME", "Acme Inc"), attributes={"a": [1, {"b": None}]})
+    await store.replace(document("a.md", "Acme Corp", entities=[given]))
+    [found] = await store.named([name_key("ACME  corp")])
+    assert (found.id, found.type, found.name, found.aliases) == (1, "ORG", "Acme Corp", ("ACME", "Acme Inc"))
+    assert (found.confidence, found.attributes) == (0.9, {"a": [1, {"b": None}]})
+    assert (found.external_id, found.updated) == ("", START)
+    assert await named(store, "acme") == await named(store, "ACME INC", "acme corp") == [1]
+    assert await named(store, "acm") == []
+    assert await store.entities([1, 2]) == {1: found}
+
+
+async def test_texts_that_speak_of_the_same_speak_of_one(store: Store) -> None:
+    await store.replace(about("a.md", "Acme", "Bolt", confidence=0.7))
+    await store.replace(about("b.md", "Bolt", "ACME", confidence=0.8))
+    found = await all_entities(store)
+    assert {one.name: (one.id, one.confidence, one.mentions) for one in found.values()} == {
+        "Acme": (1, 0.8, 2),
+        "Bolt": (2, 0.8, 2),
+    }
+    assert await store.mentioned([1, 2, 3]) == {1: frozenset({1, 2}), 2: frozenset({1, 2})}
+
+
+async def test_an_alias_names_the_same_and_aliases_are_united(store: Store) -> None:
+    await store.replace(document("a.md", "x", entities=[entity("Acme Corporation", 0, aliases=("Acme",))]))
+    await store.replace(document("b.md", "y", entities=[entity("ACME", 0, aliases=("Acme Co", "acme"))]))
+    [found] = (await all_entities(store)).values()
+    assert (found.name, found.aliases) == ("Acme Corporation", ("Acme", "Acme Co"))
+
+
+async def test_another_type_is_another_entity(store: Store) -> None:
+    await store.replace(
+        document("a.md", "x", entities=[entity("Mercury", 0), entity("Mercury", 0, kind="PRODUCT")])
+    )
+    assert await named(store, "mercury") == [1, 2]
+    assert await store.names(["PRODUCT"]) == [(2, "Mercury")]
+    assert await store.names([]) == [(1, "Mercury"), (2, "Mercury")]
+    assert await store.names(["PLACE"]) == []
+
+
+async def test_a_vendor_is_one_in_whatever_case_its_type_is_written(store: Store) -> None:
+    await store.import_graph(
+        "list", [NewEntity(type="company", name="Lowell Works", aliases=("LW",), external_id="v1")], []
+    )
+    assert await store.names(["COMPANY"]) == [(1, "Lowell Works"), (1, "LW")]
+    vendors = Vendors(store, store.revision)
+    for name in ("lowell WORKS", "lw", "v1", "1", "Lowell-Works, Inc."):
+        assert (await vendors.vendor(name)).id == 1
+
+
+async def test_an_entity_stays_as_long_as_one_text_speaks_of_it(store: Store) -> None:
+    await store.replace(about("a.md", "Acme", confidence=0.6))
+    await store.replace(about("b.md", "acme", confidence=0.9))
+    await store.remove(["b.md"])
+    [found] = (await all_entities(store)).values()
+    assert (found.id, found.name, found.aliases, found.confidence, found.mentions) == (
+        1,
+        "Acme",
+        (),
+        0.6,
+        1,
+    )
+    await store.replace(document("a.md", "about nobody"))
+    assert await all_entities(store) == {}
+    assert await named(store, "acme") == []
+    assert await store.mentioned([1, 2, 3]) == {}
+
+
+async def test_the_name_of_an_entity_goes_with_the_text_that_gave_it(store: Store) -> None:
+    await store.replace(document("a.md", "x", entities=[entity("Acme Corporation", 0, aliases=("Acme",))]))
+    await store.replace(about("b.md", "ACME"))
+    await store.remove(["a.md"])
+    [found] = (await all_entities(store)).values()
+    assert (found.id, found.name, found.aliases) == (1, "ACME", ())
+    assert await named(store, "acme corporation") == []
+
+
+async def test_mentions_follow_their_chunks(store: Store) -> None:
+    acme = [entity("Acme", 0, 1)]
+    await store.replace(document("a.md", "Acme one", "Acme two", entities=acme))
+    await store.replace(document("a.md", "something", "Acme one", entities=[entity("Acme", 1)]))
+    assert await store.mentioned([1, 2, 3]) == {1: frozenset({1})}
+    assert (await store.entities([1]))[1].mentions == 1
+    assert (await store.statistics()).mentions == 1
+
+
+async def test_a_mention_beyond_the_document_is_none(store: Store) -> None:
+    await store.replace(document("a.md", "x", entities=[entity("Acme", 0, 5)]))
+    assert (await store.entities([1]))[1].mentions == 1
+
+
+async def test_relationships_of_a_text_leave_with_it(store: Store) -> None:
+    named_here = [entity("Acme", 0), entity("Bolt", 0)]
+    supplies = related("Acme", "SUPPLIES", "bolt")
+    await store.replace(document("a.md", "x", entities=named_here, relationships=[supplies]))
+    await store.replace(about("b.md", "Acme", "Bolt"))
+    [edge] = await store.edges([2])
+    assert tuple(edge) == (1, 1, 2, "SUPPLIES", 0.9)
+    await store.remove(["a.md"])
+    assert await store.edges([1, 2]) == []
+    assert set(await all_entities(store)) == {"Acme", "Bolt"}
+
+
+async def test_what_several_say_is_one_relationship_with_the_largest_confidence(store: Store) -> None:
+    both = [entity("Acme", 0), entity("Bolt", 0)]
+    for file, confidence in (("a.md", 0.5), ("b.md", 0.9), ("c.md", 0.7)):
+        said = related("Acme", "SUPPLIES", "Bolt", confidence)
+        await store.replace(document(file, "x", entities=both, relationships=[said]))
+    assert [tuple(edge) for edge in await store.edges([1])] == [(1, 1, 2, "SUPPLIES", 0.9)]
+    await store.remove(["b.md"])
+    assert (await store.relationships([1]))[1].confidence == 0.7
+    await store.remove(["a.md", "c.md"])
+    assert await store.relationships([1]) == {}
+
+
+async def test_what_a_text_says_of_nobody_certain_is_left_out(store: Store) -> None:
+    await store.replace(
+        document("a.md", "x", entities=[entity("Mercury", 0), entity("Mercury", 0, kind="PRODUCT")])
+    )
+    said = [
+        related("Acme", "LIKES", "Nobody"),
+        related("Acme", "LIKES", "Mercury"),
+        related("Acme", "LIKES", "ACME"),
+    ]
+    await store.replace(document("b.md", "y", entities=[entity("Acme", 0)], relationships=said))
+    assert await all_relationships(store) == set()
+
+
+async def test_a_text_may_relate_whom_others_speak_of(store: Store) -> None:
+    await store.replace(about("a.md", "Bolt"))
+    await store.replace(
+        document("b.md", "y", entities=[entity("Acme", 0)], relationships=[related("acme", "OWNS", "BOLT")])
+    )
+    assert await all_relationships(store) == {(2, 1, "OWNS")}
+    await store.remove(["a.md"])
+    assert await all_relationships(store) == set()
+
+
+# From imports.
+
+
+async def test_an_import_is_there_as_it_was_given(store: Store, reopen: Reopen) -> None:
+    entities = [
+        entity("Acme", kind="VENDOR", external_id="V-1", aliases=("ACM",), attributes={"tier": "gold"}),
+        entity("Bolt", kind="PRODUCT", external_id="P-7"),
+    ]
+    made = related("v-1", "MAKES", "bolt", 0.8, attributes={"since": 2020})
+    assert await store.import_graph("vendors.csv", entities, [made]) == (2, 1)
+    store = await reopen()
+    [acme] = await store.named([name_key("v-1")])
+    assert (acme.id, acme.type, acme.name, acme.aliases) == (1, "VENDOR", "Acme", ("ACM",))
+    assert (acme.external_id, acme.attributes, acme.mentions) == ("V-1", {"tier": "gold"}, 0)
+    one = (await store.relationships([1]))[1]
+    assert (one.source_id, one.target_id, one.type, one.confidence) == (1, 2, "MAKES", 0.8)
+    assert (one.attributes, one.updated) == ({"since": 2020}, START)
+    assert await store.origins() == ["vendors.csv"]
+
+
+async def test_an_import_again_replaces_what_it_said_and_keeps_ids(store: Store, clock: Clock) -> None:
+    before = [
+        entity("Acme", external_id="1"),
+        entity("Bolt"),
+        entity("Gone", external_id="3"),
+        entity("Same", aliases=("S",)),
+    ]
+    links = [related("1", "OWNS", "Bolt"), related("1", "OWNS", "3"), related("Same", "OWNS", "Bolt")]
+    await store.import_graph("o", before, links)
+    clock.time += 10
+    after = [
+        entity("Acme Renamed", external_id="1"),
+        entity("bolt", confidence=0.5),
+        entity("New"),
+        entity("Same", aliases=("S",)),
+    ]
+    links = [related("1", "OWNS", "Bolt", 0.4), related("New", "OWNS", "1"), related("s", "OWNS", "Bolt")]
+    assert await store.import_graph("o", after, links) == (4, 3)
+    found = await all_entities(store)
+    assert {name: one.id for name, one in found.items()} == {
+        "Acme Renamed": 1,
+        "bolt": 2,
+        "Same": 4,
+        "New": 5,
+    }
+    assert found["bolt"].confidence == 0.5
+    assert {name: one.updated - START for name, one in found.items()} == {
+        "Acme Renamed": 10,
+        "bolt": 10,
+        "Same": 0,
+        "New": 10,
+    }
+    assert await named(store, "acme", "gone") == []
+    edges = [tuple(edge) for edge in await store.edges([1, 2, 3, 4, 5])]
+    assert edges == [(1, 1, 2, "OWNS", 0.4), (3, 4, 2, "OWNS", 0.9), (4, 5, 1, "OWNS", 0.9)]
+    assert (await store.relationships([3]))[3].updated == START
+
+
+async def test_an_import_is_forgotten_with_what_only_it_said(store: Store) -> None:
+    await store.import_graph("a", [entity("Acme"), entity("Bolt")], [related("Acme", "OWNS", "Bolt")])
+    await store.import_graph("b", [entity("ACME")], [related("acme", "OWNS", "Bolt", 0.3)])
+    assert await store.origins() == ["a", "b"]
+    assert await store.forget_graph("a") == 2
+    assert await store.origins() == ["b"]
+    [left] = (await all_entities(store)).values()
+    assert (left.id, left.name) == (1, "ACME")
+    assert await all_relationships(store) == set()
+    assert await store.forget_graph("b") == 1
+    assert await all_entities(store) == {}
+    assert await store.origins() == []
+
+
+async def test_what_an_import_and_a_text_say_outlives_either(store: Store) -> None:
+    both = [entity("Acme", 0), entity("Bolt", 0)]
+    await store.replace(
+        document("a.md", "x", entities=both, relationships=[related("Acme", "OWNS", "Bolt", 0.6)])
+    )
+    await store.import_graph("o", [entity("Acme"), entity("Bolt")], [related("Acme", "OWNS", "Bolt", 0.8)])
+    assert [edge.confidence for edge in await store.edges([1])] == [0.8]
+    await store.forget_graph("o")
+    assert [edge.confidence for edge in await store.edges([1])] == [0.6]
+    await store.import_graph("o", [entity("Acme"), entity("Bolt")], [related("Acme", "OWNS", "Bolt", 0.8)])
+    await store.remove(["a.md"])
+    assert [tuple(edge) for edge in await store.edges([1])] == [(1, 1, 2, "OWNS", 0.8)]
+    assert (await store.entities([1]))[1].mentions == 0
+
+
+async def test_a_text_speaks_of_an_imported_entity_of_a_kindred_type(store: Store) -> None:
+    imported = entity("Acme Corporation", kind="VENDOR", external_id="v", aliases=("Acme",))
+    await store.import_graph("o", [imported, entity("Mercury", kind="PLANET")], [])
+    await store.replace(about("a.md", "ACME", "Mercury"))
+    found = await all_entities(store)
+    assert {name: (one.id, one.type, one.mentions) for name, one in found.items() if one.id != 2} == {
+        "Acme Corporation": (1, "VENDOR", 1),
+        "Mercury": (3, "ORG", 1),
+    }
+    await store.forget_graph("o")
+    found = await all_entities(store)
+    assert {name: (one.id, one.type) for name, one in found.items()} == {
+        "ACME": (1, "ORG"),
+        "Mercury": (3, "ORG"),
+    }
+
+
+async def test_an_import_speaks_of_whom_texts_spoke_of_before(store: Store) -> None:
+    await store.replace(about("a.md", "Acme"))
+    await store.import_graph(
+        "o", [entity("Acme Corp", kind="SUPPLIER", external_id="v", aliases=("ACME",))], []
+    )
+    [found] = (await all_entities(store)).values()
+    assert (found.id, found.type, found.name, found.aliases) == (1, "SUPPLIER", "Acme Corp", ("ACME",))
+    assert found.mentions == 1
+
+
+async def test_namesakes_with_ids_of_their_own_are_two(store: Store) -> None:
+    two = [entity("Acme", kind="VENDOR", external_id="1"), entity("ACME", kind="VENDOR", external_id="2")]
+    assert await store.import_graph("o", two, [related("1", "OWNS", "2")]) == (2, 1)
+    assert await named(store, "acme") == [1, 2]
+    assert await store.import_graph("o", two, [related("1", "OWNS", "2")]) == (2, 1)
+    assert await named(store, "acme") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [("Nobody", "no entity is called 'Nobody'"), ("Twin", "'Twin' fits 2 entities")],
+)
+async def test_an_import_with_an_uncertain_end_is_refused_and_changes_nothing(
+    store: Store, end: str, says: str
+) -> None:
+    await store.import_graph("o", [entity("Acme")], [])
+    revision = await store.revision()
+    twins = [entity("Acme"), entity("Twin", external_id="1"), entity("TWIN", external_id="2")]
+    links = [related("Acme", "OWNS", "1"), related("Acme", "OWNS", end)]
+    with pytest.raises(InvalidGraph) as refused:
+        await store.import_graph("o", twins, links)
+    assert refused.value.message.startswith(f"Relationship 2 ('Acme' OWNS {end!r}): {says}. ")
+    assert refused.value.hint
+    assert await store.revision() == revision
+    assert list(await all_entities(store)) == ["Acme"]
+
+
+async def test_an_end_means_the_imports_own_before_others(store: Store) -> None:
+    await store.replace(document("a.md", "x", entities=[entity("Mercury", 0, kind="PRODUCT")]))
+    await store.import_graph("o", [entity("Mercury"), entity("Acme")], [related("acme", "OWNS", "mercury")])
+    assert await all_relationships(store) == {(3, 2, "OWNS")}
+    await store.import_graph("p", [entity("Owner")], [related("Owner", "OWNS", "acme")])
+    assert (4, 3, "OWNS") in await all_relationships(store)
+
+
+async def test_updated_changes_only_when_something_does(store: Store, clock: Clock) -> None:
+    both = [entity("Acme", 0), entity("Bolt", 0)]
+    given = document("a.md", "x", entities=both, relationships=[related("Acme", "OWNS", "Bolt")])
+    await store.replace(given)
+    clock.time += 5
+    await store.replace(given)
+    assert {one.updated for one in (await store.entities([1, 2])).values()} == {START}
+    assert (await store.relationships([1]))[1].updated == START
+    await store.replace(about("b.md", "Acme"))
+    found = await store.entities([1, 2])
+    assert (found[1].updated, found[2].updated) == (START + 5, START)
+
+
+async def test_edges_are_those_of_both_directions_once(store: Store) -> None:
+    everybody = [entity(name) for name in ("A", "B", "C")]
+    links = [related("A", "R", "B"), related("B", "R", "A"), related("B", "Q", "C"), related("C", "R", "C")]
+    await store.import_graph("o", everybody, links)
+    assert [edge.id for edge in await store.edges([1])] == [1, 2]
+    assert [edge.id for edge in await store.edges([1, 2, 3])] == [1, 2, 3, 4]
+    assert await store.edges([]) == []
+
+
+async def test_what_is_imported_again_as_it_was_changes_nothing(store: Store) -> None:
+    told = ([entity("Acme"), entity("Bolt", external_id="b")], [related("Acme", "OWNS", "Bolt")])
+    assert await store.import_graph("g", *told) == (2, 1)
+    revision = await store.revision()
+    assert await store.import_graph("g", *told) == (2, 1)
+    assert await store.revision() == revision
+    await store.import_graph("g", told[0], [])
+    assert await store.revision() == revision + 1

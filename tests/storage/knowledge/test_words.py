@@ -1,0 +1,112 @@
+"""When a new version cuts words otherwise, nothing of the old words stays and everything is found again."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headgate.storage.knowledge.store import open_store as open_file
+from headgate.storage.postgres.opening import open_store as open_database
+from tests.postgres import server
+from tests.storage.knowledge.conftest import Opening
+from tests.storage.knowledge.documents import document, found, phrase
+
+# As an older version may have left it: it knew the words, but not as they are cut now.
+OLD_FILE = """
+    UPDATE meta SET value = value - 1 WHERE key = 'words';
+    UPDATE meta SET value = value + 100 WHERE key = 'length';
+    UPDATE postings SET stem = stem || 's';
+    INSERT INTO plain (plain) VALUES ('delete-all');
+    INSERT INTO plain (rowid, words) SELECT id, 'older words' FROM chunks;
+"""
+OLD_DATABASE = """
+    UPDATE knowledge_meta SET words_edition = words_edition - 1, length = length + 100;
+    UPDATE knowledge_postings SET stem = stem || 's';
+    UPDATE knowledge_chunks SET words = ' older words ', lexemes = '''older'' ''words''';
+"""
+
+
+class Kept:
+    """A store on the disk, which can be opened, made older, and looked into."""
+
+    def __init__(self, opening: Opening, do: Callable[[str], list[tuple[object, ...]]], prefix: str) -> None:
+        self.open = opening
+        self._do = do
+        self._prefix = prefix
+
+    async def make_older(self) -> None:
+        await asyncio.to_thread(self._do, OLD_DATABASE if self._prefix else OLD_FILE)
+
+    async def stems(self) -> list[str]:
+        rows = await asyncio.to_thread(self._do, f"SELECT stem FROM {self._prefix}postings ORDER BY stem")
+        return [str(stem) for (stem,) in rows]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    """Return each kind of store."""
+    if request.param == "sqlite":
+        path = tmp_path / "knowledge.db"
+        return Kept(lambda: open_file(path), lambda script: _in_file(path, script), "")
+    database = await asyncio.to_thread(lambda: server().database())
+    return Kept(
+        lambda: open_database(database.url),
+        lambda script: _in_database(database.url, script),
+        "knowledge_",
+    )
+
+
+def _in_file(path: Path, script: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        if script.startswith("SELECT"):
+            return connection.execute(script).fetchall()
+        connection.executescript(script)
+        return []
+
+
+def _in_database(url: str, script: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(script.encode())
+        return cursor.fetchall() if script.startswith("SELECT") else []
+
+
+async def test_all_words_are_cut_again_after_an_update(kept: Kept) -> None:
+    async with kept.open() as store:
+        await store.replace(document("a.md", "the red pump", "a valve"))
+        await store.replace(document("b.md", "a pump and a hose"))
+        before = await found(store, "pump valve")
+        revision = await store.revision()
+        await kept.make_older()
+        assert await found(store, "pump valve") == {}
+        assert await store.cut_again() == 3
+        assert await store.revision() == revision + 1
+        assert await found(store, "pump valve") == before
+        assert set(await found(store, "pump", phrase("red pump"))) == {1}
+        assert await store.cut_again() == 0
+        assert await store.revision() == revision + 1
+
+
+@pytest.mark.parametrize("way", ["replace", "remove"])
+async def test_nothing_is_left_of_words_that_were_cut_otherwise(kept: Kept, way: str) -> None:
+    async with kept.open() as store:
+        await store.replace(document("a.md", "the red pump"))
+        await store.replace(document("b.md", "a hose"))
+        await kept.make_older()
+        if way == "replace":
+            await store.replace(document("a.md"))
+        else:
+            await store.remove(["a.md"])
+        assert await kept.stems() == ["b", "hose", "md"]
+        assert set(await found(store, "hose", phrase("hose"))) == {2}
+
+
+async def test_a_store_that_was_filled_by_this_version_is_left_as_it_is(kept: Kept) -> None:
+    async with kept.open() as store:
+        assert await store.cut_again() == 0
+        assert await store.revision() == 0
+        await store.replace(document("a.md", "a pump"))
+        assert (await store.cut_again(), await store.revision()) == (0, 1)

@@ -1,0 +1,1 @@
+"""Tests of what only PostgreSQL has: a server that goes away, a replica, tables shared by several."""

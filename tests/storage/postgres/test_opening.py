@@ -1,0 +1,168 @@
+"""A store in PostgreSQL is opened, or says in one sentence why it cannot be."""
+
+import asyncio
+import subprocess
+import sys
+
+import psycopg
+import pytest
+import uvloop
+
+from headgate.domain.errors import ConfigError, StoreAway
+from headgate.storage.postgres.knowledge import schema
+from headgate.storage.postgres.knowledge.rows import rows
+from headgate.storage.postgres.knowledge.store import PostgresStore
+from headgate.storage.postgres.opening import open_store
+from headgate.storage.postgres.pool import Connection, connected
+from tests.postgres import server
+from tests.storage.knowledge.documents import MODEL, all_chunks, document, found, near, vector
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://someone:s3cret@host/db",
+        "host=somewhere password=s3cret",
+        "s3cret",
+        "postgresql://someone:s3cret@host:not-a-port/db?nonsense=1",
+        "postgresql://someone:s3cret%zz@host/db",
+    ],
+)
+@pytest.mark.parametrize("of_replica", [False, True])
+async def test_a_url_that_cannot_be_used_is_not_repeated(url: str, *, of_replica: bool) -> None:
+    urls = ("postgresql://host/db", url) if of_replica else (url, None)
+    with pytest.raises(ConfigError) as refused:
+        async with open_store(urls[0], replica_url=urls[1]):
+            pass
+    said = f"{refused.value} {refused.value.hint}"
+    assert "postgresql://" in said
+    assert "s3cret" not in said
+    assert "s3cret" not in repr(refused.value.__cause__)
+
+
+def test_without_the_driver_it_is_said_what_to_install() -> None:
+    program = (
+        "import asyncio, sys; sys.modules['psycopg'] = None\n"
+        "from headgate.storage.postgres.opening import open_store\n"
+        "async def main():\n"
+        "    async with open_store('postgresql://host/db'): pass\n"
+        "try: asyncio.run(main())\n"
+        "except Exception as error: sys.stdout.write(type(error).__name__ + ' ' + error.hint)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=30)
+    assert said == 'ConfigError pip install "headgate[postgres]"'
+
+
+async def test_several_may_open_a_new_database_at_once() -> None:
+    url = await asyncio.to_thread(server().new_database)
+
+    async def open_and_store(number: int) -> None:
+        async with open_store(url) as store:
+            await store.replace(document(f"{number}.md", "a text"))
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(open_and_store(number))
+    async with open_store(url) as store:
+        assert await store.revision() == 4
+        assert [chunk.id for chunk in await all_chunks(store)] == [1, 2, 3, 4]
+        assert sorted(await store.digests()) == ["0.md", "1.md", "2.md", "3.md"]
+
+
+async def test_documents_of_a_newer_headgate_are_left_alone() -> None:
+    url = await asyncio.to_thread(server().new_database)
+    async with open_store(url) as store:
+        await store.replace(document("a.md", "a text"))
+    await _do(url, "UPDATE knowledge_meta SET shape = shape + 1")
+    with pytest.raises(ConfigError, match="newer Headgate"):
+        async with open_store(url):
+            pass
+    await _do(url, "UPDATE knowledge_meta SET shape = shape - 1")
+    async with open_store(url) as store:
+        assert len(await all_chunks(store)) == 1
+
+
+async def test_a_user_who_may_not_add_pgvector_is_told_who_may() -> None:
+    url = await asyncio.to_thread(server().new_database)
+    name = url.split("?")[0].rsplit("/", 1)[1]
+    await _do(url, f"CREATE ROLE plain_{name} LOGIN PASSWORD 'none'")
+    with pytest.raises(ConfigError, match="extension vector") as refused:
+        async with open_store(url.replace("postgres:@", f"plain_{name}:none@")):
+            pass
+    assert "CREATE EXTENSION vector" in refused.value.hint
+
+
+@pytest.mark.parametrize("made_by_another", [False, True])
+async def test_a_user_who_may_not_make_or_read_the_tables_is_told_what_to_grant(
+    *, made_by_another: bool
+) -> None:
+    url = await asyncio.to_thread(server().new_database)
+    name = url.split("?")[0].rsplit("/", 1)[1]
+    await _do(url, f"CREATE EXTENSION vector; CREATE ROLE plain_{name} LOGIN PASSWORD 'none'")
+    if made_by_another:
+        async with open_store(url):
+            pass
+    with pytest.raises(ConfigError, match="may not read" if made_by_another else "may not make") as refused:
+        async with open_store(url.replace("postgres:@", f"plain_{name}:none@")):
+            pass
+    assert "grant" in refused.value.hint.lower()
+
+
+async def test_no_more_connections_are_open_than_allowed() -> None:
+    database = await asyncio.to_thread(lambda: server().database())
+    url = f"{database.url}&application_name=counted"
+    async with open_store(url, fewest_connections=1, most_connections=2) as store:
+        await asyncio.gather(*(store.revision() for _ in range(12)))
+        counted = await _do(
+            database.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
+        )
+        assert counted in ([(1,)], [(2,)])
+
+
+async def test_nothing_is_prepared_on_the_server() -> None:
+    # A pooler between us and the server hands the next transaction to another connection of its own.
+    database = await asyncio.to_thread(lambda: server().database())
+    async with connected(database.url, None, schema.ensure) as databases:
+        store = PostgresStore(databases, lambda: 0.0)
+        for _ in range(12):
+            await store.revision()
+        for _ in range(10):
+            assert await databases.read(_prepared) == [(0,)]
+
+
+async def test_tables_that_were_dropped_are_made_again() -> None:
+    url = await asyncio.to_thread(server().new_database)
+    async with open_store(url) as store:
+        await store.replace(document("a.md", "a text"))
+        await _do(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        with pytest.raises(StoreAway):
+            await store.revision()
+        assert await store.revision() == 0
+        await store.replace(document("b.md", "another text"))
+        assert set(await found(store, "another")) == {1}
+
+
+def test_it_works_on_the_loop_of_production() -> None:
+    database = server().database()
+
+    async def store_and_search() -> list[int]:
+        async with open_store(database.url) as store:
+            await store.replace(document("a.md", "a pump", "a valve"))
+            await store.use_model(MODEL, 2)
+            await store.keep_vectors(MODEL, {1: vector(1, 0), 2: vector(0, 1)})
+            assert set(await found(store, "valve")) == {2}
+            return await near(store, 1, 0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(store_and_search()) == [1, 2]
+
+
+async def _prepared(connection: Connection) -> list[tuple[object, ...]]:
+    return await rows(connection, "SELECT count(*) FROM pg_prepared_statements")
+
+
+async def _do(url: str, statement: str) -> list[tuple[object, ...]]:
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    async with connection:
+        cursor = await connection.execute(statement.encode())
+        return await cursor.fetchall() if cursor.description else []
