@@ -1,0 +1,134 @@
+"""DOCX: headings make sections; lists and tables stay readable."""
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any, Final
+
+from docx import Document
+from docx.document import Document as Opened
+from docx.opc.exceptions import OpcError
+from docx.oxml.ns import qn
+from docx.text.paragraph import Paragraph
+
+from headgate.documents.draft import Draft
+from headgate.documents.limits import MIB, MOST_PARTS, MOST_UNPACKED_BYTES
+from headgate.documents.text import clean, one_line
+from headgate.knowledge.reading import Parsed, Unreadable
+
+_HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_PARAGRAPH: Final = qn("w:p")
+_TABLE: Final = qn("w:tbl")
+_ROW: Final = qn("w:tr")
+_CELL: Final = qn("w:tc")
+_TEXT: Final = qn("w:t")
+_BOX: Final = qn("w:txbxContent")
+_MARKS: Final = {
+    qn("w:tab"): "\t",
+    qn("w:br"): "\n",
+    qn("w:cr"): "\n",
+    qn("w:noBreakHyphen"): "-",
+}
+# The same once more, for programs that know less.
+_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+# What is there to be left out or moved away, how something looks, and what is written only for programs.
+_LEFT_OUT: Final = frozenset(
+    [*(qn(f"w:{name}") for name in ("del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr")), _FALLBACK]
+)
+# How Word 97 begins, and also a document with a password.
+_COMPOUND: Final = b"\xd0\xcf\x11\xe0"
+
+
+def parse(content: bytes) -> Parsed:
+    """The text by its headings; raises Unreadable for what is encrypted, packed as a bomb, or no DOCX."""
+    if content.startswith(_COMPOUND):
+        raise Unreadable("is encrypted, or of an old Word; save it as DOCX without a password")
+    try:
+        _check_size(content)
+        document = Document(io.BytesIO(content))
+    except (zipfile.BadZipFile, OpcError, KeyError, ValueError) as error:
+        raise Unreadable("is no DOCX that can be read; save it again") from error
+    draft = Draft()
+    for block in _blocks(document.element.body):
+        if block.tag == _TABLE:
+            draft.paragraph("\n".join(_rows(block)))
+        else:
+            style = Paragraph(block, document).style
+            _add_paragraph(block, (style.name if style is not None else None) or "", draft)
+    title, date = _said(document)
+    sections = draft.sections()
+    top = next((section.path[0] for section in sections if section.path), "")
+    return Parsed(sections=sections, doc_type="docx", title=title or top, date=date)
+
+
+def _check_size(content: bytes) -> None:
+    """The archive never gives more bytes for a part than its list says."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts = archive.infolist()
+    if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_UNPACKED_BYTES:
+        raise Unreadable(f"has more than {MOST_UNPACKED_BYTES // MIB} MiB when it is unpacked; split it")
+
+
+def _blocks(parent: Any) -> Iterator[Any]:
+    """The paragraphs and tables, also those in forms and in what somebody proposes to add."""
+    for child in parent:
+        if child.tag in (_PARAGRAPH, _TABLE):
+            yield child
+        elif child.tag not in _LEFT_OUT:
+            yield from _blocks(child)
+
+
+def _add_paragraph(paragraph: Any, style: str, draft: Draft) -> None:
+    text = "".join(_texts(paragraph))
+    found = _HEADING.match(style)
+    if found or style == "Title":
+        draft.heading(int(found[1]) if found else 0, text)
+    elif style.startswith("List") and text.strip():
+        draft.item(f"- {text}")
+    else:
+        draft.paragraph(text)
+    for line in _in_boxes(paragraph):
+        draft.paragraph(line)
+
+
+def _in_boxes(paragraph: Any) -> Iterator[str]:
+    """What stands in boxes that hang on a paragraph; a box in a box comes after it."""
+    for box in paragraph.iter(_BOX):
+        if not any(above.tag == _FALLBACK for above in box.iterancestors()):
+            yield from _lines(box)
+
+
+def _texts(parent: Any) -> Iterator[str]:
+    """What a reader sees of a paragraph, with proposed additions and without proposed deletions."""
+    for child in parent:
+        if child.tag == _TEXT:
+            yield child.text or ""
+        elif child.tag in _MARKS:
+            yield _MARKS[child.tag]
+        elif child.tag not in _LEFT_OUT and child.tag != _BOX:
+            yield from _texts(child)
+
+
+def _rows(table: Any) -> Iterator[str]:
+    for row in table.iter(_ROW):
+        # A table in a cell is told with that cell.
+        if next(row.iterancestors(_TABLE)) is table:
+            own = (cell for cell in row.iter(_CELL) if next(cell.iterancestors(_ROW)) is row)
+            cells = [one_line(" ".join((*_lines(cell), *_in_boxes(cell)))) for cell in own]
+            if any(cells):
+                yield " | ".join(cells)
+
+
+def _lines(parent: Any) -> Iterator[str]:
+    for block in _blocks(parent):
+        if block.tag == _TABLE:
+            yield from _rows(block)
+        else:
+            yield "".join(_texts(block))
+
+
+def _said(document: Opened) -> tuple[str, str]:
+    told = document.core_properties
+    day = told.modified or told.created
+    return one_line(clean(told.title or "")), day.date().isoformat() if day is not None else ""

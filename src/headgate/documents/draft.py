@@ -1,0 +1,60 @@
+"""A document that is being put together, heading by heading and paragraph by paragraph."""
+
+from headgate.documents.limits import MIB, MOST_TEXT_CHARACTERS
+from headgate.documents.outline import Outline
+from headgate.documents.text import clean, one_line
+from headgate.knowledge.reading import Section, Unreadable
+
+
+class Draft:
+    """Collects the sections of a document; what becomes too long raises Unreadable."""
+
+    def __init__(self) -> None:
+        self._outline = Outline()
+        self._sections: list[Section] = []
+        self._texts: list[str] = []
+        self._path: tuple[str, ...] = ()
+        self._ends_with_item = False
+        self._length = 0
+
+    def heading(self, level: int, text: str) -> None:
+        """A section begins; its heading is part of its text. The level of a title is 0."""
+        line = one_line(clean(text))
+        if line:
+            self.section(self._outline.enter(level, line))
+            self._add(f"{'#' * max(1, level)} {line}\n\n")
+
+    def section(self, path: tuple[str, ...]) -> None:
+        """A section begins that has this path and no heading of its own."""
+        self._close()
+        self._path = path
+
+    def paragraph(self, text: str) -> None:
+        """What stands by itself; nothing where there is only white space."""
+        text = clean(text).strip("\n").rstrip()
+        if text:
+            self._add(f"{text}\n\n")
+
+    def item(self, text: str) -> None:
+        """An item of a list; nothing separates it from the one before it."""
+        if self._texts and self._ends_with_item:
+            self._texts[-1] = self._texts[-1].removesuffix("\n")
+        self.paragraph(text)
+        self._ends_with_item = True
+
+    def sections(self) -> tuple[Section, ...]:
+        """All of them, once the document is at its end."""
+        self._close()
+        return tuple(self._sections)
+
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
+        self._ends_with_item = False
+        self._length += len(text)
+        if self._length > MOST_TEXT_CHARACTERS:
+            raise Unreadable(f"has more than {MOST_TEXT_CHARACTERS // MIB} Mi characters of text; split it")
+
+    def _close(self) -> None:
+        if self._texts:
+            self._sections.append(Section(self._path, "".join(self._texts)))
+            self._texts = []

@@ -1,0 +1,50 @@
+"""Which parser reads which files; the extension decides."""
+
+import importlib
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Final
+
+from headgate.knowledge.reading import Parsed, Unreadable
+
+# Changes when a parser would find something else in the same bytes.
+EDITION: Final = "1"
+
+# The module and the function, which are loaded when the first such file comes.
+_PARSERS: Final = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), ("markdown", "parse")),
+    **dict.fromkeys((".txt", ".text", ".rst", ".log"), ("text", "parse")),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "parse")),
+    ".pdf": ("pdf", "parse"),
+    ".docx": ("docx", "parse"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), ("table", "parse")),
+    ".json": ("records", "parse"),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("records", "parse_lines")),
+}
+
+
+def extension_of(name: str) -> str:
+    """The extension in lower case with its dot; empty when there is none."""
+    return PurePath(name).suffix.lower()
+
+
+def is_known(extension: str) -> bool:
+    """Whether there is a parser for such files."""
+    return extension in _PARSERS
+
+
+def parse(extension: str, content: bytes) -> Parsed:
+    """What is in the file; raises Unreadable, and anything that a parser stumbles over."""
+    module, function = _PARSERS[extension]
+    try:
+        parser: Callable[[bytes], Parsed] = getattr(
+            importlib.import_module(f"headgate.documents.{module}"), function
+        )
+    except ImportError as missing:
+        raise Unreadable(
+            f'needs the package {missing.name!r} to be read: pip install "headgate[knowledge]"'
+        ) from missing
+    parsed = parser(content)
+    if not any(section.text.strip() for section in parsed.sections) and content.strip():
+        raise Unreadable("has no text that could be searched")
+    return parsed

@@ -1,0 +1,231 @@
+"""HTML: what a reader sees of a page, without scripts and menus; its headings make sections."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from headgate.documents.dates import day_of
+from headgate.documents.draft import Draft
+from headgate.documents.text import decoded, encoding_of, one_line
+from headgate.knowledge.reading import Parsed
+
+_UNSEEN: Final = frozenset(
+    [
+        "script",
+        "style",
+        "nav",
+        "template",
+        "noscript",
+        "head",
+        "svg",
+        "math",
+        "iframe",
+        "object",
+        "canvas",
+        "button",
+        "select",
+        "dialog",
+    ]
+)
+_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+_INLINE: Final = frozenset(
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "bdo",
+        "cite",
+        "code",
+        "data",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "ins",
+        "kbd",
+        "label",
+        "mark",
+        "q",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strike",
+        "strong",
+        "sub",
+        "sup",
+        "time",
+        "tt",
+        "u",
+        "var",
+        "wbr",
+    ]
+)
+# A table that has one of these is there for the looks.
+_LAYOUT: Final = "table, h1, h2, h3, h4, h5, h6"
+_DATES: Final = (
+    ('meta[property="article:modified_time"]', "content"),
+    ('meta[property="article:published_time"]', "content"),
+    ('meta[name="date" i]', "content"),
+    ('meta[name="dcterms.date" i]', "content"),
+    ('meta[name="dc.date" i]', "content"),
+    ('meta[name="last-modified" i]', "content"),
+    ("time[datetime]", "datetime"),
+)
+_DEEPEST_LIST: Final = 10
+_CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w-]{2,40})", re.IGNORECASE)
+_SPACES: Final = re.compile(r"[ \t\n\r\f]+")
+
+
+def parse(content: bytes) -> Parsed:
+    """The text of the page by its headings."""
+    page = LexborHTMLParser(_text(content))
+    draft = Draft()
+    if page.body is not None:
+        _Reader(draft).read(page.body)
+    title = page.css_first("head title") or page.css_first("h1")
+    return Parsed(
+        sections=draft.sections(),
+        doc_type="html",
+        title=one_line(title.text()) if title is not None else "",
+        date=next(_dates(page), ""),
+    )
+
+
+def _text(content: bytes) -> str:
+    """By the encoding that the page names, unless it has a mark or is UTF-8 all the same."""
+    named = _CHARSET.search(content[:2048])
+    encoding, mark_bytes = encoding_of(content)
+    # What is only ASCII may still be one of the encodings that are written in it.
+    is_known = mark_bytes or (encoding == "utf-8" and not content.isascii())
+    # A page in which that name can be read is never written in UTF-16.
+    if named and not is_known and not named[1].lower().startswith((b"utf-16", b"utf-8", b"utf8")):
+        try:
+            return content.decode(named[1].decode())
+        except (LookupError, ValueError):
+            pass
+    return decoded(content)
+
+
+def _dates(page: LexborHTMLParser) -> Iterator[str]:
+    for selector, attribute in _DATES:
+        node = page.css_first(selector)
+        day = day_of((node.attributes.get(attribute) or "") if node is not None else "")
+        if day:
+            yield day
+
+
+class _Reader:
+    """Walks through a page without recursion: a hostile one is nested a hundred thousand times."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._line: list[str] = []
+        self._cells: list[str] | None = None
+        self._rows: list[str] = []
+        self._lists = 0
+        # An item of a list has begun, and nothing was said of it yet.
+        self._item = False
+        self._verbatim = 0
+
+    def read(self, body: LexborNode) -> None:
+        """Put all that is below this into the draft."""
+        stack: list[tuple[LexborNode, bool]] = [(body, False)]
+        while stack:
+            node, is_left = stack.pop()
+            if is_left:
+                self._leave(node)
+            elif node.is_text_node:
+                self._say(node.text_content or "")
+            elif node.is_element_node and self._enter(node):
+                stack.append((node, True))
+                stack.extend((child, False) for child in _children_backwards(node))
+        self._break()
+
+    def _enter(self, node: LexborNode) -> bool:
+        """Whether what is inside is read."""
+        tag = node.tag or ""
+        if tag in _UNSEEN or _is_hidden(node):
+            return False
+        if tag == "br":
+            self._line.append("\n")
+            return False
+        if tag == "table" and self._cells is None and not _is_layout(node):
+            self._break()
+            self._cells, self._rows = [], []
+        elif self._cells is None and tag not in _INLINE:
+            self._break()
+        self._lists += tag in ("ul", "ol")
+        self._verbatim += tag == "pre"
+        self._item = self._item or tag == "li"
+        return True
+
+    def _leave(self, node: LexborNode) -> None:
+        tag = node.tag or ""
+        if self._cells is not None:
+            self._leave_in_table(tag)
+        elif tag in _HEADINGS:
+            self._draft.heading(_HEADINGS[tag], self._taken())
+        elif tag == "pre":
+            text = "".join(self._line).strip("\n")
+            self._line = []
+            self._draft.paragraph(f"```\n{text}\n```" if text.strip() else "")
+        elif tag not in _INLINE:
+            self._break()
+        self._lists -= tag in ("ul", "ol")
+        self._item = self._item and tag != "li"
+        self._verbatim -= tag == "pre"
+
+    def _leave_in_table(self, tag: str) -> None:
+        assert self._cells is not None
+        if tag in ("td", "th"):
+            self._cells.append(one_line(self._taken()))
+        elif tag in ("tr", "caption"):
+            row = " | ".join([*self._cells, *filter(None, [one_line(self._taken())])])
+            self._rows.append(row)
+            self._cells = []
+        elif tag == "table":
+            self._draft.paragraph("\n".join(row for row in self._rows if row.strip(" |")))
+            self._cells = None
+        elif tag not in _INLINE:
+            self._line.append(" ")
+
+    def _say(self, text: str) -> None:
+        self._line.append(text if self._verbatim else _SPACES.sub(" ", text))
+
+    def _break(self) -> None:
+        text = self._taken()
+        if text and self._item:
+            self._draft.item("  " * (min(self._lists, _DEEPEST_LIST) - 1) + f"- {text}")
+            self._item = False
+        else:
+            self._draft.paragraph(text)
+
+    def _taken(self) -> str:
+        text = "".join(self._line)
+        self._line = []
+        if self._verbatim:
+            return text
+        lines = (one_line(line) for line in text.split("\n"))
+        return "\n".join(line for line in lines if line)
+
+
+def _is_hidden(node: LexborNode) -> bool:
+    attributes = node.attributes
+    return "hidden" in attributes or attributes.get("aria-hidden") == "true"
+
+
+def _is_layout(table: LexborNode) -> bool:
+    """Whether it is there only for the looks."""
+    return any(node.mem_id != table.mem_id for node in table.css(_LAYOUT))
+
+
+def _children_backwards(node: LexborNode) -> Iterator[LexborNode]:
+    child = node.last_child
+    while child is not None:
+        yield child
+        child = child.prev

@@ -1,0 +1,93 @@
+"""The files that ingestion is to take in: found, opened with care, and parsed in another process."""
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from headgate.documents.exclusion import Exclusion
+from headgate.documents.finding import File, find, root_of
+from headgate.documents.formats import EDITION, extension_of
+from headgate.documents.limits import MIB, MOST_FILE_BYTES
+from headgate.documents.parsing import Parsing, open_parsing
+from headgate.domain.errors import ConfigError
+from headgate.knowledge.reading import Inventory, Listed, Reading, Root, Unreadable
+
+
+class Files:
+    """A library of the files below some paths."""
+
+    edition = EDITION
+
+    def __init__(self, roots: Sequence[tuple[Path, Root]], exclusion: Exclusion, parsing: Parsing) -> None:
+        self._roots = tuple(roots)
+        self._exclusion = exclusion
+        self._parsing = parsing
+        self._files: dict[str, File] = {}
+
+    async def inventory(self) -> Inventory:
+        """What there is now, by name."""
+        found = await asyncio.to_thread(find, self._roots, self._exclusion)
+        self._files = found.files
+        return Inventory(
+            roots=tuple(root for _, root in self._roots),
+            files=tuple(
+                Listed(name, file.size_bytes, file.modified_ns / 1e9)
+                for name, file in sorted(found.files.items())
+            ),
+            skipped=dict(sorted(found.skipped.items())),
+            failed=tuple(found.failed),
+        )
+
+    async def looks(self) -> dict[str, tuple[int, int, int]]:
+        """What each file looks like from outside; differs when it was changed."""
+        found = await asyncio.to_thread(find, self._roots, self._exclusion)
+        return {name: file.looks for name, file in found.files.items()}
+
+    async def read(self, file: str, known: str) -> Reading | None:
+        """A file of the inventory, or None when the SHA-256 of its bytes is `known`; raises Unreadable."""
+        if file not in self._files:
+            raise Unreadable("is not there")
+        content, digest = await asyncio.to_thread(_read, self._files[file].path)
+        if digest == known:
+            return None
+        parsed = await self._parsing.parse(extension_of(file), content)
+        return Reading(parsed=parsed, digest=digest, size_bytes=len(content))
+
+
+def _read(path: Path) -> tuple[bytes, str]:
+    """The bytes and their SHA-256."""
+    try:
+        # Not to wait for a pipe, nor to follow a link that took the file's place meanwhile.
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(number, "rb") as file:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable("is no file")
+            # One that grows meanwhile is not read for ever.
+            content = b"" if status.st_size > MOST_FILE_BYTES else file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be opened: {error.strerror}") from error
+    if max(status.st_size, len(content)) > MOST_FILE_BYTES:
+        raise Unreadable(f"is larger than {MOST_FILE_BYTES // MIB} MiB; split it")
+    return content, hashlib.sha256(content).hexdigest()
+
+
+@asynccontextmanager
+async def open_library(paths: Sequence[Path], exclude: Sequence[str] = ()) -> AsyncIterator[Files]:
+    """The files below these paths without those that a pattern excludes; raises ConfigError."""
+    roots = await asyncio.to_thread(_roots, paths)
+    async with open_parsing() as parsing:
+        yield Files(roots, Exclusion(exclude), parsing)
+
+
+def _roots(paths: Sequence[Path]) -> list[tuple[Path, Root]]:
+    # The same one twice is one.
+    resolved = {path.resolve(): path for path in paths}
+    for real, given in resolved.items():
+        if not real.exists():
+            raise ConfigError(f"{str(given)!r} does not exist", hint="name a file or a directory that does")
+    return [(path, root_of(path)) for path in resolved]

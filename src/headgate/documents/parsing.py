@@ -1,0 +1,128 @@
+"""Parses documents in a process of its own, which is started again when a document has ended it."""
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from headgate.documents.limits import MOST_SECONDS
+from headgate.documents.talk import Answer, Order, receive, send
+from headgate.knowledge.reading import Parsed, Unreadable
+
+log = logging.getLogger("headgate.documents")
+
+# What the process needs of our environment, in which secrets may stand.
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
+
+_answer = msgspec.msgpack.Decoder(Answer)
+
+
+class Parsing:
+    """Parses one document after the other elsewhere; nothing in a document delays or ends whoever asks."""
+
+    def __init__(self, seconds: float = MOST_SECONDS) -> None:
+        self._seconds = seconds
+        self._process: _Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def parse(self, extension: str, content: bytes) -> Parsed:
+        """What is in a file with this extension; raises Unreadable, also when it takes too long."""
+        async with self._turn:
+            answer = await self._ask(msgspec.msgpack.encode(Order(extension, content)))
+        if answer.trouble:
+            log.warning("a parser of %s files failed:\n%s", extension, answer.trouble)
+        if answer.parsed is None:
+            raise Unreadable(answer.reason)
+        return answer.parsed
+
+    async def _ask(self, order: bytes) -> Answer:
+        process = self._process or await self._started()
+        # Kept only when it has answered: what was stopped in the middle is of no use.
+        self._process = None
+        try:
+            answer = await asyncio.to_thread(process.ask, order, self._seconds)
+        except TimeoutError as error:
+            await process.end()
+            raise Unreadable(f"takes longer than {self._seconds:g} s to be read; split it") from error
+        except OSError as error:
+            await process.end()
+            raise Unreadable("ended the process that read it; it may be broken, or too large") from error
+        except BaseException:
+            await process.end()
+            raise
+        self._process = process
+        return answer
+
+    async def _started(self) -> "_Process":
+        start = asyncio.ensure_future(asyncio.to_thread(_Process))
+        try:
+            return await asyncio.shield(start)
+        except OSError as error:
+            raise Unreadable(f"cannot be read now: no process can be started ({error.strerror})") from error
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, and what it has started must be ended.
+            await (await start).end()
+            raise
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            await process.end()
+
+
+class _Process:
+    """The process and the way to it; what is not a coroutine blocks."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "headgate.documents.child", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # Libraries write there what would tear a progress bar.
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            )
+        self._channel = ours
+        # Whoever closes the channel waits for whoever reads from it: its number may be another's at once.
+        self._busy = threading.Lock()
+
+    def ask(self, order: bytes, seconds: float) -> Answer:
+        """Raises OSError when the process was lost, of which TimeoutError is one."""
+        with self._busy:
+            self._channel.settimeout(seconds)
+            send(self._channel, order)
+            message = receive(self._channel, seconds)
+        if message is None:
+            raise ConnectionResetError
+        return _answer.decode(message)
+
+    async def end(self) -> None:
+        """Leave nothing of it, also when nobody waits any more."""
+        self._process.kill()
+        await asyncio.shield(asyncio.to_thread(self._clear))
+
+    def _clear(self) -> None:
+        self._process.wait()
+        with self._busy:
+            self._channel.close()
+
+
+@asynccontextmanager
+async def open_parsing(seconds: float = MOST_SECONDS) -> AsyncIterator[Parsing]:
+    """A process for as long as the block lasts; it is started with the first document."""
+    parsing = Parsing(seconds)
+    try:
+        yield parsing
+    finally:
+        await parsing.close()

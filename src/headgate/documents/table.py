@@ -1,0 +1,94 @@
+"""CSV and TSV: each row is read as lines of `column: value`, one row after the other."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Final
+
+from headgate.documents.draft import Draft
+from headgate.documents.limits import MIB
+from headgate.documents.text import clean, encoding_of, one_line
+from headgate.knowledge.reading import Parsed, Unreadable
+
+_DELIMITERS: Final = (",", ";", "\t", "|")
+# What the delimiter is found out from.
+_SAMPLE_CHARACTERS: Final = 64 * 1024
+_SAMPLE_ROWS: Final = 50
+_LONGEST_FIELD: Final = MIB
+_NUMBER: Final = re.compile(r"[-+]?[\d.,]+%?")
+
+
+def parse(content: bytes) -> Parsed:
+    """The rows, under the names of their columns; raises Unreadable for what is no table."""
+    encoding, start = encoding_of(content)
+    file = io.BytesIO(content)
+    file.seek(start)
+    # Rows are read one by one: only their text is kept.
+    with io.TextIOWrapper(file, encoding, "replace", newline="") as text:
+        delimiter = _delimiter(text.read(_SAMPLE_CHARACTERS))
+        file.seek(start)
+        text.seek(start)
+        draft = Draft()
+        _describe(_rows(text, delimiter), draft)
+    return Parsed(sections=draft.sections(), doc_type="csv")
+
+
+def _delimiter(sample: str) -> str:
+    """The one that cuts most rows of the sample into the same number of fields, more than one."""
+    return max(_DELIMITERS, key=lambda delimiter: _evenness(sample, delimiter))
+
+
+def _evenness(sample: str, delimiter: str) -> tuple[int, int]:
+    try:
+        rows = islice(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter), _SAMPLE_ROWS)
+        widths = [len(row) for row in rows if row]
+    except csv.Error:
+        return 0, 0
+    if not widths or widths[0] < 2:
+        return 0, 0
+    return widths.count(widths[0]), widths[0]
+
+
+def _rows(text: io.TextIOWrapper, delimiter: str) -> Iterator[list[str]]:
+    csv.field_size_limit(_LONGEST_FIELD)
+    # What is no text would not pass the reader.
+    reader = csv.reader((line.replace("\0", "") for line in text), delimiter=delimiter)
+    try:
+        for row in reader:
+            if any(field.strip() for field in row):
+                yield [clean(field).strip() for field in row]
+    except csv.Error as error:
+        raise Unreadable(
+            f"has a field near line {reader.line_num} that does not end; a quotation mark may be missing"
+        ) from error
+
+
+def _describe(rows: Iterator[list[str]], draft: Draft) -> None:
+    first = next(rows, None)
+    if first is None:
+        return
+    if _is_header(first):
+        columns = [one_line(name) for name in first]
+    else:
+        columns, rows = [], chain([first], rows)
+    draft.section((", ".join(columns),) if columns else ())
+    empty = True
+    for row in rows:
+        draft.paragraph("\n".join(_lines(columns, row)))
+        empty = False
+    if empty:
+        draft.paragraph(", ".join(columns))
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    """Names are all there, differ, and are no numbers."""
+    return len(set(row)) == len(row) and all(row) and not any(map(_NUMBER.fullmatch, row))
+
+
+def _lines(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
+    for place, value in enumerate(row):
+        if value:
+            name = columns[place] if place < len(columns) else f"column {place + 1}"
+            yield f"{name}: {value}"

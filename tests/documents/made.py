@@ -1,0 +1,61 @@
+"""Small files of the kinds that people write with programs."""
+
+import io
+
+import docx
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from headgate.knowledge.reading import Parsed
+
+
+def text_of(parsed: Parsed) -> str:
+    """All of it, one section after the other."""
+    return "".join(section.text for section in parsed.sections)
+
+
+def pdf(*pages: str, outline: dict[str, int] | None = None, title: str = "", password: str = "") -> bytes:
+    """A PDF with a line of text on each page; an empty one has no text at all."""
+    writer = PdfWriter()
+    for line in pages:
+        page = writer.add_blank_page(200, 200)
+        if line:
+            content = DecodedStreamObject()
+            content.set_data(f"BT /F1 12 Tf 10 100 Td ({line}) Tj ET".encode())
+            page[NameObject("/Contents")] = content
+            page[NameObject("/Resources")] = _font()
+    for chapter, number in (outline or {}).items():
+        writer.add_outline_item(chapter, number)
+    if title:
+        writer.add_metadata({"/Title": title, "/CreationDate": "D:20240506070809Z"})
+    if password:
+        writer.encrypt(password)
+    return _written(writer)
+
+
+def _font() -> DictionaryObject:
+    names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
+    return DictionaryObject({NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})})
+
+
+def _written(writer: PdfWriter) -> bytes:
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+def word(*paragraphs: tuple[str, str], table: list[list[str]] | None = None, title: str = "") -> bytes:
+    """A DOCX with paragraphs as (style, text), and perhaps a table at its end."""
+    document = docx.Document()
+    for style, text in paragraphs:
+        document.add_paragraph(text, style=style)
+    if table:
+        rows = document.add_table(len(table), len(table[0]))
+        for row, texts in zip(rows.rows, table, strict=True):
+            for cell, text in zip(row.cells, texts, strict=True):
+                cell.text = text
+    document.core_properties.title = title
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()

@@ -1,0 +1,98 @@
+"""DOCX: headings, lists, tables and properties; bombs are refused."""
+
+import io
+import re
+import struct
+import zipfile
+
+import pytest
+
+from headgate.documents import docx as reading
+from headgate.knowledge.reading import Unreadable
+from tests.documents.made import text_of, word
+
+
+def test_styles_make_sections_lists_and_tables() -> None:
+    parsed = reading.parse(
+        word(
+            ("Title", "Handbook"),
+            ("Heading 1", "Travel"),
+            ("Normal", "Book early."),
+            ("List Bullet", "train"),
+            ("List Bullet", "bus"),
+            table=[["City", "Limit"], ["Bern", "120"]],
+        )
+    )
+    assert [section.path for section in parsed.sections] == [("Handbook",), ("Handbook", "Travel")]
+    expected = "# Travel\n\nBook early.\n\n- train\n- bus\n\nCity | Limit\nBern | 120\n\n"
+    assert parsed.sections[1].text == expected
+    assert parsed.title == "Handbook"
+
+
+def test_the_properties_of_the_document_come_first() -> None:
+    assert reading.parse(word(("Heading 1", "Travel"), title="Rules")).title == "Rules"
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", bytes(1024))
+    # What the list of the archive says of the part's size.
+    bomb = bytearray(file.getvalue())
+    struct.pack_into("<I", bomb, bomb.rindex(b"PK\x01\x02") + 24, 300 * 1024 * 1024)
+    with pytest.raises(Unreadable, match="more than 256 MiB when it is unpacked"):
+        reading.parse(bytes(bomb))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no archive", "no DOCX that can be read"),
+        (word(("Normal", "x"))[:-40], "no DOCX that can be read"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", "save it as DOCX without a password"),
+    ],
+)
+def test_what_is_no_docx_says_so(content: bytes, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        reading.parse(content)
+
+
+def test_text_of_a_document_has_no_entities_of_others() -> None:
+    assert text_of(reading.parse(word(("Normal", "a & b <c>")))) == "a & b <c>\n\n"
+
+
+def test_what_stands_in_forms_boxes_and_proposals_is_read_and_what_is_to_leave_is_not() -> None:
+    text = text_of(reading.parse(_with_body(FORM)))
+    assert text == "Fill in: your name\n\nkept added\tend\n\nin a box\n\ncell inner | b\n\n"
+
+
+FORM = """
+<w:sdt><w:sdtPr/><w:sdtContent>
+  <w:p><w:r><w:t xml:space="preserve">Fill in: </w:t></w:r>
+    <w:sdt><w:sdtContent><w:r><w:t>your name</w:t></w:r></w:sdtContent></w:sdt></w:p>
+</w:sdtContent></w:sdt>
+<w:p><w:r><w:t xml:space="preserve">kept </w:t></w:r><w:ins><w:r><w:t>added</w:t></w:r></w:ins>
+  <w:del><w:r><w:delText>deleted</w:delText></w:r></w:del><w:moveFrom><w:r><w:t>moved</w:t></w:r></w:moveFrom>
+  <w:r><w:tab/><w:t>end</w:t></w:r>
+  <w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:txbxContent><w:p><w:r><w:t>in a box</w:t></w:r></w:p>
+    </w:txbxContent></mc:Choice><mc:Fallback><w:txbxContent><w:p><w:r><w:t>in a box</w:t></w:r></w:p>
+    </w:txbxContent></mc:Fallback></mc:AlternateContent></w:r></w:p>
+<w:tbl><w:tr><w:tc><w:p><w:r><w:t>cell</w:t></w:r></w:p>
+  <w:tbl><w:tr><w:tc><w:p><w:r><w:t>inner</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:tc>
+  <w:sdt><w:sdtContent><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:sdtContent></w:sdt></w:tr></w:tbl>
+"""
+
+
+def _with_body(body: str) -> bytes:
+    """A DOCX with this between the beginning and the end of its text."""
+    names = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(word())) as archive, zipfile.ZipFile(changed, "w") as other:
+        for name in archive.namelist():
+            part = archive.read(name).decode("latin-1")
+            if name == "word/document.xml":
+                part = re.sub(
+                    "<w:body>.*</w:body>", f"<w:body {names}>{body}</w:body>", part, flags=re.DOTALL
+                )
+            other.writestr(name, part.encode("latin-1"))
+    return changed.getvalue()

@@ -1,0 +1,29 @@
+"""Which parser reads a file, and what is said when its package is missing."""
+
+import sys
+
+import pytest
+
+from headgate.documents.formats import extension_of, is_known, parse
+from headgate.knowledge.reading import Unreadable
+from tests.documents.made import pdf, text_of
+
+
+def test_extensions_decide_in_any_case() -> None:
+    assert is_known(extension_of("docs/Report.PDF"))
+    assert not is_known(extension_of("docs/photo.jpg"))
+    assert not is_known(extension_of("Makefile"))
+
+
+@pytest.mark.parametrize(
+    ("extension", "module", "package"),
+    [(".pdf", "pdf", "pypdf"), (".docx", "docx", "docx"), (".html", "html", "selectolax.lexbor")],
+)
+def test_a_missing_package_is_named_with_the_way_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, extension: str, module: str, package: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"headgate.documents.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(Unreadable, match=r'pip install "headgate\[knowledge\]"'):
+        parse(extension, pdf("A"))
+    assert text_of(parse(".txt", b"other types are read")) == "other types are read"

@@ -1,0 +1,121 @@
+"""Finding and reading files: only what belongs to the tree, and one that is unreadable is told."""
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from headgate.documents.exclusion import Exclusion
+from headgate.documents.finding import find, root_of
+from headgate.documents.library import open_library
+from headgate.domain.errors import ConfigError
+from headgate.knowledge.reading import Inventory, Unreadable
+
+
+def write(directory: Path, *names: str, text: str = "words") -> None:
+    """Files with the same text."""
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def inventory(*paths: Path, exclude: tuple[str, ...] = ()) -> Inventory:
+    async with open_library(paths, exclude) as library:
+        return await library.inventory()
+
+
+async def test_files_are_called_by_their_root_and_their_path(tmp_path: Path) -> None:
+    write(tmp_path / "docs", "a.md", "sub/b.TXT", "sub/c.xyz", "none")
+    write(tmp_path, "single.csv")
+    found = await inventory(tmp_path / "docs", tmp_path / "single.csv")
+    assert [listed.file for listed in found.files] == ["docs/a.md", "docs/sub/b.TXT", "single.csv"]
+    assert found.skipped == {"": 1, ".xyz": 1}
+    assert [(root.name, root.is_file) for root in found.roots] == [("docs", False), ("single.csv", True)]
+
+
+async def test_hidden_files_and_packages_of_others_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, ".git/a.md", ".b.md", "node_modules/c.md", "~$d.docx", "e.md")
+    assert [listed.file for listed in (await inventory(tmp_path)).files] == [f"{tmp_path.name}/e.md"]
+
+
+async def test_links_out_of_the_tree_and_round_in_it_are_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, "outside/secret.md", "docs/a.md")
+    docs = tmp_path / "docs"
+    (docs / "out.md").symlink_to(tmp_path / "outside/secret.md")
+    (docs / "outside").symlink_to(tmp_path / "outside")
+    (docs / "round").symlink_to(docs)
+    (docs / "self.md").symlink_to("self.md")
+    (docs / "inside.md").symlink_to("a.md")
+    os.mkfifo(docs / "pipe.md")
+    assert [listed.file for listed in (await inventory(docs)).files] == ["docs/a.md", "docs/inside.md"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        ("*.txt", {"a.md", "drafts/c.md", "deep/drafts/d.md"}),
+        ("drafts/", {"a.md", "b.txt"}),
+        ("/drafts", {"a.md", "b.txt", "deep/drafts/d.md"}),
+        ("deep/**", {"a.md", "b.txt", "drafts/c.md"}),
+        ("**/[cd].md", {"a.md", "b.txt"}),
+        ("?.md", {"b.txt"}),
+        ("# *", {"a.md", "b.txt", "drafts/c.md", "deep/drafts/d.md"}),
+    ],
+)
+def test_patterns_leave_files_out_as_a_gitignore_does(tmp_path: Path, pattern: str, left: set[str]) -> None:
+    write(tmp_path, "a.md", "b.txt", "drafts/c.md", "deep/drafts/d.md")
+    found = find([(tmp_path, root_of(tmp_path))], Exclusion([pattern]))
+    assert {name.removeprefix(f"{tmp_path.name}/") for name in found.files} == left
+
+
+def test_a_later_pattern_takes_a_file_in_again() -> None:
+    exclusion = Exclusion(["*.md", "!keep.md"])
+    assert exclusion.covers("a/b.md", is_directory=False)
+    assert not exclusion.covers("a/keep.md", is_directory=False)
+
+
+async def test_a_file_is_read_with_its_digest_and_only_when_that_is_new(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", text="# Title\n")
+    async with asyncio.timeout(30), open_library([tmp_path / "a.md"]) as library:
+        await library.inventory()
+        reading = await library.read("a.md", "")
+        assert reading is not None
+        assert reading.digest == hashlib.sha256(b"# Title\n").hexdigest()
+        assert (reading.parsed.title, reading.size_bytes) == ("Title", 8)
+        assert await library.read("a.md", reading.digest) is None
+
+
+async def test_a_file_that_went_away_or_is_too_large_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "gone.md", "large.txt")
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(100 * 1024 * 1024 + 1)
+    async with open_library([tmp_path]) as library:
+        await library.inventory()
+        (tmp_path / "gone.md").unlink()
+        with pytest.raises(Unreadable, match=r"^cannot be opened: No such file or directory$"):
+            await library.read(f"{tmp_path.name}/gone.md", "")
+        with pytest.raises(Unreadable, match=r"^is larger than 100 MiB; split it$"):
+            await library.read(f"{tmp_path.name}/large.txt", "")
+
+
+async def test_a_root_that_goes_away_is_a_failure_and_not_empty(tmp_path: Path) -> None:
+    write(tmp_path, "docs/a.md")
+    async with open_library([tmp_path / "docs"]) as library:
+        (tmp_path / "docs/a.md").unlink()
+        (tmp_path / "docs").rmdir()
+        found = await library.inventory()
+    assert found.failed == (("docs", "cannot be looked through: No such file or directory"),)
+
+
+async def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        await inventory(tmp_path / "nowhere")
+
+
+async def test_a_name_that_is_no_text_can_be_stored(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).write_text("x")
+    [listed] = (await inventory(tmp_path)).files
+    assert listed.file == f"{tmp_path.name}/caf\ufffd.md"

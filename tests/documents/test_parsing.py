@@ -1,0 +1,82 @@
+"""Parsing in another process: bounded in time and memory, and a bad file never takes the next with it."""
+
+import asyncio
+import io
+import logging
+import os
+import signal
+import zipfile
+
+import pytest
+
+from headgate.documents.parsing import open_parsing
+from headgate.knowledge.reading import Unreadable
+from tests.documents.made import pdf, text_of, word
+from tests.real.processes import descendants
+from tests.waiting import eventually
+
+WAIT_SECONDS = 30.0
+# Takes minutes: for each of them the parser looks through all that are open.
+SLOW_PAGE = b"<div><b>" * 50_000
+
+
+def processes() -> set[int]:
+    """Those that parse."""
+    return descendants(os.getpid())
+
+
+async def test_every_kind_of_file_is_parsed_in_one_process() -> None:
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        files = {".md": b"# A\n", ".html": b"<p>A", ".pdf": pdf("A"), ".docx": word(("Normal", "A"))}
+        for extension, content in files.items():
+            assert "A" in text_of(await parsing.parse(extension, content))
+        assert len(processes()) == 1
+    assert processes() == set()
+
+
+async def test_a_file_that_takes_too_long_is_told_and_the_next_is_read() -> None:
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing(seconds=3.0) as parsing:
+        with pytest.raises(Unreadable, match="takes longer than 3 s"):
+            await parsing.parse(".html", SLOW_PAGE)
+        assert "fine" in text_of(await parsing.parse(".txt", b"fine"))
+
+
+async def test_a_file_that_ends_the_process_is_told_and_the_next_is_read() -> None:
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        reading = asyncio.create_task(parsing.parse(".html", SLOW_PAGE))
+        await eventually(lambda: bool(processes()), WAIT_SECONDS, "the process")
+        [process] = processes()
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(Unreadable, match="ended the process that read it"):
+            await reading
+        assert "fine" in text_of(await parsing.parse(".txt", b"fine"))
+
+
+async def test_nothing_is_left_when_nobody_waits_any_more() -> None:
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        reading = asyncio.create_task(parsing.parse(".html", SLOW_PAGE))
+        await eventually(lambda: bool(processes()), WAIT_SECONDS, "the process")
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert processes() == set()
+
+
+async def test_what_a_parser_stumbles_over_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    broken = io.BytesIO(word(("Normal", "x")))
+    with zipfile.ZipFile(broken) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(broken, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, b"<broken" if name == "word/document.xml" else part)
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        with caplog.at_level(logging.WARNING), pytest.raises(Unreadable, match="is broken"):
+            await parsing.parse(".docx", broken.getvalue())
+    assert "XMLSyntaxError" in caplog.text
+
+
+async def test_a_file_without_text_says_so() -> None:
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        with pytest.raises(Unreadable, match="has no text"):
+            await parsing.parse(".html", b"<script>1</script>")
+        assert (await parsing.parse(".txt", b"")).sections[0].text == ""

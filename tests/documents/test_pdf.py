@@ -1,0 +1,43 @@
+"""PDF: pages and chapters, and one sentence for what cannot be read."""
+
+import re
+
+import pytest
+
+from headgate.documents.pdf import parse
+from headgate.knowledge.reading import Unreadable
+from tests.documents.made import pdf, text_of
+
+
+def test_each_page_is_a_section_with_its_number() -> None:
+    parsed = parse(pdf("Terms of supply", "Payment in 30 days", title="Supply"))
+    assert [section.path for section in parsed.sections] == [("Page 1",), ("Page 2",)]
+    assert text_of(parsed) == "Terms of supply\n\nPayment in 30 days\n\n"
+    assert (parsed.title, parsed.date) == ("Supply", "2024-05-06")
+
+
+def test_pages_stand_below_the_titles_of_the_outline() -> None:
+    parsed = parse(pdf("cover", "terms", "more terms", outline={"Terms": 1}))
+    assert [section.path for section in parsed.sections] == [
+        ("Page 1",),
+        ("Terms", "Page 2"),
+        ("Terms", "Page 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (pdf("secret", password="pass"), "is encrypted; save it without a password"),
+        (pdf(""), "has no text, only pictures of it; run text recognition (OCR) over it"),
+        (b"%PDF-1.7 broken", "is no PDF that can be read; save it again"),
+    ],
+)
+def test_what_cannot_be_read_says_why_in_one_sentence(content: bytes, reason: str) -> None:
+    with pytest.raises(Unreadable, match=f"^{re.escape(reason)}$"):
+        parse(content)
+
+
+def test_a_pdf_that_is_encrypted_without_a_password_is_read() -> None:
+    from_nobody = pdf("open to all", password="")
+    assert "open to all" in text_of(parse(from_nobody))

@@ -1,0 +1,60 @@
+"""Watching: changes are told once, when nobody is writing any more, and none is missed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headgate.documents.library import open_library
+from headgate.documents.watching import changes
+
+
+async def no_wait(seconds: float) -> None:
+    """The test goes on at once."""
+
+
+class Scripted:
+    """A directory that looks different each time, and in the end as it did last."""
+
+    def __init__(self, *looks: Mapping[str, object]) -> None:
+        self._looks: Iterator[Mapping[str, object]] = iter(looks)
+        self._last: Mapping[str, object] = {}
+
+    async def look(self) -> Mapping[str, object]:
+        self._last = next(self._looks, self._last)
+        return self._last
+
+
+async def test_at_first_everything_is_to_be_read() -> None:
+    watch = changes(Scripted({"a": 1}).look, 1.0, sleep=no_wait)
+    assert await anext(watch) == {"a"}
+    await watch.aclose()
+
+
+async def test_a_file_is_told_when_it_is_quiet() -> None:
+    directory = Scripted({"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 1}, {"a": 3, "b": 1}, {"a": 3})
+    watch = changes(directory.look, 1.0, sleep=no_wait)
+    await anext(watch)
+    assert await anext(watch) == {"a"}
+    assert await anext(watch) == {"b"}
+    await watch.aclose()
+
+
+async def test_a_file_that_is_written_all_the_time_does_not_keep_the_others_waiting() -> None:
+    directory = Scripted({"log": 0}, *({"log": number, "new": 1} for number in range(1, 100)))
+    watch = changes(directory.look, 1.0, sleep=no_wait)
+    await anext(watch)
+    assert await anext(watch) == {"log", "new"}
+    await watch.aclose()
+
+
+async def test_real_files_look_different_when_they_are_replaced_or_removed(tmp_path: Path) -> None:
+    file = tmp_path / "a.md"
+    file.write_text("one")
+    async with open_library([tmp_path]) as library:
+        watch = changes(library.looks, 1.0, sleep=no_wait)
+        await anext(watch)
+        file.with_name("new").write_text("two")
+        file.with_name("new").rename(file)
+        assert await anext(watch) == {f"{tmp_path.name}/a.md"}
+        file.unlink()
+        assert await anext(watch) == {f"{tmp_path.name}/a.md"}
+        await watch.aclose()
