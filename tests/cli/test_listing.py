@@ -14,9 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from headgate import cli
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.tokens import count_tokens
+from headgate.cli import commands
 from headgate.domain.listing import Mode
 from headgate.responses.tools import NAMES
 from tests.gate import clean_environment, running_gate
@@ -164,7 +164,7 @@ def test_help_is_given_and_loads_no_gateway(tmp_path: Path) -> None:
 
 
 def test_every_mode_and_every_dialect_can_be_asked_for() -> None:
-    kinds = {option.name: option.type for option in cli.listing.params}
+    kinds = {option.name: option.type for option in commands.listing.params}
     asked = {name: kind.choices for name, kind in kinds.items() if isinstance(kind, click.Choice)}
     assert {name: set(choices) for name, choices in asked.items()} == {
         "mode": set(Mode),

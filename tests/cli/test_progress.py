@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from headgate.app.progress import Progress
 
 
@@ -61,3 +63,35 @@ def test_what_is_said_stays_and_is_not_written_into_the_line_that_changes() -> N
     progress.count("vectors", 1_000, 20_000)
     progress.say("connecting to files")
     assert stream.getvalue() == "\rvectors: 1,000 of 20,000\r" + " " * 24 + "\rconnecting to files\n"
+
+
+def told(stream: io.StringIO, *, name: str = "") -> str:
+    """Tell of ten files and four hundred chunks in ten seconds, half of all there is."""
+    clock = Clock()
+    progress = Progress(stream, clock)
+    progress.bar("reading", 0, 20, {"files": 0, "chunks": 0})
+    clock.now += 10
+    progress.bar("reading", 10, 20, {"files": 10, "chunks": 400}, name)
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_a_bar_with_files_and_chunks_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    drawn = "[############............]"
+    assert told(Terminal(), name="docs/a.md") == (
+        f"\rreading {drawn} 10 of 20  1.0 files/s  40 chunks/s  docs/a.md"
+    )
+
+
+def test_a_log_gets_the_speeds_without_a_bar() -> None:
+    assert told(io.StringIO(), name="docs/a.md") == "reading: 10 of 20, 1.0 files/s, 40 chunks/s\n"
+
+
+def test_a_bar_never_is_wider_than_the_terminal_and_no_name_moves_the_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    shown = told(Terminal(), name="a\x1b[2J\n" + "b" * 100)
+    assert len(shown) == len("\r") + 69
+    assert "\x1b" not in shown
+    assert "\n" not in shown

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from headgate.config import Flags, Settings, entries, environment, files, loading
+from headgate.config.keys import camel
+from headgate.config.knowledge import KnowledgeSettings
 from headgate.config.options import FILE_FIELDS, FILE_KEYS
 from headgate.config.schema import schema, text
 from headgate.config.values import allowed, is_struct, plain_type
@@ -26,6 +28,18 @@ OBJECTS: dict[str, type[msgspec.Struct]] = {
     "retry": entries.RetryEntry,
     "breaker": entries.BreakerEntry,
 }
+
+
+def inner(kind: type[msgspec.Struct], above: str) -> dict[str, msgspec.structs.FieldInfo]:
+    """Every setting in an object, by its keys."""
+    found: dict[str, msgspec.structs.FieldInfo] = {}
+    for key, field in entries.fields_of(kind).items():
+        plain, keys = plain_type(field.type), f"{above}.{key}"
+        found |= inner(plain, keys) if is_struct(plain) else {keys: field}
+    return found
+
+
+KNOWLEDGE = inner(KnowledgeSettings, "knowledge")
 
 
 def row(section: str, first_cell: str) -> list[str]:
@@ -49,10 +63,19 @@ def words(default: object) -> str:
 def test_every_setting_of_the_file_is_described_with_its_default_and_range(field: str) -> None:
     _, _, _, default, range_, meaning = row("The gateway", f"`{KEYS[field]}`")
     assert meaning
-    if FIELDS[field].default not in (None, msgspec.NODEFAULT):
+    if FIELDS[field].default not in (None, msgspec.NODEFAULT, KnowledgeSettings()):
         assert default == f"`{words(FIELDS[field].default)}`"
     if field != "host":
         assert range_.startswith(allowed(FIELDS[field].type))
+
+
+@pytest.mark.parametrize("keys", KNOWLEDGE)
+def test_every_setting_of_knowledge_is_described_with_its_default_and_range(keys: str) -> None:
+    _, _, _, default, range_, meaning = row("The gateway", f"`{keys}`")
+    assert meaning
+    if KNOWLEDGE[keys].default is not None:
+        assert default == f"`{words(KNOWLEDGE[keys].default)}`"
+    assert range_.startswith(allowed(KNOWLEDGE[keys].type))
 
 
 @pytest.mark.parametrize("key", entries.FIELDS)
@@ -91,6 +114,8 @@ def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
     (line,) = re.findall(rf"^.*`HEADGATE_{part}`.*$", PAGE, re.MULTILINE)
     if field in FILE_FIELDS:
         assert f"`{KEYS[field]}`" in line
+    if field.startswith("knowledge."):
+        assert f"`{'.'.join(map(camel, field.split('.')))}`" in line
     for name in environment.spellings(part):
         assert name.startswith("MCPPROXY_") or f"`{name}`" in line
 
@@ -132,17 +157,19 @@ def test_every_flag_is_on_the_page(flag: str) -> None:
     assert f"`--{flag.replace('_', '-')}`" in PAGE
 
 
-FIRST, SECOND = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+FIRST, SECOND, THIRD = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("example", "enabled"), [(FIRST, [True, True, False]), (SECOND, [True, True])], ids=["first", "second"]
+    ("example", "enabled"),
+    [(FIRST, [True, True, False]), (SECOND, [True, True]), (THIRD, [True])],
+    ids=["first", "second", "third"],
 )
 def test_every_example_of_the_page_is_accepted_as_it_stands(
     place: Place, example: str, enabled: list[bool]
 ) -> None:
     place.write(example)
-    settings = place.load(GITHUB_TOKEN="x")
+    settings = place.load(GITHUB_TOKEN="x", PGPASSWORD="x")
     assert [server.enabled for server in settings.servers] == enabled
     assert settings.warnings == ()
     check(json.loads(example))
@@ -195,6 +222,20 @@ def check(document: Any) -> None:
             }
         },
         {"proxySettings": {"ledgerWindow": 60, "rejoin": 0, "listDeliveryTools": True}},
+        {"mcpServers": {"knowledge": {"builtin": "knowledge"}}, "proxySettings": {"knowledge": {}}},
+        {
+            "proxySettings": {
+                "knowledge": {
+                    "store": "postgresql://localhost/${P}",
+                    "embedder": "BM25",
+                    "k": "${K:-1}",
+                    "weights": {"vector": 0},
+                    "boosts": {"docType": 1},
+                    "boost": True,
+                    "cacheTtl": 60,
+                }
+            }
+        },
     ],
 )
 def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
@@ -231,6 +272,10 @@ def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dic
         {"proxySettings": {"openaiApiKey": 5}},
         {"proxySettings": {"allowedHosts": "x"}},
         {"proxySettings": {"ledgerWindow": 59}},
+        {"proxySettings": {"knowledge": []}},
+        {"proxySettings": {"knowledge": {"k": 0}}},
+        {"proxySettings": {"knowledge": {"weights": {"bm25": -1}}}},
+        {"proxySettings": {"knowledge": {"embedder": "WORD2VEC"}}},
         {"mcpServers": {"a": {"command": "x", "class": "safe"}}},
         {"mcpServers": {"a": {"command": "x", "rate": 5}}},
         {"mcpServers": {"a": {"command": "x", "rate": {"burst": 5}}}},

@@ -12,6 +12,7 @@ import pytest
 from headgate.catalog import own
 from headgate.catalog.names import RESERVED
 from headgate.catalog.pool import weight
+from headgate.knowledge.tools.definitions import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -68,6 +69,7 @@ def arguments(definition: bytes) -> list[tuple[str, str]]:
         *arguments(own.retrieve_definition([])),
         *arguments(own.CALL_DEFINITION),
         *arguments(own.EXPAND_DEFINITION),
+        *(named for definition in DEFINITIONS for named in arguments(msgspec.json.encode(definition))),
     ],
 )
 def test_every_argument_of_the_own_tools_is_described(tool: str, argument: str) -> None:

@@ -5,7 +5,12 @@ pytest: `python -m pytest -c /dev/null --rootdir . --noconftest tests/embedding/
 """
 
 import importlib
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,3 +61,30 @@ def test_the_fingerprint_is_that_of_the_weights(model: HuggingFace) -> None:
 def test_a_model_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="could not be loaded"):
         HuggingFace(str(tmp_path / "nothing"))
+
+
+def test_documents_are_found_by_meaning_with_it(model: HuggingFace, tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "weather.txt").write_text("The temperature outside is mild.", encoding="utf-8")
+    (tmp_path / "documents" / "money.txt").write_text("Invoices are due in thirty days.", encoding="utf-8")
+    ingested = told(tmp_path, model.name, "ingest", "documents")
+    assert (ingested["added"], ingested["vectors"]) == (2, 2)
+    found = told(tmp_path, model.name, "search", "how warm is it", "--strategy", "vector", "--mode", "full")
+    assert found["results"][0]["source_file"] == "documents/weather.txt"
+    assert found["strategy_used"] == "vector"
+
+
+def told(place: Path, model: str, *arguments: str) -> dict[str, Any]:
+    """What a command about the documents says, with the model for them."""
+    environment = {**os.environ, "HEADGATE_KNOWLEDGE_EMBEDDER": "HF", "HEADGATE_HF_MODEL": model}
+    ended = subprocess.run(
+        [sys.executable, "-m", "headgate", "knowledge", *arguments, "--data-dir", "data", "--json"],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer

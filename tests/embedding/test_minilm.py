@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import EmbedderAway
-from headgate.embedding.minilm import DIMENSIONS, MiniLM, WrongContent
+from headgate.embedding.minilm import DIMENSIONS, MiniLM, Weights, WrongContent
 from headgate.embedding.texts import question_of
 
 
@@ -75,4 +75,21 @@ def test_a_file_with_other_content_is_not_loaded(tmp_path: Path) -> None:
     other = tmp_path / "model.onnx"
     other.write_bytes(b"not the model")
     with pytest.raises(WrongContent, match="SHA-256"):
-        MiniLM(other)
+        Weights(other)
+
+
+def test_a_passage_is_read_to_its_end(model: MiniLM) -> None:
+    filling = "The committee met again on the next day and agreed on the minutes. " * 12
+    texts = [filling + "The invoice was paid in gold.", filling + "The horse won the race."]
+    short, long = model, MiniLM(pieces=128, windows=5)
+    one, other = short.embed(texts)
+    assert cosine(one, other) == pytest.approx(1.0, abs=1e-6)
+    one, other = long.embed(texts)
+    assert cosine(one, other) < 0.999
+    assert long.fingerprint != short.fingerprint
+
+
+def test_a_short_passage_has_the_vector_that_a_tool_with_its_text_has(model: MiniLM) -> None:
+    text = "weather: current temperature of a city"
+    [passage], [tool] = MiniLM(pieces=128, windows=5).embed([text]), model.embed([text])
+    assert cosine(passage, tool) == pytest.approx(1.0, abs=1e-6)

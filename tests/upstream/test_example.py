@@ -12,7 +12,7 @@ from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamTimeout, UpstreamUnreachable
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.builtin import BuiltinLink, open_builtin
-from headgate.upstream.example import TOOLS
+from headgate.upstream.example import TOOLS, open_example
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
 from tests.front.visitor import modern_call
@@ -169,7 +169,7 @@ async def test_waiting_can_be_cancelled_and_cut_off() -> None:
 
 @in_no_time
 async def test_the_server_speaks_the_stateless_era() -> None:
-    async with open_builtin(SPEC, {"example": TOOLS}, Inbox("example", Noted())) as link:
+    async with open_builtin(SPEC, {"example": open_example}, Inbox("example", Noted())) as link:
         greeting = await shake_hands(SPEC, link, None)
         assert greeting.version == "2026-07-28"
         listed = content(await link.request(outgoing("tools/list")))["tools"]
@@ -183,5 +183,5 @@ async def test_the_server_speaks_the_stateless_era() -> None:
 async def test_a_server_that_is_not_built_in_is_not_reached() -> None:
     spec = ServerSpec(name="x", transport=Transport.BUILTIN, builtin="nothing")
     with pytest.raises(UpstreamUnreachable, match="nothing"):
-        async with open_builtin(spec, {"example": TOOLS}, Inbox("x", Noted())):
+        async with open_builtin(spec, {"example": open_example}, Inbox("x", Noted())):
             pass

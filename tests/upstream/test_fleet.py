@@ -12,7 +12,7 @@ from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
 from headgate.domain.server import ServerSpec, State, Transport
 from headgate.upstream.builtin import BuiltinLink, open_builtin
-from headgate.upstream.example import TOOLS
+from headgate.upstream.example import TOOLS, open_example
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, Outgoing
@@ -57,7 +57,7 @@ async def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> Async
         finally:
             await asyncio.sleep(ENDING_SECONDS)
     else:
-        async with open_builtin(spec, {"example": TOOLS}, inbox) as link:
+        async with open_builtin(spec, {"example": open_example}, inbox) as link:
             yield link
 
 

@@ -11,6 +11,8 @@ from headgate.access.local import LocalAccess
 from headgate.app.background import start
 from headgate.app.delivery import Bookkeeping, delivery_tools_of, open_bookkeeping
 from headgate.app.events import Events
+from headgate.app.knowledge.serving import NAME as KNOWLEDGE
+from headgate.app.knowledge.serving import KnowledgeServer
 from headgate.app.links import opener
 from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
@@ -31,6 +33,7 @@ from headgate.domain.care import PLAIN_CARE
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.server import ServerSpec
+from headgate.embedding.choice import Offline
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.sessions import HttpSession, Session
@@ -39,6 +42,7 @@ from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
+from headgate.upstream.example import open_example
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.watchdog import Watchdog
 
@@ -60,9 +64,11 @@ class Core:
         search: Search,
         results: Results,
         bookkeeping: Bookkeeping,
+        knowledge: KnowledgeServer,
         tally: Tally,
     ) -> None:
         self.state = state
+        self.knowledge = knowledge
         self.results = results
         self.catalog = catalog = recollection.catalog
         self.fleet = fleet
@@ -184,16 +190,29 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
     events = Events(catalog, abilities, recollection, audience)
     watchdog = Watchdog()
     tally = Tally()
+    offline = Offline()
+    knowledge = KnowledgeServer(settings, offline)
+    builtin = {"example": open_example, KNOWLEDGE: knowledge.open}
     tasks: set[asyncio.Task[None]] = set()
     try:
         async with (
-            open_search(settings, catalog, file, state) as search,
+            open_search(settings, catalog, file, state, offline) as search,
             open_results_of(settings) as results,
-            run_fleet(opener(settings, watchdog), state, events) as fleet,
+            run_fleet(opener(settings, watchdog, builtin), state, events) as fleet,
             open_bookkeeping(settings, fleet, catalog, tally.count) as bookkeeping,
         ):
             core = Core(
-                settings, state, abilities, recollection, fleet, audience, search, results, bookkeeping, tally
+                settings,
+                state,
+                abilities,
+                recollection,
+                fleet,
+                audience,
+                search,
+                results,
+                bookkeeping,
+                knowledge,
+                tally,
             )
             events.delivery = bookkeeping.delivery
             core.arrange(settings.servers)

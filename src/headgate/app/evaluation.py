@@ -35,6 +35,7 @@ from headgate.catalog.search import document_of
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderAway
 from headgate.domain.item import Item
+from headgate.embedding.choice import Offline
 from headgate.embedding.embedder import Embedder
 from headgate.storage.catalog import CatalogFile
 
@@ -111,7 +112,7 @@ async def _answers(
 
 async def _embedder(settings: Settings, progress: Progress) -> Embedder | None:
     """The embedder that the settings choose, once it has shown that it works."""
-    make = embedder_of(settings)
+    make = embedder_of(settings, Offline())
     if make is None:
         return None
     progress.say("loading the embedder")

@@ -1,14 +1,13 @@
 """How each transport is opened."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from headgate.config.settings import Settings
 from headgate.domain.server import ServerSpec, Transport
-from headgate.upstream import example
 from headgate.upstream.assembly import Limits
-from headgate.upstream.builtin import open_builtin
+from headgate.upstream.builtin import Opening, open_builtin
 from headgate.upstream.child import open_child
 from headgate.upstream.http_link import open_http
 from headgate.upstream.inbox import Inbox
@@ -16,11 +15,9 @@ from headgate.upstream.link import Link
 from headgate.upstream.sse_link import open_sse
 from headgate.upstream.watchdog import Watchdog
 
-_BUILTIN = {"example": example.TOOLS}
-
 
 def opener(
-    settings: Settings, watchdog: Watchdog
+    settings: Settings, watchdog: Watchdog, builtin: Mapping[str, Opening]
 ) -> Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]:
     """What opens a connection to a server, whatever its transport is."""
     limits = Limits(
@@ -36,6 +33,6 @@ def opener(
             case Transport.SSE:
                 return open_sse(spec, limits, inbox)
             case Transport.BUILTIN:
-                return open_builtin(spec, _BUILTIN, inbox)
+                return open_builtin(spec, builtin, inbox)
 
     return open_link

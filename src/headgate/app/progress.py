@@ -1,12 +1,19 @@
 """Tells a person who waits how far something is."""
 
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
+
+from headgate.catalog.evaluation.columns import printable
 
 # A line that is written over may change often; a log that grows must not.
 _OVER_SECONDS = 0.2
 _ANEW_SECONDS = 5.0
+_USUAL_WIDTH = 80
+_BAR_WIDTH = 24
+# A speed below this is told with a digit more.
+_SLOW = 10
 
 
 class Progress:
@@ -20,6 +27,8 @@ class Progress:
         # What is done at once is not worth a line.
         self._next = clock() + self._pause
         self._length = 0
+        # When what has a speed began.
+        self._begun: float | None = None
 
     def say(self, text: str) -> None:
         """Something that stays to be read."""
@@ -29,9 +38,31 @@ class Progress:
 
     def count(self, what: str, done: int, of: int) -> None:
         """So much is done of so much; not every time is told."""
-        if self._clock() < self._next:
+        if self._clock() >= self._next:
+            self._show(f"{what}: {done:,} of {of:,}")
+
+    def bar(self, what: str, done: int, of: int, made: Mapping[str, int], name: str = "") -> None:
+        """As `count`, with what was made since the first time and how fast, and on a terminal with a bar.
+
+        `name` is what it is at now.
+        """
+        now = self._clock()
+        self._begun = now if self._begun is None else self._begun
+        seconds = now - self._begun
+        if now < self._next:
             return
-        text = f"{what}: {done:,} of {of:,}"
+        count = f"{done:,} of {of:,}"
+        speeds = [f"{_speed(count, seconds)} {thing}/s" for thing, count in made.items()] if seconds else []
+        if not self._over:
+            self._show(f"{what}: {', '.join([count, *speeds])}")
+            return
+        filled = _BAR_WIDTH * min(done, of) // of if of else _BAR_WIDTH
+        drawn = f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}]"
+        text = "  ".join([f"{what} {drawn} {count}", *speeds, *([printable(name)] if name else [])])
+        # A line that is wider than the terminal could not be written over. The last column stays free.
+        self._show(text[: shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns - 1])
+
+    def _show(self, text: str) -> None:
         if self._over:
             self._stream.write(f"\r{text.ljust(self._length)}")
             self._stream.flush()
@@ -46,3 +77,8 @@ class Progress:
             self._stream.write(f"\r{' ' * self._length}\r")
             self._stream.flush()
             self._length = 0
+
+
+def _speed(count: int, seconds: float) -> str:
+    speed = count / seconds
+    return f"{speed:,.0f}" if speed >= _SLOW else f"{speed:.1f}"

@@ -28,7 +28,7 @@ from headgate.domain.call import Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
-from headgate.embedding.choice import chosen
+from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder
 from headgate.gateway import OwnTool
 from headgate.storage.catalog import CatalogFile
@@ -144,13 +144,13 @@ class Search:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, catalog: Catalog, file: CatalogFile, state: StateFile
+    settings: Settings, catalog: Catalog, file: CatalogFile, state: StateFile, offline: Offline
 ) -> AsyncIterator[Search]:
     """The search for as long as the block lasts; raises ConfigError when its model is not installed."""
     async with AsyncExitStack() as stack:
         # An index has millions of small objects, and to look through them for garbage takes a fifth of a
         # second: what has been indexed is left out of that.
-        finder = Finder(lambda: catalog.every_tool, await _meaning(settings, file, stack), gc.freeze)
+        finder = Finder(lambda: catalog.every_tool, await _meaning(settings, file, offline, stack), gc.freeze)
         stack.push_async_callback(finder.close)
         search = Search(settings, catalog, finder, state)
         stack.callback(search.showing.close)
@@ -166,10 +166,11 @@ def clients_of(settings: Settings) -> Clients:
     )
 
 
-def embedder_of(settings: Settings) -> Callable[[], Embedder] | None:
+def embedder_of(settings: Settings, offline: Offline) -> Callable[[], Embedder] | None:
     """What makes the embedder that the settings choose; None is words alone. Raises ConfigError."""
     return chosen(
         settings.embedder,
+        offline,
         hf_model=settings.hf_model,
         openai_base_url=settings.openai_base_url,
         openai_model=settings.openai_model,
@@ -177,8 +178,10 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder] | None:
     )
 
 
-async def _meaning(settings: Settings, file: CatalogFile, stack: AsyncExitStack) -> Meaning | None:
-    make = embedder_of(settings)
+async def _meaning(
+    settings: Settings, file: CatalogFile, offline: Offline, stack: AsyncExitStack
+) -> Meaning | None:
+    make = embedder_of(settings, offline)
     if make is None:
         return None
     # Imported here, so that a start pays for it only where there is a model.

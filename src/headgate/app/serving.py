@@ -82,6 +82,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 **core.search.gauges(),
                 **core.results.gauges(),
                 **core.bookkeeping.gauges(),
+                **core.knowledge.gauges(),
             }
             return {(name, ""): value for name, value in values.items()} | core.bookkeeping.lanes()
 
@@ -96,6 +97,7 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 **core.search.counters(),
                 **core.results.counters(),
                 **core.bookkeeping.counters(),
+                **core.knowledge.counters(),
             }
 
         pages = Pages(core.fleet, core.tally, gauges, counters, core.search.listings)

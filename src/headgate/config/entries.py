@@ -8,7 +8,7 @@ from msgspec import Meta
 from headgate.config.values import about, between, seconds
 
 Word = Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"]
-Builtin = Literal["example"]
+Builtin = Literal["example", "knowledge"]
 Class = Literal["read", "idempotent", "keyed", "probeable", "unsafe"]
 
 _DAY = 86_400

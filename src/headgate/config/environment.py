@@ -9,7 +9,7 @@ from msgspec import Meta
 from headgate.config import files
 from headgate.config.values import convert, shown
 
-# The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings.
+# The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings, or its path.
 SETTINGS: Mapping[str, str] = {
     "TRANSPORT": "transport",
     "HOST": "host",
@@ -39,6 +39,10 @@ SETTINGS: Mapping[str, str] = {
     "LIST_DELIVERY_TOOLS": "list_delivery_tools",
     "TRANSACTION_TIMEOUT": "transaction_timeout_seconds",
     "CHUNK_ABOVE_BYTES": "chunk_above_bytes",
+    "KNOWLEDGE_STORE": "knowledge.store",
+    "KNOWLEDGE_REPLICA": "knowledge.replica",
+    "KNOWLEDGE_EMBEDDER": "knowledge.embedder",
+    "KNOWLEDGE_TOKEN_BUDGET": "knowledge.token_budget",
 }
 # The older word for the listing, which a variable for the listing itself overrides.
 ROUTING = "ROUTING_TYPE"

@@ -11,6 +11,8 @@ from headgate.config.document import parse
 from headgate.config.expansion import Lookup, expand
 from headgate.config.files import Places, Variables
 from headgate.config.keys import known_values
+from headgate.config.knowledge import KnowledgeSettings, fitting
+from headgate.config.nested import assembled, leaves
 from headgate.config.options import FILE_ALIASES, FILE_KEYS, Given, settle
 from headgate.config.servers import read_servers
 from headgate.config.settings import Flags, Settings
@@ -24,13 +26,22 @@ TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema")
 # What VS Code asks its user for.
 LATER_TOP_KEYS = ("inputs",)
 LATER_PROXY_KEYS = ("redactResults",)
+_KINDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
 
 
-def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path = files.SECRETS) -> Settings:
+def load(
+    flags: Flags,
+    environ: Mapping[str, str],
+    cwd: Path,
+    *,
+    secrets: Path = files.SECRETS,
+    with_servers: bool = True,
+) -> Settings:
     """The settings in force, with warnings for what is odd; raises ConfigError for what cannot be used.
 
-    Reads the configuration file, `.env` beside it and the files in `secrets`, and nothing else.
+    Reads the configuration file, `.env` beside it and the files in `secrets`, and nothing else. Whoever wants
+    no servers hears nothing of them.
     """
     here = files.places(environ, cwd)
     warnings: list[str] = []
@@ -38,26 +49,29 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: Path, *, secrets: Path =
     given: list[Given] = []
     servers: tuple[ServerSpec, ...] = ()
     path = files.find(flags.config, environ, here)
-    if path is None:
+    if path is None and with_servers:
         create = f"create {cwd / files.NAMES[0]} with {_EXAMPLE}, for example"
         warnings.append(f"there is no configuration file, so there is no server: {create}")
-    else:
+    if path is not None:
         document = parse(files.read(path), str(path))
         lookup = Variables(environ, files.read_dotenv(path.parent / ".env", warnings), secrets)
         # A path in the file means the same wherever the gateway was started.
         beside = Places(here.home, path.parent)
         sections = known_values(document, TOP_KEYS, str(path), warnings, later=LATER_TOP_KEYS)
         given += _from_file(sections.get("proxySettings", {}), lookup, beside, path, warnings)
-        servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings, left_out)
+        if with_servers:
+            servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings, left_out)
     given += [Given(*one, here) for one in environment.given(environ)]
     given += _from_flags(flags, here)
     environment.check_the_rest(environ, warnings)
-    values = {"data_dir": _default_data_dir(here)} | settle(given, warnings)
+    told = settle(given, warnings)
+    values = {"data_dir": _default_data_dir(here)} | assembled(told, Settings)
+    values["knowledge"] = _knowledge(values.get("knowledge", KnowledgeSettings()), told, warnings)
     settings = Settings(
         servers=servers, config_path=path, warnings=tuple(warnings), left_out=tuple(left_out), **values
     )
     _refuse_ambiguous_names(settings)
-    return _with_fitting_doubt(settings, told="doubt_window_seconds" in values)
+    return _with_fitting_doubt(settings, told="doubt_window_seconds" in told)
 
 
 def _from_file(raw: object, lookup: Lookup, here: Places, path: Path, warnings: list[str]) -> list[Given]:
@@ -67,9 +81,12 @@ def _from_file(raw: object, lookup: Lookup, here: Places, path: Path, warnings: 
     given = []
     values = known_values(raw, FILE_KEYS, where, warnings, later=LATER_PROXY_KEYS, aliases=FILE_ALIASES)
     for key, value in values.items():
-        expanded, problems = expand(value, lookup)
-        problem = problems[0] if problems else None
-        given.append(Given(FILE_KEYS[key], expanded, f"proxySettings.{key} in {path}", here, problem))
+        field = FILE_KEYS[key]
+        kind = _KINDS[field]
+        for leaf, keys, one in leaves(value, kind, field, f"proxySettings.{key}", str(path), warnings):
+            expanded, problems = expand(one, lookup)
+            problem = problems[0] if problems else None
+            given.append(Given(leaf, expanded, f"{keys} in {path}", here, problem))
     return given
 
 
@@ -97,9 +114,10 @@ def _from_flags(flags: Flags, here: Places) -> list[Given]:
         "port": flags.port,
         "data_dir": flags.data_dir,
         "listing": flags.listing,
+        "knowledge.store": flags.store,
     }
     return [
-        Given(field, value, f"--{field.replace('_', '-')}", here)
+        Given(field, value, f"--{field.rpartition('.')[2].replace('_', '-')}", here)
         for field, value in told.items()
         if value is not None
     ]
@@ -121,6 +139,14 @@ def _with_fitting_doubt(settings: Settings, *, told: bool) -> Settings:
             hint="make doubtWindow at least as long as ledgerWindow",
         )
     return msgspec.structs.replace(settings, doubt_window_seconds=settings.ledger_window_seconds)
+
+
+def _knowledge(
+    settings: KnowledgeSettings, told: Mapping[str, object], warnings: list[str]
+) -> KnowledgeSettings:
+    """The settings of the documents, fitting each other; raises ConfigError."""
+    names = [path.partition(".")[2] for path in told if path.startswith("knowledge.")]
+    return fitting(settings, names, warnings)
 
 
 def _refuse_ambiguous_names(settings: Settings) -> None:

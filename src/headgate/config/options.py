@@ -12,14 +12,17 @@ import msgspec
 from headgate.config import environment
 from headgate.config.files import Places
 from headgate.config.keys import camel
+from headgate.config.knowledge import store_address
+from headgate.config.nested import types_of
 from headgate.config.settings import Settings
 from headgate.config.values import CONTROL, convert, refusal, shown
 from headgate.domain.errors import ConfigError
 
-_TYPES: Mapping[str, object] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+# By the path of each setting.
+_TYPES: Mapping[str, object] = types_of(Settings)
 # The rest comes from elsewhere: the servers, the file itself, the environment alone.
 _NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
-FILE_FIELDS = tuple(name for name in _TYPES if name not in _NOT_IN_FILE)
+FILE_FIELDS = tuple(name for name in Settings.__struct_fields__ if name not in _NOT_IN_FILE)
 # Shorter in the file, as the times of a server are; the whole name means the same.
 _SHORT = {
     "ledger_window_seconds": "ledgerWindow",
@@ -32,7 +35,7 @@ FILE_KEYS: Mapping[str, str] = {_SHORT.get(field) or camel(field): field for fie
 FILE_ALIASES: Mapping[str, str] = {camel(field): key for field, key in _SHORT.items()}
 
 # An error message ends up in a log.
-_PRIVATE = ("seal_keys", "openai_api_key")
+_PRIVATE = ("seal_keys", "openai_api_key", "knowledge.store", "knowledge.replica")
 
 # From a value and the words for where it was given to the value that goes on.
 _Step = Callable[[object, str], object]
@@ -46,6 +49,7 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f
 class Given(msgspec.Struct, frozen=True):
     """A value that somebody gave to a setting, and where."""
 
+    # Of Settings, or the path of one in an object of theirs.
     field: str
     value: object
     where: str
@@ -56,7 +60,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def settle(given: Sequence[Given], warnings: list[str]) -> dict[str, Any]:
-    """The values in force, by field of Settings; what stands later in `given` wins.
+    """The values in force, by field or path; what stands later in `given` wins.
 
     Raises ConfigError for a value that cannot be used; one that is overridden anyway becomes a warning.
     """
@@ -165,6 +169,8 @@ _CHECKS: Mapping[str, _Step] = {
     "host": _loopback,
     "list_changed_exec": _command,
     "truncation_message": _notice,
+    "knowledge.store": store_address,
+    "knowledge.replica": store_address,
     "allowed_hosts": _each(_HOST, "a host such as gate.example.com or gate.example.com:8443"),
     "allowed_origins": _each(_ORIGIN, "an origin such as https://app.example.com, without a path"),
 }

@@ -78,7 +78,7 @@ def _property(annotation: object, default: object) -> dict[str, Any]:
     kind = _with_own_keys(plain_type(annotation)) or kind
     kind.pop("description", None)
     about: dict[str, Any] = {"description": description(annotation)}
-    if default not in (msgspec.NODEFAULT, None, "", ()):
+    if default not in (msgspec.NODEFAULT, None, "", ()) and not is_struct(type(default)):
         about["default"] = default
     if kind.get("type") in ("string", "array", "object"):
         return {**about, **kind}

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from typing import get_args
 from urllib.parse import urlsplit
 
 from headgate.config.care import care_of
-from headgate.config.entries import ALIASES, FIELDS, LATER, ServerEntry
+from headgate.config.entries import ALIASES, FIELDS, LATER, Builtin, ServerEntry
 from headgate.config.expansion import Lookup, expand
 from headgate.config.files import Places
 from headgate.config.headers import is_header, is_needless, is_ours
@@ -85,7 +86,7 @@ def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
     entry = ServerEntry(
         command=command if isinstance(command, str) else "",
         url=url if isinstance(url, str) else "",
-        builtin="example" if "builtin" in raw else None,
+        builtin=_builtin(raw["builtin"]) if "builtin" in raw else None,
     )
     return ServerSpec(
         name=name,
@@ -95,6 +96,12 @@ def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
         builtin=entry.builtin or "",
         enabled=False,
     )
+
+
+def _builtin(told: object) -> Builtin:
+    """The built-in server of that name, or any one where the name itself is missing."""
+    known: tuple[Builtin, ...] = get_args(Builtin)
+    return next((word for word in known if word == str(told).casefold()), known[0])
 
 
 def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> ServerSpec:

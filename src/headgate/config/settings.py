@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headgate.config.knowledge import KnowledgeSettings
 from headgate.config.values import about, between, seconds
 from headgate.domain.server import ServerSpec
 
@@ -184,6 +185,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, between(_KIB, 2048 * _MIB, "A larger result goes in chunks to a client that asked for them.")
     ] = 10_000_000
 
+    knowledge: Annotated[
+        KnowledgeSettings, about("What the team's own documents are kept in, and how they are searched.")
+    ] = KnowledgeSettings()
+
     transport: Annotated[
         Literal["stdio", "http", "sse"],
         about("How clients come in; streamable-http is another word for http."),
@@ -249,3 +254,5 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     data_dir: Path | None = None
     listing: str | None = None
+    # Of knowledge.
+    store: str | None = None

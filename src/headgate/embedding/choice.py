@@ -1,12 +1,16 @@
 """Which embedder the settings ask for, checked before anything is started."""
 
+import threading
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from headgate.domain.errors import ConfigError
 from headgate.embedding.embedder import Embedder, PackagesMissing
+
+if TYPE_CHECKING:
+    from headgate.embedding.minilm import Weights
 
 _WORDS_ALONE: Final = "BM25"
 _SEMANTIC: Final = "SEMANTIC"
@@ -20,21 +24,52 @@ _NEEDED: Final = {
 _NEEDS_KEY: Final = "api.openai.com"
 
 
+class Offline:
+    """The offline model, loaded once for all who read with it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._weights: Weights | None = None
+
+    def reader(self) -> Embedder:
+        """What reads tools; for a thread to call."""
+        from headgate.embedding.minilm import MiniLM  # noqa: PLC0415
+
+        return MiniLM(self._loaded())
+
+    def passage_reader(self) -> Embedder:
+        """What reads passages of documents; for a thread to call."""
+        from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLM  # noqa: PLC0415
+
+        return MiniLM(self._loaded(), pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS)
+
+    def _loaded(self) -> "Weights":
+        from headgate.embedding.minilm import Weights  # noqa: PLC0415
+
+        with self._lock:
+            if self._weights is None:
+                self._weights = Weights()
+            return self._weights
+
+
 def chosen(
     embedder: str | None,
+    offline: Offline,
     *,
     hf_model: str,
     openai_base_url: str,
     openai_model: str,
     openai_api_key: str | None,
+    passages: bool = False,
 ) -> Callable[[], Embedder] | None:
     """What makes the embedder, for a thread to call; None is words alone.
 
     Nothing chosen means the offline model where its packages are. Raises PackagesMissing, and ConfigError
-    for what cannot work.
+    for what cannot work. `passages` are longer than what is said of a tool.
     """
+    minilm = offline.passage_reader if passages else offline.reader
     if embedder is None:
-        return _minilm if _missing(_SEMANTIC) is None else None
+        return minilm if _missing(_SEMANTIC) is None else None
     if embedder == _WORDS_ALONE:
         return None
     if embedder not in _NEEDED:
@@ -46,7 +81,7 @@ def chosen(
         return _huggingface(hf_model)
     if embedder == "OPENAI":
         return _openai(openai_base_url, openai_model, openai_api_key or "")
-    return _minilm
+    return minilm
 
 
 def _missing(embedder: str) -> str | None:
@@ -55,12 +90,6 @@ def _missing(embedder: str) -> str | None:
 
 
 # Each of the modules is imported when it is chosen: a search by words alone pays for none of them.
-
-
-def _minilm() -> Embedder:
-    from headgate.embedding.minilm import MiniLM  # noqa: PLC0415
-
-    return MiniLM()
 
 
 def _huggingface(model: str) -> Callable[[], Embedder]:
@@ -77,6 +106,6 @@ def _openai(base_url: str, model: str, key: str) -> Callable[[], Embedder]:
     if not key and urlsplit(base_url).hostname == _NEEDS_KEY:
         raise ConfigError(
             f"the embedder OPENAI needs a key for {_NEEDS_KEY}",
-            hint="set MCPPROXY_OPENAI_API_KEY, or MCPPROXY_OPENAI_BASE_URL to an endpoint that needs none",
+            hint="set HEADGATE_OPENAI_API_KEY, or HEADGATE_OPENAI_BASE_URL to an endpoint that needs none",
         )
     return lambda: OpenAI(key, base_url=base_url, model=model)

@@ -1,8 +1,10 @@
 """The offline model: all-MiniLM-L6-v2 with weights of 8 bits, run by onnxruntime."""
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ EXTRA = "semantic"
 DIMENSIONS = 384
 # The tool's name and what matters of its description come first; what follows costs time and misleads.
 TOOL_PIECES = 64
+# A passage of a document is read whole, in windows as long as what the model was trained on.
+PASSAGE_PIECES = 128
+PASSAGE_WINDOWS = 5
 # A request of a hundred words says at its end what is wanted.
 QUESTION_PIECES = 128
 # More texts at once are hardly faster, and a stop waits for those that are being read.
@@ -37,18 +42,13 @@ class WrongContent(ConfigError):
         )
 
 
-class MiniLM:
+class Weights:
     """The model in memory; loading takes a moment and is work for a thread."""
-
-    name = "all-MiniLM-L6-v2 int8"
-    dimensions = DIMENSIONS
-    # What makes a vector: the weights, the vocabulary and how much of a text is read.
-    fingerprint = f"minilm-{MODEL_SHA256[:16]}-{VOCABULARY_SHA256[:8]}-{TOOL_PIECES}-{QUESTION_PIECES}"
 
     def __init__(self, model: Path | None = None, *, threads: int = 2) -> None:
         """Load the model of the extra, or another file with the same content."""
         runtime = needed("onnxruntime", choice=CHOICE, extra=EXTRA)
-        self._numpy: Any = needed("numpy", choice=CHOICE, extra=EXTRA)
+        self.numpy: Any = needed("numpy", choice=CHOICE, extra=EXTRA)
         content = (model or _packaged_model()).read_bytes()
         _verify(MODEL_FILE, content, MODEL_SHA256)
         options = runtime.SessionOptions()
@@ -60,48 +60,83 @@ class MiniLM:
         # An arena would keep for ever what the longest text once needed.
         options.enable_cpu_mem_arena = False
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        self._pieces = WordPiece(_vocabulary())
+        self.pieces = WordPiece(_vocabulary())
+
+    def read(self, texts: Sequence[list[int]]) -> Any:
+        """What the model says of each piece of each text; all of them are equally long."""
+        pieces = self.numpy.array(texts, dtype=self.numpy.int64)
+        given = {
+            "input_ids": pieces,
+            "attention_mask": self.numpy.ones_like(pieces),
+            "token_type_ids": self.numpy.zeros_like(pieces),
+        }
+        return self._session.run(None, given)[0]
+
+
+class MiniLM:
+    """Reads texts with the model: the beginning of a tool's, or all of a passage's."""
+
+    name = "all-MiniLM-L6-v2 int8"
+    dimensions = DIMENSIONS
+    # What makes a vector: the weights, the vocabulary and how much of a text is read.
+    fingerprint = f"minilm-{MODEL_SHA256[:16]}-{VOCABULARY_SHA256[:8]}-{TOOL_PIECES}-{QUESTION_PIECES}"
+
+    def __init__(
+        self, weights: Weights | None = None, *, pieces: int = TOOL_PIECES, windows: int = 1
+    ) -> None:
+        """With weights that others use too, or its own; the vector of a text is the mean of its windows."""
+        self._weights = weights or Weights()
+        self._numpy = self._weights.numpy
+        self._pieces = self._weights.pieces
+        self._text_pieces = pieces
+        self._windows = windows
+        if (pieces, windows) != (TOOL_PIECES, 1):
+            self.fingerprint = f"{MiniLM.fingerprint}-passages-{pieces}-{windows}"
         self._closed = False
 
     def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
         """Embed texts of equal length together, which is faster and needs no padding."""
-        cut = [self._pieces.numbers(text, TOOL_PIECES) for text in texts]
-        vectors = [b""] * len(texts)
+        windows = [self._windows_of(text) for text in texts]
+        owners = [place for place, own in enumerate(windows) for _ in own]
+        cut = [window for own in windows for window in own]
+        sums: Any = self._numpy.zeros((len(texts), DIMENSIONS), dtype="<f4")
         done = 0
         for places in _of_equal_length(cut):
             if self._closed:
                 raise EmbedderAway(self.name, "it is closed")
-            for place, read in zip(places, self._read([cut[place] for place in places]), strict=True):
-                vectors[place] = self._unit(read)
+            for place, read in zip(places, self._weights.read([cut[place] for place in places]), strict=True):
+                sums[owners[place]] += self._mean(read)
             done += len(places)
             if progress:
-                progress(done, len(texts))
-        return vectors
+                progress(done * len(texts) // len(cut), len(texts))
+        return [self._unit(vector) for vector in sums]
+
+    def _windows_of(self, text: str) -> list[list[int]]:
+        """The text's pieces in windows of about the same length, each between the two marks."""
+        own = self._text_pieces - 2
+        first, *pieces, last = self._pieces.numbers(text, self._windows * own + 2)
+        count = max(1, math.ceil(len(pieces) / own))
+        ends = [len(pieces) * place // count for place in range(count + 1)]
+        return [[first, *pieces[start:end], last] for start, end in pairwise(ends)]
 
     def embed_question(self, question: Question) -> list[bytes]:
         """Read the question once; the vector of a clause is the mean of its pieces, read in their context."""
         numbers, places = self._pieces.numbers_and_places(question.text, question.clauses, QUESTION_PIECES)
-        [read] = self._read([numbers])
-        clauses = [self._unit(read[start:end]) for start, end in places if start < end]
-        return [self._unit(read), *clauses]
+        [read] = self._weights.read([numbers])
+        clauses = [self._unit(self._mean(read[start:end])) for start, end in places if start < end]
+        return [self._unit(self._mean(read)), *clauses]
 
     def close(self) -> None:
         """Stop before the next text."""
         self._closed = True
 
-    def _read(self, texts: Sequence[list[int]]) -> Any:
-        """What the model says of each piece of each text."""
-        pieces = self._numpy.array(texts, dtype=self._numpy.int64)
-        given = {
-            "input_ids": pieces,
-            "attention_mask": self._numpy.ones_like(pieces),
-            "token_type_ids": self._numpy.zeros_like(pieces),
-        }
-        return self._session.run(None, given)[0]
-
-    def _unit(self, pieces: Any) -> bytes:
+    def _mean(self, pieces: Any) -> Any:
+        """The vector of these pieces, of length one."""
         mean = pieces.mean(axis=0)
-        unit: bytes = (mean / self._numpy.linalg.norm(mean)).astype("<f4").tobytes()
+        return mean / self._numpy.linalg.norm(mean)
+
+    def _unit(self, vector: Any) -> bytes:
+        unit: bytes = (vector / self._numpy.linalg.norm(vector)).astype("<f4").tobytes()
         return unit
 
 

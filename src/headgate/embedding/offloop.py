@@ -8,7 +8,14 @@ from typing import Self
 
 from headgate.domain.errors import EmbedderAway
 from headgate.embedding.embedder import QUESTION_SECONDS, Embedder
-from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of
+from headgate.embedding.texts import (
+    LONGEST_QUESTION,
+    TEXTS_EDITION,
+    TEXTS_PER_TOOL,
+    Question,
+    blend,
+    question_of,
+)
 
 # What `texts.tool_texts` says of one tool.
 TextsOfTool = tuple[str, str, str]
@@ -49,10 +56,14 @@ class OffLoop:
         """Under which vectors of tools are kept: of the model, and of what is read of a tool."""
         return f"{self._embedder.fingerprint}-{TEXTS_EDITION}"
 
-    async def question(self, text: str) -> list[bytes]:
-        """Return the vectors of a question and its clauses; raises EmbedderAway, also when they are late."""
+    async def question(self, text: str, *, clauses: bool = True) -> list[bytes]:
+        """Return the vectors of a question and, if wanted, of its clauses.
+
+        Raises EmbedderAway, also when they are late.
+        """
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._questions, self._embedder.embed_question, question_of(text))
+        question = question_of(text) if clauses else Question(text[:LONGEST_QUESTION])
+        work = loop.run_in_executor(self._questions, self._embedder.embed_question, question)
         try:
             async with asyncio.timeout(self._question_seconds):
                 return await work
@@ -60,6 +71,10 @@ class OffLoop:
             raise EmbedderAway(
                 self._embedder.name, f"it took more than {self._question_seconds:g} s"
             ) from None
+
+    async def texts(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one vector for each text; raises EmbedderAway."""
+        return await asyncio.get_running_loop().run_in_executor(self._tools, self._embedder.embed, texts)
 
     async def tools(self, tools: Sequence[TextsOfTool]) -> AsyncGenerator[list[bytes], None]:
         """Yield one vector for each tool, batch by batch, so that each can be kept as soon as it is there."""

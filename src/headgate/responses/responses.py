@@ -90,7 +90,7 @@ class LargeResponses:
     def concerns(self, answer: Answer) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
         result = answer.result
-        if answer.error or not self._display.truncates:
+        if answer.error or answer.sized or not self._display.truncates:
             return False
         return size_of(result) > self._certainly_small
 

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer
-from headgate.domain.errors import UpstreamTimeout, UpstreamUnreachable
+from headgate.domain.call import LOCAL, Answer, Caller
+from headgate.domain.errors import HeadgateError, UpstreamTimeout, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing
@@ -25,11 +25,33 @@ class BadArgument(ValueError):
     """What is wrong with an argument, as one sentence for the model."""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """Who calls a tool, and how he is told of its progress."""
+
+    caller: Caller
+    progress: Progress
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a tool says to a program as well as to a model."""
+
+    text: str
+    structured: Mapping[str, Any]
+    meta: Mapping[str, Any] = {}
+    failed: bool = False
+    # Whether the caller chose how much it is told.
+    sized: bool = False
+
+
 class BuiltinTool(msgspec.Struct, frozen=True):
     """A tool written in Python."""
 
     definition: Mapping[str, Any]
-    run: Callable[[dict[str, Any], Progress], Awaitable[str]]
+    run: Callable[[dict[str, Any], Asked], Awaitable[str | Outcome]]
+
+
+# What opens the tools of a server for as long as somebody is connected to it; raises HeadgateError.
+Opening = Callable[[], AbstractAsyncContextManager[tuple[BuiltinTool, ...]]]
 
 
 class BuiltinLink:
@@ -61,13 +83,13 @@ class BuiltinLink:
         started = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)) as limit:
-                text = await self._tools[outgoing.name].run(arguments, _progress(outgoing, limit))
+                said = await self._tools[outgoing.name].run(arguments, _asked(outgoing, limit))
         except TimeoutError as error:
             seconds = asyncio.get_running_loop().time() - started
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except BadArgument as error:
             return _result({"content": [{"type": "text", "text": str(error)}], "isError": True})
-        return _result({"content": [{"type": "text", "text": text}]})
+        return _said(said)
 
     async def notify(self, message: bytes) -> None:
         """Nothing to tell."""
@@ -79,6 +101,11 @@ class BuiltinLink:
         """Never."""
         await asyncio.Event().wait()
         return ""
+
+
+def _asked(outgoing: Outgoing, limit: asyncio.Timeout) -> Asked:
+    caller = outgoing.request.caller if outgoing.request is not None else LOCAL
+    return Asked(caller, _progress(outgoing, limit))
 
 
 def _progress(outgoing: Outgoing, limit: asyncio.Timeout) -> Progress:
@@ -97,6 +124,20 @@ def _progress(outgoing: Outgoing, limit: asyncio.Timeout) -> Progress:
     return tell
 
 
+def _said(said: str | Outcome) -> Answer:
+    if isinstance(said, str):
+        return _result({"content": [{"type": "text", "text": said}]})
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": said.text}],
+        "structuredContent": said.structured,
+    }
+    if said.failed:
+        result["isError"] = True
+    if said.meta:
+        result["_meta"] = said.meta
+    return msgspec.structs.replace(_result(result), sized=said.sized)
+
+
 def _result(result: dict[str, Any]) -> Answer:
     return Answer(msgspec.json.encode({"resultType": "complete", **result}))
 
@@ -107,10 +148,15 @@ def _error(code: int, message: str) -> Answer:
 
 @asynccontextmanager
 async def open_builtin(
-    spec: ServerSpec, servers: Mapping[str, tuple[BuiltinTool, ...]], inbox: Inbox
+    spec: ServerSpec, servers: Mapping[str, Opening], inbox: Inbox
 ) -> AsyncIterator[BuiltinLink]:
-    """Speak with a built-in server; raises UpstreamUnreachable when there is none of that name."""
-    tools = servers.get(spec.builtin)
-    if tools is None:
+    """Speak with a built-in server; raises UpstreamUnreachable when there is none, or it cannot be opened."""
+    opening = servers.get(spec.builtin)
+    if opening is None:
         raise UpstreamUnreachable(spec.name, f"no built-in server is called {spec.builtin!r}")
-    yield BuiltinLink(spec, tools)
+    async with AsyncExitStack() as stack:
+        try:
+            tools = await stack.enter_async_context(opening())
+        except HeadgateError as error:
+            raise UpstreamUnreachable(spec.name, f"{error.message}; {error.hint}") from error
+        yield BuiltinLink(spec, tools)

@@ -7,17 +7,18 @@ import math
 import operator
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from headgate.upstream.builtin import BadArgument, BuiltinTool, Progress
+from headgate.upstream.builtin import Asked, BadArgument, BuiltinTool
 
 
-async def _time(arguments: dict[str, Any], progress: Progress) -> str:
+async def _time(arguments: dict[str, Any], asked: Asked) -> str:
     name = arguments.get("timezone", "UTC")
     try:
         zone = UTC if name == "UTC" else ZoneInfo(str(name))
@@ -42,7 +43,7 @@ _OPERATIONS: dict[type[ast.AST], Callable[..., float]] = {
 _LONGEST_EXPRESSION = 200
 
 
-async def _calculate(arguments: dict[str, Any], progress: Progress) -> str:
+async def _calculate(arguments: dict[str, Any], asked: Asked) -> str:
     expression = _text(arguments, "expression")
     if len(expression) > _LONGEST_EXPRESSION:
         raise BadArgument(f"The expression has more than {_LONGEST_EXPRESSION} characters; split it.")
@@ -63,7 +64,7 @@ def _evaluate(node: ast.AST) -> float:
     raise ValueError("only numbers and + - * / // % ** ( ) are understood")
 
 
-async def _count(arguments: dict[str, Any], progress: Progress) -> str:
+async def _count(arguments: dict[str, Any], asked: Asked) -> str:
     text = _text(arguments, "text")
     counts = {
         "characters": len(text),
@@ -74,28 +75,28 @@ async def _count(arguments: dict[str, Any], progress: Progress) -> str:
     return msgspec.json.encode(counts).decode()
 
 
-async def _hash(arguments: dict[str, Any], progress: Progress) -> str:
+async def _hash(arguments: dict[str, Any], asked: Asked) -> str:
     algorithm = str(arguments.get("algorithm", "sha256"))
     if algorithm not in ("sha256", "sha512", "sha1", "md5"):
         raise BadArgument(f"Unknown algorithm {algorithm!r}; use sha256, sha512, sha1 or md5.")
     return hashlib.new(algorithm, _text(arguments, "text").encode(), usedforsecurity=False).hexdigest()
 
 
-async def _token(arguments: dict[str, Any], progress: Progress) -> str:
+async def _token(arguments: dict[str, Any], asked: Asked) -> str:
     size = arguments.get("bytes", 16)
     if not isinstance(size, int) or not 1 <= size <= 64:
         raise BadArgument("'bytes' must be a whole number from 1 to 64.")
     return secrets.token_hex(size)
 
 
-async def _wait(arguments: dict[str, Any], progress: Progress) -> str:
+async def _wait(arguments: dict[str, Any], asked: Asked) -> str:
     seconds = arguments.get("seconds", 1)
     if not isinstance(seconds, int | float) or not 0 <= seconds <= 60:
         raise BadArgument("'seconds' must be a number from 0 to 60.")
     steps = max(1, math.ceil(seconds * 2))
     for step in range(steps):
         await asyncio.sleep(seconds / steps)
-        progress(step + 1, steps)
+        asked.progress(step + 1, steps)
     return f"waited {seconds:g} s"
 
 
@@ -172,3 +173,9 @@ TOOLS = (
         _wait,
     ),
 )
+
+
+@asynccontextmanager
+async def open_example() -> AsyncIterator[tuple[BuiltinTool, ...]]:
+    """The tools; there is nothing to open."""
+    yield TOOLS

@@ -1,0 +1,89 @@
+"""What an operator does with the documents at the command line."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from headgate.app.knowledge.opening import FILE, open_knowledge, open_store
+from headgate.app.knowledge.serving import alone
+from headgate.config.settings import Settings
+from headgate.domain.call import LOCAL
+from headgate.domain.errors import ConfigError
+from headgate.embedding.choice import Offline
+from headgate.knowledge.store import Graph, Store
+from headgate.knowledge.values import Statistics
+
+if TYPE_CHECKING:
+    from headgate.app.knowledge.exporting import What
+    from headgate.app.knowledge.forgetting import Forgotten
+
+
+async def ask(settings: Settings, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a tool answers; raises KnowledgeError, and ConfigError where nothing has been ingested."""
+    await _check_file(settings)
+    async with open_knowledge(settings, Offline()) as knowledge:
+        answer = await knowledge.tools.call(tool, arguments, LOCAL)
+        return await _with_names(answer, knowledge.store)
+
+
+async def _with_names(answer: dict[str, Any], graph: Graph) -> dict[str, Any]:
+    """What else a vendor is called, which models pay for in the richest mode alone; people do not."""
+    if "vendor_id" not in answer or "entity_ids" in answer:
+        return answer
+    vendor = (await graph.entities([answer["vendor_id"]])).get(answer["vendor_id"])
+    if vendor is None:
+        return answer
+    return {"aliases": list(vendor.aliases), "external_id": vendor.external_id or None, **answer}
+
+
+async def stats(settings: Settings) -> Statistics:
+    """What there is; raises StoreAway, and ConfigError where nothing has been ingested."""
+    async with _filled_store(settings) as store:
+        return await store.statistics()
+
+
+async def export(settings: Settings, what: "What", path: Path | None, stream: TextIO) -> dict[str, int]:
+    """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
+
+    Raises StoreAway, and ConfigError where nothing has been ingested or the file cannot be written.
+    """
+    from headgate.app.knowledge.exporting import export_lines, export_to_file
+
+    async with _filled_store(settings) as store:
+        if path is not None:
+            return await export_to_file(store, what, path)
+        return await export_lines(store, what, stream)
+
+
+async def forget(settings: Settings, name: str) -> "Forgotten":
+    """What is called so leaves the store; raises StoreAway, and ConfigError where there is nothing."""
+    from headgate.app.knowledge import forgetting
+
+    async with _filled_store(settings) as store:
+        return await forgetting.forget(store, name)
+
+
+async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Run a gateway that has nothing but the documents; returns the exit code. Raises ConfigError."""
+    # Imported here, so that the other commands do not wait for the whole gateway.
+    from headgate.app.serving import serve as serve_clients
+
+    return await serve_clients(alone(settings), lambda: alone(load()))
+
+
+@asynccontextmanager
+async def _filled_store(settings: Settings) -> AsyncIterator[Store]:
+    await _check_file(settings)
+    async with open_store(settings) as store:
+        yield store
+
+
+async def _check_file(settings: Settings) -> None:
+    """Whoever only looks makes no file."""
+    if settings.knowledge.store is None and not await asyncio.to_thread((settings.data_dir / FILE).exists):
+        raise ConfigError(
+            f"no document has been ingested: there is no {FILE} in {settings.data_dir}",
+            hint="run `headgate knowledge ingest PATH...` first, or name its --data-dir or --store",
+        )

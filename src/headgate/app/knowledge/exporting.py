@@ -1,0 +1,122 @@
+"""Writes what a store has as JSON lines, each with the kind of what it tells."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Final, Literal, TypeVar
+
+import msgspec
+
+from headgate.domain.errors import ConfigError
+from headgate.knowledge.graph_files import written
+from headgate.knowledge.store import Everything
+from headgate.knowledge.values import Chunk, Source
+
+What = Literal["all", "sources", "chunks", "graph"]
+# Lines that are written at once.
+_TOGETHER: Final = 500
+
+T = TypeVar("T")
+
+
+async def export_to_file(store: Everything, what: What, path: Path) -> dict[str, int]:
+    """As `export_lines`, to a file that is there once it is whole; raises ConfigError if it cannot be."""
+    try:
+        async with _whole_file(path) as stream:
+            return await export_lines(store, what, stream)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="name a file in a directory that you may write to",
+        ) from error
+
+
+async def export_lines(store: Everything, what: What, stream: IO[str]) -> dict[str, int]:
+    """Write every line of this part; returns how many there are of each kind.
+
+    The lines of a graph are those that can be imported.
+    """
+    counts: Counter[str] = Counter()
+    waiting: list[str] = []
+    # Closed at once: a reader of the stream may go away in the middle.
+    async with aclosing(_lines(store, what)) as lines:
+        async for kind, line in lines:
+            counts[kind] += 1
+            waiting.append(f"{line.rstrip()}\n")
+            if len(waiting) == _TOGETHER:
+                await asyncio.to_thread(_write, stream, waiting)
+                waiting = []
+    await asyncio.to_thread(_write, stream, waiting)
+    return dict(counts)
+
+
+async def _lines(store: Everything, what: What) -> AsyncGenerator[tuple[str, str], None]:
+    if what in ("all", "sources"):
+        async with _closed(store.every_source()) as sources:
+            async for source in sources:
+                yield "sources", _line("source", source)
+    if what in ("all", "chunks"):
+        async with _closed(store.every_chunk()) as chunks:
+            async for chunk in chunks:
+                yield "chunks", _line("chunk", chunk)
+    if what in ("all", "graph"):
+        entities = [entity async for entity in store.every_entity()]
+        there = {entity.id for entity in entities}
+        relationships = [
+            relationship
+            async for relationship in store.every_relationship()
+            # Somebody may have been added after the entities were read.
+            if {relationship.source_id, relationship.target_id} <= there
+        ]
+        for place, line in enumerate(written(entities, relationships)):
+            yield "entities" if place < len(entities) else "relationships", line
+
+
+@asynccontextmanager
+async def _closed(every: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """The same until the block ends; then it is closed, before its store is."""
+    try:
+        yield every
+    finally:
+        if isinstance(every, AsyncGenerator):
+            await every.aclose()
+
+
+def _line(kind: str, value: Source | Chunk) -> str:
+    return msgspec.json.encode({"kind": kind, **msgspec.structs.asdict(value)}).decode()
+
+
+def _write(stream: IO[str], lines: Iterable[str]) -> None:
+    stream.writelines(lines)
+    stream.flush()
+
+
+@asynccontextmanager
+async def _whole_file(path: Path) -> AsyncIterator[IO[str]]:
+    """A file that takes the place of what is there when the block ends well, and leaves nothing otherwise."""
+    if await asyncio.to_thread(_is_no_file, path):
+        # Such as a pipe: what is written there is gone at once.
+        stream = await asyncio.to_thread(path.open, "w", encoding="utf-8")
+        try:
+            yield stream
+        finally:
+            await asyncio.to_thread(stream.close)
+        return
+    made = await asyncio.to_thread(
+        NamedTemporaryFile, "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+    )
+    try:
+        with made:
+            yield made
+        await asyncio.to_thread(os.replace, made.name, path)
+    finally:
+        # Where it took its place there is nothing left to remove.
+        await asyncio.to_thread(Path(made.name).unlink, missing_ok=True)
+
+
+def _is_no_file(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()

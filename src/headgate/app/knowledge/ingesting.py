@@ -1,0 +1,197 @@
+"""Takes documents and graphs into the store, once or whenever they change."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TextIO
+
+import msgspec
+
+from headgate.app.knowledge.opening import Knowledge, open_knowledge
+from headgate.app.knowledge.summary import Imported, Ingested, IngestionProgress
+from headgate.app.progress import Progress
+from headgate.catalog.tokens import count_tokens
+from headgate.config.settings import Settings
+from headgate.documents.library import Files, open_library
+from headgate.documents.watching import Looks, changes
+from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway
+from headgate.embedding.choice import Offline
+from headgate.knowledge.extraction import Names, extract
+from headgate.knowledge.graph_files import read_graph
+from headgate.knowledge.ingestion import Ingestion, Summary
+from headgate.knowledge.values import Entity, NewEntity, NewRelationship
+
+log = logging.getLogger("headgate.knowledge")
+
+# Of the rules that find entities in texts.
+_EXTRACT_EDITION: Final = "1"
+_AGAIN_SECONDS: Final = 5.0
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be taken in."""
+
+    paths: tuple[Path, ...] = ()
+    graphs: tuple[Path, ...] = ()
+    # Of documents that name none.
+    category: str = ""
+    exclude: tuple[str, ...] = ()
+    # Whether a path whose name is known is the same one at a new place.
+    moved: bool = False
+
+
+async def ingest(settings: Settings, wish: Wish, stream: TextIO) -> Ingested:
+    """Take everything in once; `stream` is told how far it is.
+
+    Raises ConfigError, InvalidGraph for a graph that cannot be read, and StoreAway.
+    """
+    async with _opened(settings, wish) as intake:
+        return await intake.take_in(stream)
+
+
+async def watch(
+    settings: Settings,
+    wish: Wish,
+    stream: TextIO,
+    *,
+    interval_seconds: float,
+    tell: Callable[[Ingested], None],
+) -> None:
+    """Take everything in, and again whenever something changes, until it is cancelled; `tell` is told each.
+
+    What is wrong at first is raised as `ingest` does, and later only logged: it may be mended.
+    """
+    async with _opened(settings, wish) as intake, aclosing(changes(intake.looks, interval_seconds)) as seen:
+        await anext(seen)
+        tell(await intake.take_in(stream))
+        async for changed in seen:
+            ingested = await intake.take_in_again(stream)
+            if ingested is not None:
+                tell(msgspec.structs.replace(ingested, changed=tuple(sorted(changed))))
+
+
+class _Intake:
+    """The store and the files that are to get into it."""
+
+    def __init__(self, knowledge: Knowledge, files: Files | None, wish: Wish) -> None:
+        self._knowledge = knowledge
+        self._files = files
+        self._wish = wish
+
+    async def take_in(self, stream: TextIO) -> Ingested:
+        progress = Progress(stream)
+        # First, so that the texts are searched for the names in them.
+        graphs = [await self._import(path) for path in self._wish.graphs]
+        try:
+            documents = await self._ingest(self._files, progress) if self._files is not None else None
+        finally:
+            progress.clear()
+        return Ingested(documents=documents, graphs=tuple(graphs))
+
+    async def take_in_again(self, stream: TextIO) -> Ingested | None:
+        """The same; None for what cannot be taken in now."""
+        while True:
+            try:
+                return await self.take_in(stream)
+            except StoreAway as away:
+                log.warning(away.message)
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except (ConfigError, InvalidGraph) as error:
+                log.warning("%s; %s", error.message, error.hint)
+                return None
+
+    async def _ingest(self, files: Files, progress: Progress) -> Summary:
+        known = [entity async for entity in self._knowledge.store.every_entity() if entity.confidence >= 1]
+        ingestion = Ingestion(
+            self._knowledge.store,
+            files,
+            count=lambda text: count_tokens(text.encode(errors="replace")),
+            extract=partial(extract, known=Names.of(known)),
+            extract_edition=f"{_EXTRACT_EDITION}-{_digest(known)}",
+            vectors=self._knowledge.vectors,
+        )
+        summary = await ingestion.run(
+            IngestionProgress(progress), category=self._wish.category, moved=self._wish.moved
+        )
+        # Whoever chose words alone needs no advice.
+        return msgspec.structs.replace(summary, advice="") if self._knowledge.words_wanted else summary
+
+    async def _import(self, path: Path) -> Imported:
+        entities, relationships = await asyncio.to_thread(_read_graph, path)
+        origin = await asyncio.to_thread(_origin, path)
+        counts = await self._knowledge.store.import_graph(origin, entities, relationships)
+        return Imported(file=path.name, entities=counts[0], relationships=counts[1])
+
+    async def looks(self) -> Looks:
+        """What changes with the files and the graphs."""
+        files: dict[str, object] = {}
+        if self._files is not None:
+            files |= await self._files.looks()
+        return files | await asyncio.to_thread(_looks, self._wish.graphs)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, wish: Wish) -> AsyncIterator[_Intake]:
+    await asyncio.to_thread(_refuse_same_names, wish.graphs)
+    async with AsyncExitStack() as stack:
+        files = None
+        if wish.paths:
+            # Before the store is made, so that a path that is wrong leaves nothing behind.
+            files = await stack.enter_async_context(open_library(wish.paths, wish.exclude))
+        for path in wish.graphs:
+            await asyncio.to_thread(_read_graph, path)
+        knowledge = await stack.enter_async_context(open_knowledge(settings, Offline()))
+        yield _Intake(knowledge, files, wish)
+
+
+def _origin(path: Path) -> str:
+    """What an import is called: two files of one name in two directories are two imports."""
+    return "/".join(path.resolve().parts[-2:]).lstrip("/")
+
+
+def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
+    names = [_origin(path) for path in graphs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"two of the graphs are called {name!r}, and the second would replace the first",
+                hint="rename one of them",
+            )
+
+
+def _read_graph(path: Path) -> tuple[list[NewEntity], list[NewRelationship]]:
+    try:
+        # A line break inside of quotes belongs to the value.
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return read_graph(path.name, file)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{str(path)!r} is not UTF-8 text", hint="save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be read: {error.strerror}", hint="name a JSONL or CSV file that can be"
+        ) from error
+
+
+def _looks(graphs: tuple[Path, ...]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for path in graphs:
+        try:
+            status = path.stat()
+        except OSError:
+            # As if it had not changed: somebody may be replacing it.
+            continue
+        found[f"--graph {path}"] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return found
+
+
+def _digest(known: list[Entity]) -> str:
+    """Changes with the names that texts are searched for, so that they are searched again.
+
+    Aliases are left out: the texts themselves tell more of them.
+    """
+    names = sorted((entity.type, entity.name) for entity in known)
+    return hashlib.sha256(repr(names).encode(errors="replace")).hexdigest()[:12]

@@ -1,0 +1,101 @@
+"""The documents as a built-in server of the gateway, and the gateway that serves nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headgate.config.settings import Settings
+from headgate.domain.errors import KnowledgeError
+from headgate.domain.server import ServerSpec, Transport
+from headgate.embedding.choice import Offline
+from headgate.upstream.builtin import Asked, BuiltinTool, Outcome
+
+if TYPE_CHECKING:
+    from headgate.knowledge.budget import TokenBudget
+    from headgate.knowledge.tools.knowledge import KnowledgeTools
+
+NAME = "knowledge"
+
+
+class KnowledgeServer:
+    """Opened when the gateway connects to it, and closed again."""
+
+    def __init__(self, settings: Settings, offline: Offline) -> None:
+        self._settings = settings
+        self._offline = offline
+        self._tools: KnowledgeTools | None = None
+        # Outlives the connection: who waits until an idle server is stopped has no other day.
+        self._budget: TokenBudget | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+        """The tools; raises ConfigError when the store or the embedder cannot be used as it is set."""
+        # Imported here, so that a start pays for it only where there are documents.
+        from headgate.app.knowledge.opening import budget_of, open_knowledge
+
+        self._budget = self._budget or budget_of(self._settings)
+        async with open_knowledge(self._settings, self._offline, self._budget) as knowledge:
+            tools = self._tools = knowledge.tools
+            try:
+                yield tuple(
+                    BuiltinTool(definition, partial(_run, tools, definition["name"]))
+                    for definition in tools.definitions
+                )
+            finally:
+                self._tools = None
+
+    def gauges(self) -> dict[str, float]:
+        """What the documents' tools hold now; nothing while they are not open."""
+        if self._tools is None:
+            return {}
+        usage = self._tools.usage
+        return {
+            "knowledge_snapshots": usage.snapshots,
+            "knowledge_budgets": usage.budget.callers,
+            "knowledge_tokens_spent": usage.budget.spent,
+            "knowledge_tokens_reserved": usage.budget.reserved,
+        }
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """How often each tool was called, and how often the cache had the answer."""
+        if self._tools is None:
+            return {}
+        usage = self._tools.usage
+        return {
+            ("knowledge_cache_hits", ""): usage.cache_hits,
+            ("knowledge_cache_misses", ""): usage.cache_misses,
+            ("knowledge_budget_refusals", ""): usage.budget.refused,
+            **{("knowledge_calls", f'{{tool="{tool}"}}'): calls for tool, calls in usage.calls.items()},
+            **{("knowledge_failures", f'{{tool="{tool}"}}'): calls for tool, calls in usage.failures.items()},
+        }
+
+
+async def _run(tools: "KnowledgeTools", name: str, arguments: dict[str, Any], asked: Asked) -> Outcome:
+    from headgate.knowledge.tools.failures import failure
+
+    try:
+        answer = await tools.call(name, arguments, asked.caller)
+    except KnowledgeError as error:
+        told = failure(error)
+        return Outcome(told["error"], told, {"io.headgate/error": error.told}, failed=True)
+    return Outcome(msgspec.json.encode(answer).decode(), answer, sized=True)
+
+
+def alone(settings: Settings) -> Settings:
+    """The settings of a gateway that has the documents' server and no other; its tools have plain names.
+
+    What an answer costs is chosen with its mode, so that none is cut.
+    """
+    server = ServerSpec(name=NAME, transport=Transport.BUILTIN, builtin=NAME)
+    return msgspec.structs.replace(
+        settings,
+        servers=(server,),
+        left_out=(),
+        prefix=False,
+        listing="full",
+        enable_auto_truncation=False,
+        list_result_tools=False,
+    )

@@ -1,0 +1,178 @@
+"""What `headgate knowledge ingest` tells: how far it is, and at the end what it did."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from headgate.app.knowledge.printing import document, many, width
+from headgate.app.progress import Progress
+from headgate.catalog.evaluation.columns import columns, printable
+from headgate.knowledge.ingestion import Summary
+from headgate.knowledge.reading import Failure
+
+# Of what could not be read; the JSON document has them all.
+_MOST_FAILED: Final = 20
+# Of what changed, on one line.
+_MOST_CHANGED: Final = 3
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file of entities and relationships brought."""
+
+    file: str
+    entities: int
+    relationships: int
+
+
+class Ingested(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ingestion did; no documents where only graphs were imported."""
+
+    documents: Summary | None = None
+    graphs: tuple[Imported, ...] = ()
+    # What it was made for; none where everything was looked at.
+    changed: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Failure, ...]:
+        """The documents that could not be read."""
+        return self.documents.failed if self.documents is not None else ()
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there were documents, and none of them could be read."""
+        summary = self.documents
+        if summary is None or not summary.failed:
+            return False
+        return not (summary.added or summary.changed or summary.unchanged)
+
+
+class IngestionProgress:
+    """Shows how far an ingestion is, in files and in chunks."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._read, self._files, self._file = 0, 0, ""
+        self._embedded, self._chunks = 0, 0
+
+    def tell(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
+        """So much of a phase is done; both go on at once, and the line tells of both."""
+        if phase == "read":
+            self._read, self._files, self._file = done, total, file
+        else:
+            self._embedded, self._chunks = done, total
+        made = {"files": self._read} | ({"chunks": self._embedded} if self._embedded else {})
+        if self._read < self._files:
+            self._progress.bar("reading", self._read, self._files, made, self._file)
+        elif self._chunks:
+            self._progress.bar("embedding", self._embedded, self._chunks, {"chunks": self._embedded})
+
+
+def printed_summary(ingested: Ingested, *, as_json: bool) -> str:
+    """The summary of an ingestion: a line for each kind of fact, or one JSON document."""
+    if as_json:
+        return document(_summary_document(ingested))
+    facts = [f"{label:<8}{text}" for label, text in _facts(ingested)]
+    advice = ingested.documents.advice if ingested.documents is not None else ""
+    return "\n".join([*facts, *_notes(ingested.failed, advice)])
+
+
+class News:
+    """Tells of one ingestion after the other; what could not be read, once until it changes."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._failed: frozenset[Failure] = frozenset()
+        self._advice = ""
+
+    def told(self, ingested: Ingested, *, as_json: bool) -> str:
+        """The time, what changed and the facts on one line, or one JSON document on one line."""
+        if as_json:
+            return msgspec.json.encode(_summary_document(ingested)).decode()
+        changed = f"{_named(ingested.changed)}; " if ingested.changed else ""
+        facts = "; ".join(f"{label}: {text}" for label, text in _facts(ingested))
+        return "\n".join([f"{self._now():%H:%M:%S}  {changed}{facts}", *self._new(ingested)])
+
+    def _new(self, ingested: Ingested) -> Iterator[str]:
+        """What was not said of the ingestions before."""
+        if ingested.documents is None:
+            return
+        anew = [
+            failure
+            for failure in ingested.failed
+            if failure not in self._failed or failure.file in ingested.changed
+        ]
+        advice = ingested.documents.advice
+        yield from _notes(anew, advice if advice != self._advice else "")
+        self._failed, self._advice = frozenset(ingested.failed), advice
+
+
+def _named(files: Collection[str]) -> str:
+    first = sorted(files)[:_MOST_CHANGED]
+    more = len(files) - len(first)
+    return printable(", ".join(first)) + (f" and {more:,} more" if more else "")
+
+
+def _summary_document(ingested: Ingested) -> dict[str, Any]:
+    graphs = [msgspec.structs.asdict(graph) for graph in ingested.graphs]
+    if (summary := ingested.documents) is None:
+        return {"graphs": graphs}
+    return {
+        **msgspec.structs.asdict(summary),
+        "failed": [{"file": failure.file, "reason": failure.reason} for failure in summary.failed],
+        "chunks_per_second": round(summary.chunks_per_second, 1),
+        "graphs": graphs,
+    }
+
+
+def _facts(ingested: Ingested) -> Iterator[tuple[str, str]]:
+    for graph in ingested.graphs:
+        yield "graph", f"{printable(graph.file)}: {_of_graph(graph.entities, graph.relationships)}"
+    if (summary := ingested.documents) is None:
+        return
+    skipped = ", ".join(
+        f"{count:,} {printable(ending) or 'without an extension'}"
+        for ending, count in sorted(summary.skipped.items())
+    )
+    files = {
+        "added": summary.added,
+        "changed": summary.changed,
+        "unchanged": summary.unchanged,
+        "removed": summary.removed,
+        f"skipped ({skipped})": sum(summary.skipped.values()),
+        "failed": len(summary.failed),
+    }
+    yield "files", _counts(files) or "none"
+    chunks = {
+        "added": summary.chunks_added,
+        "kept": summary.chunks_kept,
+        "removed": summary.chunks_removed,
+        "given a vector": summary.vectors,
+    }
+    if said := _counts(chunks):
+        yield "chunks", said
+    if summary.entities or summary.relationships:
+        yield "found", _of_graph(summary.entities, summary.relationships)
+    speed = f", {summary.chunks_per_second:,.0f} chunks/s" if summary.chunks_added else ""
+    yield "time", f"{summary.seconds:.1f} s{speed}"
+
+
+def _notes(failed: Sequence[Failure], advice: str) -> Iterator[str]:
+    """What could not be read, and what to do."""
+    if failed:
+        yield ""
+        rows = [(failure.file, failure.reason) for failure in failed[:_MOST_FAILED]]
+        yield from columns(("not read", "why"), rows, width())
+        if (more := len(failed) - _MOST_FAILED) > 0:
+            yield f"  and {more:,} more: --json names them all"
+    if advice:
+        yield f"note: {advice}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+def _of_graph(entities: int, relationships: int) -> str:
+    return f"{many(entities, 'entity', 'entities')} and {many(relationships, 'relationship')}"

@@ -1,0 +1,151 @@
+"""All commands of `headgate`: each parses, builds, runs; an error is one sentence with the fix."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate import __version__
+from headgate.cli import options
+from headgate.cli.knowledge import knowledge
+from headgate.cli.operations import operations
+from headgate.cli.running import Commands, ending, run, settings_of
+
+if TYPE_CHECKING:
+    from headgate.config import Settings
+
+# The words of `Mode` and `Dialect`, without what would have to be imported for them.
+_MODES = ("auto", "full", "slim", "search", "dynamic", "budget")
+_DIALECTS = ("plain", "gemini", "openai")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headgate")
+def cli() -> None:
+    """One gate between an AI agent and every MCP server it uses."""
+
+
+cli.add_command(operations)
+cli.add_command(knowledge)
+
+
+@cli.command()
+@options.CONFIG
+@options.TRANSPORT
+@options.HOST
+@options.PORT
+@options.DATA_DIR
+@click.option("--listing", help="What tools/list shows: auto, full, slim, search, dynamic or budget.")
+@options.VERBOSE
+def serve(
+    config: Path | None,
+    transport: str | None,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    listing: str | None,
+    verbose: bool,  # noqa: FBT001 (the shape that click wants)
+) -> None:
+    """Run the gateway."""
+    # Imported here, so that `headgate --help` answers at once.
+    from headgate.app.reload import warn
+    from headgate.app.serving import serve as serve_clients
+    from headgate.config import Flags, load
+    from headgate.console.logs import set_up
+
+    flags = Flags(
+        config=config, transport=transport, host=host, port=port, data_dir=data_dir, listing=listing
+    )
+
+    def read() -> "Settings":
+        return load(flags, os.environ, Path.cwd())
+
+    with ending(verbose=verbose):
+        settings = read()
+        set_up(settings.log_level, settings.log_format, settings.log_file)
+        warn(settings)
+        sys.exit(run(serve_clients(settings, read)))
+
+
+@cli.command("eval")
+@click.argument("set_dir", required=False, type=click.Path(path_type=Path))
+@options.CONFIG
+@options.DATA_DIR
+@options.JSON_NOT_TABLES
+@click.option("--limit", type=click.IntRange(min=1), help="The most rows of each list of findings.")
+@options.REFRESH
+@options.VERBOSE
+def evaluate(
+    set_dir: Path | None,
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+    limit: int | None,
+    refresh: bool,  # noqa: FBT001
+    verbose: bool,  # noqa: FBT001
+) -> None:
+    """Say how well search finds tools.
+
+    Of SET_DIR, a directory with tools.jsonl and queries.jsonl; without it, of the configured servers.
+    """
+    from headgate.app.evaluation import evaluate as ask
+    from headgate.app.evaluation import printed
+    from headgate.app.reload import warn
+    from headgate.config import Flags
+
+    with ending(verbose=verbose):
+        settings = settings_of(Flags(config=config, data_dir=data_dir))
+        if set_dir is None and settings.config_path is not None:
+            warn(settings)
+        report = run(ask(settings, set_dir, sys.stderr, refresh=refresh))
+        click.echo(printed(report, as_json=as_json, rows=limit))
+
+
+@cli.command("listing")
+@options.CONFIG
+@options.DATA_DIR
+@click.option("--mode", type=click.Choice(_MODES, case_sensitive=False), help="Name every tool in this mode.")
+@click.option("--client", default="", help="What the client calls itself (clientInfo.name).")
+@click.option("--dialect", type=click.Choice(_DIALECTS, case_sensitive=False), help="As for such clients.")
+@click.option(
+    "--budget", type=click.IntRange(500, 1_000_000), help="The tokens of the modes budget and auto."
+)
+@options.JSON_NOT_TABLES
+@options.REFRESH
+@options.VERBOSE
+def listing(  # noqa: PLR0913 (one for each option)
+    config: Path | None,
+    data_dir: Path | None,
+    mode: str | None,
+    client: str,
+    dialect: str | None,
+    budget: int | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+    refresh: bool,  # noqa: FBT001
+    verbose: bool,  # noqa: FBT001
+) -> None:
+    """Say what clients would see of the tools, and what it costs.
+
+    Every mode in tokens; with --mode the listing of that mode, tool by tool.
+    """
+    from headgate.app.listing import Wish, printed, survey
+    from headgate.app.reload import warn
+    from headgate.catalog.dialects import Dialect
+    from headgate.config import Flags
+    from headgate.domain.listing import Mode
+
+    wish = Wish(
+        mode=Mode(mode) if mode else None,
+        client=client,
+        dialect=Dialect(dialect) if dialect else None,
+        budget_tokens=budget,
+        refresh=refresh,
+    )
+    with ending(verbose=verbose):
+        settings = settings_of(Flags(config=config, data_dir=data_dir))
+        if settings.config_path is not None:
+            warn(settings)
+        report = run(survey(settings, wish, sys.stderr))
+        click.echo(printed(report, as_json=as_json))

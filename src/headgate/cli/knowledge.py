@@ -1,0 +1,123 @@
+"""`headgate knowledge`: documents in, answers out."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.asking import chunk, search, sources, vendor
+from headgate.cli.ingestion import ingest, watch
+from headgate.cli.options import HOST, JSON_NOT_TABLES, PORT, TRANSPORT
+from headgate.cli.place import Place, flags_at, placed, settings_at
+from headgate.cli.running import ending, run
+
+if TYPE_CHECKING:
+    from headgate.app.knowledge.exporting import What
+    from headgate.config import Settings
+
+# The words of `What`, without what would have to be imported for them.
+_PARTS = ("all", "sources", "chunks", "graph")
+
+
+@click.group()
+def knowledge() -> None:
+    """Ingest the team's own documents, and search them."""
+
+
+for command in (ingest, watch, search, vendor, chunk, sources):
+    knowledge.add_command(command)
+
+
+@knowledge.command()
+@JSON_NOT_TABLES
+@placed
+def stats(
+    place: Place,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Count what there is."""
+    from headgate.app.knowledge import commands
+    from headgate.app.knowledge.printing import printed_statistics
+
+    with ending(verbose=place.verbose):
+        found = run(commands.stats(settings_at(place)))
+        click.echo(printed_statistics(found, as_json=as_json))
+
+
+@knowledge.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--what",
+    type=click.Choice(_PARTS, case_sensitive=False),
+    default="all",
+    show_default=True,
+    help="Which part.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With FILE: print the counts as one JSON document.")
+@placed
+def export(
+    place: Place,
+    file: Path | None,
+    what: "What",
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Write what there is as JSON lines.
+
+    To FILE, or without one to standard output. The part `graph` is what `ingest --graph` reads.
+    """
+    from headgate.app.knowledge import commands
+    from headgate.app.knowledge.printing import printed_counts
+
+    path = None if file is None or str(file) == "-" else file
+    with ending(verbose=place.verbose, interrupted="interrupted; the export is not complete"):
+        counts = run(commands.export(settings_at(place), what, path, sys.stdout))
+        if path is not None:
+            click.echo(printed_counts(counts, as_json=as_json))
+
+
+@knowledge.command()
+@click.argument("name")
+@JSON_NOT_TABLES
+@placed
+def forget(
+    place: Place,
+    name: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Take documents or a graph out of the store.
+
+    NAME is what `ingest` was given, by its last part: a directory, a file or a graph. It may also be a
+    directory or a file below, as in docs/old. The files themselves stay as they are.
+    """
+    from headgate.app.knowledge import commands
+    from headgate.app.knowledge.forgetting import printed_forgotten
+
+    with ending(verbose=place.verbose, interrupted="interrupted; the same command goes on from there"):
+        forgotten = run(commands.forget(settings_at(place), name))
+        click.echo(printed_forgotten(forgotten, as_json=as_json))
+
+
+@knowledge.command()
+@TRANSPORT
+@HOST
+@PORT
+@placed
+def serve(place: Place, transport: str | None, host: str | None, port: int | None) -> None:
+    """Serve the documents alone, without the other servers."""
+    from headgate.app.knowledge import commands
+    from headgate.app.reload import warn
+    from headgate.config import load
+    from headgate.console.logs import set_up
+
+    flags = flags_at(place, transport=transport, host=host, port=port)
+
+    def read() -> "Settings":
+        return load(flags, os.environ, Path.cwd(), with_servers=False)
+
+    with ending(verbose=place.verbose):
+        settings = read()
+        set_up(settings.log_level, settings.log_format, settings.log_file)
+        warn(settings)
+        sys.exit(run(commands.serve(settings, read)))

@@ -1,0 +1,104 @@
+"""`headgate operations`: recorded calls, and an operator's word on those in doubt."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headgate.cli.options import CONFIG, DATA_DIR, JSON
+from headgate.cli.running import ending, run, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from headgate.config import Settings
+
+T = TypeVar("T")
+
+# The words of `State`, without what would have to be imported for them.
+_STATES = ("in_doubt", "intent", "asked", "done", "failed")
+
+
+@click.group()
+def operations() -> None:
+    """Look at recorded calls, and settle those in doubt."""
+
+
+@operations.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Those in this state; several may be named. Usual are those in doubt and those under way.",
+)
+@CONFIG
+@DATA_DIR
+@JSON
+def list_operations(
+    states: tuple[str, ...],
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 (the shape that click wants)
+) -> None:
+    """Name recorded calls, the oldest first."""
+    from headgate.app import operations as ledger
+    from headgate.delivery.ledger import State
+
+    wanted = tuple(map(State, states)) or ledger.OPEN_STATES
+    found = _asked(config, data_dir, lambda settings: ledger.list_operations(settings, wanted))
+    click.echo(ledger.printed_list(found, as_json=as_json))
+
+
+@operations.command("show")
+@click.argument("op_id")
+@CONFIG
+@DATA_DIR
+@JSON
+def show_operation(
+    op_id: str,
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Tell what is known of the recorded call OP_ID."""
+    from headgate.app import operations as ledger
+
+    found = _asked(config, data_dir, lambda settings: ledger.show_operation(settings, op_id))
+    click.echo(ledger.printed_operation(found, as_json=as_json))
+
+
+@operations.command("resolve")
+@click.argument("op_id")
+@click.option("--happened", is_flag=True, help="The call was carried out.")
+@click.option("--did-not-happen", "did_not_happen", is_flag=True, help="The call was not carried out.")
+@CONFIG
+@DATA_DIR
+def resolve_operation(
+    op_id: str,
+    happened: bool,  # noqa: FBT001
+    did_not_happen: bool,  # noqa: FBT001
+    config: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Settle the call OP_ID, which is in doubt: a repeat with its key is carried out, or never again."""
+    from headgate.app import operations as ledger
+
+    if happened and did_not_happen:
+        raise click.UsageError("--happened and --did-not-happen contradict each other: say one of them.")
+    if not happened and not did_not_happen:
+        raise click.UsageError("Say --happened or --did-not-happen.")
+    found = _asked(
+        config, data_dir, lambda settings: ledger.resolve_operation(settings, op_id, happened=happened)
+    )
+    click.echo(f"Operation {found.op_id} is {found.state}.")
+
+
+def _asked(
+    config: Path | None, data_dir: Path | None, work: "Callable[[Settings], Coroutine[Any, Any, T]]"
+) -> "T":
+    """What the ledger says; a refusal ends the command."""
+    from headgate.config import Flags
+
+    with ending(verbose=False):
+        return run(work(settings_of(Flags(config=config, data_dir=data_dir))))

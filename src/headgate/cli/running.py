@@ -1,0 +1,96 @@
+"""Runs what a command asks for: settings read, log set up, and an error told in one sentence."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headgate.cli import INTERRUPTED
+from headgate.domain.errors import HeadgateError, InvalidGraph, KnowledgeError, VendorNotFound
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Coroutine
+
+    from headgate.config import Flags, Settings
+
+T = TypeVar("T")
+
+# Of the errors of the documents, those whose hint says more than the message.
+_HINTED = (InvalidGraph, VendorNotFound)
+
+
+class Commands(click.Group):
+    """A group that Ctrl-C ends without a word, whatever one of its commands has begun."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; raises SystemExit where it is interrupted."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Click itself would say that it was aborted.
+            sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def ending(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
+    """A refusal ends the command with one sentence, and Ctrl-C with the one that is given, if any."""
+    try:
+        yield
+    except HeadgateError as error:
+        if verbose:
+            raise
+        click.echo(f"headgate: {_printable(_sentence(error))}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        if interrupted:
+            click.echo(f"headgate: {interrupted}", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _sentence(error: HeadgateError) -> str:
+    complete = isinstance(error, KnowledgeError) and not isinstance(error, _HINTED)
+    if complete or error.hint.casefold() in error.message.casefold():
+        return error.message
+    if error.message.endswith("."):
+        # A sentence for models, which is the same word for word wherever it is read.
+        return f"{error.message} {error.hint[:1].upper()}{error.hint[1:]}."
+    return f"{error.message}; {error.hint}"
+
+
+def _printable(sentence: str) -> str:
+    """The sentence without what a terminal would obey: it may quote a document."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in sentence)
+
+
+def settings_of(flags: "Flags", *, with_servers: bool = True) -> "Settings":
+    """The settings, with a log that leaves standard error to those who tell the progress."""
+    # Imported here as everywhere below, so that `headgate --help` answers at once.
+    from headgate.config import load
+    from headgate.console.logs import set_up
+
+    settings = load(flags, os.environ, Path.cwd(), with_servers=with_servers)
+    # What a gateway logs in passing would only hide how far it is.
+    level = "WARNING" if settings.log_level == "INFO" else settings.log_level
+    set_up(level, settings.log_format or "pretty", None)
+    return settings
+
+
+def run(work: "Coroutine[Any, Any, T]") -> "T":
+    """What the work gives, on a loop of its own."""
+    import asyncio
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> "type[AbstractEventLoop] | None":
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.Loop

@@ -1,0 +1,379 @@
+"""`headgate knowledge`: documents in, answers out, and every error one sentence with the fix."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from headgate.cli.commands import cli
+from headgate.cli.ingestion import INTERRUPTED
+from headgate.cli.running import Commands, ending
+from headgate.domain.errors import ConfigError, StoreAway
+from tests.gate import clean_environment
+from tests.waiting import wait_until
+
+SECONDS = 30.0
+COMMANDS = (
+    "ingest",
+    "watch",
+    "search",
+    "vendor",
+    "chunk",
+    "sources",
+    "stats",
+    "export",
+    "forget",
+    "serve",
+)
+DOCUMENTS = {
+    "contracts/acme.md": "# Acme\n\nAcme Corp delivers the anvils. The force majeure clause ends in May.\n",
+    "contracts/globex.txt": "Globex GmbH supplies Acme Corp with rockets.\n",
+    "notes.html": "<h1>Notes</h1><p>Rockets are late again.</p>",
+}
+GRAPH = """\
+{"kind": "entity", "id": "v1", "type": "VENDOR", "name": "Initech", "aliases": ["Initech Ltd"]}
+{"kind": "entity", "id": "p1", "type": "PERSON", "name": "Bill Lumbergh"}
+{"kind": "relationship", "source": "p1", "target": "v1", "type": "works_for"}
+"""
+
+
+# By words alone, so that no test waits for a model.
+ENVIRONMENT = {"COLUMNS": "120", "HEADGATE_KNOWLEDGE_EMBEDDER": "BM25"}
+
+
+def environment(directory: Path) -> dict[str, str]:
+    return {**clean_environment(), **ENVIRONMENT, "HOME": str(directory)}
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "headgate", "knowledge", *map(str, arguments)]
+
+
+@contextmanager
+def log_as_it_was() -> Iterator[None]:
+    """A command writes its log to a standard error that is gone with it."""
+    root, loop = logging.getLogger(), logging.getLogger("asyncio")
+    handlers, levels = root.handlers[:], (root.level, loop.level)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        loop.setLevel(levels[1])
+
+
+def run(directory: Path, *arguments: str | Path) -> Result:
+    """Run a command here: a process for each would take as long as all the rest."""
+    with log_as_it_was(), chdir(directory):
+        return CliRunner().invoke(
+            cli, ["knowledge", *map(str, arguments)], env={**ENVIRONMENT, "HOME": str(directory)}
+        )
+
+
+def told(directory: Path, *arguments: str | Path) -> str:
+    ended = run(directory, *arguments)
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def refused(directory: Path, *arguments: str | Path) -> str:
+    """The one sentence that says what is wrong."""
+    ended = run(directory, *arguments)
+    assert (ended.exit_code, ended.stdout) == (2, ""), ended.output
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("headgate: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with documents that have been ingested, for those who only look."""
+    place = tmp_path_factory.mktemp("place")
+    for name, text in DOCUMENTS.items():
+        path = place / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (place / "docs" / "logo.png").write_bytes(b"\x89PNG")
+    (place / "graph.jsonl").write_text(GRAPH, encoding="utf-8")
+    summary = json.loads(told(place, "ingest", "docs", "--graph", "graph.jsonl", "--json"))
+    assert (summary["added"], summary["skipped"], summary["failed"]) == (3, {".png": 1}, [])
+    assert summary["graphs"] == [{"file": "graph.jsonl", "entities": 2, "relationships": 1}]
+    return place
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_where_the_documents_are(tmp_path: Path, name: str) -> None:
+    said = told(tmp_path, name, "--help")
+    for word in ("--config", "--data-dir", "--store", "--verbose"):
+        assert word in said
+    assert ("--json" in said) == (name != "serve")
+
+
+def test_help_loads_no_gateway(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "headgate", "knowledge", "--help"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    for name in COMMANDS:
+        assert f"  {name} " in ended.stdout
+    for module in ("headgate.app", "headgate.knowledge", "headgate.config", "asyncio"):
+        assert f" {module}\n" not in ended.stderr
+
+
+def test_what_has_not_changed_is_not_read_again(place: Path) -> None:
+    ended = run(place, "ingest", "docs")
+    assert ended.exit_code == 0
+    assert ended.stdout.splitlines()[0] == "files   3 unchanged, 1 skipped (1 .png)"
+    # Nobody waits here who would want to see a bar.
+    assert ended.stderr == ""
+
+
+def test_a_search_prints_a_table_and_nothing_else(place: Path) -> None:
+    ended = run(place, "search", "rockets")
+    assert ended.exit_code == 0, ended.output
+    head, first, *_, last = ended.stdout.splitlines()
+    assert head.split() == ["rank", "score", "chunk", "where", "text"]
+    assert "docs/" in first
+    assert last.startswith("2 of 2 found (bm25")
+
+
+def test_filters_modes_and_pages_reach_the_search(place: Path) -> None:
+    arguments = ("search", "acme anvils rockets", "--mode", "metadata", "--strategy", "bm25", "--json")
+    page = json.loads(told(place, *arguments, "--limit", "1"))
+    assert (page["total_found"], page["pagination"]["has_more"]) == (3, True)
+    following = json.loads(told(place, *arguments, "--limit", "2", "--cursor", page["pagination"]["cursor"]))
+    files = {result["source_file"] for result in page["results"] + following["results"]}
+    assert files == {f"docs/{name}" for name in DOCUMENTS}
+    only = json.loads(told(place, *arguments, "--category", "contracts", "--type", "text"))
+    assert [result["source_file"] for result in only["results"]] == ["docs/contracts/globex.txt"]
+    none = json.loads(told(place, *arguments, "--until", "1990-01-01"))
+    assert none["results"] == []
+
+
+def test_an_explanation_is_printed_on_request(place: Path) -> None:
+    said = told(place, "search", "rockets", "--explain", "--boosts", "--mode", "full")
+    assert "Globex GmbH supplies Acme Corp with rockets." in said
+    assert "by meaning" in said
+
+
+def test_a_vendor_is_found_by_an_alias_in_any_case(place: Path) -> None:
+    said = told(place, "vendor", "INITECH ltd")
+    assert said.startswith("Initech (id ")
+    assert "Bill Lumbergh WORKS_FOR Initech" in said
+
+
+def test_a_vendor_that_is_not_there_is_said_in_the_words_of_the_tool(place: Path) -> None:
+    said = refused(place, "vendor", "Innitech")
+    assert said.startswith(
+        "headgate: Vendor 'Innitech' not found. Try using semantic_search first to find exact vendor names "
+        "and IDs in the knowledge graph. Names like it: Initech"
+    )
+
+
+def test_what_a_vendor_is_called_is_told_with_a_glimpse_of_it(place: Path) -> None:
+    said = told(place, "vendor", "initech").splitlines()
+    assert said[1:3] == ["  own id            v1", "  aliases           Initech Ltd"]
+    assert "own id" not in told(place, "vendor", "initech", "--mode", "ids_only")
+
+
+def test_ids_that_a_search_told_lead_to_the_texts(place: Path) -> None:
+    found = json.loads(told(place, "search", "globex", "--mode", "ids_only", "--json"))["results"]
+    id = found[0]["chunk_id"]
+    said = told(place, "chunk", str(id)).splitlines()
+    assert said[0].startswith(f"chunk {id}, part 1 of 1: docs/contracts/globex.txt")
+    assert "   Globex GmbH supplies Acme Corp with rockets." in said
+    assert "docs/contracts/globex.txt" in told(place, "chunk", str(id), "--mode", "metadata")
+    ended = run(place, "chunk", str(id), "999", "--json")
+    assert ended.exit_code == 1
+    assert [one["chunk_id"] for one in json.loads(ended.stdout)["results"]] == [id]
+    assert ended.stderr == "headgate: removed or never there: 999; search again for its id\n"
+
+
+def test_documents_are_named_with_the_filters_of_a_search(place: Path) -> None:
+    said = told(place, "sources").splitlines()
+    assert said[0].split() == ["category", "type", "date", "chunks", "file"]
+    assert [line.split()[-1] for line in said[1:4]] == [f"docs/{name}" for name in sorted(DOCUMENTS)]
+    assert said[-1] == "3 of 3 documents"
+    only = json.loads(told(place, "sources", "--type", "text", "--type", "html", "--json"))
+    assert [one["doc_type"] for one in only["sources"]] == ["text", "html"]
+    assert told(place, "sources", "--until", "1990-01-01") == "There is no such document.\n"
+
+
+def test_help_says_which_kinds_of_documents_there_are_and_what_may_be_repeated(tmp_path: Path) -> None:
+    said = " ".join(told(tmp_path, "search", "--help").split())
+    assert "markdown, text, html, pdf, docx, csv, json" in said
+    assert "may be given several times" in said
+    assert "columns name,type" in " ".join(told(tmp_path, "ingest", "--help").split())
+
+
+def test_files_that_cannot_be_read_are_an_error_when_there_is_no_other_or_when_asked(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "bad.pdf").write_bytes(b"no pdf")
+    alone = run(tmp_path, "ingest", "docs")
+    assert (alone.exit_code, "docs/bad.pdf" in alone.stdout) == (1, True)
+    (docs / "good.txt").write_text("good", encoding="utf-8")
+    assert run(tmp_path, "ingest", "docs").exit_code == 0
+    assert run(tmp_path, "ingest", "docs", "--strict").exit_code == 1
+
+
+def test_what_there_is_is_counted(place: Path) -> None:
+    counted = json.loads(told(place, "stats", "--json"))
+    assert (counted["sources"], counted["categories"]) == (3, {"contracts": 2, "docs": 1})
+
+
+def test_an_export_goes_to_standard_output_or_to_a_file(place: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in told(place, "export", "--what", "sources").splitlines()]
+    assert [line["file"] for line in lines] == [f"docs/{name}" for name in sorted(DOCUMENTS)]
+    said = told(place, "export", "--what", "graph", tmp_path / "graph.jsonl")
+    assert "entities" in said
+    again = told(place, "ingest", "--graph", tmp_path / "graph.jsonl", "--data-dir", tmp_path / "data")
+    assert again.startswith("graph   graph.jsonl: ")
+
+
+def test_a_reader_that_goes_away_is_no_traceback(place: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        ended = subprocess.run(
+            command("export"),
+            cwd=place,
+            env=environment(place),
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == ""
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["search", "x", "--since", "yesterday"], "--since must be a day such as 2026-11-16, not 'yesterday'"),
+    (
+        ["sources", "--since", "2026-02-01", "--until", "2026-01-01"],
+        "--since 2026-02-01 is after --until 2026-01-01; swap them",
+    ),
+    (["search", "x", "--type", ""], "--type must be a text"),
+    (["search", " "], "Query cannot be empty or whitespace-only"),
+    (["search", "x" * 501], "Query too long (max 500)"),
+    (["search", "x", "--cursor", "nonsense"], "cursor"),
+    (["search", "x", "--store", "mysql://a:hunter2@b/c"], "--store is an address of 'mysql', allowed is"),
+    (["ingest", "nowhere"], "nowhere"),
+    (["ingest", "--graph", "nowhere.csv"], "nowhere.csv"),
+    (["serve", "--transport", "carrier-pigeon"], "--transport is 'carrier-pigeon'"),
+    (["serve", "--transport", "http", "--host", "0.0.0.0"], "loopback"),
+    (["stats", "--config", "nowhere.json"], "nowhere.json"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG)
+def test_what_cannot_be_done_is_one_sentence(place: Path, arguments: list[str], words: str) -> None:
+    said = refused(place, *arguments)
+    assert words in said
+    assert "hunter2" not in said
+
+
+def test_what_a_sentence_says_already_is_not_said_again(place: Path) -> None:
+    said = refused(place, "search", "x", "--strategy", "vector")
+    assert said.count("Use strategy 'bm25'") == 1
+
+
+@pytest.mark.parametrize("arguments", [["search", "x"], ["vendor", "x"], ["stats"], ["export"]])
+def test_whoever_looks_before_anything_was_ingested_is_told_how_and_makes_no_file(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    said = refused(tmp_path, *arguments, "--data-dir", "data")
+    assert "no document has been ingested" in said
+    assert "headgate knowledge ingest" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_to_ingest_is_a_mistake(tmp_path: Path) -> None:
+    ended = run(tmp_path, "ingest")
+    assert ended.exit_code == 2
+    assert "Name a PATH to ingest, or a --graph FILE to import." in ended.stderr
+
+
+def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
+    ended = run(tmp_path, "stats", "-v")
+    assert isinstance(ended.exception, ConfigError)
+
+
+def test_who_interrupts_an_ingestion_is_told_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, ending(verbose=False, interrupted=INTERRUPTED):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == f"headgate: {INTERRUPTED}\n"
+    assert "is kept" in INTERRUPTED
+
+
+def test_who_interrupts_any_command_is_told_nothing() -> None:
+    @click.group(cls=Commands)
+    def commands() -> None:
+        pass
+
+    @commands.command()
+    def load() -> None:
+        raise KeyboardInterrupt
+
+    ended = CliRunner().invoke(commands, ["load"])
+    assert (ended.exit_code, ended.output) == (130, "")
+    assert isinstance(cli, Commands)
+
+
+def test_a_sentence_of_the_documents_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), ending(verbose=False):
+        raise StoreAway
+    assert capsys.readouterr().err == "headgate: Database unavailable, retry in 5s\n"
+
+
+def test_what_an_error_quotes_gives_a_terminal_nothing_to_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), ending(verbose=False):
+        raise ConfigError("\x1b[2Jacme\u202e", hint="look again")
+    assert capsys.readouterr().err == "headgate:  [2Jacme ; look again\n"
+
+
+def test_changes_are_followed_until_somebody_interrupts(tmp_path: Path) -> None:
+    docs, out, log = tmp_path / "docs", tmp_path / "out", tmp_path / "log"
+    docs.mkdir()
+    (docs / "a.md").write_text("# One\n\nfirst\n", encoding="utf-8")
+
+    def summaries() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+    with out.open("wb") as output, log.open("wb") as errors:
+        child = subprocess.Popen(
+            command("watch", "docs", "--interval", "0.1", "--json"),
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=output,
+            stderr=errors,
+        )
+    try:
+        wait_until(lambda: len(summaries()) == 1, SECONDS, "it has ingested")
+        (docs / "b.md").write_text("# Two\n\nsecond\n", encoding="utf-8")
+        wait_until(lambda: len(summaries()) == 2, SECONDS, "it has seen the change")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(SECONDS) == 130
+    finally:
+        child.kill()
+        child.wait()
+    first, second = summaries()
+    assert (first["added"], second["added"], second["unchanged"]) == (1, 1, 1)
+    assert log.read_text(encoding="utf-8") == "headgate: stopped; what was ingested is kept\n"

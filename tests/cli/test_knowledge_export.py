@@ -1,0 +1,153 @@
+"""`headgate knowledge export`: JSON lines of what there is, in a file that is whole or not there."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headgate.app.knowledge.exporting import export_lines, export_to_file
+from headgate.domain.errors import ConfigError, StoreAway
+from headgate.knowledge.graph_files import read_graph
+from headgate.knowledge.values import Chunk, Document, Entity, NewChunk, NewEntity, NewRelationship, Source
+from tests.knowledge.memory import Memory
+
+
+async def filled() -> Memory:
+    store = Memory()
+    chunks = tuple(
+        NewChunk(text=f"text {number}", header="a.md", tokens=2, digest=str(number)) for number in range(700)
+    )
+    await store.replace(Document(source=Source(file="a.md", digest="x", chunks=700), chunks=chunks))
+    acme = NewEntity(type="ORG", name="Acme", aliases=("ACME Corp",))
+    globex = NewEntity(type="ORG", name="Globex")
+    await store.import_graph(
+        "g", [acme, globex], [NewRelationship(source="Acme", target="Globex", type="USES")]
+    )
+    return store
+
+
+async def test_everything_is_written_line_by_line_with_its_kind() -> None:
+    stream = io.StringIO()
+    counts = await export_lines(await filled(), "all", stream)
+    assert counts == {"sources": 1, "chunks": 700, "entities": 2, "relationships": 1}
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["kind"] for line in lines] == ["source", *["chunk"] * 700, *["entity"] * 2, "relationship"]
+    assert (lines[0]["file"], lines[1]["text"], lines[700]["text"]) == ("a.md", "text 0", "text 699")
+
+
+@pytest.mark.parametrize(
+    ("what", "counts"),
+    [
+        ("sources", {"sources": 1}),
+        ("chunks", {"chunks": 700}),
+        ("graph", {"entities": 2, "relationships": 1}),
+    ],
+)
+async def test_a_part_is_written_alone(what: str, counts: dict[str, int]) -> None:
+    assert await export_lines(await filled(), what, io.StringIO()) == counts  # type: ignore[arg-type]
+
+
+async def test_a_graph_that_was_exported_can_be_imported() -> None:
+    stream = io.StringIO()
+    await export_lines(await filled(), "graph", stream)
+    entities, relationships = read_graph("graph.jsonl", stream.getvalue().splitlines())
+    assert [(entity.name, entity.aliases) for entity in entities] == [
+        ("Acme", ("ACME Corp",)),
+        ("Globex", ()),
+    ]
+    assert [relationship.type for relationship in relationships] == ["USES"]
+
+
+async def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    path.write_text("before", encoding="utf-8")
+    await export_to_file(await filled(), "sources", path)
+    assert json.loads(path.read_text(encoding="utf-8"))["file"] == "a.md"
+    assert [file.name for file in tmp_path.iterdir()] == ["all.jsonl"]
+
+
+class Breaking(Memory):
+    """A store that goes away in the middle."""
+
+    async def every_chunk(self) -> AsyncIterator[Chunk]:
+        yield Chunk(
+            id=1,
+            source_id=1,
+            file="a",
+            category="",
+            doc_type="",
+            date="",
+            index=0,
+            total=2,
+            text="",
+            header="",
+            tokens=0,
+        )
+        raise StoreAway
+
+
+async def test_an_export_that_breaks_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    path.write_text("before", encoding="utf-8")
+    with pytest.raises(StoreAway):
+        await export_to_file(Breaking(), "chunks", path)
+    assert path.read_text(encoding="utf-8") == "before"
+    assert [file.name for file in tmp_path.iterdir()] == ["all.jsonl"]
+
+
+class Endless(Memory):
+    """A store with more than anybody reads."""
+
+    closed = False
+
+    async def every_source(self) -> AsyncIterator[Source]:
+        try:
+            while True:
+                yield Source(file="a.md", digest="x", chunks=1)
+        finally:
+            self.closed = True
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader has gone away."""
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+async def test_a_reader_that_goes_away_in_the_middle_leaves_nothing_open() -> None:
+    store = Endless()
+    with pytest.raises(BrokenPipeError):
+        await export_lines(store, "all", Gone())
+    assert store.closed
+
+
+async def test_a_file_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere/all\.jsonl cannot be written: No such file") as caught:
+        await export_to_file(await filled(), "all", tmp_path / "nowhere" / "all.jsonl")
+    assert "name a file" in caught.value.hint
+    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
+        await export_to_file(await filled(), "all", tmp_path)
+
+
+class Growing(Memory):
+    """Somebody is added after the entities were read."""
+
+    async def every_entity(self) -> AsyncIterator[Entity]:
+        async for entity in super().every_entity():
+            yield entity
+        chain = [NewEntity(type="ORG", name=name) for name in ("Acme", "Initech")]
+        await self.import_graph(
+            "late", chain, [NewRelationship(source="Acme", target="Initech", type="OWNS")]
+        )
+
+
+async def test_an_export_beside_an_ingestion_tells_nothing_of_whom_it_does_not_name() -> None:
+    store = Growing()
+    await store.import_graph("g", [NewEntity(type="ORG", name="Acme")], [])
+    stream = io.StringIO()
+    assert await export_lines(store, "graph", stream) == {"entities": 1}
+    entities, relationships = read_graph("graph.jsonl", stream.getvalue().splitlines())
+    assert ([one.name for one in entities], relationships) == (["Acme"], [])

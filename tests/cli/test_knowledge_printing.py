@@ -1,0 +1,336 @@
+"""What `headgate knowledge` prints: everything that people need in a table, all of it for programs."""
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headgate.app.knowledge.printing import (
+    printed_counts,
+    printed_search,
+    printed_statistics,
+    printed_vendor,
+    warned,
+)
+from headgate.app.knowledge.summary import (
+    Imported,
+    Ingested,
+    IngestionProgress,
+    News,
+    printed_summary,
+)
+from headgate.app.progress import Progress
+from headgate.knowledge.ingestion import Summary
+from headgate.knowledge.reading import Failure
+from headgate.knowledge.values import Statistics
+from tests.cli.test_progress import Clock, Terminal
+
+SUMMARY = Summary(
+    added=2,
+    unchanged=1_200,
+    skipped={".png": 3, ".zip": 1},
+    failed=(Failure("docs/scan.pdf", "has pages without text\x1b[2J"),),
+    chunks_added=30,
+    chunks_kept=10,
+    vectors=30,
+    entities=1,
+    relationships=2,
+    seconds=2.0,
+    advice="",
+)
+RESULT: dict[str, Any] = {"chunk_id": 1234, "hybrid_score": 0.016393, "rank": 1}
+METADATA = {"source_file": "docs/a.md", "source_category": "legal", "chunk_index": 0, "total_chunks": 3}
+PREVIEW = {"chunk_snippet": "The seller\nis not liable.", "context_header": "docs/a.md > Terms"}
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def answer(*results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    page = {"cursor": None, "page_size": 10, "has_more": False, "total_available": 42}
+    return {
+        "results": list(results),
+        "total_found": 42,
+        "strategy_used": "hybrid",
+        "execution_time_ms": 12.3,
+        "pagination": page,
+    } | more
+
+
+def test_a_summary_tells_what_happened_to_files_and_chunks() -> None:
+    assert printed_summary(Ingested(documents=SUMMARY), as_json=False).splitlines() == [
+        "files   2 added, 1,200 unchanged, 4 skipped (3 .png, 1 .zip), 1 failed",
+        "chunks  30 added, 10 kept, 30 given a vector",
+        "found   1 entity and 2 relationships",
+        "time    2.0 s, 20 chunks/s",
+        "",
+        "  not read       why",
+        "  docs/scan.pdf  has pages without text [2J",
+    ]
+
+
+def test_a_summary_of_nothing_says_so_and_what_to_do() -> None:
+    said = printed_summary(Ingested(documents=Summary(advice="install it")), as_json=False)
+    assert said.splitlines() == ["files   none", "time    0.0 s", "note: install it"]
+
+
+def test_graphs_are_told_with_the_documents_or_alone() -> None:
+    graph = Imported(file="vendors.csv", entities=2, relationships=1)
+    said = printed_summary(Ingested(graphs=(graph,)), as_json=False)
+    assert said == "graph   vendors.csv: 2 entities and 1 relationship"
+    assert json.loads(printed_summary(Ingested(graphs=(graph,)), as_json=True)) == {
+        "graphs": [{"file": "vendors.csv", "entities": 2, "relationships": 1}]
+    }
+
+
+def test_a_program_gets_every_failure_by_name() -> None:
+    failed = tuple(Failure(f"{number}.pdf", "is broken") for number in range(30))
+    many = Ingested(documents=Summary(failed=failed, seconds=1.0))
+    assert "and 10 more: --json names them all" in printed_summary(many, as_json=False)
+    document = json.loads(printed_summary(many, as_json=True))
+    assert document["failed"][29] == {"file": "29.pdf", "reason": "is broken"}
+    assert document["chunks_per_second"] == 0
+
+
+def test_files_without_an_extension_are_called_so() -> None:
+    said = printed_summary(Ingested(documents=Summary(skipped={"": 2, ".eml": 1})), as_json=False)
+    assert said.splitlines()[0] == "files   3 skipped (2 without an extension, 1 .eml)"
+
+
+@pytest.mark.parametrize(
+    ("summary", "failed"),
+    [
+        (None, False),
+        (Summary(), False),
+        (Summary(failed=SUMMARY.failed), True),
+        (Summary(failed=SUMMARY.failed, unchanged=1), False),
+    ],
+)
+def test_all_have_failed_when_none_could_be_read(summary: Summary | None, *, failed: bool) -> None:
+    assert Ingested(documents=summary).all_failed is failed
+
+
+def news() -> News:
+    return News(lambda: datetime(2026, 11, 16, 9, 5, tzinfo=UTC))
+
+
+def test_what_is_told_of_every_change_is_one_line_with_the_time_and_the_files() -> None:
+    change = Summary(changed=4, chunks_added=2, chunks_removed=1, seconds=0.5)
+    said = news().told(Ingested(documents=change, changed=("d.md", "b.md", "c.md", "a.md")), as_json=False)
+    assert said == (
+        "09:05:00  a.md, b.md, c.md and 1 more; files: 4 changed; chunks: 2 added, 1 removed; "
+        "time: 0.5 s, 4 chunks/s"
+    )
+    (line,) = news().told(Ingested(documents=change), as_json=True).splitlines()
+    assert json.loads(line)["changed"] == 4
+
+
+def test_a_failure_and_an_advice_are_told_once_until_they_change() -> None:
+    told = news()
+
+    def lines(*changed: str, reason: str = "is broken", advice: str = "install it") -> list[str]:
+        summary = Summary(failed=(Failure("a.pdf", reason),), advice=advice)
+        return told.told(Ingested(documents=summary, changed=changed), as_json=False).splitlines()[1:]
+
+    table = ["", "  not read  why", "  a.pdf     is broken"]
+    assert lines() == [*table, "note: install it"]
+    assert lines("b.md") == []
+    assert lines("a.pdf") == table
+    assert lines("b.md", reason="is empty")[2:] == ["  a.pdf     is empty"]
+    assert lines("b.md", reason="is empty", advice="ingest again") == ["note: ingest again"]
+
+
+def test_an_answer_has_the_columns_of_its_mode() -> None:
+    ids, *_ = printed_search(answer(RESULT), as_json=False).splitlines()
+    assert ids.split() == ["rank", "score", "chunk"]
+    head, row, *_ = printed_search(answer(RESULT | METADATA), as_json=False).splitlines()
+    assert head.split() == ["rank", "score", "chunk", "category", "file"]
+    assert row.split() == ["1", "0.0164", "1234", "legal", "docs/a.md"]
+    _, row, *_ = printed_search(answer(RESULT | METADATA | PREVIEW), as_json=False).splitlines()
+    assert row.split(maxsplit=3)[3] == "docs/a.md > Terms  The seller is not liable."
+
+
+def test_an_answer_ends_with_how_much_there_is_and_how_to_get_it() -> None:
+    more = {"cursor": "t8k", "page_size": 1, "has_more": True, "total_available": 42}
+    *_, last = printed_search(answer(RESULT, pagination=more), as_json=False).splitlines()
+    assert last == "1 of 42 found (hybrid, 12 ms); more with --cursor t8k"
+
+
+def test_a_list_that_was_cut_is_told_from_all_that_there_is() -> None:
+    *_, last = printed_search(answer(RESULT, total_found=200), as_json=False).splitlines()
+    assert last == "1 of the best 200 (hybrid, 12 ms)"
+    *_, last = printed_search(answer(RESULT, total_found=199), as_json=False).splitlines()
+    assert last == "1 of 199 found (hybrid, 12 ms)"
+
+
+def test_the_whole_text_keeps_its_lines_and_moves_no_cursor() -> None:
+    full = RESULT | METADATA | {"context_header": "docs/a.md > Terms", "chunk_text": "one\n\n\x1b[2Jtwo"}
+    assert printed_search(answer(full), as_json=False).splitlines()[:6] == [
+        "1. docs/a.md > Terms",
+        "   chunk 1234, part 1 of 3, score 0.0164",
+        "",
+        "   one",
+        "",
+        "    [2Jtwo",
+    ]
+
+
+def test_an_explanation_says_what_each_list_gave() -> None:
+    explanation = {
+        "vector": {"rank": 1, "similarity": 0.83, "weight": 0.6, "contribution": 0.009836},
+        "bm25": None,
+        "fused": 0.009836,
+        "boosts": {"vendor": 0.15},
+        "score": 0.011311,
+    }
+    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False)
+    row = said.splitlines()[4]
+    assert " ".join(row.split()) == "1 rank 1, 0.8300: 0.0098 - 0.0098 0.0113 vendor +15%"
+
+
+def test_boosts_are_told_whole_however_narrow_the_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    boosts = {"vendor": 0.15, "doc_type": 0.1, "entity": 0.1, "topic": 0.08, "recency": 0.05}
+    explanation = {"vector": None, "bm25": None, "fused": 0.01, "boosts": boosts, "score": 0.02}
+    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False)
+    assert "vendor +15%, doc_type +10%, entity +10%, topic +8%, recency +5%" in said
+
+
+def test_nothing_found_is_said() -> None:
+    assert printed_search(answer(), as_json=False) == "Nothing was found."
+    assert json.loads(printed_search(answer(), as_json=True))["results"] == []
+
+
+def test_warnings_are_one_line_each_with_what_to_do() -> None:
+    warning = {"level": "warning", "code": "X", "message": "Too\nhigh.", "suggestion": "Ask for less"}
+    assert warned(answer(warnings=[warning])) == ["Too high; ask for less"]
+    assert warned(answer()) == []
+
+
+def test_a_vendor_is_told_with_its_types_entities_and_relationships() -> None:
+    vendor = {
+        "vendor_id": 7,
+        "vendor_name": "Acme",
+        "statistics": {
+            "entity_count": 2,
+            "relationship_count": 1,
+            "entity_type_distribution": {"ORG": 2},
+            "relationship_type_distribution": {"SUPPLIES": 1},
+        },
+        "entities": [
+            {"entity_id": 9, "name": "Globex", "entity_type": "ORG", "confidence": 0.9, "mentions": 3}
+        ],
+        "relationships": [
+            {
+                "relationship_id": 1,
+                "relationship_type": "SUPPLIES",
+                "source_name": "Acme",
+                "target_name": "Globex",
+                "confidence": 0.8,
+            }
+        ],
+        "pagination": {"cursor": None, "has_more": False},
+    }
+    assert printed_vendor(vendor, as_json=False).splitlines() == [
+        "Acme (id 7)",
+        "  entities          2 (2 ORG)",
+        "  relationships     1 (1 SUPPLIES)",
+        "",
+        "  id  type  confidence  mentions  entity",
+        "   9  ORG       0.9000         3  Globex",
+        "",
+        "  id  confidence  relationship",
+        "   1      0.8000  Acme SUPPLIES Globex",
+    ]
+    assert json.loads(printed_vendor(vendor, as_json=True)) == vendor
+
+
+def test_all_of_a_vendor_has_names_and_attributes_of_everybody() -> None:
+    entity = {"entity_id": 9, "name": "Ann", "entity_type": "PERSON", "confidence": 1.0, "mentions": 0}
+    related = {"relationship_id": 1, "relationship_type": "WORKS_FOR", "confidence": 1.0}
+    vendor = {
+        "vendor_id": 7,
+        "vendor_name": "Acme",
+        "vendor_type": "VENDOR",
+        "external_id": "V-7",
+        "aliases": ["ACM", "Acme Co"],
+        "attributes": {"country": "NO", "tiers": [1, 2]},
+        "entities": [entity | {"aliases": ["A. Smith"], "attributes": {"phone": "1\x1b2"}}],
+        "relationships": [
+            related | {"source_name": "Ann", "target_name": "Acme", "attributes": {"since": 2019}}
+        ],
+        "pagination": {"cursor": None, "has_more": False},
+    }
+    said = printed_vendor(vendor, as_json=False).splitlines()
+    assert said[1:5] == [
+        "  type              VENDOR",
+        "  own id            V-7",
+        "  aliases           ACM, Acme Co",
+        "  attributes        country: NO, tiers: [1,2]",
+    ]
+    assert said[7].endswith("Ann (also A. Smith; phone: 1 2)")
+    assert said[-1].endswith("Ann WORKS_FOR Acme (since: 2019)")
+
+
+def test_the_ids_of_a_vendor_are_told_with_how_to_get_more() -> None:
+    vendor = {
+        "vendor_id": 7,
+        "vendor_name": "Acme",
+        "entity_ids": [9, 10],
+        "relationship_ids": [],
+        "pagination": {"cursor": "t8k", "has_more": True},
+    }
+    assert printed_vendor(vendor, as_json=False).splitlines() == [
+        "Acme (id 7)",
+        "  entity ids        9, 10",
+        "",
+        "more with --cursor t8k",
+    ]
+
+
+def test_what_there_is_is_counted_by_kind() -> None:
+    statistics = Statistics(sources=1_000, categories={"legal": 400, "press": 600}, model="MiniLM")
+    lines = dict(
+        line.split(maxsplit=1) for line in printed_statistics(statistics, as_json=False).splitlines()
+    )
+    assert (lines["sources"], lines["categories"]) == ("1,000", "legal 400, press 600")
+    assert (lines["model"], lines["relationships"]) == ("MiniLM", "-")
+    assert json.loads(printed_statistics(statistics, as_json=True))["sources"] == 1_000
+
+
+def test_the_lines_of_an_export_are_counted() -> None:
+    assert printed_counts({"sources": 2, "chunks": 1_000}, as_json=False) == "sources  2\nchunks   1,000"
+    assert printed_counts({}, as_json=False) == "nothing"
+    assert json.loads(printed_counts({"sources": 2}, as_json=True)) == {"sources": 2}
+
+
+def test_an_ingestion_tells_of_files_and_of_chunks_that_are_embedded_meanwhile() -> None:
+    clock, stream = Clock(), Terminal()
+    ingestion = IngestionProgress(Progress(stream, clock))
+    ingestion.tell("read", 0, 4, "a.md")
+    clock.now += 10
+    ingestion.tell("embed", 64, 100, "")
+    clock.now += 10
+    ingestion.tell("read", 2, 4, "c.md")
+    ingestion.tell("read", 4, 4, "")
+    clock.now += 20
+    ingestion.tell("embed", 80, 100, "")
+    first, second, third = (line.strip() for line in stream.getvalue().split("\r")[1:])
+    assert first == "reading [........................] 0 of 4  0.0 files/s  6.4 chunks/s  a.md"
+    assert second == "reading [############............] 2 of 4  0.1 files/s  3.2 chunks/s  c.md"
+    assert third == "embedding [###################.....] 80 of 100  2.0 chunks/s"
+
+
+def test_an_ingestion_without_an_embedder_tells_of_files_alone() -> None:
+    clock, stream = Clock(), io.StringIO()
+    ingestion = IngestionProgress(Progress(stream, clock))
+    ingestion.tell("read", 0, 4, "a.md")
+    clock.now += 10
+    ingestion.tell("read", 2, 4, "c.md")
+    clock.now += 10
+    ingestion.tell("read", 4, 4, "")
+    assert stream.getvalue() == "reading: 2 of 4, 0.2 files/s\n"

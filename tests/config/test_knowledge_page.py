@@ -1,0 +1,83 @@
+"""The page of the documents says what the code says: sentences, codes, files, shares."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headgate.documents.formats import is_known
+from headgate.domain.errors import (
+    KnowledgeError,
+    Match,
+    QueryTooLong,
+    StoreAway,
+    VendorAmbiguous,
+    VendorNotFound,
+)
+from headgate.knowledge.fusion import Fusion
+from headgate.knowledge.modes import RESULT_FIELDS, TOKENS_PER_RESULT, Mode
+from headgate.knowledge.query import Boosts
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "knowledge.md").read_text()
+SOURCES = [file.read_text() for file in (ROOT / "src" / "headgate" / "knowledge").rglob("*.py")]
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueryTooLong(500),
+        VendorNotFound("X", []),
+        VendorAmbiguous(
+            "quarry",
+            [
+                Match(2, "Quarry Data GmbH", "VENDOR", "V-02", ("Quarry Data", "Quarry")),
+                Match(4, "Quarry Stone Works", "VENDOR", "V-04", ("Quarry",)),
+            ],
+        ),
+        StoreAway(),
+    ],
+    ids=lambda error: str(error.code),
+)
+def test_every_sentence_that_is_a_contract_is_told_with_its_code(error: KnowledgeError) -> None:
+    assert f"| `{error.code}` | {error.number} | `{error.sentence}`" in section("Errors")
+
+
+def test_the_codes_of_all_warnings_are_told() -> None:
+    codes = {code for text in SOURCES for code in re.findall(r'^\s+code="([A-Z_]+)"', text, re.MULTILINE)}
+    assert codes == set(re.findall(r"^\| `([A-Z_]+)` \|", section("Warnings"), re.MULTILINE))
+
+
+def test_the_files_that_are_named_are_read() -> None:
+    table = section("How documents come in").split("\n\n")[0]
+    named = re.findall(r"`(\.[a-z]+)`", table)
+    assert len(named) > 15
+    assert [extension for extension in named if not is_known(extension)] == []
+
+
+def test_the_shares_of_the_boosts_are_the_usual_ones() -> None:
+    rows = re.findall(r"^\| (\w+) \| (0\.\d\d) \|", section("How a search works"), re.MULTILINE)
+    assert {name: float(share) for name, share in rows} == msgspec.structs.asdict(Boosts())
+
+
+def test_the_worked_example_adds_up() -> None:
+    fusion = Fusion()
+    fused = fusion.contribution(fusion.weights.vector, 3) + fusion.contribution(fusion.weights.bm25, 2)
+    assert f"0.6/63 + 0.4/62 = 0.009524 + 0.006452 = {fused:.6f}" in PAGE
+    recency = 0.010822
+    assert f"{fused:.6f} x 1.0908 = {fused * (1 + Boosts().topic + recency):.6f}" in PAGE
+
+
+@pytest.mark.parametrize("mode", [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL])
+def test_each_mode_is_told_with_its_fields_and_its_price(mode: Mode) -> None:
+    [fields, price] = re.findall(rf"^\| `{mode}` \| (.+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)[0]
+    assert int(price.replace(",", "")) == TOKENS_PER_RESULT[mode]
+    named = set(re.findall(r"[a-z0-9]+(?:_[a-z]+)+|rank", fields))
+    assert named <= set(RESULT_FIELDS[mode])
+    if not fields.startswith("+"):
+        assert named == set(RESULT_FIELDS[mode])

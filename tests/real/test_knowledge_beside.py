@@ -1,0 +1,116 @@
+"""The documents beside another server of a gateway: listed, searched for, counted, edited in and out."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate import Gate, running_gate
+from tests.real.knowledge import BY_WORDS, SECONDS, TOOLS, Door, entered, environment, told, write_all
+from tests.real.upstreams import configuration
+
+KNOWLEDGE = {"builtin": "knowledge"}
+EXAMPLE = {"builtin": "example"}
+NAMES = {f"knowledge_{name}" for name in TOOLS}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """A gateway with the documents and the example, whose clients search for tools."""
+    place = tmp_path_factory.mktemp("beside")
+    long = {f"badger{number}.txt": f"Badger {number} digs. " * 130 for number in range(12)}
+    write_all(place / "docs", {"marmot.txt": "A marmot whistles.\n", **long})
+    told(place, "ingest", "docs", "--data-dir", place / "gate" / "data")
+    config = configuration({"knowledge": KNOWLEDGE, "example": EXAMPLE}, listing="search")
+    more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
+    with running_gate(config, place / "gate", environment=more, start_seconds=SECONDS) as gate:
+        gate.wait_until_ready("knowledge", "example")
+        yield gate
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_agent_finds_the_tool_and_calls_it(gate: Gate, era: str) -> None:
+    async with entered(gate.url, era) as door:
+        assert not NAMES & set(await door.visitor.tools())
+        found = await door.call("retrieve_tools", {"query": "search passages of the team's documents"})
+        assert "knowledge_semantic_search" in str(found.content)
+        arguments = {"name": "knowledge_semantic_search", "arguments": {"query": "marmot"}}
+        result = await door.call("call_tool", arguments)
+        assert isinstance(result.structured_content, dict)
+        assert result.structured_content["results"][0]["source_file"] == "docs/marmot.txt"
+
+
+async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gate) -> None:
+    async with entered(gate.url, "modern", "knowledge_") as door:
+        first = await door.ask("semantic_search", query="badger", response_mode="full", page_size=8)
+        cursor = first["pagination"]["cursor"]
+        rest = await door.ask(
+            "semantic_search", query="badger", response_mode="full", page_size=50, cursor=cursor
+        )
+    assert len(str(first)) > 8000
+    assert len({one["chunk_id"] for one in first["results"] + rest["results"]}) == first["total_found"]
+
+
+async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: Gate) -> None:
+    async with entered(gate.url, "modern") as door:
+        arguments = {"name": "knowledge_semantic_search", "arguments": {"query": " "}}
+        said = await door.refusal("call_tool", **arguments)
+        assert said["error"] == "Query cannot be empty or whitespace-only"
+        assert (said["code"], set(said)) == ("INVALID_PARAMS", {"error", "action", "code"})
+
+
+async def test_what_the_tools_did_is_counted(gate: Gate) -> None:
+    async with entered(gate.url, "modern", "knowledge_") as door:
+        await door.ask("semantic_search", query="whistling marmot")
+    told = await asyncio.to_thread(gate.metrics)
+    assert told['headgate_knowledge_calls_total{tool="semantic_search"}'] >= 1
+    assert told["headgate_knowledge_cache_misses_total"] >= 1
+    assert told["headgate_knowledge_tokens_spent"] > 0
+
+
+def test_the_listing_counts_the_tools(gate: Gate) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path), "--json"],
+        cwd=gate.config_path.parent,
+        env=environment(gate.config_path.parent, {**BY_WORDS, "HEADGATE_DATA_DIR": "listing-data"}),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["tools"] >= len(TOOLS)
+
+
+def config_with(*names: str) -> dict[str, Any]:
+    entries = {"knowledge": KNOWLEDGE, "example": EXAMPLE}
+    return configuration({name: entries[name] for name in names})
+
+
+async def test_the_line_comes_and_goes_while_the_gateway_runs(tmp_path: Path) -> None:
+    place = tmp_path / "gate"
+    with running_gate(config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
+        async with entered(gate.url, "modern", "knowledge_") as door, door.visitor.watching():
+            assert not NAMES & set(await door.visitor.tools())
+            gate.write_config(config_with("example", "knowledge"))
+            await door.visitor.wait_for_tool("knowledge_get_chunks")
+            assert set(await door.visitor.tools()) >= NAMES
+            await check_empty(door)
+            gate.write_config(config_with("example"))
+            await door.visitor.wait_for_tool("knowledge_get_chunks", gone=True)
+            assert not NAMES & set(await door.visitor.tools())
+            gate.write_config(config_with("example", "knowledge"))
+            await door.visitor.wait_for_tool("knowledge_get_chunks")
+            await check_empty(door)
+
+
+async def check_empty(door: Door) -> None:
+    """Nothing has been ingested, which is said and is no failure."""
+    answer = await door.ask("semantic_search", query="anything")
+    assert (answer["results"], answer["total_found"]) == ([], 0)
+    assert [warning["code"] for warning in answer["warnings"]] == ["NOTHING_INGESTED"]
