@@ -10,6 +10,7 @@ from typing import Final
 
 from bench import clients, delivery, listing, path, responses, retrieval, skim, start, warm, ways
 from bench.frozen import ForwarderChanged
+from bench.knowledge import section as knowledge
 from bench.options import Options
 from bench.process import StartFailed
 from bench.retrieval import open_questions
@@ -29,6 +30,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "listing": listing.run,
     "responses": responses.run,
     "delivery": delivery.run,
+    "knowledge": knowledge.run,
 }
 # What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)

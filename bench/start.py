@@ -19,7 +19,7 @@ from bench.readiness import wait_for_health, wait_for_servers
 from bench.tables import figure, table
 
 _ROUNDS: Final = 10
-_OURS: Final = ("", "headgate.app", "headgate.cli", "msgspec, click")
+_OURS: Final = ("", "headgate.app", "headgate.cli.commands", "msgspec, click")
 _OTHERS: Final = (
     "",
     "pydantic_settings",

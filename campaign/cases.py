@@ -35,6 +35,17 @@ from campaign import (
     upstream_stdio,
     visitors,
 )
+from campaign.knowledge import (
+    busy,
+    full_disk,
+    hostile,
+    killed,
+    odd_arguments,
+    odd_texts,
+    outages,
+    pages,
+    together,
+)
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
@@ -42,9 +53,10 @@ _GROUPS = (
     slow_clients, searches, stolen, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles,
     questions, profiles, unread, listed, listings, definitions, visitors, kills,
     transitions, sagas, keys, ambiguous, records, storms,
+    killed, outages, pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
 )  # fmt: skip
 
-_LETTERS = "CLFSBARM"
+_LETTERS = "CLFSBARMK"
 
 CASES = {
     case_id: _REGISTERED[case_id]
@@ -52,4 +64,7 @@ CASES = {
 }
 
 # What a name stands for beside the ids of single cases.
-SECTIONS = {"delivery": [one for one in CASES if one[0] == "S" or "F01" <= one <= "F25"]}
+SECTIONS = {
+    "delivery": [one for one in CASES if one[0] == "S" or "F01" <= one <= "F25"],
+    "knowledge": [one for one in CASES if one[0] == "K"],
+}

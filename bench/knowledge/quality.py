@@ -1,0 +1,181 @@
+"""How well documents are found: by words, by meaning and by both, beside the rankings of the databases."""
+
+import asyncio
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psycopg
+
+from bench.knowledge.kept import KeptPassages
+from bench.knowledge.measures import Quality, documents_of, judge
+from bench.knowledge.sets import Knowledge
+from bench.knowledge.taking_in import take_in
+from headgate.domain.words import terms
+from headgate.embedding.passages import PassageEmbedder
+from headgate.knowledge.fusion import Fusion, Weights
+from headgate.knowledge.query import Query, Strategy
+from headgate.knowledge.searching import DEPTH, Search
+from headgate.knowledge.store import Store
+from headgate.knowledge.values import ANYTHING, Found
+from headgate.storage.knowledge.store import open_store
+
+HYBRID: Final = "hybrid"
+VECTOR: Final = "vectors alone"
+BM25: Final = "BM25 alone"
+_STRATEGIES: Final = {HYBRID: Strategy.HYBRID, VECTOR: Strategy.VECTOR, BM25: Strategy.BM25}
+FTS5: Final = "FTS5, bm25()"
+TS_RANK: Final = "PostgreSQL, ts_rank"
+TS_RANK_CD: Final = "PostgreSQL, ts_rank_cd"
+KS: Final = (1, 10, 60, 200, 1000)
+SHARES: Final = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to search one set."""
+
+    labelled: str
+    documents: int
+    chunks: int
+    questions: int
+    way: str
+    quality: Quality
+
+
+class Fused(msgspec.Struct, frozen=True, kw_only=True):
+    """Both lists of one set, made one in another way."""
+
+    labelled: str
+    k: int
+    vector_weight: float
+    quality: Quality
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What one set gives."""
+
+    lines: list[Line]
+    fused: list[Fused]
+
+
+def measure(knowledge: Knowledge, url: str | None) -> Judged:
+    """Ask every question of the set, in every way; those of PostgreSQL only with the URL of a server."""
+    print(f"bench: knowledge, quality, {knowledge.name}", file=sys.stderr, flush=True)
+    return asyncio.run(_measure(knowledge, url))
+
+
+async def _measure(knowledge: Knowledge, url: str | None) -> Judged:
+    kept = KeptPassages()
+    # One that takes too long would be answered by words alone.
+    kept.prepare([one.query for one in knowledge.questions])
+    vectors = PassageEmbedder(lambda: kept)
+    with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
+        async with open_store(Path(directory) / "knowledge.db") as store:
+            await take_in(store, knowledge.documents, vectors)
+            chunks = [chunk async for chunk in store.every_chunk()]
+            ids = {f"docs/{one.file}": one.id for one in knowledge.documents}
+            names = {chunk.id: ids[chunk.file] for chunk in chunks}
+            texts = {chunk.id: f"{chunk.header}\n{chunk.text}" for chunk in chunks}
+            ranked = await _ours(store, vectors, knowledge)
+            ranked[FTS5] = _fts5(texts, knowledge)
+            if url is not None:
+                ranked |= _postgres(url, texts, knowledge)
+            lists = await _lists(store, vectors, knowledge)
+    await vectors.close()
+    relevant = [one.relevant for one in knowledge.questions]
+
+    def judged(rankings: Sequence[Sequence[int]]) -> Quality:
+        return judge([documents_of(names[id] for id in ids) for ids in rankings], relevant)
+
+    lines = [
+        Line(
+            labelled=knowledge.name,
+            documents=len(knowledge.documents),
+            chunks=len(chunks),
+            questions=len(knowledge.questions),
+            way=way,
+            quality=judged(rankings),
+        )
+        for way, rankings in ranked.items()
+    ]
+    fused = [
+        Fused(
+            labelled=knowledge.name,
+            k=k,
+            vector_weight=share,
+            quality=judged(_fused(lists, Fusion(k=k, weights=Weights(share, 1 - share)))),
+        )
+        for k in KS
+        for share in SHARES
+    ]
+    return Judged(lines, fused)
+
+
+async def _ours(store: Store, vectors: PassageEmbedder, knowledge: Knowledge) -> dict[str, list[list[int]]]:
+    """Through the search that the tools use."""
+    search = Search(store, store, vectors, clock=time.monotonic, today=date.today)
+    found: dict[str, list[list[int]]] = {}
+    for way, strategy in _STRATEGIES.items():
+        found[way] = []
+        for one in knowledge.questions:
+            ranking, _ = await search.find(Query(text=one.query, strategy=strategy))
+            found[way].append([ranked.chunk_id for ranked in ranking.found])
+    return found
+
+
+async def _lists(
+    store: Store, vectors: PassageEmbedder, knowledge: Knowledge
+) -> list[tuple[list[Found], list[Found]]]:
+    """What vectors and what words find, for fusions other than ours."""
+    return [
+        (
+            await store.nearest(await vectors.question(one.query), DEPTH, ANYTHING),
+            await store.containing(terms(one.query), DEPTH, ANYTHING),
+        )
+        for one in knowledge.questions
+    ]
+
+
+def _fused(lists: Sequence[tuple[list[Found], list[Found]]], fusion: Fusion) -> list[list[int]]:
+    return [[one.chunk_id for one in fusion.fuse(*both)] for both in lists]
+
+
+def _fts5(texts: Mapping[int, str], knowledge: Knowledge) -> list[list[int]]:
+    """As it comes: its own words, its own stems."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE chunks USING fts5(text, tokenize='porter unicode61')")
+    connection.executemany("INSERT INTO chunks (rowid, text) VALUES (?, ?)", texts.items())
+    select = f"SELECT rowid FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks), rowid LIMIT {DEPTH}"
+    asked = [" OR ".join(f'"{word}"' for word in _words(one.query)) for one in knowledge.questions]
+    return [[id for (id,) in connection.execute(select, (one,))] for one in asked]
+
+
+def _words(query: str) -> list[str]:
+    return "".join(letter if letter.isalnum() else " " for letter in query).split()
+
+
+def _postgres(url: str, texts: Mapping[int, str], knowledge: Knowledge) -> dict[str, list[list[int]]]:
+    """As it comes: the configuration for English."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TEMPORARY TABLE judged (id integer, stems tsvector)")
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO judged VALUES (%s, to_tsvector('english', %s))", texts.items())
+        return {
+            way: [_ranked(connection, function, one.query) for one in knowledge.questions]
+            for way, function in ((TS_RANK, "ts_rank"), (TS_RANK_CD, "ts_rank_cd"))
+        }
+
+
+def _ranked(connection: psycopg.Connection, function: str, query: str) -> list[int]:
+    rows = connection.execute(
+        f"""SELECT id FROM judged, websearch_to_tsquery('english', %s) AS asked WHERE stems @@ asked
+        ORDER BY {function}(stems, asked) DESC, id LIMIT {DEPTH}""".encode(),
+        (" or ".join(_words(query)),),
+    )
+    return [id for (id,) in rows]

@@ -1,0 +1,1 @@
+"""The cases of the team's documents: K01 and on."""
