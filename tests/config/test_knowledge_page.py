@@ -18,6 +18,8 @@ from headgate.domain.errors import (
 from headgate.knowledge.fusion import Fusion
 from headgate.knowledge.modes import RESULT_FIELDS, TOKENS_PER_RESULT, Mode
 from headgate.knowledge.query import Boosts
+from headgate.storage.knowledge.nearness import SHORTLIST
+from headgate.storage.postgres.knowledge.nearness import MOST_COMPARED
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "knowledge.md").read_text()
@@ -81,3 +83,8 @@ def test_each_mode_is_told_with_its_fields_and_its_price(mode: Mode) -> None:
     assert named <= set(RESULT_FIELDS[mode])
     if not fields.startswith("+"):
         assert named == set(RESULT_FIELDS[mode])
+
+
+def test_the_page_says_from_how_many_vectors_on_one_may_be_missed() -> None:
+    assert f"one by one up to {MOST_COMPARED:,}, then HNSW" in PAGE
+    assert f"Beyond {SHORTLIST:,} vectors SQLite and beyond {MOST_COMPARED:,} PostgreSQL" in PAGE
