@@ -66,6 +66,14 @@ async def numbers(connection: Connection) -> Numbers:
     return _numbers(await rows(connection, f"SELECT {', '.join(_NUMBERS)} FROM knowledge_meta"))
 
 
+async def revision(connection: Connection) -> int:
+    """The revision alone, which every search asks for."""
+    found = await rows(connection, "SELECT revision FROM knowledge_meta")
+    if not found:
+        raise StoreAway
+    return int(found[0][0])
+
+
 async def lock(connection: Connection) -> Numbers:
     """The numbers as they are, and nobody else writes until this transaction ends."""
     return _numbers(await rows(connection, f"SELECT {', '.join(_NUMBERS)} FROM knowledge_meta FOR UPDATE"))

@@ -24,7 +24,7 @@ from headgate.storage.postgres.knowledge import graph, linking, passages, schema
 from headgate.storage.postgres.knowledge.everything import every
 from headgate.storage.postgres.knowledge.nearness import nearest
 from headgate.storage.postgres.knowledge.postings import cut
-from headgate.storage.postgres.knowledge.rows import CHUNK, SOURCE, numbers, rows, storable
+from headgate.storage.postgres.knowledge.rows import CHUNK, SOURCE, numbers, revision, rows, storable
 from headgate.storage.postgres.knowledge.selecting import passing_sources, select
 from headgate.storage.postgres.pool import Connection, Databases, connected
 
@@ -56,7 +56,7 @@ class PostgresStore:
 
     async def revision(self) -> int:
         """Grows with every change."""
-        return (await self._databases.glance(numbers)).revision
+        return await self._databases.glance(revision)
 
     async def model(self) -> str:
         """The fingerprint of the embedder."""
