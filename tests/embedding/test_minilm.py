@@ -1,5 +1,8 @@
 """The offline model as it is installed: what it finds, and that it is the one that was examined."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,3 +96,17 @@ def test_a_short_passage_has_the_vector_that_a_tool_with_its_text_has(model: Min
     text = "weather: current temperature of a city"
     [passage], [tool] = MiniLM(pieces=128, windows=5).embed([text]), model.embed([text])
     assert cosine(passage, tool) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_runtime_notes_nothing_for_its_makers(tmp_path: Path) -> None:
+    # By itself it makes an id of the machine and a queue of messages in the cache of the user.
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from headgate.embedding.minilm import MiniLM; MiniLM().embed(['x'])"],
+        env=environment | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert list(tmp_path.iterdir()) == []

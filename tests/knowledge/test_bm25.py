@@ -1,5 +1,6 @@
 """BM25 over blocks of postings: the same scores by numpy and without, and blocks that forget nothing else."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,6 +74,25 @@ def test_only_the_allowed_are_found_and_with_the_same_scores(
     every = bm25.best(list("ab"), posted(chunks), collection(chunks), 100)
     found = bm25.best(list("ab"), posted(chunks), collection(chunks), limit, allowed)
     assert found == [one for one in every if allowed is None or one.chunk_id in allowed][:limit]
+
+
+@given(seed=st.integers(0, 10_000), limit=st.integers(1, 40), filtered=st.booleans())
+@settings(max_examples=15)
+def test_the_best_of_many_are_the_first_of_all_though_common_stems_are_only_looked_up(
+    seed: int, limit: int, *, filtered: bool
+) -> None:
+    chance = random.Random(seed)
+    shares = {"a": 0.02, "b": 0.1, "c": 0.5, "d": 0.9}
+    chunks = {
+        id: [stem for stem, share in shares.items() for _ in range(3) if chance.random() < share]
+        for id in range(bm25.BLOCK_CHUNKS - 300, bm25.BLOCK_CHUNKS + 300)
+    }
+    allowed = set(chance.sample(sorted(chunks), 200)) if filtered else None
+    every, found = (
+        bm25.best(list("abcd"), posted(chunks), collection(chunks), most, allowed)
+        for most in (len(chunks) + 1, limit)
+    )
+    assert found == every[:limit]
 
 
 @given(chunks=contents, gone=st.sets(chunk_ids, max_size=8))

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from itertools import pairwise
@@ -47,6 +48,8 @@ class Weights:
 
     def __init__(self, model: Path | None = None, *, threads: int = 2) -> None:
         """Load the model of the extra, or another file with the same content."""
+        # It tells its makers about the machine unless it is asked not to before it is imported.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         runtime = needed("onnxruntime", choice=CHOICE, extra=EXTRA)
         self.numpy: Any = needed("numpy", choice=CHOICE, extra=EXTRA)
         content = (model or _packaged_model()).read_bytes()

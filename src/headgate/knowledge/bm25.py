@@ -11,7 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.knowledge.values import Found
 
@@ -23,7 +23,8 @@ _SHIFT: Final = 12
 _ENTRY: Final = struct.Struct("<HBH")
 _MOST_TIMES: Final = 0xFF
 _LONGEST: Final = 0xFFFF
-_DIGITS: Final = 6
+# Of a score; further ones depend on the order in which it was added up.
+DIGITS: Final = 6
 
 
 class Entry(NamedTuple):
@@ -108,7 +109,9 @@ def best(
             scores = {chunk_id: scores[chunk_id] for chunk_id in allowed if chunk_id in scores}
         found = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
         return [Found(*one) for one in found]
-    return _best_by_numpy(weights, postings, average, limit, allowed)
+    from headgate.knowledge import scoring  # noqa: PLC0415 (the base install does without numpy)
+
+    return scoring.best(weights, postings, average, limit, allowed)
 
 
 def _rarity(containing: int, chunks: int) -> float:
@@ -126,43 +129,4 @@ def _plain_scores(
             for place, times, length in _ENTRY.iter_unpack(block):
                 share = times * (K1 + 1) / (times + K1 * (1 - B + B * length / average))
                 scores[first + place] = scores.get(first + place, 0.0) + weight * share
-    return {chunk_id: round(score, _DIGITS) for chunk_id, score in scores.items()}
-
-
-def _best_by_numpy(
-    weights: Mapping[str, float],
-    postings: Mapping[str, Blocks],
-    average: float,
-    limit: int,
-    allowed: Iterable[int] | None,
-) -> list[Found]:
-    import numpy  # noqa: PLC0415 (the base install does without)
-
-    entry = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
-    numbers = sorted({number for term in weights for number, _ in postings[term]})
-    # Only blocks that are there take room: ids of what has left are never used again.
-    row_of = {number: row for row, number in enumerate(numbers)}
-    scores = numpy.zeros(len(numbers) * BLOCK_CHUNKS)
-    for term, weight in weights.items():
-        blocks = postings[term]
-        read: Any = numpy.frombuffer(b"".join(block for _, block in blocks), dtype=entry)
-        rows = numpy.repeat(
-            numpy.array([row_of[number] for number, _ in blocks], dtype=numpy.int64) * BLOCK_CHUNKS,
-            [len(block) // _ENTRY.size for _, block in blocks],
-        )
-        times = read["times"].astype(numpy.float64)
-        shares = times * (K1 + 1) / (times + K1 * (1 - B + B * read["length"] / average))
-        # A chunk has a stem only once in its list, so nothing is added twice.
-        scores[rows + read["place"]] += weight * shares
-    scores = numpy.round(scores, _DIGITS)
-    first = numpy.array(numbers, dtype=numpy.int64) << _SHIFT
-    ids = (first[:, None] + numpy.arange(BLOCK_CHUNKS)).ravel()
-    if allowed is not None:
-        scores[~numpy.isin(ids, numpy.fromiter(allowed, dtype=numpy.int64))] = 0.0
-    places = numpy.flatnonzero(scores)
-    if len(places) > limit:
-        worst = numpy.partition(scores[places], len(places) - limit)[len(places) - limit]
-        places = places[scores[places] >= worst]
-    # By score, then by id: the last key is the first that counts.
-    order = numpy.lexsort((ids[places], -scores[places]))[:limit]
-    return [Found(int(ids[place]), float(scores[place])) for place in places[order]]
+    return {chunk_id: round(score, DIGITS) for chunk_id, score in scores.items()}
