@@ -168,6 +168,41 @@ def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: inner for name, inner in schema.items() if name != key}
 
 
+def has_like_alternatives(schema: dict[str, Any]) -> bool:
+    """Whether two alternatives of one place are both lists, or both objects."""
+    return any(
+        sum(kind in found for found in kinds) > 1
+        for place in _places(schema)
+        if (kinds := _kinds_of(place, schema, 0))
+        for kind in ("array", "object")
+    )
+
+
+def _places(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for inner in schema.values():
+            yield from _places(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _places(inner)
+
+
+def _kinds_of(place: Any, schema: dict[str, Any], depth: int) -> list[set[str]]:
+    """The types of each alternative of a place, those of nested ones too."""
+    if not isinstance(place, dict) or depth > 5:
+        return [{"array", "object"}]
+    if "$ref" in place:
+        target = schema.get("$defs", {}).get(str(place["$ref"]).rsplit("/", 1)[-1])
+        return _kinds_of(target, schema, depth + 1)
+    branches = [*place.get("anyOf", ()), *place.get("oneOf", ())]
+    if branches:
+        return [kinds for branch in branches for kinds in _kinds_of(branch, schema, depth + 1)]
+    named = place.get("type", ["array", "object"])
+    # A property may be called so.
+    return [{kind for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)}]
+
+
 def written_strictly(value: Any, schema: dict[str, Any]) -> Any:
     """What a model writes that means `value` and has no choice but to follow the strict schema."""
     found = _written(value, schema)
@@ -192,11 +227,9 @@ def _written(value: Any, schema: dict[str, Any]) -> Any:
         found = [_written(inner, schema["items"]) for inner in value]
         return _LEFT_OUT if any(inner is _LEFT_OUT for inner in found) else found
     if isinstance(value, dict | list):
-        return (
-            json.dumps(value)
-            if "string" in kinds and "JSON text of an" in schema.get("description", "")
-            else _LEFT_OUT
-        )
+        told = schema.get("description", "").partition("JSON text of an")[2]
+        wanted = "object" if isinstance(value, dict) else "array"
+        return json.dumps(value) if "string" in kinds and wanted in told else _LEFT_OUT
     if isinstance(value, str) and "string" in kinds:
         return (
             _quoted(value) if "a plain text, or JSON text of an" in schema.get("description", "") else value

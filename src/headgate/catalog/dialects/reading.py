@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from headgate.catalog.dialects.changes import Changes
 from headgate.catalog.dialects.merging import NOTHING, merged
 from headgate.catalog.dialects.opening import MOST_DEPTH, Document, Trail, Unsayable
@@ -98,7 +100,7 @@ class _Reader:
             return self._plain(node, where, trail, depth)
         if thin(branches, rest):
             plain = self._plain(rest, where, trail, depth)
-            return Choice(plain.shapes, plain.null, plain.nullable, plain.words, self._hint(branches, where))
+            return msgspec.structs.replace(plain, hints=self._hint(branches, where))
         return self._union(branches, rest, where, trail, depth)
 
     def _branches(self, node: Node, where: str) -> tuple[list[Any], Node]:
@@ -133,6 +135,7 @@ class _Reader:
             joined(found),
             null=any(one.null for one in found),
             nullable=rest.get("nullable") is True or any(one.nullable for one in found),
+            guessed=any(one.guessed for one in found),
             words=_words(rest),
             hints=tuple(dict.fromkeys(hint for one in found for hint in one.hints))[:3],
         )
@@ -228,7 +231,9 @@ def _open(target: Any, node: Node, reference: str = "") -> Choice:
     kinds, null = _kinds(target if isinstance(target, dict) else {})
     name = reference.rsplit("/", 1)[-1][:60]
     shapes = tuple(Shape(kind, open=kind == "object", cut=name) for kind in kinds)
-    return Choice(shapes or ANYTHING.shapes, null=null or not kinds, words=_words(node))
+    return Choice(
+        shapes or ANYTHING.shapes, null=null or not kinds, guessed=not (kinds or null), words=_words(node)
+    )
 
 
 def _words(node: Node) -> Node:

@@ -129,7 +129,11 @@ class _Restoring:
                 for name, inner in value.items()
             )
         if isinstance(value, list) and shape.items is not None:
-            return all(self._fits_any(inner, shape.items, level + 1) for inner in value)
+            # Nothing can be left out of a list.
+            return all(
+                self._fits_any(inner, shape.items, level + 1) if inner is not None else shape.items.null
+                for inner in value
+            )
         values = shape.said.get("enum")
         return values is None or value in values
 
@@ -140,7 +144,8 @@ class _Restoring:
 
 
 def _is_left_out(value: Any, choice: Choice, name: str, shape: Shape) -> bool:
-    return value is None and not choice.null and name not in shape.required
+    # Without a member that need not be there it is right in any case.
+    return value is None and name not in shape.required and (choice.guessed or not choice.null)
 
 
 def _held(choice: Choice, level: int) -> set[str]:

@@ -53,6 +53,8 @@ class Choice(msgspec.Struct, frozen=True):
     null: bool = False
     # Null is allowed by the word that OpenAPI has for it, which JSON Schema does not know.
     nullable: bool = False
+    # What is inside was cut off and has no type of its own: nobody knows whether null is really allowed.
+    guessed: bool = False
     words: Node = {}
     # What no dialect can say and a model should know.
     hints: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.catalog.dialects.shapes import Choice, Node, Shape
+from headgate.catalog.dialects.wording import described, told_examples
 
 # An alternative that has nothing else says no more than which members are needed.
 _THIN: Final = {"required", "not", "type", "title", "description", "$comment"}
@@ -28,7 +29,7 @@ def joined(choices: Sequence[Choice]) -> tuple[Shape, ...]:
     for choice in choices:
         for shape in choice.shapes:
             words = shape.words or (choice.words if len(choice.shapes) == 1 else {})
-            if words or shape.kind in ("object", "array"):
+            if _says_something(words) or shape.kind in ("object", "array"):
                 found.append(msgspec.structs.replace(shape, words=words))
             elif shape.said.keys() == {"enum"}:
                 place, values = lists.setdefault(shape.kind, (len(found), {}))
@@ -41,6 +42,11 @@ def joined(choices: Sequence[Choice]) -> tuple[Shape, ...]:
     for kind, (place, values) in lists.items():
         found[place] = Shape(kind, {"enum": list(values.values())})
     return tuple(found)
+
+
+def _says_something(words: Node) -> bool:
+    """Whether a model would read any of it: what is empty, or no text, is written by no dialect."""
+    return words.get("default") is not None or bool(described(words, told_examples(words, default=False)))
 
 
 def together(branches: Sequence[Node], rest: Node) -> Node:
