@@ -19,6 +19,7 @@ from bench.knowledge.filling import fill_file, fill_postgres, vectors
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.server import running
 from bench.knowledge.sets import read
+from bench.process import ROOT
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
 from headgate.domain.words import terms
@@ -41,6 +42,9 @@ POSTGRES: Final = "PostgreSQL"
 _REAL: Final = "squad"
 _QUESTIONS: Final = 200
 _ROUNDS: Final = 3
+
+# Measured apart, because filling the stores takes long.
+RECORDED: Final = ROOT / "bench" / "results" / "knowledge-million.json"
 
 STEPS: Final = {
     "question": "vector of the question",
@@ -85,8 +89,11 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--stores", nargs="+", choices=(SQLITE, POSTGRES), default=[SQLITE, POSTGRES])
     parser.add_argument("--keep", type=Path, help="fill the stores in this directory, or take those in it")
+    parser.add_argument("--record", action="store_true", help="for the documentation: bench.knowledge.page")
     arguments = parser.parse_args()
     found = latency(arguments.chunks, arguments.stores, arguments.keep)
+    if arguments.record:
+        RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     rows = [
         (one.store, f"{one.chunks:,}", STEPS[one.step], figure(one.p50_ms), figure(one.p99_ms))
         for one in found.timed

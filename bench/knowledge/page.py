@@ -1,17 +1,19 @@
-"""Writes the figures of the last whole run into the documentation: `python -m bench.knowledge.page`."""
+"""Writes the figures of the last whole runs into the documentation: `python -m bench.knowledge.page`."""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from bench.knowledge.latency import RECORDED, Latency
 from bench.knowledge.measured import Measured
-from bench.knowledge.tables import TABLES
+from bench.knowledge.tables import TABLES, sizes, steps
 from bench.pages import Whole, described, filled, judged, markdown, write
 from bench.process import ROOT
 
 RESULT: Final = ROOT / "bench" / "results" / "knowledge.json"
-PAGE: Final = ROOT / "docs" / "knowledge.md"
+# The guide has what each mode takes, the other page everything else.
+PAGES: Final = (ROOT / "docs" / "knowledge.md", ROOT / "docs" / "knowledge-figures.md")
 
 
 def main() -> None:
@@ -20,11 +22,16 @@ def main() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """The page as it should be."""
+    """The pages as they should be."""
     result = RESULT.read_bytes()
     measured = msgspec.json.decode(result, type=Measured)
-    blocks = _blocks(measured, msgspec.json.decode(result, type=Whole))
-    return {PAGE: filled(PAGE.read_text(), blocks)}
+    blocks = _blocks(measured, msgspec.json.decode(result, type=Whole)) | _of_a_million()
+    return {page: filled(page.read_text(), blocks) for page in PAGES}
+
+
+def _of_a_million() -> dict[str, str]:
+    found = msgspec.json.decode(RECORDED.read_bytes(), type=Latency)
+    return {"million": markdown(steps(found.timed)), "million stores": markdown(sizes(found.filled))}
 
 
 def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:

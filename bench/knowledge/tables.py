@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Final
 
-from bench.knowledge.latency import STEPS
+from bench.knowledge.latency import STEPS, Filled, Timed
 from bench.knowledge.measured import Measured
 from bench.knowledge.quality import Line
 from bench.knowledge.scenario import SAID
 from bench.pages import Table
 from bench.tables import figure
 
-# What the seed wants of a million chunks, in milliseconds.
+# What is wanted of a million chunks, in milliseconds.
 WANTED: Final = {"vector": 50.0, "bm25": 30.0, "fusion": 5.0, "hit": 1.0}
 
 
@@ -66,12 +66,17 @@ def fusion(measured: Measured) -> Table:
 
 
 def latency(measured: Measured) -> Table:
-    """p50 and p99 of each step, beside what the seed wants."""
-    places = dict.fromkeys((one.store, one.chunks) for one in measured.timed)
+    """p50 and p99 of each step."""
+    return steps(measured.timed)
+
+
+def steps(timed: Sequence[Timed]) -> Table:
+    """p50 and p99 of each step, beside the goals."""
+    places = dict.fromkeys((one.store, one.chunks) for one in timed)
     header = ["step, ms"]
     for store, chunks in places:
         header += [f"{store}, {chunks:,}: p50", "p99"]
-    found = {(one.store, one.chunks, one.step): one for one in measured.timed}
+    found = {(one.store, one.chunks, one.step): one for one in timed}
     rows = []
     for step, title in STEPS.items():
         cells = [title]
@@ -79,15 +84,17 @@ def latency(measured: Measured) -> Table:
             one = found[*place, step]
             cells += [figure(one.p50_ms), figure(one.p99_ms)]
         rows.append([*cells, f"{WANTED[step]:g}" if step in WANTED else "-"])
-    return [*header, "seed, at 1,000,000"], rows
+    return [*header, "goal at 1,000,000"], rows
 
 
 def stores(measured: Measured) -> Table:
     """What the stores take."""
-    rows = [
-        (one.store, f"{one.chunks:,}", figure(one.size_mib), figure(one.first_seconds))
-        for one in measured.filled
-    ]
+    return sizes(measured.filled)
+
+
+def sizes(filled: Sequence[Filled]) -> Table:
+    """What stores take, and when they are ready."""
+    rows = [(one.store, f"{one.chunks:,}", figure(one.size_mib), figure(one.first_seconds)) for one in filled]
     return ("store", "chunks", "size, MiB", "first search, s"), rows
 
 
@@ -123,14 +130,14 @@ def tokens(measured: Measured) -> Table:
 
 
 def modes(measured: Measured) -> Table:
-    """Tokens of one result, beside what the seed says."""
+    """Tokens of one result, beside what the budget reserves for it."""
     if not measured.spent:
         return (), ()
     rows = [
         (mode, figure(mean(one.each[mode] for one in measured.spent)), f"{said:,}")
         for mode, said in SAID.items()
     ]
-    return ("response mode", "tokens per result", "seed's estimate"), rows
+    return ("response mode", "tokens per result", "reserved before"), rows
 
 
 # Every table by the name that the documentation has for it, with its title.
