@@ -41,7 +41,8 @@ DOCUMENTS = {
     "notes.html": "<h1>Notes</h1><p>Rockets are late again.</p>",
 }
 GRAPH = """\
-{"kind": "entity", "id": "v1", "type": "VENDOR", "name": "Initech", "aliases": ["Initech Ltd"]}
+{"kind": "entity", "id": "v1", "type": "VENDOR", "name": "Initech", "aliases": ["Initech Ltd"],\
+ "attributes": {"fax": 1}}
 {"kind": "entity", "id": "p1", "type": "PERSON", "name": "Bill Lumbergh"}
 {"kind": "relationship", "source": "p1", "target": "v1", "type": "works_for"}
 """
@@ -176,11 +177,33 @@ def test_a_vendor_is_found_by_an_alias_in_any_case(place: Path) -> None:
     assert "Bill Lumbergh WORKS_FOR Initech" in said
 
 
-def test_a_vendor_that_is_not_there_is_said_in_the_words_of_the_tool(place: Path) -> None:
-    said = refused(place, "vendor", "Innitech")
-    assert said.startswith(
-        "headgate: Vendor 'Innitech' not found. Try using semantic_search first to find exact vendor names "
-        "and IDs in the knowledge graph. Names like it: Initech"
+def test_a_vendor_is_told_with_its_attributes_in_every_mode_but_the_ids(place: Path) -> None:
+    for mode in ("metadata", "preview", "full"):
+        assert "  attributes        fax: 1\n" in told(place, "vendor", "initech", "--mode", mode)
+    assert "fax" not in told(place, "vendor", "initech", "--mode", "ids_only")
+
+
+def test_a_vendor_leads_to_the_chunks_that_speak_of_it(place: Path) -> None:
+    said = json.loads(told(place, "vendor", "globex", "--json"))
+    [chunk] = said["mentioned_in"]
+    assert f"  in chunks         {chunk}\n" in told(place, "vendor", "globex")
+    assert "Globex GmbH supplies" in told(place, "chunk", f"{chunk}")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("Innitech", " Names like it: Initech."),
+        ("Bill Lumbergh", " 'Bill Lumbergh' is a PERSON, not a vendor."),
+        ("Zzyzx", ""),
+    ],
+)
+def test_a_vendor_that_is_not_there_is_said_in_words_of_the_command(
+    place: Path, name: str, advice: str
+) -> None:
+    assert refused(place, "vendor", name).rstrip("\n") == (
+        f"headgate: Vendor '{name}' not found. Try headgate knowledge search first to find exact vendor "
+        f"names and IDs in the knowledge graph.{advice}"
     )
 
 
@@ -196,7 +219,8 @@ def test_ids_that_a_search_told_lead_to_the_texts(place: Path) -> None:
     said = told(place, "chunk", str(id)).splitlines()
     assert said[0].startswith(f"chunk {id}, part 1 of 1: docs/contracts/globex.txt")
     assert "   Globex GmbH supplies Acme Corp with rockets." in said
-    assert "docs/contracts/globex.txt" in told(place, "chunk", str(id), "--mode", "metadata")
+    row = told(place, "chunk", str(id), "--mode", "metadata").splitlines()[1]
+    assert row.split() == [str(id), "1", "of", "1", "contracts", "docs/contracts/globex.txt"]
     ended = run(place, "chunk", str(id), "999", "--json")
     assert ended.exit_code == 1
     assert [one["chunk_id"] for one in json.loads(ended.stdout)["results"]] == [id]
@@ -229,6 +253,23 @@ def test_files_that_cannot_be_read_are_an_error_when_there_is_no_other_or_when_a
     (docs / "good.txt").write_text("good", encoding="utf-8")
     assert run(tmp_path, "ingest", "docs").exit_code == 0
     assert run(tmp_path, "ingest", "docs", "--strict").exit_code == 1
+
+
+def test_an_empty_directory_takes_no_document_away_until_it_is_meant(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (docs / name).write_text("words", encoding="utf-8")
+    told(tmp_path, "ingest", "docs")
+    docs.rename(tmp_path / "away")
+    docs.mkdir()
+    ended = run(tmp_path, "ingest", "docs")
+    assert ended.exit_code == 1
+    assert ended.stdout.splitlines()[-1].split(maxsplit=1) == [
+        "docs",
+        "has no documents any more, and its 2 stay; pass --emptied to remove them",
+    ]
+    assert told(tmp_path, "ingest", "docs", "--emptied").startswith("files   2 removed\n")
 
 
 def test_what_there_is_is_counted(place: Path) -> None:
@@ -291,7 +332,7 @@ def test_what_cannot_be_done_is_one_sentence(place: Path, arguments: list[str], 
 
 def test_what_a_sentence_says_already_is_not_said_again(place: Path) -> None:
     said = refused(place, "search", "x", "--strategy", "vector")
-    assert said.count("Use strategy 'bm25'") == 1
+    assert said.count("Use --strategy bm25") == 1
 
 
 @pytest.mark.parametrize("arguments", [["search", "x"], ["vendor", "x"], ["stats"], ["export"]])
@@ -310,6 +351,14 @@ def test_nothing_to_ingest_is_a_mistake(tmp_path: Path) -> None:
     assert "Name a PATH to ingest, or a --graph FILE to import." in ended.stderr
 
 
+def test_a_path_from_a_variable_that_is_not_set_is_not_all_that_is_here(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    ended = run(tmp_path, "ingest", "", "--data-dir", "data")
+    assert ended.exit_code == 2
+    assert "A PATH is empty" in ended.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
     ended = run(tmp_path, "stats", "-v")
     assert isinstance(ended.exception, ConfigError)
@@ -321,6 +370,38 @@ def test_who_interrupts_an_ingestion_is_told_what_is_kept(capsys: pytest.Capture
     assert ended.value.code == 130
     assert capsys.readouterr().err == f"headgate: {INTERRUPTED}\n"
     assert "is kept" in INTERRUPTED
+
+
+# A document that takes a thread a minute.
+BUSY = """
+import asyncio, threading
+from headgate.cli.running import run_until_interrupted
+
+async def work():
+    try:
+        busy = asyncio.create_task(asyncio.to_thread(threading.Event().wait, 60))
+        print("busy", flush=True)
+        await busy
+    finally:
+        print("closed")
+
+run_until_interrupted(work(), "interrupted; go on")
+"""
+
+
+def test_who_interrupts_does_not_wait_for_a_thread_that_is_busy(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=SECONDS)
+    assert (process.returncode, *said) == (130, "closed\n", "headgate: interrupted; go on\n")
 
 
 def test_who_interrupts_any_command_is_told_nothing() -> None:
@@ -341,6 +422,21 @@ def test_a_sentence_of_the_documents_says_it_all(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit), ending(verbose=False):
         raise StoreAway
     assert capsys.readouterr().err == "headgate: Database unavailable, retry in 5s\n"
+
+
+def test_who_can_mend_the_store_is_told_what_is_wrong_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit), ending(verbose=False):
+        raise StoreAway("the disk is full; make room on it")
+    said = "headgate: the store of the documents cannot be used: the disk is full; make room on it\n"
+    assert capsys.readouterr().err == said
+    (tmp_path / "knowledge.db").write_bytes(b"no database at all" * 1000)
+    for name in (["stats"], ["search", "acme"], ["ingest", str(tmp_path)], ["forget", "acme"]):
+        ended = run(tmp_path, *name, "--data-dir", tmp_path)
+        said = ended.stderr.splitlines()[-1]
+        assert ended.exit_code == 2
+        assert "cannot be used: the file is not a database; move knowledge.db away and ingest again" in said
 
 
 def test_what_an_error_quotes_gives_a_terminal_nothing_to_obey(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """`headgate knowledge export`: JSON lines of what there is, in a file that is whole or not there."""
 
+import errno
 import io
 import json
 from collections.abc import AsyncIterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.app.knowledge.exporting import export_lines, export_to_file
+from headgate.app.knowledge.exporting import export_lines, export_to_file, export_to_stream
 from headgate.domain.errors import ConfigError, StoreAway
 from headgate.knowledge.graph_files import read_graph
 from headgate.knowledge.values import Chunk, Document, Entity, NewChunk, NewEntity, NewRelationship, Source
@@ -43,6 +44,7 @@ async def test_everything_is_written_line_by_line_with_its_kind() -> None:
         ("sources", {"sources": 1}),
         ("chunks", {"chunks": 700}),
         ("graph", {"entities": 2, "relationships": 1}),
+        ("imported", {"entities": 2, "relationships": 1}),
     ],
 )
 async def test_a_part_is_written_alone(what: str, counts: dict[str, int]) -> None:
@@ -58,6 +60,20 @@ async def test_a_graph_that_was_exported_can_be_imported() -> None:
         ("Globex", ()),
     ]
     assert [relationship.type for relationship in relationships] == ["USES"]
+
+
+async def test_what_was_imported_is_written_as_it_was_and_without_what_texts_say() -> None:
+    store = Memory()
+    acme = NewEntity(type="VENDOR", name="Acme", confidence=0.9, external_id="v1", attributes={"fax": 1})
+    bolt = NewEntity(type="VENDOR", name="Bolt", aliases=("B",))
+    owns = NewRelationship(source="v1", target="Bolt", type="OWNS", confidence=0.8)
+    await store.import_graph("g", [acme, bolt], [owns])
+    spoken_of = [NewEntity(type="ORG", name="Acme", confidence=0.97), NewEntity(type="ORG", name="Guess")]
+    document = Document(source=Source(file="a.md", digest="x"), entities=tuple(spoken_of))
+    await store.replace(document)
+    stream = io.StringIO()
+    await export_lines(store, "imported", stream)
+    assert read_graph("graph.jsonl", stream.getvalue().splitlines()) == ([acme, bolt], [owns])
 
 
 async def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
@@ -122,6 +138,20 @@ async def test_a_reader_that_goes_away_in_the_middle_leaves_nothing_open() -> No
     with pytest.raises(BrokenPipeError):
         await export_lines(store, "all", Gone())
     assert store.closed
+
+
+class Full(io.StringIO):
+    """A stream to a disk that has no room."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_full_disk_behind_a_stream_is_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="the export cannot be written: No space left on device"):
+        await export_to_stream(await filled(), "all", Full())
+    with pytest.raises(BrokenPipeError):
+        await export_to_stream(await filled(), "all", Gone())
 
 
 async def test_a_file_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path) -> None:

@@ -70,7 +70,13 @@ async def test_a_graph_may_be_named_without_its_directory_if_no_other_is_called_
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("Docs", "'docs'"), ("vendor.json", "'vendors.jsonl'"), ("docs/odl", "'docs/old'"), ("", "'docs'")],
+    [
+        ("Docs", "'docs'"),
+        ("vendor.json", "'vendors.jsonl'"),
+        ("docs/odl", "'docs/old'"),
+        ("", "'docs'"),
+        ("../at/some/place/docs/old/", "'docs/old'"),
+    ],
 )
 async def test_an_unknown_name_gets_the_nearest_ones(name: str, nearest: str) -> None:
     store = await filled()

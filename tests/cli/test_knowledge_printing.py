@@ -123,7 +123,7 @@ def test_what_is_told_of_every_change_is_one_line_with_the_time_and_the_files() 
     said = news().told(Ingested(documents=change, changed=("d.md", "b.md", "c.md", "a.md")), as_json=False)
     assert said == (
         "09:05:00  a.md, b.md, c.md and 1 more; files: 4 changed; chunks: 2 added, 1 removed; "
-        "time: 0.5 s, 4 chunks/s"
+        "time: 0.5 s, 4.0 chunks/s"
     )
     (line,) = news().told(Ingested(documents=change), as_json=True).splitlines()
     assert json.loads(line)["changed"] == 4
@@ -148,8 +148,8 @@ def test_an_answer_has_the_columns_of_its_mode() -> None:
     ids, *_ = printed_search(answer(RESULT), as_json=False).splitlines()
     assert ids.split() == ["rank", "score", "chunk"]
     head, row, *_ = printed_search(answer(RESULT | METADATA), as_json=False).splitlines()
-    assert head.split() == ["rank", "score", "chunk", "category", "file"]
-    assert row.split() == ["1", "0.0164", "1234", "legal", "docs/a.md"]
+    assert head.split() == ["rank", "score", "chunk", "part", "category", "file"]
+    assert row.split() == ["1", "0.0164", "1234", "1", "of", "3", "legal", "docs/a.md"]
     _, row, *_ = printed_search(answer(RESULT | METADATA | PREVIEW), as_json=False).splitlines()
     assert row.split(maxsplit=3)[3] == "docs/a.md > Terms  The seller is not liable."
 
@@ -259,6 +259,7 @@ def test_all_of_a_vendor_has_names_and_attributes_of_everybody() -> None:
         "external_id": "V-7",
         "aliases": ["ACM", "Acme Co"],
         "attributes": {"country": "NO", "tiers": [1, 2]},
+        "mentioned_in": [3, 8],
         "entities": [entity | {"aliases": ["A. Smith"], "attributes": {"phone": "1\x1b2"}}],
         "relationships": [
             related | {"source_name": "Ann", "target_name": "Acme", "attributes": {"since": 2019}}
@@ -266,13 +267,14 @@ def test_all_of_a_vendor_has_names_and_attributes_of_everybody() -> None:
         "pagination": {"cursor": None, "has_more": False},
     }
     said = printed_vendor(vendor, as_json=False).splitlines()
-    assert said[1:5] == [
+    assert said[1:6] == [
         "  type              VENDOR",
         "  own id            V-7",
         "  aliases           ACM, Acme Co",
         "  attributes        country: NO, tiers: [1,2]",
+        "  in chunks         3, 8",
     ]
-    assert said[7].endswith("Ann (also A. Smith; phone: 1 2)")
+    assert said[8].endswith("Ann (also A. Smith; phone: 1 2)")
     assert said[-1].endswith("Ann WORKS_FOR Acme (since: 2019)")
 
 

@@ -95,3 +95,17 @@ def test_a_bar_never_is_wider_than_the_terminal_and_no_name_moves_the_cursor(
     assert len(shown) == len("\r") + 69
     assert "\x1b" not in shown
     assert "\n" not in shown
+
+
+def test_letters_that_take_two_columns_do_not_break_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, clock = Terminal(), Clock()
+    progress = Progress(stream, clock)
+    for name in ("文" * 60, ""):
+        clock.now += 1
+        progress.bar("reading", 1, 2, {}, name)
+    _, wide, narrow = stream.getvalue().split("\r")
+    drawn = "reading [############............] 1 of 2"
+    letters = wide.removeprefix(f"{drawn}  ")
+    assert letters == "文" * ((79 - len(drawn) - 2) // 2)
+    assert narrow == drawn + " " * (2 + 2 * len(letters))

@@ -4,7 +4,7 @@ import io
 
 import docx
 from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, NumberObject
 
 from headgate.knowledge.reading import Parsed
 
@@ -15,13 +15,14 @@ def text_of(parsed: Parsed) -> str:
 
 
 def pdf(*pages: str, outline: dict[str, int] | None = None, title: str = "", password: str = "") -> bytes:
-    """A PDF with a line of text on each page; an empty one has no text at all."""
+    """A PDF with lines of text on each page; an empty one has no text at all."""
     writer = PdfWriter()
-    for line in pages:
+    for text in pages:
         page = writer.add_blank_page(200, 200)
-        if line:
+        if text:
+            lines = " 0 -14 Td ".join(f"({line}) Tj" for line in text.split("\n"))
             content = DecodedStreamObject()
-            content.set_data(f"BT /F1 12 Tf 10 100 Td ({line}) Tj ET".encode())
+            content.set_data(f"BT /F1 12 Tf 10 180 Td {lines} ET".encode())
             page[NameObject("/Contents")] = content
             page[NameObject("/Resources")] = _font()
     for chapter, number in (outline or {}).items():
@@ -30,6 +31,25 @@ def pdf(*pages: str, outline: dict[str, int] | None = None, title: str = "", pas
         writer.add_metadata({"/Title": title, "/CreationDate": "D:20240506070809Z"})
     if password:
         writer.encrypt(password)
+    return _written(writer)
+
+
+def scan(*, is_broken: bool = False) -> bytes:
+    """A PDF with nothing but a picture on its page; what shows it there may be packed as nobody packs."""
+    writer = PdfWriter()
+    picture, content = DecodedStreamObject(), DecodedStreamObject()
+    picture.set_data(b"\xff")
+    numbers = {"/Width": 1, "/Height": 1, "/BitsPerComponent": 8}
+    names = {"/Type": "/XObject", "/Subtype": "/Image", "/ColorSpace": "/DeviceGray"}
+    picture.update({NameObject(key): NumberObject(value) for key, value in numbers.items()})
+    picture.update({NameObject(key): NameObject(value) for key, value in names.items()})
+    content.set_data(b"q 200 0 0 200 0 0 cm /I0 Do Q")
+    if is_broken:
+        content[NameObject("/Filter")] = NameObject("/Nobody")
+    page = writer.add_blank_page(200, 200)
+    page[NameObject("/Contents")] = content
+    pictures = DictionaryObject({NameObject("/I0"): picture})
+    page[NameObject("/Resources")] = DictionaryObject({NameObject("/XObject"): pictures})
     return _written(writer)
 
 

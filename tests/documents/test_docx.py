@@ -5,7 +5,9 @@ import re
 import struct
 import zipfile
 
+import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 
 from headgate.documents import docx as reading
 from headgate.knowledge.reading import Unreadable
@@ -31,6 +33,31 @@ def test_styles_make_sections_lists_and_tables() -> None:
 
 def test_the_properties_of_the_document_come_first() -> None:
     assert reading.parse(word(("Heading 1", "Travel"), title="Rules")).title == "Rules"
+
+
+def test_a_heading_of_a_template_is_the_heading_that_it_is_made_from() -> None:
+    document, file = docx.Document(), io.BytesIO()
+    for name, base in {"House Heading": "Heading 2", "House Text": "Normal", "Round": "House Text"}.items():
+        document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH).base_style = document.styles[base]
+        document.add_paragraph(name, style=name)
+    document.styles["House Text"].base_style = document.styles["Round"]
+    document.save(file)
+    [section] = reading.parse(file.getvalue()).sections
+    assert section.path == ("House Heading",)
+    assert section.text == "## House Heading\n\nHouse Text\n\nRound\n\n"
+
+
+def test_a_document_without_properties_has_no_title_and_no_day_of_its_own() -> None:
+    whole, bare = io.BytesIO(word(("Normal", "text"), title="Named")), io.BytesIO()
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(bare, "w") as without:
+        for part in archive.namelist():
+            content = archive.read(part)
+            if part == "_rels/.rels":
+                content = re.sub(rb"<Relationship [^>]*core-properties[^>]*>", b"", content)
+            if part != "docProps/core.xml":
+                without.writestr(part, content)
+    parsed = reading.parse(bare.getvalue())
+    assert (parsed.title, parsed.date) == ("", "")
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
@@ -66,6 +93,40 @@ def test_what_stands_in_forms_boxes_and_proposals_is_read_and_what_is_to_leave_i
     assert text == "Fill in: your name\n\nkept added\tend\n\nin a box\n\ncell inner | b\n\n"
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        "<w:vanish/>",
+        '<w:vanish w:val="true"/>',
+        '<w:rStyle w:val="Whisper"/>',
+        '<w:rStyle w:val="Softer"/>',
+    ],
+)
+def test_hidden_text_is_not_read(look: str) -> None:
+    body = f"<w:p><w:r><w:t>seen</w:t></w:r><w:r><w:rPr>{look}</w:rPr><w:t>unseen</w:t></w:r></w:p>"
+    assert text_of(reading.parse(_with_body(body, WHISPER))) == "seen\n\n"
+
+
+def test_hidden_paragraphs_and_rows_are_not_read() -> None:
+    body = """
+<w:p><w:pPr><w:pStyle w:val="Hushed"/></w:pPr><w:r><w:t>unseen</w:t></w:r>
+  <w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>loud </w:t></w:r>
+  <w:r><w:rPr><w:rStyle w:val="Whisper"/></w:rPr><w:t>and twice hidden</w:t></w:r></w:p>
+<w:tbl><w:tr><w:trPr><w:hidden/></w:trPr><w:tc><w:p><w:r><w:t>unseen</w:t></w:r></w:p></w:tc></w:tr>
+  <w:tr><w:tc><w:p><w:r><w:t>row</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"""
+    assert text_of(reading.parse(_with_body(body, WHISPER))) == "loud and twice hidden\n\nrow\n\n"
+
+
+def test_a_mark_of_a_paragraph_that_is_hidden_does_not_hide_its_text() -> None:
+    body = "<w:p><w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr><w:r><w:t>seen</w:t></w:r></w:p>"
+    assert text_of(reading.parse(_with_body(body))) == "seen\n\n"
+
+
+WHISPER = """
+<w:style w:type="character" w:styleId="Whisper"><w:name w:val="Whisper"/><w:rPr><w:vanish/></w:rPr></w:style>
+<w:style w:type="character" w:styleId="Softer"><w:name w:val="Softer"/><w:basedOn w:val="Whisper"/></w:style>
+<w:style w:type="paragraph" w:styleId="Hushed"><w:name w:val="Hushed"/><w:rPr><w:vanish/></w:rPr></w:style>
+"""
 FORM = """
 <w:sdt><w:sdtPr/><w:sdtContent>
   <w:p><w:r><w:t xml:space="preserve">Fill in: </w:t></w:r>
@@ -83,8 +144,8 @@ FORM = """
 """
 
 
-def _with_body(body: str) -> bytes:
-    """A DOCX with this between the beginning and the end of its text."""
+def _with_body(body: str, styles: str = "") -> bytes:
+    """A DOCX with this between the beginning and the end of its text, and these styles besides its own."""
     names = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
     changed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(word())) as archive, zipfile.ZipFile(changed, "w") as other:
@@ -94,5 +155,7 @@ def _with_body(body: str) -> bytes:
                 part = re.sub(
                     "<w:body>.*</w:body>", f"<w:body {names}>{body}</w:body>", part, flags=re.DOTALL
                 )
+            if name == "word/styles.xml":
+                part = part.replace("</w:styles>", f"{styles}</w:styles>")
             other.writestr(name, part.encode("latin-1"))
     return changed.getvalue()

@@ -28,6 +28,56 @@ def test_sections_follow_the_headings_and_menus_and_scripts_are_left_out() -> No
     assert not any(word in text for word in ("Menu", "alert", "unseen", "secret", "p {}"))
 
 
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "<p style='display:none'>secret</p>",
+        "<div style='color: red; DISPLAY : None !important; display: block'><p>secret</p></div>",
+        "<p style='display:/**/none'>secret</p>",
+        "<span style='visibility:hidden'>sec<b>ret</b></span>",
+        "<p style='font-size:0'>secret</p>",
+        "<p style='font-size: 0.0px'><b style='font-size: 200%'>secret</b></p>",
+        "<p style='opacity:0'><b style='opacity:1'>secret</b></p>",
+        "<p aria-hidden=TRUE>secret</p>",
+        "<h1 style='display:none'>secret</h1>",
+        "<template><p>secret</p></template>",
+        "<datalist><option>secret</option></datalist>",
+        "<video>secret</video>",
+        "<!-- secret -->",
+        "<div role=navigation>secret</div>",
+        "<footer>secret</footer>",
+    ],
+)
+def test_what_a_page_does_not_show_is_not_read(unseen: str) -> None:
+    parsed = parse(f"<p>before</p>{unseen}<p>after</p>".encode())
+    assert (parsed.title, text_of(parsed)) == ("", "before\n\nafter\n\n")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "<p style='display:block; font-size: 0.8em; opacity: 0.5'>text</p>",
+        "<p style='display:none; display:inline'>text</p>",
+        "<div style='visibility:hidden'><p style='visibility:visible'>text</p></div>",
+        "<div style='font-size:0'><p style='font-size:14px'>text</p></div>",
+        "<div style='font-size:0'><p style='font: bold 14px serif'>text</p></div>",
+        "<p style>text</p>",
+        "<article><footer>text</footer></article>",
+        "<header>text</header>",
+        "<aside>text</aside>",
+        "<details><p>text</p></details>",
+        "<body style='display:none'>text",
+    ],
+)
+def test_what_a_page_shows_is_read(seen: str) -> None:
+    assert text_of(parse(seen.encode())) == "text\n\n"
+
+
+def test_the_first_heading_that_is_shown_is_the_title_where_there_is_no_other() -> None:
+    page = b"<h1 hidden>No</h1><h2>Sub</h2><h1>Terms of <i>use</i></h1><h1>Other</h1>"
+    assert parse(page).title == "Terms of use"
+
+
 def test_lists_tables_and_programs_stay_readable() -> None:
     first, second = parse(PAGE).sections
     assert first.text == "# One\n\nhello bold world\nsecond line\n\n- first\n  - inner item\n- last\n\n"

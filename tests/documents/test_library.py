@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from headgate.documents.finding import find, root_of
 from headgate.documents.library import open_library
 from headgate.domain.errors import ConfigError
 from headgate.knowledge.reading import Inventory, Unreadable
+from tests.real.processes import descendants
 
 
 def write(directory: Path, *names: str, text: str = "words") -> None:
@@ -48,9 +50,17 @@ async def test_links_out_of_the_tree_and_round_in_it_are_not_followed(tmp_path: 
     (docs / "outside").symlink_to(tmp_path / "outside")
     (docs / "round").symlink_to(docs)
     (docs / "self.md").symlink_to("self.md")
-    (docs / "inside.md").symlink_to("a.md")
     os.mkfifo(docs / "pipe.md")
-    assert [listed.file for listed in (await inventory(docs)).files] == ["docs/a.md", "docs/inside.md"]
+    assert [listed.file for listed in (await inventory(docs)).files] == ["docs/a.md"]
+
+
+async def test_a_link_is_taken_only_for_a_file_that_is_not_taken_itself(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", ".versions/b.md")
+    (tmp_path / "0 link.md").symlink_to("a.md")
+    (tmp_path / "current.md").symlink_to(".versions/b.md")
+    (tmp_path / "latest.md").symlink_to("current.md")
+    found = await inventory(tmp_path)
+    assert [Path(listed.file).name for listed in found.files] == ["a.md", "current.md"]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +81,14 @@ def test_patterns_leave_files_out_as_a_gitignore_does(tmp_path: Path, pattern: s
     assert {name.removeprefix(f"{tmp_path.name}/") for name in found.files} == left
 
 
+async def test_patterns_leave_out_files_that_are_named_too(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "readme.md")
+    found = await inventory(tmp_path / "a.md", tmp_path / "readme.md", exclude=("readme.*",))
+    assert [listed.file for listed in found.files] == ["a.md"]
+    # So that what was ingested before leaves.
+    assert len(found.roots) == 2
+
+
 def test_a_later_pattern_takes_a_file_in_again() -> None:
     exclusion = Exclusion(["*.md", "!keep.md"])
     assert exclusion.covers("a/b.md", is_directory=False)
@@ -88,6 +106,16 @@ async def test_a_file_is_read_with_its_digest_and_only_when_that_is_new(tmp_path
         assert await library.read("a.md", reading.digest) is None
 
 
+async def test_a_day_in_the_name_is_taken_where_the_document_says_none(tmp_path: Path) -> None:
+    write(tmp_path, "2026-09-14-jour-fixe.txt")
+    write(tmp_path, "2026-09-14-plan.md", text="---\ndate: 2025-01-02\n---\nwords")
+    write(tmp_path, "plan.txt")
+    async with asyncio.timeout(30), open_library([tmp_path]) as library:
+        found = await library.inventory()
+        readings = [await library.read(listed.file, "") for listed in found.files]
+    assert [reading and reading.parsed.date for reading in readings] == ["2026-09-14", "2025-01-02", ""]
+
+
 async def test_a_file_that_went_away_or_is_too_large_is_told(tmp_path: Path) -> None:
     write(tmp_path, "gone.md", "large.txt")
     with (tmp_path / "large.txt").open("wb") as file:
@@ -99,6 +127,22 @@ async def test_a_file_that_went_away_or_is_too_large_is_told(tmp_path: Path) -> 
             await library.read(f"{tmp_path.name}/gone.md", "")
         with pytest.raises(Unreadable, match=r"^is larger than 100 MiB; split it$"):
             await library.read(f"{tmp_path.name}/large.txt", "")
+
+
+async def test_a_file_that_cannot_be_parsed_is_tried_again_only_when_it_has_changed(tmp_path: Path) -> None:
+    write(tmp_path, "a.json", text="{")
+    name = f"{tmp_path.name}/a.json"
+    async with asyncio.timeout(30), open_library([tmp_path]) as library:
+        await library.inventory()
+        with pytest.raises(Unreadable, match="is no JSON"):
+            await library.read(name, "")
+        for process in descendants(os.getpid()):
+            os.kill(process, signal.SIGKILL)
+        with pytest.raises(Unreadable, match="is no JSON"):
+            await library.read(name, "")
+        write(tmp_path, "a.json", text="[")
+        with pytest.raises(Unreadable, match="ended the process that read it"):
+            await library.read(name, "")
 
 
 async def test_a_root_that_goes_away_is_a_failure_and_not_empty(tmp_path: Path) -> None:
@@ -113,6 +157,20 @@ async def test_a_root_that_goes_away_is_a_failure_and_not_empty(tmp_path: Path) 
 async def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         await inventory(tmp_path / "nowhere")
+
+
+async def test_a_path_that_leads_to_no_file_and_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe.md")
+    write(tmp_path, "a.md")
+    for name, reason in {
+        "loop": "link to itself|Too many levels",
+        "pipe.md": "neither a file nor a directory",
+        "n" * 300: "cannot be looked at: File name too long",
+        "a.md/b.md": "does not exist",
+    }.items():
+        with pytest.raises(ConfigError, match=reason):
+            await inventory(tmp_path / name)
 
 
 async def test_a_name_that_is_no_text_can_be_stored(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import importlib.metadata
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,24 @@ def test_front_matter_says_what_the_document_is() -> None:
     assert (parsed.title, parsed.date, parsed.category) == ("Terms of supply", "2026-11-02", "legal")
     assert parsed.doc_type == "contract"
     assert parsed.sections[0].text.startswith("Tags: steel, [ignored\n\n# Terms")
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ('"A: b" # remark', "A: b"),
+        ("'it''s' # so \"said\"", "it''s"),
+        ("Plain # remark", "Plain"),
+        ("Ticket #12", "Ticket #12"),
+        (">-\n  Folded\n  text\ntype: memo", "Folded text"),
+        ("|\n\ttabbed", "tabbed"),
+        ('""', "Heading"),
+        ("> \ntype: memo", "Heading"),
+    ],
+)
+def test_a_title_is_read_as_people_write_it(written: str, title: str) -> None:
+    parsed = parse(f"---\ntitle: {written}\n---\n# Heading\n".encode())
+    assert parsed.title == title
 
 
 def test_a_rule_at_the_beginning_is_no_front_matter() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.documents.pdf import parse
 from headgate.knowledge.reading import Unreadable
-from tests.documents.made import pdf, text_of
+from tests.documents.made import pdf, scan, text_of
 
 
 def test_each_page_is_a_section_with_its_number() -> None:
@@ -29,13 +29,26 @@ def test_pages_stand_below_the_titles_of_the_outline() -> None:
     ("content", "reason"),
     [
         (pdf("secret", password="pass"), "is encrypted; save it without a password"),
-        (pdf(""), "has no text, only pictures of it; run text recognition (OCR) over it"),
+        (scan(), "has no text, only pictures of it; run text recognition (OCR) over it"),
+        (scan(is_broken=True), "has pages that are broken, and no text on the others; save it again"),
+        (pdf(""), "has no text: its pages are empty, or only drawn on; save it again with its text"),
         (b"%PDF-1.7 broken", "is no PDF that can be read; save it again"),
     ],
 )
 def test_what_cannot_be_read_says_why_in_one_sentence(content: bytes, reason: str) -> None:
     with pytest.raises(Unreadable, match=f"^{re.escape(reason)}$"):
         parse(content)
+
+
+def test_what_stands_on_every_page_is_read_once_and_words_are_whole() -> None:
+    texts = ("the belt was re-\nplaced", "nothing new", "the end")
+    pages = [f"Kranz Logistik\n{text}\nPage {number} of 3" for number, text in enumerate(texts, 1)]
+    sections = parse(pdf(*pages)).sections
+    assert [section.text for section in sections] == [
+        "Kranz Logistik\nthe belt was replaced\nPage 1 of 3\n\n",
+        "nothing new\n\n",
+        "the end\n\n",
+    ]
 
 
 def test_a_pdf_that_is_encrypted_without_a_password_is_read() -> None:

@@ -19,6 +19,17 @@ def test_each_row_names_its_columns(delimiter: str) -> None:
     assert text_of(parsed) == "part: Bolt\nprice: 1.50\n\npart: Nut, small; new\nprice: 2\n\n"
 
 
+def test_an_empty_file_is_no_mistake() -> None:
+    for content in (b"", b" \n", b"\xef\xbb\xbf"):
+        assert records.parse(content).sections == ()
+
+
+def test_a_column_without_a_name_has_a_number() -> None:
+    [section] = table.parse(b",vendor,price,\n0,Acme,1.20\n1,Globex,3\n").sections
+    assert section.path == ("vendor, price",)
+    assert section.text.split("\n\n")[0] == "column 1: 0\nvendor: Acme\nprice: 1.20"
+
+
 def test_a_table_without_names_numbers_its_columns() -> None:
     first, second, end = text_of(table.parse(b"1,a\n2,b,c\n")).split("\n\n")
     assert first == "column 1: 1\ncolumn 2: a"
@@ -65,6 +76,14 @@ def test_what_is_nested_too_deeply_is_refused(content: bytes) -> None:
 def test_broken_json_names_its_line() -> None:
     with pytest.raises(Unreadable, match="is no JSON: line 2 is wrong"):
         records.parse(b'{"a": 1,\n"b" 2}')
+
+
+def test_records_are_paragraphs_whatever_their_values_hold() -> None:
+    row = table.parse(b'no,text\n1,"one\r\n\r\n  two"\n')
+    assert text_of(row) == "no: 1\ntext: one\n  two\n\n"
+    record = records.parse(b'{"about": "x", "list": [{"text": "one\\n\\ntwo"}]}')
+    assert text_of(record) == "about: x\n\n# list\n\ntext: one\ntwo\n\n"
+    assert all(section.records for section in (*row.sections, *record.sections))
 
 
 @settings(max_examples=60)

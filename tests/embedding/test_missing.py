@@ -58,6 +58,20 @@ def test_every_module_can_be_imported_without_its_packages() -> None:
     assert said(f"import {', '.join(modules)}") == ""
 
 
+def test_a_package_that_is_there_and_broken_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_package.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="'broken_package', which is installed and cannot be imp") as broken:
+        needed("broken_package", choice="SEMANTIC", extra="semantic")
+    assert not isinstance(broken.value, PackagesMissing)
+    assert broken.value.hint == (
+        'see why with python -c "import broken_package", '
+        'or pip install --force-reinstall "headgate[semantic]"'
+    )
+
+
 def test_it_is_an_error_of_the_configuration() -> None:
     with pytest.raises(PackagesMissing) as missing:
         needed("no_such_package.part", choice="SEMANTIC", extra="semantic")

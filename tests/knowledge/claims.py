@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from headgate.domain.errors import InvalidGraph
+from headgate.knowledge.claims import keys_of
 from headgate.knowledge.resolving import Candidate, Candidates, Ends, agreed, united
-from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship, name_key
+from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship
 
 T = TypeVar("T", Entity, Relationship)
 Ways = tuple[int, int, str]
@@ -48,7 +49,7 @@ class Claims:
     def named(self, keys: Iterable[str]) -> list[Entity]:
         """Those with one of the keys, by id."""
         wanted = set(keys)
-        return [entity for _, entity in sorted(self.entities.items()) if wanted & _keys(entity)]
+        return [entity for _, entity in sorted(self.entities.items()) if wanted & keys_of(_as_said(entity))]
 
     def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         """Which entities each chunk speaks of."""
@@ -59,10 +60,41 @@ class Claims:
                 spoken.setdefault(chunk_id, set()).add(entity_id)
         return {chunk_id: frozenset(ids) for chunk_id, ids in spoken.items()}
 
+    def mentioning(self, entity_id: int, limit: int) -> list[int]:
+        """The first chunks that speak of an entity."""
+        return sorted({place[0] for place in self._everywhere() if place[1] == entity_id})[:limit]
+
     def origins(self) -> list[str]:
         """Where imports came from."""
         claims = self._of_entities + self._of_relationships
         return sorted({claim.owner.origin for claim in claims if not claim.owner.document})
+
+    def imported(self) -> list[NewEntity]:
+        """Everybody whom imports speak of, as these alone tell of him."""
+        said: dict[int, list[NewEntity]] = {}
+        for claim in sorted(self._of_entities, key=_order):
+            if not claim.owner.document and isinstance(claim.said, NewEntity):
+                said.setdefault(claim.about, []).append(claim.said)
+        return [united(claims) for _, claims in sorted(said.items())]
+
+    def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
+        """What imports alone say, and at whom else their relationships end."""
+        ids = sorted(self._imported())
+        told = zip(ids, self.imported(), strict=True)
+        known = {id: _entity(id, said, 0, imported=True) for id, said in told}
+        said: dict[int, list[NewRelationship]] = {}
+        for claim in sorted(self._of_relationships, key=_order):
+            if not claim.owner.document and isinstance(claim.said, NewRelationship):
+                said.setdefault(claim.about, []).append(claim.said)
+        related = []
+        for id, claims in sorted(said.items()):
+            confidence, attributes = agreed(claims)
+            one = msgspec.structs.replace(
+                self.relationships[id], confidence=confidence, attributes=attributes, updated=0.0
+            )
+            related.append(one)
+            known = {end: self.entities[end] for end in (one.source_id, one.target_id)} | known
+        return [known[id] for id in sorted(known)], related
 
     def of_document(
         self,
@@ -101,7 +133,7 @@ class Claims:
         self._say(owner, told)
         ends = self._ends(told)
         try:
-            related = [(*ends.certain(row, one), one) for row, one in enumerate(relationships, 1)]
+            related = ends.certain(relationships)
         except InvalidGraph:
             vars(self).update(before)
             raise
@@ -133,7 +165,7 @@ class Claims:
             for claim in self._of_entities
             if claim.owner == owner and isinstance(claim.said, NewEntity) and claim.said.external_id
         }
-        candidates = self._candidates()
+        candidates = self._candidates(entities)
         ids = []
         for entity in entities:
             id = before.get(entity.external_id) or candidates.in_import(entity) or self._new("entity")
@@ -141,12 +173,15 @@ class Claims:
             ids.append(id)
         return ids
 
-    def _candidates(self) -> Candidates:
-        imported = {claim.about for claim in self._of_entities if not claim.owner.document}
-        return Candidates(
-            Candidate.of(id, _as_said(entity), imported=id in imported)
+    def _candidates(self, importing: Sequence[NewEntity] = ()) -> Candidates:
+        known = [
+            Candidate.of(id, _as_said(entity), imported=entity.imported)
             for id, entity in self.entities.items()
-        )
+        ]
+        return Candidates(known, importing)
+
+    def _imported(self) -> set[int]:
+        return {claim.about for claim in self._of_entities if not claim.owner.document}
 
     def _ends(self, told: Iterable[tuple[int, NewEntity]]) -> Ends:
         ends = Ends()
@@ -166,9 +201,9 @@ class Claims:
         for claim in sorted(self._of_entities, key=_order):
             assert isinstance(claim.said, NewEntity)
             by_id.setdefault(claim.about, []).append(claim.said)
-        before = self.entities
+        before, imported = self.entities, self._imported()
         self.entities = {
-            id: self._newest(before.get(id), _entity(id, united(claims), counts[id]))
+            id: self._newest(before.get(id), _entity(id, united(claims), counts[id], imported=id in imported))
             for id, claims in sorted(by_id.items())
         }
         gone = {id for ways, id in self._ways.items() if not {ways[0], ways[1]} <= self.entities.keys()}
@@ -233,7 +268,7 @@ class Claims:
         return self._last[of]
 
 
-def _entity(id: int, said: NewEntity, mentions: int) -> Entity:
+def _entity(id: int, said: NewEntity, mentions: int, *, imported: bool) -> Entity:
     return Entity(
         id=id,
         type=said.type,
@@ -243,6 +278,7 @@ def _entity(id: int, said: NewEntity, mentions: int) -> Entity:
         mentions=mentions,
         attributes=said.attributes,
         external_id=said.external_id,
+        imported=imported,
     )
 
 
@@ -250,10 +286,6 @@ def _as_said(entity: Entity) -> NewEntity:
     return NewEntity(
         type=entity.type, name=entity.name, aliases=entity.aliases, external_id=entity.external_id
     )
-
-
-def _keys(entity: Entity) -> set[str]:
-    return {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
 
 
 def _order(claim: Claim) -> tuple[bool, str, int]:

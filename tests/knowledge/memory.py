@@ -19,6 +19,7 @@ from headgate.knowledge.values import (
     Entity,
     Filters,
     Found,
+    Neighbour,
     NewChunk,
     NewEntity,
     NewRelationship,
@@ -26,6 +27,7 @@ from headgate.knowledge.values import (
     Replaced,
     Source,
     Statistics,
+    Vicinity,
 )
 from tests.knowledge.claims import Claims
 
@@ -56,6 +58,9 @@ class Memory:
         self._collection = Collection(0, 0)
 
     # Passages.
+
+    async def check(self) -> None:
+        """It can always be read."""
 
     async def revision(self) -> int:
         self._ask("revision")
@@ -105,6 +110,8 @@ class Memory:
             mentions=sum(entity.mentions for entity in self._claims.entities.values()),
             categories=dict(Counter(source.category for source in self._sources.values())),
             doc_types=dict(Counter(source.doc_type for source in self._sources.values())),
+            first_date=min((source.date for source in self._sources.values() if source.date), default=""),
+            last_date=max((source.date for source in self._sources.values()), default=""),
             revision=self._revision,
             size_bytes=sum(len(chunk.text) for chunk in self._chunks.values()),
         )
@@ -141,9 +148,26 @@ class Memory:
             if ends & {one.source_id, one.target_id}
         ]
 
+    async def around(self, entity_id: int) -> Vicinity:
+        self._ask("around")
+        edges = await self.edges([entity_id])
+        ends = {end for edge in edges for end in (edge.source_id, edge.target_id)} - {entity_id}
+        near = [self._claims.entities[id] for id in sorted(ends)]
+        changes = [one.updated for one in near]
+        changes += [self._claims.relationships[edge.id].updated for edge in edges]
+        return Vicinity(
+            [Neighbour(one.id, one.type, one.name, one.confidence, one.mentions) for one in near],
+            edges,
+            max(changes, default=0.0),
+        )
+
     async def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         self._ask("mentioned")
         return self._claims.mentioned(chunk_ids)
+
+    async def mentioning(self, entity_id: int, limit: int) -> list[int]:
+        self._ask("mentioning")
+        return self._claims.mentioning(entity_id, limit)
 
     # Intake.
 
@@ -231,6 +255,10 @@ class Memory:
         self._ask("origins")
         return self._claims.origins()
 
+    async def imported(self) -> list[NewEntity]:
+        self._ask("imported")
+        return self._claims.imported()
+
     # Everything.
 
     def every_source(self) -> AsyncIterator[Source]:
@@ -244,6 +272,9 @@ class Memory:
 
     def every_relationship(self) -> AsyncIterator[Relationship]:
         return _each(self._claims.relationships)
+
+    async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
+        return self._claims.imported_graph()
 
     # Between them.
 

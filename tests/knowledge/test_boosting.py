@@ -56,6 +56,7 @@ def fitting(text: str, chunk: Chunk, *mentioned: int) -> dict[str, float]:
         "what about acme?",
         "Is it Acme, Inc.?",
         "the prices of \u201cAcme\u201d",
+        "die Preise von \u201eAcme\u201c",
     ],
 )
 def test_a_vendor_is_named_in_any_case_and_within_any_sentence(text: str) -> None:

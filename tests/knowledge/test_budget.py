@@ -90,10 +90,23 @@ def test_nobody_is_told_to_wait_longer_than_a_day() -> None:
     budget.reserve(LOCAL, 4000)
 
 
+def test_a_wait_is_told_in_whole_seconds() -> None:
+    clock = Clock(1_000_001.0)
+    budget = TokenBudget(1000, clock=clock)
+    budget.reserve(LOCAL, 900).settle(900)
+    clock.now += 99.25
+    with pytest.raises(BudgetSpent) as refused:
+        budget.reserve(LOCAL, 200)
+    assert str(refused.value.told["retry_after_seconds"]) == "86301"
+    clock.now += 86301
+    budget.reserve(LOCAL, 200)
+
+
 def test_what_never_fits_promises_no_time() -> None:
     with pytest.raises(BudgetSpent, match="more than the budget of a whole day") as refused:
         TokenBudget(1000, clock=Clock()).reserve(LOCAL, 1001)
     assert refused.value.retry_after_seconds is None
+    assert refused.value.told["retryable"] is False
 
 
 def test_what_is_only_reserved_is_worth_a_short_wait() -> None:
@@ -102,6 +115,7 @@ def test_what_is_only_reserved_is_worth_a_short_wait() -> None:
     with pytest.raises(BudgetSpent, match=r"this answer may take 200; retry in 5 s$") as refused:
         budget.reserve(LOCAL, 200)
     assert refused.value.retry_after_seconds == 5
+    assert refused.value.told["retryable"] is True
 
 
 @settings(max_examples=60)

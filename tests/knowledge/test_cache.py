@@ -1,6 +1,7 @@
 """What was searched before is there, as long as nothing has changed and not for ever."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -170,6 +171,22 @@ async def test_work_that_nobody_waits_for_ends_and_the_next_one_starts_anew() ->
         await asyncio.gather(*asking, return_exceptions=True)
     assert (work.started, work.cancelled) == (1, 1)
     assert await kept.get("a", 1, made("x")) == ("x", False)
+
+
+async def test_a_failure_that_comes_as_the_last_one_leaves_is_not_called_forgotten() -> None:
+    forgotten: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: forgotten.append(context))
+    asking = asyncio.create_task(cache().get("a", 1, failing))
+    # It starts the work, which fails at its first step; neither has been told of the other yet.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    del asking
+    await asyncio.sleep(0)
+    gc.collect()
+    assert forgotten == []
 
 
 async def test_a_failure_reaches_everybody_who_waits() -> None:

@@ -30,6 +30,7 @@ SECTIONS = st.lists(
         Section,
         st.lists(st.sampled_from("ABC"), max_size=3).map(tuple),
         st.text(st.sampled_from("ab .!?\n\t`#é漢"), min_size=1, max_size=200),
+        st.booleans(),
     ),
     max_size=8,
 )
@@ -109,6 +110,33 @@ def test_a_sentence_that_is_too_long_to_repeat_gives_its_last_words() -> None:
     first, second, *_ = chunked("f", [Section((), prose(300))], by_words, size=60, overlap=12)
     repeated = first.text.split()[-1]
     assert repeated in second.text.split()[:12]
+
+
+def record(number: int, words: int) -> str:
+    """Something with a name, so many words about it, and what would begin a fence elsewhere."""
+    return f"Item: KT-{number}\n```\n" + "".join(f"{place}: word\n" for place in range(words)) + "\n"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 19))
+def test_no_piece_begins_or_ends_inside_of_a_record(sizes: list[int], overlap: int) -> None:
+    text = "".join(record(number, words) for number, words in enumerate(sizes))
+    found = chunked("f", [Section((), text, records=True)], by_words, size=40, overlap=overlap)
+    records = text.strip().split("\n\n")
+    assert all(one in records for chunk in found for one in chunk.text.split("\n\n"))
+
+
+def test_whole_records_are_repeated_as_far_as_they_fit() -> None:
+    text = "".join(record(number, 4) for number in range(12))
+    first, second, *_ = chunked("f", [Section((), text, records=True)], by_words, size=60, overlap=25)
+    assert first.text.split("\n\n")[-2:] == second.text.split("\n\n")[:2]
+
+
+def test_a_record_that_is_too_long_is_cut_and_the_next_one_repeats_nothing_of_it() -> None:
+    text = record(1, 60) + record(2, 10)
+    found = chunked("f", [Section((), text, records=True)], by_words, size=40, overlap=12)
+    assert any("KT-1" not in chunk.text and "KT-2" not in chunk.text for chunk in found)
+    assert found[-1].text == record(2, 10).strip()
 
 
 def test_paragraphs_stay_whole_where_they_can() -> None:

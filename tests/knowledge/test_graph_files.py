@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import InvalidGraph
 from headgate.knowledge.graph_files import read_graph, written
+from headgate.knowledge.resolving import Ends
 from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship
 
 
@@ -56,6 +57,27 @@ def test_a_table_of_entities_keeps_other_columns_as_attributes() -> None:
     assert relationships == []
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_columns_may_stand_between_other_marks_as_spreadsheets_write_them(mark: str) -> None:
+    header = mark.join(("name", "Type", "id", "aliases", "confidence", "city"))
+    row = mark.join(('"Acme, Inc."', "org", "v1", '"AC;ACM"', "0,9", "Oslo"))
+    entities, _ = read_graph("vendors.csv", ["\n", f"{header}\n", f"{row}\n"])
+    assert entities == [
+        NewEntity(
+            type="ORG",
+            name="Acme, Inc.",
+            aliases=("AC", "ACM"),
+            confidence=0.9,
+            external_id="v1",
+            attributes={"city": "Oslo"},
+        )
+    ]
+    _, (owns,) = read_graph("r.csv", [f"source{mark}target{mark}type\n", f"a{mark}b{mark}owns\n"])
+    assert (owns.source, owns.target) == ("a", "b")
+    with pytest.raises(InvalidGraph, match=r"line 1 is no header; columns that are needed: name,type or"):
+        read_graph("r.csv", [f"nom{mark}type\n"])
+
+
 def test_a_table_of_relationships_is_known_by_its_header() -> None:
     entities, relationships = read_graph(
         "edges.csv", ["source,target,type,confidence,since", "Acme,Globex,supplies,0.7,2019"]
@@ -100,7 +122,7 @@ def test_a_table_of_both_kinds_is_refused_with_the_way_out(lines: list[str]) -> 
 def test_a_whole_export_is_told_from_a_graph(kind: str) -> None:
     with pytest.raises(InvalidGraph, match=r"^all\.jsonl is a whole export") as refused:
         read_graph("all.jsonl", [GOOD, f'{{"kind": "{kind}", "id": 1}}'])
-    assert "headgate knowledge export --what graph" in refused.value.hint
+    assert "headgate knowledge export --what imported" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["empty.csv", "empty.jsonl"])
@@ -156,6 +178,22 @@ def test_a_wrong_line_is_told_with_file_and_number_and_what_is_allowed(line: str
     assert str(refused.value) == f"vendors.jsonl, line 3 {what}"
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "wrong", "what"),
+    [
+        ("vendors.jsonl", GOOD, "[1]", "is no object; each line is one object"),
+        ("vendors.csv", "name,type", "Acme", "has 1 cells; the header has 2"),
+    ],
+)
+def test_all_wrong_lines_are_told_at_once(name: str, good: str, wrong: str, what: str) -> None:
+    with pytest.raises(InvalidGraph) as refused:
+        read_graph(name, [good, wrong, "", wrong])
+    assert str(refused.value) == f"{name} has 2 wrong lines. Line 2 {what}. Line 4 {what}."
+    assert refused.value.hint.endswith("nothing was imported")
+    with pytest.raises(InvalidGraph, match=rf"has 13 wrong lines\. .* Line 11 {what}\. And 3 more\.$"):
+        read_graph(name, [good, *[wrong] * 13])
+
+
 @pytest.mark.parametrize("length", [200, 201])
 def test_a_name_has_at_most_two_hundred_characters(length: int) -> None:
     lines = [f'{{"type": "org", "name": "{"x" * length}"}}']
@@ -200,15 +238,33 @@ def test_quotes_that_never_end_are_no_csv() -> None:
         read_graph("vendors.csv", ["name,type", '"Acme,org', "Globex,org"])
 
 
-def test_an_id_that_is_made_up_is_nobody_elses() -> None:
+def test_who_has_no_id_is_called_by_a_name_or_else_by_an_id_that_is_nobody_elses() -> None:
     entities = [
-        Entity(id=1, type="ORG", name="Acme", external_id="entity-2"),
+        Entity(id=1, type="ORG", name="Acme", aliases=("GLOBEX", "Initech"), external_id="entity-2"),
         Entity(id=2, type="ORG", name="Globex"),
         Entity(id=3, type="ORG", name="ENTITY-4"),
         Entity(id=4, type="ORG", name="Initech"),
     ]
-    read, _ = read_graph("export.jsonl", written(entities, []))
-    assert [entity.external_id for entity in read] == ["entity-2", "entity-2-x", "entity-3", "entity-4-x"]
+    related = [Relationship(id=1, source_id=3, target_id=2, type="OWNS")]
+    read, (owns,) = read_graph("export.jsonl", written(entities, related))
+    assert [entity.external_id for entity in read] == ["entity-2", "entity-2-x", "", "entity-4-x"]
+    assert (owns.source, owns.target) == ("ENTITY-4", "entity-2-x")
+
+
+def test_an_id_that_two_imports_gave_to_different_entities_is_written_once() -> None:
+    entities = [
+        Entity(id=1, type="ORG", name="Acme", external_id="V-1"),
+        Entity(id=2, type="ORG", name="Globex", external_id="V-1"),
+        Entity(id=3, type="ORG", name="Initech", external_id="v-1"),
+        Entity(id=4, type="ORG", name="Hooli", external_id="ENTITY-2"),
+    ]
+    related = [Relationship(id=1, source_id=2, target_id=3, type="OWNS")]
+    read, (owns,) = read_graph("export.jsonl", written(entities, related))
+    assert [entity.external_id for entity in read] == ["V-1", "entity-2-x", "entity-3", "ENTITY-2"]
+    ends = Ends()
+    for place, entity in enumerate(read, 1):
+        ends.add(place, entity, own=True)
+    assert ends.certain([owns]) == [(2, 3, owns)]
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(str.strip).filter(bool)
@@ -255,7 +311,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Entity], list[Relationship]]:
 def test_what_is_written_reads_back_to_the_same_graph(graph: tuple[list[Entity], list[Relationship]]) -> None:
     entities, relationships = graph
     read, related = read_graph("export.jsonl", written(entities, relationships))
-    ids = {new.external_id: old.id for new, old in zip(read, entities, strict=True)}
+    ids = {new.external_id or new.name: old.id for new, old in zip(read, entities, strict=True)}
     assert len(ids) == len(entities)
     for new, old in zip(read, entities, strict=True):
         assert (new.type, new.name, new.aliases) == (old.type.upper(), old.name, old.aliases)

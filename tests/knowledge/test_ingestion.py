@@ -9,13 +9,13 @@ import pytest
 
 from headgate.domain.errors import ConfigError, EmbedderAway, StoreAway
 from headgate.knowledge.ingestion import Ingestion, Summary
+from headgate.knowledge.places import Places, Root
 from headgate.knowledge.reading import (
     Failure,
     Inventory,
     Listed,
     Parsed,
     Reading,
-    Root,
     Section,
     Unreadable,
 )
@@ -43,6 +43,7 @@ class Shelf:
         self.files = files
         self.edition = "1"
         self.place = place
+        self.modified = MODIFIED
         self.failed: tuple[Failure, ...] = ()
         self.parsed: list[str] = []
         self.said = Parsed(sections=(), doc_type="markdown")
@@ -51,8 +52,10 @@ class Shelf:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def inventory(self) -> Inventory:
-        files = tuple(Listed(name, len(str(text)), MODIFIED) for name, text in sorted(self.files.items()))
+    async def inventory(self, known: Places) -> Inventory:
+        files = tuple(
+            Listed(name, len(str(text)), self.modified) for name, text in sorted(self.files.items())
+        )
         return Inventory(roots=self.roots, files=files, skipped={".png": 2}, failed=self.failed)
 
     async def read(self, file: str, known: str) -> Reading | None:
@@ -67,7 +70,7 @@ class Shelf:
         sections = (Section((), text),)
         parsed = Parsed(
             sections=sections,
-            doc_type="markdown",
+            doc_type=self.said.doc_type,
             title=self.said.title,
             date=self.said.date,
             category=self.said.category,
@@ -113,10 +116,18 @@ def ingestion(store: Memory, shelf: Shelf, vectors: Meaning | None = None, editi
 
 
 async def ingest(
-    store: Memory, shelf: Shelf, vectors: Meaning | None = None, *, category: str = "", moved: bool = False
+    store: Memory,
+    shelf: Shelf,
+    vectors: Meaning | None = None,
+    *,
+    category: str = "",
+    moved: bool = False,
+    emptied: bool = False,
 ) -> Summary:
     async with asyncio.timeout(WAIT_SECONDS):
-        return await ingestion(store, shelf, vectors).run(Bar(), category=category, moved=moved)
+        return await ingestion(store, shelf, vectors).run(
+            Bar(), category=category, moved=moved, emptied=emptied
+        )
 
 
 async def sources(store: Memory) -> dict[str, Source]:
@@ -193,6 +204,34 @@ async def test_files_below_a_directory_that_cannot_be_looked_at_stay() -> None:
     assert sorted(await sources(store)) == ["docs/sub/a.md"]
 
 
+async def test_documents_of_a_root_in_which_nothing_is_left_stay_unless_it_was_emptied() -> None:
+    store, shelf = Memory(), Shelf({"docs/a.md": "one", "docs/b.md": "two", "other/c.md": "three"})
+    shelf.roots = (Root("docs", "here"), Root("other", "there"))
+    await ingest(store, shelf)
+    full = dict(shelf.files)
+    for file in ("docs/a.md", "docs/b.md"):
+        del shelf.files[file]
+    for _ in range(2):
+        summary = await ingest(store, shelf)
+        assert (summary.removed, summary.unchanged) == (0, 1)
+        assert summary.failed == (
+            Failure("docs", "has no documents any more, and its 2 stay; pass --emptied to remove them"),
+        )
+    assert sorted(await sources(store)) == sorted(full)
+    shelf.files |= full
+    assert (await ingest(store, shelf)).unchanged == 3
+    shelf.files = {"other/c.md": "three"}
+    summary = await ingest(store, shelf, emptied=True)
+    assert (summary.removed, summary.failed) == (2, ())
+
+
+async def test_the_only_document_of_a_root_leaves_like_any_other() -> None:
+    store, shelf = Memory(), Shelf({"docs/a.md": "one"})
+    await ingest(store, shelf)
+    shelf.files.clear()
+    assert (await ingest(store, shelf)).removed == 1
+
+
 async def test_one_file_that_fails_does_not_end_the_run_and_its_old_version_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -232,6 +271,8 @@ async def test_the_category_is_of_the_document_then_of_the_command_then_of_the_p
     store, shelf = Memory(), Shelf({"docs/a.md": "one", "docs/sub/b.md": "two"})
     await ingest(store, shelf, category="given")
     assert {source.category for source in (await sources(store)).values()} == {"given"}
+    await ingest(store, shelf)
+    assert {source.category for source in (await sources(store)).values()} == {"docs", "sub"}
     shelf.said = Parsed(sections=(), doc_type="markdown", category="own", date="2020-01-02")
     await ingest(store, shelf, category="other")
     assert {(source.category, source.date) for source in (await sources(store)).values()} == {
@@ -241,6 +282,26 @@ async def test_the_category_is_of_the_document_then_of_the_command_then_of_the_p
     single.roots = (Root("notes.md", "here", is_file=True),)
     await ingest(store, single)
     assert (await sources(store))["notes.md"].category == "notes"
+
+
+@pytest.mark.parametrize(
+    ("modified", "day"), [(1e15, ""), (-1e15, ""), (253_402_300_800.0, ""), (-2e9, "1906-08-16")]
+)
+async def test_a_day_that_no_calendar_has_is_none(modified: float, day: str) -> None:
+    store, shelf = Memory(), Shelf({"docs/a.md": "one"})
+    shelf.modified = modified
+    assert (await ingest(store, shelf)).added == 1
+    assert (await sources(store))["docs/a.md"].date == day
+
+
+async def test_what_a_document_says_of_itself_at_length_is_cut_and_its_text_keeps_it() -> None:
+    store, shelf = Memory(), Shelf({"docs/a.md": "one"})
+    shelf.said = Parsed(sections=(), doc_type="d" * 5000, category="c" * 5000, title="t" * 5000)
+    await ingest(store, shelf)
+    [source] = (await sources(store)).values()
+    assert (source.category, source.doc_type) == ("c" * 99 + "…", "d" * 99 + "…")
+    assert source.title == "t" * 299 + "…"
+    assert (await store.chunks([1]))[1].text.startswith("t" * 1000)
 
 
 async def test_vectors_that_are_missing_from_before_are_made_first() -> None:

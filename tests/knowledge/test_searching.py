@@ -275,7 +275,7 @@ async def test_vectors_of_another_model_are_not_compared() -> None:
 async def test_an_embedder_that_is_away_is_asked_again_the_next_time() -> None:
     vectors = meaning()
     search = search_in(await library(), vectors)
-    vectors.away = EmbedderAway("meaning", "secret reason", retry_after_seconds=7)
+    vectors.away = EmbedderAway("meaning", "secret reason", retry_after_seconds=6.2)
     ranking, _ = await search.find(query("late fees"))
     assert (ranking.strategy, codes(ranking)) == (Strategy.BM25, ["VECTORS_UNAVAILABLE"])
     assert "secret" not in ranking.warnings[0].message
@@ -287,7 +287,9 @@ async def test_an_embedder_that_is_away_is_asked_again_the_next_time() -> None:
     assert (again.strategy, again.warnings, hit) == (Strategy.HYBRID, (), False)
 
 
-async def test_a_model_that_cannot_be_loaded_is_told_without_what_is_for_operators() -> None:
+async def test_a_model_that_cannot_be_loaded_is_told_without_what_is_for_operators(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     vectors = meaning()
     vectors.broken = ConfigError("the model '/models/secret' could not be loaded", hint="check its path")
     search = search_in(await library(), vectors)
@@ -297,12 +299,59 @@ async def test_a_model_that_cannot_be_loaded_is_told_without_what_is_for_operato
     with pytest.raises(VectorsUnavailable, match="see in the log why") as caught:
         await search.find(query("late fees", Strategy.VECTOR))
     assert "secret" not in f"{ranking.warnings} {caught.value.message} {caught.value.hint}"
+    assert {(record.__dict__["reason"], record.__dict__["hint"]) for record in caplog.records} == {
+        ("the model '/models/secret' could not be loaded", "check its path")
+    }
 
 
 async def test_a_search_for_what_is_similar_goes_by_words_when_only_we_chose_otherwise() -> None:
     ranking, _ = await search_in(await library(), None).find(query("similar to late fees", Strategy.AUTO))
     assert (ids(ranking), ranking.strategy) == ([FEES], Strategy.BM25)
     assert codes(ranking) == ["VECTORS_UNAVAILABLE"]
+
+
+class LateStore(Memory):
+    """Tells late that it has no vectors, as it was when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_early = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def model(self) -> str:
+        known = await super().model()
+        if not known:
+            self.asked_early.set()
+            await self.let_go.wait()
+        return known
+
+
+class LateMeaning(Meaning):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loading = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def load(self) -> None:
+        self.loading.set()
+        await self.let_go.wait()
+
+
+async def test_what_an_earlier_search_learns_late_does_not_mislead_a_later_one() -> None:
+    store, vectors = LateStore(), LateMeaning()
+    await store.replace(document("a", *TEXTS))
+    search = search_in(store, vectors)
+    async with asyncio.timeout(5):
+        earlier = asyncio.create_task(search.find(query("red car")))
+        await store.asked_early.wait()
+        await embed_all(store, vectors)
+        later = asyncio.create_task(search.find(query("red car")))
+        await vectors.loading.wait()
+        store.let_go.set()
+        assert codes((await earlier)[0]) == ["VECTORS_UNAVAILABLE"]
+        vectors.let_go.set()
+        ranking, _ = await later
+    assert (ranking.strategy, codes(ranking)) == (Strategy.HYBRID, [])
 
 
 async def test_chunks_that_have_no_vector_yet_are_told_until_they_have_one() -> None:
@@ -343,6 +392,26 @@ async def test_a_query_without_a_telling_word_is_told_when_words_are_all_there_i
     search = search_in(await library(), meaning())
     assert codes((await search.find(query("what is it", Strategy.BM25)))[0]) == ["NO_SEARCH_WORDS"]
     assert len((await search.find(query("what is it")))[0].found) == 4
+
+
+@pytest.mark.parametrize(
+    ("strategy", "embedder", "other"),
+    [(Strategy.BM25, True, True), (Strategy.BM25, False, False), (Strategy.HYBRID, False, False)],
+)
+async def test_words_that_find_nothing_say_what_else_to_try(
+    strategy: Strategy, *, embedder: bool, other: bool
+) -> None:
+    search = search_in(await library(), meaning() if embedder else None, words_wanted=not embedder)
+    ranking, _ = await search.find(query("marmot whistles", strategy))
+    assert (ranking.found, codes(ranking)) == ((), ["NOTHING_FOUND"])
+    assert ("strategy 'hybrid'" in ranking.warnings[0].suggestion) is other
+
+
+async def test_where_no_document_passes_it_is_not_the_words_that_found_nothing() -> None:
+    search = search_in(await library(), meaning())
+    none = Filters(categories=("none",))
+    ranking, _ = await search.find(query("red car", Strategy.BM25, filters=none))
+    assert (ranking.found, codes(ranking)) == ((), [])
 
 
 # What goes wrong.

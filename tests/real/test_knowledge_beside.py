@@ -12,6 +12,7 @@ import pytest
 
 from tests.gate import Gate, running_gate
 from tests.real.knowledge import BY_WORDS, SECONDS, TOOLS, Door, entered, environment, told, write_all
+from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import configuration
 
 KNOWLEDGE = {"builtin": "knowledge"}
@@ -43,6 +44,39 @@ async def test_an_agent_finds_the_tool_and_calls_it(gate: Gate, era: str) -> Non
         result = await door.call("call_tool", arguments)
         assert isinstance(result.structured_content, dict)
         assert result.structured_content["results"][0]["source_file"] == "docs/marmot.txt"
+
+
+@pytest.mark.parametrize(
+    ("query", "tool"),
+    [
+        ("what does the contract say about termination", "semantic_search"),
+        ("answer a question from the handbook", "semantic_search"),
+        ("company policy on passwords", "semantic_search"),
+        ("knowledge base", "semantic_search"),
+        ("search our documents", "semantic_search"),
+        ("find passages about the return policy", "semantic_search"),
+        ("find information in company documents", "semantic_search"),
+        ("what is our vacation policy", "semantic_search"),
+        ("look up a supplier", "find_vendor_info"),
+        ("customer information", "find_vendor_info"),
+        ("which files are there", "list_sources"),
+        ("get the text of a chunk", "get_chunks"),
+        ("how are two companies related", "neighbours"),
+    ],
+)
+async def test_each_tool_is_found_first_by_what_it_answers(gate: Gate, query: str, tool: str) -> None:
+    async with entered(gate.url, "modern") as door:
+        found = await door.call("retrieve_tools", {"query": query})
+    assert isinstance(found.structured_content, dict)
+    assert [one["name"] for one in found.structured_content["tools"]][:1] == [f"knowledge_{tool}"]
+
+
+async def test_a_model_is_told_that_there_are_documents(gate: Gate) -> None:
+    advice = [
+        Handshaker(gate.url).welcome["instructions"],
+        Stateless(gate.url).ask("server/discover", {})["result"]["instructions"],
+    ]
+    assert all("# knowledge\n\nThe company's own documents." in text for text in advice)
 
 
 async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gate) -> None:

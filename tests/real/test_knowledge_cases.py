@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from mcp_types import TextContent
 
 from tests.gate import Gate, running_gate
 from tests.real.knowledge import (
@@ -316,6 +317,13 @@ async def test_a_vendor_is_found_by_any_case_alias_and_id(door: Door) -> None:
     assert {answer["vendor_name"] for answer in found} == {"Initech"}
     (id,) = {answer["vendor_id"] for answer in found}
     assert (await door.ask("find_vendor_info", vendor_name=str(id)))["vendor_name"] == "Initech"
+
+
+async def test_a_model_reads_who_may_have_been_meant_after_the_sentence(door: Door) -> None:
+    result = await door.call("find_vendor_info", {"vendor_name": "Innitech Ld"})
+    assert first_text(result) == NOBODY.replace("Nobody At All", "Innitech Ld")
+    (advice,) = [block.text for block in result.content[1:] if isinstance(block, TextContent)]
+    assert advice == "Names like it: Initech Ltd."
 
 
 async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(door: Door) -> None:

@@ -74,7 +74,7 @@ def test_a_vendor_is_told(place: Path) -> None:
     assert "Bill Lumbergh WORKS_FOR Initech" in said
     wrong = refused(place, "vendor", "Hooli", "--data-dir", place / "data")
     assert wrong.startswith(
-        "headgate: Vendor 'Hooli' not found. Try using semantic_search first to find exact"
+        "headgate: Vendor 'Hooli' not found. Try headgate knowledge search first to find exact"
     )
 
 

@@ -21,7 +21,9 @@ def over_sse(tmp_path: Path) -> Iterator[Gate]:
 
 
 async def test_the_documents_are_served_alone_over_sse(over_sse: Gate) -> None:
+    assert over_sse.sse_url in over_sse.log()
     async with entered(sse_client(over_sse.sse_url), "legacy") as door:
+        assert (door.visitor.client.instructions or "").startswith("The company's own documents.")
         assert set(await door.visitor.tools()) == set(TOOLS)
         answer = await door.ask("semantic_search", query="whistling marmot")
         assert answer["results"][0]["source_file"] == "docs/marmot.txt"

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests import postgres
-from tests.gate import running_gate
+from tests.gate import Answer, Gate, running_gate
 from tests.real.knowledge import (
     Door,
     Message,
@@ -22,6 +22,7 @@ from tests.real.knowledge import (
 )
 from tests.real.upstreams import configuration
 from tests.real.visitors import Lodge, Visitor
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,6 +43,18 @@ class House:
         self.store = store
         self.variables = variables
         self.doors = doors
+        self.gate: Gate | None = None
+
+    def readiness(self) -> Answer:
+        """What /ready of the gateway says."""
+        assert self.gate is not None
+        return self.gate.get("/ready")
+
+    @property
+    def state(self) -> str:
+        """Of the documents' server."""
+        state: str = self.readiness().json()["servers"][0]["state"]
+        return state
 
     async def ingest(self, *arguments: str | Path) -> Message:
         """Have another process ingest."""
@@ -64,6 +77,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
         with running_gate(config, place / "gate", environment=remote.variables, start_seconds=60) as gate:
             gate.wait_until_ready("knowledge")
             alone = alone_on_stdio(place, place / "data", "--store", store, more=remote.variables)
+            found.gate = gate
             found.doors += [Door(Visitor(gate.url, "modern"), "knowledge_"), Door(Visitor(alone, "legacy"))]
             lodge = Lodge()
             for door in found.doors:
@@ -126,9 +140,15 @@ async def test_a_database_that_is_away_comes_back_without_a_restart(house: House
         for door in house.doors:
             said = await door.refusal("semantic_search", query="turbine away")
             assert (said["error"], said["code"]) == ("Database unavailable, retry in 5s", "DB_CONNECTION")
+        # The call has seen it, so that nobody waits for the next look.
+        await eventually(lambda: house.state == "backoff", SECONDS, "shown as down")
+        report = await asyncio.to_thread(house.readiness)
+        assert report.status == 503
+        (shown,) = report.json()["servers"]
+        assert "; " in shown["last_error"]
         ended = await asyncio.to_thread(run, house.place, "stats", "--store", house.store)
         assert ended.returncode == 2
-        assert "headgate: Database unavailable, retry in 5s\n" in ended.stderr
+        assert "headgate: the store of the documents cannot be used: no server listens" in ended.stderr
     finally:
         await asyncio.to_thread(server.start)
     for door in house.doors:
@@ -143,3 +163,5 @@ async def test_a_database_that_is_away_comes_back_without_a_restart(house: House
             while not answers:
                 await ask()
         assert answers[0]["total_found"] >= 42
+    await eventually(lambda: house.state == "ready", SECONDS, "shown as ready again")
+    assert (await asyncio.to_thread(house.readiness)).status == 200

@@ -57,6 +57,7 @@ class Noted:
         self.questions = 0
         self.acknowledgements = 0
         self.resumptions = 0
+        self.troubles: list[str | None] = []
 
     def changed(self, capability: str) -> None:
         self.changes.append(capability)
@@ -69,6 +70,9 @@ class Noted:
 
     def resumed(self) -> None:
         self.resumptions += 1
+
+    def unwell(self, reason: str | None) -> None:
+        self.troubles.append(reason)
 
     def asked(self) -> None:
         self.questions += 1

@@ -11,7 +11,7 @@ import pytest
 from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamTimeout, UpstreamUnreachable
 from headgate.domain.server import ServerSpec, Transport
-from headgate.upstream.builtin import BuiltinLink, open_builtin
+from headgate.upstream.builtin import Asked, BuiltinLink, BuiltinServer, BuiltinTool, Outcome, open_builtin
 from headgate.upstream.example import TOOLS, open_example
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
@@ -21,6 +21,7 @@ from tests.upstream.clock import in_no_time
 from tests.upstream.conversation import Noted, outgoing
 
 SPEC = ServerSpec(name="example", transport=Transport.BUILTIN, builtin="example")
+BUILTIN = {"example": BuiltinServer(open_example)}
 
 
 def content(answer: Answer) -> dict[str, Any]:
@@ -142,9 +143,22 @@ async def call(name: str, arguments: Any, **settings: Any) -> dict[str, Any]:
     return content(await link.request(outgoing(name=name, params=params, **settings)))
 
 
-async def test_arguments_that_are_missing_are_none() -> None:
-    answer = await BuiltinLink(SPEC, TOOLS).request(outgoing(name="time", params=b'{"name":"time"}'))
+@pytest.mark.parametrize("params", [b'{"name":"time"}', b'{"name":"time","arguments":null}'])
+async def test_arguments_that_are_missing_are_none(params: bytes) -> None:
+    answer = await BuiltinLink(SPEC, TOOLS).request(outgoing(name="time", params=params))
     assert "isError" not in content(answer)
+
+
+@pytest.mark.parametrize("advice", ["", "Names like it: Acme."])
+async def test_advice_is_a_text_after_the_text(advice: str) -> None:
+    async def run(arguments: dict[str, Any], asked: Asked) -> Outcome:
+        return Outcome("Nobody is called so.", {"error": "nobody"}, advice, failed=True)
+
+    link = BuiltinLink(SPEC, (BuiltinTool({"name": "who"}, run),))
+    answer = content(await link.request(outgoing(name="who", params=b'{"name":"who"}')))
+    texts = [block["text"] for block in answer["content"]]
+    assert texts == ["Nobody is called so.", *filter(None, [advice])]
+    assert (answer["structuredContent"], answer["isError"]) == ({"error": "nobody"}, True)
 
 
 @in_no_time
@@ -169,7 +183,7 @@ async def test_waiting_can_be_cancelled_and_cut_off() -> None:
 
 @in_no_time
 async def test_the_server_speaks_the_stateless_era() -> None:
-    async with open_builtin(SPEC, {"example": open_example}, Inbox("example", Noted())) as link:
+    async with open_builtin(SPEC, BUILTIN, Inbox("example", Noted())) as link:
         greeting = await shake_hands(SPEC, link, None)
         assert greeting.version == "2026-07-28"
         listed = content(await link.request(outgoing("tools/list")))["tools"]
@@ -180,8 +194,16 @@ async def test_the_server_speaks_the_stateless_era() -> None:
 
 
 @in_no_time
+@pytest.mark.parametrize("advice", ["", "Ask for the time first."])
+async def test_the_server_tells_its_advice(advice: str) -> None:
+    servers = {"example": BuiltinServer(open_example, advice)}
+    async with open_builtin(SPEC, servers, Inbox("example", Noted())) as link:
+        assert (await shake_hands(SPEC, link, None)).instructions == advice
+
+
+@in_no_time
 async def test_a_server_that_is_not_built_in_is_not_reached() -> None:
     spec = ServerSpec(name="x", transport=Transport.BUILTIN, builtin="nothing")
     with pytest.raises(UpstreamUnreachable, match="nothing"):
-        async with open_builtin(spec, {"example": open_example}, Inbox("x", Noted())):
+        async with open_builtin(spec, BUILTIN, Inbox("x", Noted())):
             pass

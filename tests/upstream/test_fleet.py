@@ -1,17 +1,21 @@
 """A call that comes before its server has told its tools waits, and no longer than makes sense."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from headgate.domain.call import Answer
+from headgate.domain.call import LOCAL, Answer, Call, Request
 from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec, State, Transport
-from headgate.upstream.builtin import BuiltinLink, open_builtin
+from headgate.upstream.builtin import BuiltinLink, BuiltinServer, BuiltinTool, Health, open_builtin
 from headgate.upstream.example import TOOLS, open_example
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.inbox import Inbox
@@ -57,7 +61,7 @@ async def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> Async
         finally:
             await asyncio.sleep(ENDING_SECONDS)
     else:
-        async with open_builtin(spec, {"example": open_example}, inbox) as link:
+        async with open_builtin(spec, {"example": BuiltinServer(open_example)}, inbox) as link:
             yield link
 
 
@@ -116,6 +120,55 @@ async def test_a_call_waits_for_a_start_as_long_as_a_call_may_take() -> None:
         message, seconds = await failure(fleet, "mute")
         assert "it is still starting" in message
         assert 2 <= seconds < 3
+
+
+class Ward:
+    """A built-in server that says how it is."""
+
+    def __init__(self, trouble: str | None) -> None:
+        self._trouble = trouble
+        self.health: Health | None = None
+
+    @asynccontextmanager
+    async def open(self, health: Health) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+        self.health = health
+        health(self._trouble)
+        yield TOOLS
+
+    def open_link(
+        self, spec: ServerSpec, inbox: Inbox, stderr: deque[str]
+    ) -> AbstractAsyncContextManager[BuiltinLink]:
+        return open_builtin(spec, {"ward": BuiltinServer(self.open)}, inbox)
+
+
+@in_no_time
+async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_and_still_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "headgate.upstream")
+    ward = Ward("the disk is full")
+    async with run_fleet(ward.open_link, Facts(), Facts()) as fleet:
+        fleet.apply([ServerSpec(name="bank", transport=Transport.BUILTIN, builtin="ward")])
+        await fleet.await_ready("bank")
+        assert ward.health is not None
+        for trouble, state in (("the disk is full", "backoff"), (None, "ready"), ("gone", "backoff")):
+            ward.health(trouble)
+            (status,) = fleet.statuses()
+            assert (status.state, status.last_error, status.next_attempt_seconds) == (state, trouble, None)
+            assert fleet.is_ready("bank")
+            assert (await fleet.send(call_of("time"))).error == b""
+        assert (status.restarts, status.errors) == (0, 0)
+    said = [(record.getMessage(), record.__dict__["reason"]) for record in caplog.records]
+    assert said[:3] == [
+        ("upstream backoff", "the disk is full"),
+        ("upstream ready", None),
+        ("upstream backoff", "gone"),
+    ]
+
+
+def call_of(tool: str) -> Call:
+    request = Request(caller=LOCAL, name=tool, params={"arguments": Raw(b"{}")})
+    return Call(request, Item(Kind.TOOLS, "bank", tool, tool))
 
 
 @in_no_time

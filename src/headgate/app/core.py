@@ -11,8 +11,8 @@ from headgate.access.local import LocalAccess
 from headgate.app.background import start
 from headgate.app.delivery import Bookkeeping, delivery_tools_of, open_bookkeeping
 from headgate.app.events import Events
+from headgate.app.knowledge.serving import INSTRUCTIONS, KnowledgeServer
 from headgate.app.knowledge.serving import NAME as KNOWLEDGE
-from headgate.app.knowledge.serving import KnowledgeServer
 from headgate.app.links import opener
 from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
@@ -42,6 +42,7 @@ from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
+from headgate.upstream.builtin import BuiltinServer
 from headgate.upstream.example import open_example
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.watchdog import Watchdog
@@ -192,7 +193,10 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
     tally = Tally()
     offline = Offline()
     knowledge = KnowledgeServer(settings, offline)
-    builtin = {"example": open_example, KNOWLEDGE: knowledge.open}
+    builtin = {
+        "example": BuiltinServer(open_example),
+        KNOWLEDGE: BuiltinServer(knowledge.open, INSTRUCTIONS),
+    }
     tasks: set[asyncio.Task[None]] = set()
     try:
         async with (

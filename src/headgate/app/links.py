@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from headgate.config.settings import Settings
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.assembly import Limits
-from headgate.upstream.builtin import Opening, open_builtin
+from headgate.upstream.builtin import BuiltinServer, open_builtin
 from headgate.upstream.child import open_child
 from headgate.upstream.http_link import open_http
 from headgate.upstream.inbox import Inbox
@@ -17,7 +17,7 @@ from headgate.upstream.watchdog import Watchdog
 
 
 def opener(
-    settings: Settings, watchdog: Watchdog, builtin: Mapping[str, Opening]
+    settings: Settings, watchdog: Watchdog, builtin: Mapping[str, BuiltinServer]
 ) -> Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]:
     """What opens a connection to a server, whatever its transport is."""
     limits = Limits(

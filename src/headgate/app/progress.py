@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from headgate.catalog.evaluation.columns import printable
+from headgate.catalog.evaluation.columns import beginning, printable, span
 
 # A line that is written over may change often; a log that grows must not.
 _OVER_SECONDS = 0.2
@@ -52,7 +52,7 @@ class Progress:
         if now < self._next:
             return
         count = f"{done:,} of {of:,}"
-        speeds = [f"{_speed(count, seconds)} {thing}/s" for thing, count in made.items()] if seconds else []
+        speeds = [f"{speed(count / seconds)} {thing}/s" for thing, count in made.items()] if seconds else []
         if not self._over:
             self._show(f"{what}: {', '.join([count, *speeds])}")
             return
@@ -60,13 +60,14 @@ class Progress:
         drawn = f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}]"
         text = "  ".join([f"{what} {drawn} {count}", *speeds, *([printable(name)] if name else [])])
         # A line that is wider than the terminal could not be written over. The last column stays free.
-        self._show(text[: shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns - 1])
+        width = shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns - 1
+        self._show(beginning(text[:width], width))
 
     def _show(self, text: str) -> None:
         if self._over:
-            self._stream.write(f"\r{text.ljust(self._length)}")
+            self._stream.write(f"\r{text}{' ' * (self._length - span(text))}")
             self._stream.flush()
-            self._length = len(text)
+            self._length = span(text)
         else:
             self.say(text)
         self._next = self._clock() + self._pause
@@ -79,6 +80,6 @@ class Progress:
             self._length = 0
 
 
-def _speed(count: int, seconds: float) -> str:
-    speed = count / seconds
-    return f"{speed:,.0f}" if speed >= _SLOW else f"{speed:.1f}"
+def speed(per_second: float) -> str:
+    """So many in a second; of few, with a digit more."""
+    return f"{per_second:,.0f}" if per_second >= _SLOW else f"{per_second:.1f}"

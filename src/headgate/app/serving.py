@@ -18,6 +18,7 @@ from headgate.front.door import DoorLimits, House
 from headgate.front.guard import Guard
 from headgate.front.http import HttpFront
 from headgate.front.legacy_sse import LegacySse
+from headgate.front.paths import MCP, SSE
 from headgate.front.porter import Porter
 from headgate.front.pulse import beating
 from headgate.front.sessions import Sessions
@@ -116,7 +117,9 @@ async def _serve_http(core: Core, settings: Settings) -> int:
 
         def opened() -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            log.info("listening", extra={"url": f"http://{host}:{port}/mcp"})
+            # Both are open; it is what the clients of this transport are to be given.
+            path = SSE if settings.transport == "sse" else MCP
+            log.info("listening", extra={"url": f"http://{host}:{port}{path}"})
 
         # What is here now stays; the collector need not look at it again.
         gc.collect()

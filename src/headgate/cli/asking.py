@@ -1,6 +1,5 @@
 """`headgate knowledge search`, `vendor`, `chunk` and `sources`: what the tools answer, for people."""
 
-import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -11,25 +10,13 @@ import click
 from headgate.cli.options import JSON_NOT_TABLES
 from headgate.cli.place import Place, placed, settings_at
 from headgate.cli.running import ending, run
-from headgate.domain.errors import InvalidQuestion
+from headgate.cli.wording import in_commands
+from headgate.domain.errors import KnowledgeError, StoreAway
 
 # The words of `Mode` and `Strategy`, without what would have to be imported for them.
 _MODES = ("ids_only", "metadata", "preview", "full", "auto")
 _STRATEGIES = ("hybrid", "vector", "bm25", "auto")
 _MOST = 50
-# What the arguments of the tools are called here.
-_OPTIONS = {
-    "filters.source_category": "--category",
-    "filters.source_file": "--file",
-    "filters.doc_type": "--type",
-    "filters.date_from": "--since",
-    "filters.date_to": "--until",
-    "date_to": "--until",
-    "cursor": "--cursor",
-    "vendor_name": "NAME",
-    "chunk_ids": "ID...",
-}
-_NAMED = re.compile(r"^(?:filters\.)?[a-z_]+|(?<=^filters\.date_from \d{4}-\d\d-\d\d is after )date_to")
 
 
 def _mode(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -226,14 +213,12 @@ def _answer(
     with ending(verbose=place.verbose):
         try:
             answer = run(commands.ask(settings_at(place), tool, arguments))
-        except InvalidQuestion as error:
-            raise InvalidQuestion(in_options(error.message), hint=error.hint) from error
+        except StoreAway:
+            raise
+        except KnowledgeError as error:
+            sentence, hint = in_commands(error.message), in_commands(error.hint)
+            raise KnowledgeError(sentence, hint=hint, hinted=error.hinted) from error
         for line in () if as_json else warned(answer):
-            click.echo(f"headgate: {line}", err=True)
+            click.echo(f"headgate: {in_commands(line)}", err=True)
         click.echo(printed(answer, as_json=as_json))
     return answer
-
-
-def in_options(sentence: str) -> str:
-    """What a tool says of its arguments, with the options that they are here."""
-    return _NAMED.sub(lambda name: _OPTIONS.get(name.group(), name.group()), sentence)

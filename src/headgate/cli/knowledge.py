@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.config import Settings
 
 # The words of `What`, without what would have to be imported for them.
-_PARTS = ("all", "sources", "chunks", "graph")
+_PARTS = ("all", "sources", "chunks", "graph", "imported")
 
 
 @click.group()
@@ -63,9 +63,10 @@ def export(
     what: "What",
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Write what there is as JSON lines.
+    """Write what there is as JSON lines, for other programs.
 
-    To FILE, or without one to standard output. The part `graph` is what `ingest --graph` reads.
+    To FILE, or without one to standard output. `ingest --graph` reads two of the parts: `imported` is what it
+    brought in and nothing else, for a backup; `graph` has also what was found in the documents.
     """
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.printing import printed_counts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli import INTERRUPTED
-from headgate.domain.errors import HeadgateError, InvalidGraph, KnowledgeError, VendorNotFound
+from headgate.domain.errors import HeadgateError, InvalidGraph, KnowledgeError, StoreAway
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from headgate.config import Flags, Settings
 
 T = TypeVar("T")
-
-# Of the errors of the documents, those whose hint says more than the message.
-_HINTED = (InvalidGraph, VendorNotFound)
 
 
 class Commands(click.Group):
@@ -53,12 +50,16 @@ def ending(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
 
 
 def _sentence(error: HeadgateError) -> str:
-    complete = isinstance(error, KnowledgeError) and not isinstance(error, _HINTED)
+    if isinstance(error, StoreAway) and error.why:
+        # Who runs a command is the one who can mend it.
+        return f"the store of the documents cannot be used: {error.why}"
+    hinted = isinstance(error, InvalidGraph) or (isinstance(error, KnowledgeError) and error.hinted)
+    complete = isinstance(error, KnowledgeError) and not hinted
     if complete or error.hint.casefold() in error.message.casefold():
         return error.message
     if error.message.endswith("."):
         # A sentence for models, which is the same word for word wherever it is read.
-        return f"{error.message} {error.hint[:1].upper()}{error.hint[1:]}."
+        return f"{error.message} {error.hint[:1].upper()}{error.hint[1:].removesuffix('.')}."
     return f"{error.message}; {error.hint}"
 
 
@@ -86,6 +87,24 @@ def run(work: "Coroutine[Any, Any, T]") -> "T":
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
+
+
+def run_until_interrupted(work: "Coroutine[Any, Any, T]", interrupted: str) -> "T":
+    """As `run`, but Ctrl-C ends the process with this sentence once the work has closed what it opened.
+
+    A thread may be in the middle of a large document, for minutes: nothing of that would be kept.
+    """
+    import asyncio
+
+    async def interruptible() -> "T":
+        try:
+            return await work
+        except asyncio.CancelledError:
+            click.echo(f"headgate: {interrupted}", err=True)
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)
+
+    return run(interruptible())
 
 
 def _loop_factory() -> "type[AbstractEventLoop] | None":

@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from pathlib import PurePosixPath
 from typing import Final
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -12,6 +13,8 @@ _NTH: Final = r"(\d{1,2})(?:st|nd|rd|th)?"
 _YEAR: Final = r",?\s+(\d{4})(?!\d)"
 _DAY_MONTH: Final = re.compile(rf"(?:[a-z]+,)?\s*{_NTH}\s+{_MONTH}{_YEAR}", re.IGNORECASE)
 _MONTH_DAY: Final = re.compile(rf"\s*{_MONTH}\s+{_NTH}{_YEAR}", re.IGNORECASE)
+# With its signs or without, as the standard has both; a longer number is none.
+_IN_NAME: Final = re.compile(r"(?<!\d)((?:19|20)\d{2})([-_.]?)(\d{2})\2(\d{2})(?!\d)")
 
 
 def day_of(text: str) -> str:
@@ -26,6 +29,13 @@ def day_of(text: str) -> str:
     if found := _MONTH_DAY.match(text):
         return _day(found[3], _number(found[1]), found[2])
     return ""
+
+
+def day_in_name(file: str) -> str:
+    """The day in a name such as `2026-09-14-notes.txt`; empty when there is none, or two that differ."""
+    found = {_day(day[1], day[3], day[4]) for day in _IN_NAME.finditer(PurePosixPath(file).name)}
+    days = found - {""}
+    return days.pop() if len(days) == 1 else ""
 
 
 def _number(month: str) -> int:

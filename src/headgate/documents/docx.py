@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from docx import Document
 from docx.document import Document as Opened
+from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.opc.exceptions import OpcError
 from docx.oxml.ns import qn
 from docx.text.paragraph import Paragraph
 
 from headgate.documents.draft import Draft
-from headgate.documents.limits import MIB, MOST_PARTS, MOST_UNPACKED_BYTES
+from headgate.documents.hidden import leave_out_hidden
+from headgate.documents.limits import MIB, MOST_PARTS, MOST_STYLES, MOST_UNPACKED_BYTES
 from headgate.documents.text import clean, one_line
 from headgate.knowledge.reading import Parsed, Unreadable
 
@@ -49,13 +51,17 @@ def parse(content: bytes) -> Parsed:
         document = Document(io.BytesIO(content))
     except (zipfile.BadZipFile, OpcError, KeyError, ValueError) as error:
         raise Unreadable("is no DOCX that can be read; save it again") from error
+    leave_out_hidden(document)
     draft = Draft()
+    styles: dict[str | None, str] = {}
     for block in _blocks(document.element.body):
         if block.tag == _TABLE:
             draft.paragraph("\n".join(_rows(block)))
         else:
-            style = Paragraph(block, document).style
-            _add_paragraph(block, (style.name if style is not None else None) or "", draft)
+            # Each is looked for once: that takes longer than all the rest.
+            if block.style not in styles:
+                styles[block.style] = _style(Paragraph(block, document).style)
+            _add_paragraph(block, styles[block.style], draft)
     title, date = _said(document)
     sections = draft.sections()
     top = next((section.path[0] for section in sections if section.path), "")
@@ -79,10 +85,26 @@ def _blocks(parent: Any) -> Iterator[Any]:
             yield from _blocks(child)
 
 
+def _style(own: Any) -> str:
+    """The name of the style, or that of the heading which it is made from: templates have their own."""
+    style, name = own, (own.name if own is not None else None) or ""
+    for _ in range(MOST_STYLES):
+        if style is None:
+            break
+        if _is_heading(style.name or ""):
+            return str(style.name)
+        style = style.base_style
+    return name
+
+
+def _is_heading(style: str) -> bool:
+    return style == "Title" or _HEADING.match(style) is not None
+
+
 def _add_paragraph(paragraph: Any, style: str, draft: Draft) -> None:
     text = "".join(_texts(paragraph))
-    found = _HEADING.match(style)
-    if found or style == "Title":
+    if _is_heading(style):
+        found = _HEADING.match(style)
         draft.heading(int(found[1]) if found else 0, text)
     elif style.startswith("List") and text.strip():
         draft.item(f"- {text}")
@@ -129,6 +151,11 @@ def _lines(parent: Any) -> Iterator[str]:
 
 
 def _said(document: Opened) -> tuple[str, str]:
+    try:
+        document.part.package.part_related_by(RELATIONSHIP_TYPE.CORE_PROPERTIES)
+    except KeyError:
+        # Not every program writes properties, and those that would be made up here are of today.
+        return "", ""
     told = document.core_properties
     day = told.modified or told.created
     return one_line(clean(told.title or "")), day.date().isoformat() if day is not None else ""

@@ -1,9 +1,14 @@
 """A document that is being put together, heading by heading and paragraph by paragraph."""
 
+import re
+from typing import Final
+
 from headgate.documents.limits import MIB, MOST_TEXT_CHARACTERS
 from headgate.documents.outline import Outline
 from headgate.documents.text import clean, one_line
 from headgate.knowledge.reading import Section, Unreadable
+
+_BLANK_LINES: Final = re.compile(r"\n\s*\n")
 
 
 class Draft:
@@ -15,6 +20,7 @@ class Draft:
         self._texts: list[str] = []
         self._path: tuple[str, ...] = ()
         self._ends_with_item = False
+        self._has_records = False
         self._length = 0
 
     def heading(self, level: int, text: str) -> None:
@@ -31,9 +37,7 @@ class Draft:
 
     def paragraph(self, text: str) -> None:
         """What stands by itself; nothing where there is only white space."""
-        text = clean(text).strip("\n").rstrip()
-        if text:
-            self._add(f"{text}\n\n")
+        self._put(clean(text))
 
     def item(self, text: str) -> None:
         """An item of a list; nothing separates it from the one before it."""
@@ -42,10 +46,20 @@ class Draft:
         self.paragraph(text)
         self._ends_with_item = True
 
+    def record(self, text: str) -> None:
+        """What belongs together, as one paragraph; all others of this section are taken for records too."""
+        self._put(_BLANK_LINES.sub("\n", clean(text)))
+        self._has_records = True
+
     def sections(self) -> tuple[Section, ...]:
         """All of them, once the document is at its end."""
         self._close()
         return tuple(self._sections)
+
+    def _put(self, text: str) -> None:
+        text = text.strip("\n").rstrip()
+        if text:
+            self._add(f"{text}\n\n")
 
     def _add(self, text: str) -> None:
         self._texts.append(text)
@@ -56,5 +70,6 @@ class Draft:
 
     def _close(self) -> None:
         if self._texts:
-            self._sections.append(Section(self._path, "".join(self._texts)))
+            self._sections.append(Section(self._path, "".join(self._texts), records=self._has_records))
             self._texts = []
+        self._has_records = False

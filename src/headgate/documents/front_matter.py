@@ -7,6 +7,10 @@ from typing import Final, NamedTuple
 _MOST_LINES: Final = 200
 _KEY: Final = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?$")
 _ITEM: Final = re.compile(r"[ \t]*-[ \t]+(.+)$")
+# The value is the indented lines below it.
+_BLOCK: Final = re.compile(r"[>|][-+0-9]*")
+_QUOTED: Final = re.compile(r"""(["'])(.*?)\1(?:[ \t]+#.*)?""")
+_REMARK: Final = re.compile(r"(?<![ \t])[ \t]+#[ \t].*")
 
 
 class FrontMatter(NamedTuple):
@@ -26,24 +30,27 @@ def front_matter(text: str) -> FrontMatter:
     if lines[0].rstrip() != "---" or len(lines) < 2 or not _KEY.match(lines[1].rstrip()):
         return FrontMatter({}, 0)
     values: dict[str, list[str]] = {}
-    key = ""
+    key, is_block = "", False
     end = len(lines[0]) + 1
     for line in lines[1 : _MOST_LINES + 1]:
         end += len(line) + 1
         if line.rstrip() in ("---", "..."):
             return FrontMatter(values, min(end, len(text)))
         if found := _KEY.match(line.rstrip()):
-            key = found[1].lower()
-            values[key] = _values(found[2] or "")
+            key, value = found[1].lower(), (found[2] or "").strip()
+            is_block = _BLOCK.fullmatch(value) is not None
+            values[key] = [] if is_block else _values(value)
+        elif is_block and line[:1].isspace():
+            values[key] = [" ".join([*values[key], line.strip()])]
         elif (item := _ITEM.match(line.rstrip())) and key:
             values[key] += _values(item[1])
     return FrontMatter({}, 0)
 
 
 def _values(text: str) -> list[str]:
-    text = text.strip()
+    if quoted := _QUOTED.fullmatch(text.strip()):
+        return [quoted[2]] if quoted[2] else []
+    text = _REMARK.sub("", text.strip())
     if text.startswith("[") and text.endswith("]"):
         return [value for part in text[1:-1].split(",") for value in _values(part)]
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1]
     return [text] if text else []

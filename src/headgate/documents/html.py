@@ -8,6 +8,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from headgate.documents.dates import day_of
 from headgate.documents.draft import Draft
+from headgate.documents.looks import Look, look_of
 from headgate.documents.text import decoded, encoding_of, one_line
 from headgate.knowledge.reading import Parsed
 
@@ -27,8 +28,18 @@ _UNSEEN: Final = frozenset(
         "button",
         "select",
         "dialog",
+        "datalist",
+        # What these have inside is for programs that cannot show them.
+        "audio",
+        "video",
+        "noframes",
+        "noembed",
     ]
 )
+# What any element may say that it is.
+_UNSEEN_ROLES: Final = frozenset(["navigation", "contentinfo"])
+# In these a footer is part of what is told; elsewhere it is the same on each page.
+_PARTS: Final = frozenset(["article", "aside", "blockquote", "details", "figure", "main", "section", "td"])
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _INLINE: Final = frozenset(
     [
@@ -85,13 +96,14 @@ def parse(content: bytes) -> Parsed:
     """The text of the page by its headings."""
     page = LexborHTMLParser(_text(content))
     draft = Draft()
+    reader = _Reader(draft)
     if page.body is not None:
-        _Reader(draft).read(page.body)
-    title = page.css_first("head title") or page.css_first("h1")
+        reader.read(page.body)
+    title = page.css_first("head title")
     return Parsed(
         sections=draft.sections(),
         doc_type="html",
-        title=one_line(title.text()) if title is not None else "",
+        title=(one_line(title.text()) if title is not None else "") or reader.title,
         date=next(_dates(page), ""),
     )
 
@@ -123,33 +135,41 @@ class _Reader:
     """Walks through a page without recursion: a hostile one is nested a hundred thousand times."""
 
     def __init__(self, draft: Draft) -> None:
+        # The first heading of the first level.
+        self.title = ""
         self._draft = draft
         self._line: list[str] = []
         self._cells: list[str] | None = None
         self._rows: list[str] = []
         self._lists = 0
+        self._parts = 0
         # An item of a list has begun, and nothing was said of it yet.
         self._item = False
         self._verbatim = 0
 
     def read(self, body: LexborNode) -> None:
         """Put all that is below this into the draft."""
-        stack: list[tuple[LexborNode, bool]] = [(body, False)]
+        # Each with how it looks where it stands; None for one that is left. The body itself may be hidden
+        # until a script has run, but is never meant to stay so.
+        stack: list[tuple[LexborNode, Look | None]] = [(child, Look()) for child in _children_backwards(body)]
         while stack:
-            node, is_left = stack.pop()
-            if is_left:
+            node, around = stack.pop()
+            if around is None:
                 self._leave(node)
             elif node.is_text_node:
-                self._say(node.text_content or "")
-            elif node.is_element_node and self._enter(node):
-                stack.append((node, True))
-                stack.extend((child, False) for child in _children_backwards(node))
+                if around.is_seen:
+                    self._say(node.text_content or "")
+            elif node.is_element_node:
+                look = _look(node, around)
+                if look is not None and self._enter(node):
+                    stack.append((node, None))
+                    stack.extend((child, look) for child in _children_backwards(node))
         self._break()
 
     def _enter(self, node: LexborNode) -> bool:
         """Whether what is inside is read."""
         tag = node.tag or ""
-        if tag in _UNSEEN or _is_hidden(node):
+        if tag in _UNSEEN or (tag == "footer" and not self._parts):
             return False
         if tag == "br":
             self._line.append("\n")
@@ -159,6 +179,7 @@ class _Reader:
             self._cells, self._rows = [], []
         elif self._cells is None and tag not in _INLINE:
             self._break()
+        self._parts += tag in _PARTS
         self._lists += tag in ("ul", "ol")
         self._verbatim += tag == "pre"
         self._item = self._item or tag == "li"
@@ -169,13 +190,17 @@ class _Reader:
         if self._cells is not None:
             self._leave_in_table(tag)
         elif tag in _HEADINGS:
-            self._draft.heading(_HEADINGS[tag], self._taken())
+            heading = self._taken()
+            self._draft.heading(_HEADINGS[tag], heading)
+            if tag == "h1":
+                self.title = self.title or one_line(heading)
         elif tag == "pre":
             text = "".join(self._line).strip("\n")
             self._line = []
             self._draft.paragraph(f"```\n{text}\n```" if text.strip() else "")
         elif tag not in _INLINE:
             self._break()
+        self._parts -= tag in _PARTS
         self._lists -= tag in ("ul", "ol")
         self._item = self._item and tag != "li"
         self._verbatim -= tag == "pre"
@@ -214,9 +239,15 @@ class _Reader:
         return "\n".join(line for line in lines if line)
 
 
-def _is_hidden(node: LexborNode) -> bool:
+def _look(node: LexborNode, around: Look) -> Look | None:
+    """How what is inside looks; None when it is not shown, or not part of what the page tells."""
     attributes = node.attributes
-    return "hidden" in attributes or attributes.get("aria-hidden") == "true"
+    if "hidden" in attributes or (attributes.get("aria-hidden") or "").lower() == "true":
+        return None
+    if (attributes.get("role") or "").strip().lower() in _UNSEEN_ROLES:
+        return None
+    style = attributes.get("style")
+    return look_of(style, around) if style else around
 
 
 def _is_layout(table: LexborNode) -> bool:

@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec import structs
+
+from headgate.documents.dates import day_in_name
 from headgate.documents.exclusion import Exclusion
-from headgate.documents.finding import File, find, root_of
+from headgate.documents.finding import File, find, part_of_known, root_of, taken_over
 from headgate.documents.formats import EDITION, extension_of
 from headgate.documents.limits import MIB, MOST_FILE_BYTES
-from headgate.documents.parsing import Parsing, open_parsing
+from headgate.documents.parsing import NotNow, Parsing, open_parsing
 from headgate.domain.errors import ConfigError
-from headgate.knowledge.reading import Inventory, Listed, Reading, Root, Unreadable
+from headgate.knowledge.places import NOWHERE, Places, Root
+from headgate.knowledge.reading import Inventory, Listed, Parsed, Reading, Unreadable
 
 
 class Files:
@@ -27,19 +31,28 @@ class Files:
         self._exclusion = exclusion
         self._parsing = parsing
         self._files: dict[str, File] = {}
+        # Its SHA-256 and the reason: whoever watches does not spend a minute on the same one each time.
+        self._unreadable: dict[str, tuple[str, str]] = {}
 
-    async def inventory(self) -> Inventory:
-        """What there is now, by name."""
+    def name_by(self, known: Places) -> None:
+        """From now on call what is a part of a known root by its name there."""
+        self._roots = tuple((path, part_of_known(path, root, known)) for path, root in self._roots)
+
+    async def inventory(self, known: Places = NOWHERE) -> Inventory:
+        """What there is now, by name; what is `known` as a part of another root is called as that part."""
+        self.name_by(known)
         found = await asyncio.to_thread(find, self._roots, self._exclusion)
         self._files = found.files
         return Inventory(
-            roots=tuple(root for _, root in self._roots),
+            roots=tuple(found.roots),
             files=tuple(
                 Listed(name, file.size_bytes, file.modified_ns / 1e9)
                 for name, file in sorted(found.files.items())
             ),
             skipped=dict(sorted(found.skipped.items())),
             failed=tuple(found.failed),
+            taken_over=await asyncio.to_thread(taken_over, found, known),
+            excluded_from=frozenset(found.excluded_from),
         )
 
     async def looks(self) -> dict[str, tuple[int, int, int]]:
@@ -54,8 +67,22 @@ class Files:
         content, digest = await asyncio.to_thread(_read, self._files[file].path)
         if digest == known:
             return None
-        parsed = await self._parsing.parse(extension_of(file), content)
+        parsed = await self._parsed(file, content, digest)
         return Reading(parsed=parsed, digest=digest, size_bytes=len(content))
+
+    async def _parsed(self, file: str, content: bytes, digest: str) -> Parsed:
+        before, reason = self._unreadable.pop(file, ("", ""))
+        try:
+            if digest == before:
+                raise Unreadable(reason)
+            parsed = await self._parsing.parse(extension_of(file), content)
+            # What the document says of itself comes first.
+            return structs.replace(parsed, date=parsed.date or day_in_name(file))
+        except NotNow:
+            raise
+        except Unreadable as unreadable:
+            self._unreadable[file] = (digest, str(unreadable))
+            raise
 
 
 def _read(path: Path) -> tuple[bytes, str]:
@@ -86,8 +113,25 @@ async def open_library(paths: Sequence[Path], exclude: Sequence[str] = ()) -> As
 
 def _roots(paths: Sequence[Path]) -> list[tuple[Path, Root]]:
     # The same one twice is one.
-    resolved = {path.resolve(): path for path in paths}
-    for real, given in resolved.items():
-        if not real.exists():
-            raise ConfigError(f"{str(given)!r} does not exist", hint="name a file or a directory that does")
+    resolved = dict.fromkeys(map(_resolved, paths))
     return [(path, root_of(path)) for path in resolved]
+
+
+def _resolved(path: Path) -> Path:
+    """The directory or the file that is meant; raises ConfigError where there is none."""
+    try:
+        real = path.resolve(strict=True)
+        if real.is_dir() or real.is_file():
+            return real
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ConfigError(
+            f"{str(path)!r} does not exist", hint="name a file or a directory that does"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be looked at: {error.strerror}",
+            hint="name a file or a directory that can be",
+        ) from error
+    except RuntimeError as error:
+        raise ConfigError(f"{str(path)!r} is a link to itself", hint="mend or remove the link") from error
+    raise ConfigError(f"{str(path)!r} is neither a file nor a directory", hint="name one that is")

@@ -10,6 +10,8 @@ MOST_TEXT_CHARACTERS: Final = 128 * MIB
 # Of a DOCX, all parts together: a bomb says that it has more, or has no more than it says.
 MOST_UNPACKED_BYTES: Final = 256 * MIB
 MOST_PARTS: Final = 10_000
+# Of which one is made from the other; a hostile one is made from itself.
+MOST_STYLES: Final = 10
 MOST_PAGES: Final = 20_000
 # For one file.
 MOST_SECONDS: Final = 60.0

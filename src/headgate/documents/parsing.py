@@ -24,6 +24,10 @@ _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR", 
 _answer = msgspec.msgpack.Decoder(Answer)
 
 
+class NotNow(Unreadable):
+    """Nothing may be wrong with the file itself."""
+
+
 class Parsing:
     """Parses one document after the other elsewhere; nothing in a document delays or ends whoever asks."""
 
@@ -65,7 +69,7 @@ class Parsing:
         try:
             return await asyncio.shield(start)
         except OSError as error:
-            raise Unreadable(f"cannot be read now: no process can be started ({error.strerror})") from error
+            raise NotNow(f"cannot be read now: no process can be started ({error.strerror})") from error
         except asyncio.CancelledError:
             # A thread cannot be stopped, and what it has started must be ended.
             await (await start).end()

@@ -12,6 +12,7 @@ from pypdf.generic import Destination
 from headgate.documents.dates import day_of
 from headgate.documents.draft import Draft
 from headgate.documents.limits import MOST_DEPTH, MOST_PAGES
+from headgate.documents.pages import with_whole_words, without_running_lines
 from headgate.documents.text import clean, one_line
 from headgate.knowledge.reading import Parsed, Unreadable
 
@@ -19,7 +20,7 @@ log = logging.getLogger("headgate.documents")
 
 
 def parse(content: bytes) -> Parsed:
-    """The pages; raises Unreadable for one that is encrypted, has only pictures, or is no PDF at all."""
+    """The pages; raises Unreadable for one that is encrypted, has no text, or is no PDF at all."""
     try:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
@@ -31,31 +32,50 @@ def parse(content: bytes) -> Parsed:
         raise Unreadable("is no PDF that can be read; save it again") from error
     if pages > MOST_PAGES:
         raise Unreadable(f"has more than {MOST_PAGES} pages; split it")
+    texts = list(_texts(reader))
+    if not any(text and text.strip() for text in texts):
+        raise Unreadable(_why_empty(reader, texts))
     draft = Draft()
-    if not _add_pages(reader, draft):
-        raise Unreadable("has no text, only pictures of it; run text recognition (OCR) over it")
+    _add_pages(reader, with_whole_words(without_running_lines([text or "" for text in texts])), draft)
     title, date = _said(reader)
     return Parsed(sections=draft.sections(), doc_type="pdf", title=title, date=date)
 
 
-def _add_pages(reader: PdfReader, draft: Draft) -> bool:
-    """Whether there was any text."""
-    chapters, labels = _chapters(reader), _labels(reader)
-    chapter: tuple[str, ...] = ()
-    anything = False
+def _texts(reader: PdfReader) -> Iterator[str | None]:
+    """What stands on each page, and None for one that cannot be read."""
     for number, page in enumerate(reader.pages):
-        chapter = chapters.get(number, chapter)
         try:
-            text = page.extract_text()
+            text = clean(page.extract_text())
         except Exception:
             # One page that is broken does not take the others with it.
             log.exception("page %d cannot be read", number + 1)
-            continue
+            yield None
+        else:
+            yield text
+
+
+def _why_empty(reader: PdfReader, texts: Sequence[str | None]) -> str:
+    try:
+        has_pictures = any(page.images.keys() for page in reader.pages)
+        is_broken = None in texts
+    except Exception:
+        log.exception("the pictures cannot be looked for")
+        has_pictures, is_broken = False, True
+    if is_broken:
+        return "has pages that are broken, and no text on the others; save it again"
+    if has_pictures:
+        return "has no text, only pictures of it; run text recognition (OCR) over it"
+    return "has no text: its pages are empty, or only drawn on; save it again with its text"
+
+
+def _add_pages(reader: PdfReader, texts: Sequence[str], draft: Draft) -> None:
+    chapters, labels = _chapters(reader), _labels(reader)
+    chapter: tuple[str, ...] = ()
+    for number, text in enumerate(texts):
+        chapter = chapters.get(number, chapter)
         label = labels[number] if number < len(labels) else str(number + 1)
         draft.section((*chapter, f"Page {label}"))
         draft.paragraph(text)
-        anything = anything or bool(clean(text).strip())
-    return anything
 
 
 def _labels(reader: PdfReader) -> list[str]:

@@ -18,6 +18,9 @@ def parse(content: bytes) -> Parsed:
     """The records of the file; raises Unreadable for what is no JSON or is nested too deeply."""
     text = decoded(content)
     draft = Draft()
+    if not text.strip():
+        # Empty, as a file of any other kind may be.
+        return Parsed(sections=(), doc_type="json")
     try:
         whole = _DECODER.decode(text)
     except RecursionError as error:
@@ -48,7 +51,7 @@ def _add_lines(text: str, draft: Draft) -> None:
         except RecursionError as error:
             raise _too_deep() from error
         except json.JSONDecodeError:
-            draft.paragraph(line)
+            draft.record(line)
         else:
             _add_record(record, draft)
 
@@ -73,7 +76,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _add_record(record: Any, draft: Draft) -> None:
-    draft.paragraph("\n".join(_lines(record, "", 1)))
+    draft.record("\n".join(_lines(record, "", 1)))
 
 
 def _lines(value: Any, path: str, depth: int) -> Iterator[str]:

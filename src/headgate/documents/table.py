@@ -73,22 +73,28 @@ def _describe(rows: Iterator[list[str]], draft: Draft) -> None:
         columns = [one_line(name) for name in first]
     else:
         columns, rows = [], chain([first], rows)
-    draft.section((", ".join(columns),) if columns else ())
+    named = ", ".join(filter(None, columns))
+    draft.section((named,) if named else ())
     empty = True
     for row in rows:
-        draft.paragraph("\n".join(_lines(columns, row)))
+        draft.record("\n".join(_lines(columns, row)))
         empty = False
     if empty:
-        draft.paragraph(", ".join(columns))
+        draft.paragraph(named)
 
 
 def _is_header(row: Sequence[str]) -> bool:
-    """Names are all there, differ, and are no numbers."""
-    return len(set(row)) == len(row) and all(row) and not any(map(_NUMBER.fullmatch, row))
+    """Names differ and are no numbers; some may be missing, such as that of a column that counts the rows."""
+    named = [name for name in row if name]
+    return (
+        len(set(named)) == len(named)
+        and 2 * len(named) >= len(row)
+        and not any(map(_NUMBER.fullmatch, named))
+    )
 
 
 def _lines(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
     for place, value in enumerate(row):
         if value:
-            name = columns[place] if place < len(columns) else f"column {place + 1}"
-            yield f"{name}: {value}"
+            name = columns[place] if place < len(columns) else ""
+            yield f"{name or f'column {place + 1}'}: {value}"

@@ -1,9 +1,9 @@
 """Every deliberate error: a stable code, whether anything happened, and what to do next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from headgate.domain.redaction import cleaned, without_secrets
 from headgate.domain.ticket import Receipt
@@ -629,10 +629,22 @@ class EmbedderAway(HeadgateError):
 class KnowledgeError(HeadgateError):
     """Something about the team's documents; the message is the whole sentence, word for word."""
 
+    def __init__(
+        self, message: str, *, hint: str, retry_after_seconds: float | None = None, hinted: bool = False
+    ) -> None:
+        """`hinted` says that the hint tells more than the message."""
+        super().__init__(message, hint=hint, retry_after_seconds=retry_after_seconds)
+        self.hinted = hinted
+
     @property
     def sentence(self) -> str:
         """What a model gets to read."""
         return self.message
+
+    @property
+    def advice(self) -> str:
+        """What it gets to read after the sentence; empty where that says it all."""
+        return f"{self.hint[:1].upper()}{self.hint[1:].removesuffix('.')}." if self.hinted else ""
 
 
 class InvalidQuestion(KnowledgeError):
@@ -673,6 +685,7 @@ class VendorNotFound(KnowledgeError):
             f"Vendor '{name}' not found. Try using semantic_search first to find exact vendor names and IDs "
             "in the knowledge graph.",
             hint=hint,
+            hinted=bool(nearest) or other is not None,
         )
         self.nearest = nearest
 
@@ -737,11 +750,17 @@ def _listed(matches: list[str]) -> str:
 
 
 class EntityNotFound(KnowledgeError):
-    """No entity or chunk has this id."""
+    """No entity or chunk has this name or id."""
 
     code = "RESULT_NOT_FOUND"
     number = 1032
     http_status = 404
+
+    def __init__(self, message: str, *, hint: str, nearest: Sequence[str] = ()) -> None:
+        """`nearest` are names that may have been meant."""
+        hint = f"names like it: {', '.join(nearest)}" if nearest else hint
+        super().__init__(message, hint=hint, hinted=bool(nearest))
+        self.nearest = list(nearest)
 
 
 class BudgetSpent(KnowledgeError):
@@ -761,17 +780,21 @@ class BudgetSpent(KnowledgeError):
             hint=hint,
             retry_after_seconds=retry_after_seconds,
         )
+        # Without a time there is nothing to wait for: a whole day's tokens are too few.
+        self.retryable = retry_after_seconds is not None
 
 
 class StoreAway(KnowledgeError):
-    """The store of the documents cannot be had now; why is in the log."""
+    """The store of the documents cannot be had now; why is in the log, and in `why` for operators."""
 
     code = "DB_CONNECTION"
     number = 1060
     http_status = 503
     retryable = True
 
-    def __init__(self, *, retry_after_seconds: float = 5.0) -> None:
+    def __init__(self, why: str = "", *, retry_after_seconds: float = 5.0) -> None:
+        """`why` is what is wrong and what to do, in one sentence without a secret; nobody else is told."""
+        self.why = why
         super().__init__(
             f"Database unavailable, retry in {retry_after_seconds:.0f}s",
             hint=f"retry in {retry_after_seconds:.0f} seconds",
@@ -817,3 +840,48 @@ class InvalidGraph(KnowledgeError):
     code = "INVALID_PARAMS"
     number = 1040
     http_status = 400
+
+
+class UncertainEnd(NamedTuple):
+    """An end of a relationship of an import that fits nobody, or several."""
+
+    # Of the relationship among those that were imported, from 1.
+    row: int
+    # The whole relationship in words, and the end as it was given.
+    relationship: str
+    end: str
+    fitting: int
+
+    def __str__(self) -> str:
+        found = f"{self.end!r} fits {self.fitting} entities"
+        return f"({self.relationship}): {found if self.fitting else f'no entity is called {self.end!r}'}"
+
+
+class UncertainEnds(InvalidGraph):
+    """Relationships of an import whose ends are not certain."""
+
+    def __init__(self, ends: Sequence[UncertainEnd], file: str = "", lines: Sequence[int] = ()) -> None:
+        """`lines` has the line of the file on which each relationship begins, where that is known."""
+        self.ends = tuple(ends)
+        places = [
+            f"line {lines[end.row - 1]}" if end.row <= len(lines) else f"relationship {end.row}"
+            for end in self.ends
+        ]
+        told = [f"{place} {end}" for place, end in zip(places, self.ends, strict=True)]
+        what = f"{file}, {told[0]}" if file else f"{told[0][:1].upper()}{told[0][1:]}"
+        if len(told) > 1:
+            what = f"{file or 'The graph'} has {len(told)} ends of relationships that are not certain: "
+            what += _listed(told)
+        advice = " ".join(_ADVICE[several] for several in sorted({end.fitting > 0 for end in self.ends}))
+        super().__init__(
+            # Another file of the same command may have been.
+            f"{what}. {advice} Nothing {f'of {file} ' if file else ''}was imported.",
+            hint=f"{advice[:1].lower()}{advice[1:].rstrip('.')}",
+        )
+
+
+# Where an end fits nobody, and where it fits several.
+_ADVICE: Final = {
+    False: "Add it to the entities that are imported, or give the name, alias or id of one that is known.",
+    True: "Give the external id of the one that is meant, or a name that no other has.",
+}

@@ -59,7 +59,7 @@ class State(StrEnum):
     DISABLED = "disabled"
     STARTING = "starting"
     READY = "ready"
-    # Lost or never reached; the next attempt is scheduled.
+    # Lost or never reached, and the next attempt is scheduled; or it says itself that it cannot do its work.
     BACKOFF = "backoff"
     # Failed to start as often as it may; the next use starts it again.
     FAILED = "failed"

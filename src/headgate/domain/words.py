@@ -7,7 +7,7 @@ from typing import Final
 from headgate.domain.stems import stem
 
 # Raised whenever some text would give other words or stems than before: stores keep what these were.
-EDITION: Final = 1
+EDITION: Final = 2
 # They say nothing about what is wanted.
 _HARD_STOPS: Final = frozenset(
     [
@@ -163,7 +163,7 @@ _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case, without accents; names are cut at humps, hyphens, dots and the like."""
+    """The words in lower case, without accents, ß as ss; names are cut at humps, hyphens, dots and so on."""
     if "'" in text or "\u2019" in text:
         text = _CONTRACTION.sub(" ", text)
     if not text.isascii():
@@ -187,6 +187,8 @@ def telling(text: str) -> list[str]:
 
 
 def _without_accents(text: str) -> str:
+    # Two letters stand for it where the key is missing, and in Switzerland always.
+    text = text.replace("ß", "ss").replace("\u1e9e", "SS")
     parts = unicodedata.normalize("NFKD", text)
     kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
     # Syllables that the first step took apart belong together again.

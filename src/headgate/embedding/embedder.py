@@ -50,8 +50,15 @@ class PackagesMissing(ConfigError):
 
 
 def needed(module: str, *, choice: str, extra: str) -> ModuleType:
-    """Import a module of an extra; raises PackagesMissing with what to install."""
+    """Import a module of an extra; raises PackagesMissing, or ConfigError for one that is broken."""
+    package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError as missing:
-        raise PackagesMissing(choice, extra, module.partition(".")[0]) from missing
+    except ModuleNotFoundError as missing:
+        raise PackagesMissing(choice, extra, package) from missing
+    except ImportError as broken:
+        raise ConfigError(
+            f"the embedder {choice} needs the package {package!r}, which is installed and cannot be imported",
+            hint=f'see why with python -c "import {package}", '
+            f'or pip install --force-reinstall "headgate[{extra}]"',
+        ) from broken

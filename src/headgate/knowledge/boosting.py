@@ -32,7 +32,7 @@ _CALLED: Final = {
     }.items()
     for word in names
 }
-_AROUND: Final = "\"'\u201c\u201d\u2018\u2019()[]{}<>,;:!?"
+_AROUND: Final = "\"'\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb()[]{}<>,;:!?"
 _POSSESSIVE: Final = re.compile(r"['\u2019]s?$")
 
 

@@ -123,7 +123,9 @@ class TokenBudget:
     def _refusal(self, caller: Caller, total: int, tokens: int, advice: Advice) -> BudgetSpent:
         account, now = self._account(caller), self._clock()
         left = max(0, total - account.taken(now))
-        wait = account.wait_for(account.taken(now) + tokens - total, now) if tokens <= total else None
+        wait = None
+        if tokens <= total:
+            wait = math.ceil(account.wait_for(account.taken(now) + tokens - total, now))
         steps = [advice(left)]
         if wait is not None:
             steps.append(f"retry in {_spoken(wait)}")

@@ -128,7 +128,7 @@ class Cache(Generic[Key, Value]):
             await asyncio.wait({work.task})
             return work.task.result()
         except asyncio.CancelledError:
-            if work.waiting == 1 and not work.task.done():
+            if work.waiting == 1:
                 await self._abandon(place, work)
             raise
         finally:

@@ -77,7 +77,7 @@ def pieces(
 
     Each section begins a piece, so that its headings say what it is about. Headings alone go with what
     follows them below the same top-level heading. A piece that goes on in the middle of a section begins with
-    the end of the one before it.
+    the end of the one before it; between two records, that is as many whole ones as fit.
     """
     cutter = _Cutter(count, size - overlap)
     open_piece = _Open()
@@ -91,10 +91,10 @@ def pieces(
         open_piece.path = (
             _shared(open_piece.path, section.path) if follows and only_headings else section.path
         )
-        for unit in cutter.units(section.text):
+        for unit in cutter.units(section):
             if open_piece.units and open_piece.tokens + unit.tokens > size:
                 yield open_piece.closed()
-                open_piece = _Open(section.path, *cutter.tail(open_piece.units, overlap))
+                open_piece = _Open(section.path, *cutter.repeated(open_piece.units, unit, overlap))
             open_piece.add(unit)
     if open_piece.units:
         yield open_piece.closed()
@@ -103,6 +103,7 @@ def pieces(
 class _Unit(NamedTuple):
     text: str
     tokens: int
+    begins_record: bool = False
 
 
 @dataclass(slots=True)
@@ -146,23 +147,34 @@ class _Cutter:
         self._count = count
         self._most = max(1, most)
 
-    def units(self, text: str) -> Iterator[_Unit]:
+    def units(self, section: Section) -> Iterator[_Unit]:
         """The paragraphs, and of those that are too long the sentences."""
-        for block in _blocks(text):
-            yield from self._fitting(block, self._sentences)
+        for block in _blocks(section.text, has_fences=not section.records):
+            units = self._fitting(block, self._sentences)
+            if section.records:
+                first = next(units)
+                yield _Unit(first.text, first.tokens, begins_record=True)
+            yield from units
 
-    def tail(self, units: Sequence[_Unit], most: int) -> tuple[str, int]:
+    def repeated(self, units: Sequence[_Unit], following: _Unit, most: int) -> tuple[str, int]:
         """What the next piece repeats: whole units from the end as far as they fit, or else words."""
-        taken: list[str] = []
+        taken: list[_Unit] = []
         tokens = 0
         for unit in reversed(units):
             if tokens + unit.tokens > most:
                 break
-            taken.append(unit.text)
+            taken.append(unit)
             tokens += unit.tokens
-        if taken or most <= 0:
-            return "".join(reversed(taken)), tokens
-        return self._last_words(units[-1], most)
+            # What goes on in the middle of a record has nothing to do with the one before that.
+            if unit.begins_record and not following.begins_record:
+                break
+        if following.begins_record:
+            # A part of one would read as if it were all of it.
+            while taken and not taken[-1].begins_record:
+                tokens -= taken.pop().tokens
+        elif not taken and most > 0:
+            return self._last_words(units[-1], most)
+        return "".join(unit.text for unit in reversed(taken)), tokens
 
     def _last_words(self, unit: _Unit, most: int) -> tuple[str, int]:
         room = len(unit.text) * most // unit.tokens
@@ -221,8 +233,8 @@ def _fewer(many: int, most: int, tokens: int) -> int:
     return max(1, min(many - 1, many * most * 9 // (tokens * 10)))
 
 
-def _blocks(text: str) -> Iterator[str]:
-    """Paragraphs with the blank lines behind them; a fence and what it encloses is one."""
+def _blocks(text: str, *, has_fences: bool) -> Iterator[str]:
+    """Paragraphs with the blank lines behind them; a fence and what it encloses is one, if there are any."""
     start = place = 0
     fence = ""
     blank = False
@@ -236,7 +248,7 @@ def _blocks(text: str) -> Iterator[str]:
                 yield text[start:place]
                 start = place
             blank = False
-            fence = _after(fence, line)
+            fence = _after(fence, line) if has_fences else ""
         place = end
     if start < len(text):
         yield text[start:]

@@ -1,10 +1,17 @@
 """Who says what of the graph, as every store keeps it: all that is known rests on claims."""
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Container, Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 
-from headgate.knowledge.values import Entity, NewEntity, NewRelationship, name_key
+from headgate.knowledge.resolving import agreed, short_keys, united
+from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship, name_key
+
+# Made once: very many are read at a time.
+_READ_ENTITY: Final = msgspec.json.Decoder(NewEntity)
+_READ_RELATIONSHIP: Final = msgspec.json.Decoder(NewRelationship)
 
 
 class Owner(NamedTuple):
@@ -41,14 +48,69 @@ def written(claim: NewEntity | NewRelationship) -> str:
     return msgspec.json.encode(claim, order="deterministic").decode()
 
 
+def says_the_same(
+    before: Iterable[tuple[int, str]], claims: Iterable[NewEntity] | Iterable[NewRelationship]
+) -> bool:
+    """Whether the claims that an owner had, each with whom it is about, are these and no others."""
+    return Counter(words for _, words in before) == Counter(map(written, claims))
+
+
 def as_entity(said: str) -> NewEntity:
     """What `written` made of one."""
-    return msgspec.json.decode(said, type=NewEntity)
+    return _READ_ENTITY.decode(said)
+
+
+def united_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
+    """What all claims say of each entity, by the id of the one that they are about."""
+    said: dict[int, list[NewEntity]] = {}
+    for id, words in claims:
+        said.setdefault(id, []).append(as_entity(words))
+    return {id: united(of_one) if len(of_one) > 1 else of_one[0] for id, of_one in sorted(said.items())}
+
+
+def as_imported(claims: Iterable[tuple[int, str]]) -> dict[int, Entity]:
+    """The entities as these claims of imports alone tell of them, by id."""
+    return {
+        id: Entity(
+            id=id,
+            type=said.type,
+            name=said.name,
+            aliases=said.aliases,
+            confidence=said.confidence,
+            attributes=said.attributes,
+            external_id=said.external_id,
+            imported=True,
+        )
+        for id, said in united_by_id(claims).items()
+    }
+
+
+def related_as_imported(claims: Iterable[tuple[int, int, int, str, str]]) -> list[Relationship]:
+    """The relationships, by id, as these claims of imports alone tell of them.
+
+    Each comes with the id, both ends and the type of the relationship that it is about.
+    """
+    said: dict[tuple[int, int, int, str], list[NewRelationship]] = {}
+    for id, source, target, kind, words in claims:
+        said.setdefault((id, source, target, kind), []).append(as_relationship(words))
+    return [
+        Relationship(
+            id=id, source_id=source, target_id=target, type=kind, confidence=confidence, attributes=attributes
+        )
+        for (id, source, target, kind), of_one in sorted(said.items())
+        for confidence, attributes in [agreed(of_one)]
+    ]
+
+
+def ends_without(entities: Container[int], relationships: Iterable[Relationship]) -> list[int]:
+    """At whom else the relationships begin or end."""
+    ends = {end for one in relationships for end in (one.source_id, one.target_id)}
+    return sorted(end for end in ends if end not in entities)
 
 
 def as_relationship(said: str) -> NewRelationship:
     """What `written` made of one."""
-    return msgspec.json.decode(said, type=NewRelationship)
+    return _READ_RELATIONSHIP.decode(said)
 
 
 def as_said(entity: Entity) -> NewEntity:
@@ -65,4 +127,5 @@ def as_said(entity: Entity) -> NewEntity:
 
 def keys_of(entity: NewEntity) -> set[str]:
     """Under which keys it is found."""
-    return {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
+    keys = {name_key(name) for name in (entity.name, *entity.aliases, entity.external_id)} - {""}
+    return keys | short_keys(entity)

@@ -22,6 +22,8 @@ _CALLED: Final = {
     }.items()
     for name in names.split()
 }
+# How files end whose documents may call themselves what they like; of the types of those both count.
+_ENDINGS: Final = {"markdown": (".md", ".markdown", ".mdown", ".mkd")}
 
 
 def passes(filters: Filters, file: str, category: str, doc_type: str, date: str) -> bool:
@@ -29,11 +31,16 @@ def passes(filters: Filters, file: str, category: str, doc_type: str, date: str)
     return (
         _one_of(category, filters.categories)
         and (not filters.files or fits(file, filters.files))
-        and _one_of(doc_type, filters.doc_types)
+        and (_one_of(doc_type, filters.doc_types) or _ends(file, endings_of(filters.doc_types)))
         # Without a date nobody knows whether it is in the range.
         and (not filters.date_from or (bool(date) and date >= filters.date_from))
         and (not filters.date_to or (bool(date) and date <= filters.date_to))
     )
+
+
+def endings_of(doc_types: Iterable[str]) -> tuple[str, ...]:
+    """How files end, in ASCII of any case, that are of these types whatever their documents say."""
+    return tuple(ending for one in doc_types for ending in _ENDINGS.get(one.casefold(), ()))
 
 
 def widened(filters: Filters) -> Filters:
@@ -57,6 +64,12 @@ def _type_of(word: str) -> str:
 def _is_part(file: str) -> bool:
     # One that begins with a star fits any path already.
     return "/" not in file and not file.startswith("*")
+
+
+def _ends(file: str, endings: Iterable[str]) -> bool:
+    # Bytes, so that only ASCII has a case, as in every store.
+    name = file.encode(errors="replace").lower()
+    return any(name.endswith(ending.encode()) for ending in endings)
 
 
 def _one_of(value: str, wanted: tuple[str, ...]) -> bool:

@@ -1,7 +1,6 @@
 """Takes documents into a store: what is new or has changed is read, and what is gone leaves."""
 
 import asyncio
-import hashlib
 import logging
 import secrets
 import time
@@ -17,6 +16,7 @@ from headgate.domain.errors import ConfigError, StoreAway
 from headgate.domain.words import words
 from headgate.knowledge import chunking
 from headgate.knowledge.backlog import Backlog, Progress, Sleep
+from headgate.knowledge.places import Digest, Places, short_hash
 from headgate.knowledge.reading import (
     Failure,
     Inventory,
@@ -24,7 +24,6 @@ from headgate.knowledge.reading import (
     Listed,
     Parsed,
     Reading,
-    Root,
     Section,
     Unreadable,
 )
@@ -38,6 +37,11 @@ log = logging.getLogger("headgate.knowledge")
 _READ_AHEAD: Final = 2
 # Characters in which a title may stand in the text itself.
 _OPENING: Final = 400
+# Characters of a category or a kind of document, and of a title: they stand in many an answer.
+_LONGEST_WORD: Final = 100
+_LONGEST_TITLE: Final = 300
+# Documents of a directory that do not leave all at once: it may be a disk that is not there now.
+_SEVERAL: Final = 2
 # Files of one step: a whole tree at once would hold up everybody else who writes.
 _REMOVED_AT_ONCE: Final = 100
 
@@ -98,33 +102,39 @@ class Ingestion:
         self._clock = clock
         self._sleep = sleep
 
-    async def run(self, progress: Progress, *, category: str = "", moved: bool = False) -> Summary:
+    async def run(
+        self, progress: Progress, *, category: str = "", moved: bool = False, emptied: bool = False
+    ) -> Summary:
         """Read what is not in the store as it is now; each file is stored as a whole or not at all.
 
         `category` is of those that name none themselves; `moved` says that a root of a known name is that
-        root at a new place. Raises ConfigError for roots that would mix and for an embedder that cannot be
-        used, and StoreAway.
+        root at a new place, and `emptied` that one in which nothing is left is meant to be so: otherwise its
+        documents stay, and it has failed. Raises ConfigError for roots that would mix and for an embedder
+        that cannot be used, and StoreAway.
         """
         started = time.monotonic()
-        inventory = await self._library.inventory()
         known = await self._store.digests()
-        _refuse_mixing(inventory.roots, known, moved=moved)
+        inventory = await self._library.inventory(Places(known))
+        _refuse_mixing(inventory, known, moved=moved)
         await self._store.cut_again()
         backlog = Backlog(self._store, self._vectors, progress, self._sleep)
         await backlog.prepare()
         intake = _Run(inventory, known, category, self._edition(category), backlog, progress)
-        await self._remove_gone(intake)
+        if not emptied:
+            intake.failed += intake.empty_now()
+        await self._remove(intake, intake.gone())
         await self._take_in(intake)
+        # After that, so that one which cannot be read now is there as it was.
+        await self._remove(intake, intake.renamed())
         return intake.summary(time.monotonic() - started)
 
     def _edition(self, category: str) -> str:
         editions = (self._library.edition, chunking.EDITION, self._extract_edition, category)
-        return _short_hash("\0".join(editions))
+        return short_hash("\0".join(editions))
 
-    async def _remove_gone(self, intake: "_Run") -> None:
-        gone = intake.gone()
-        for start in range(0, len(gone), _REMOVED_AT_ONCE):
-            some = gone[start : start + _REMOVED_AT_ONCE]
+    async def _remove(self, intake: "_Run", files: Sequence[str]) -> None:
+        for start in range(0, len(files), _REMOVED_AT_ONCE):
+            some = files[start : start + _REMOVED_AT_ONCE]
             intake.chunks["removed"] += await self._store.remove(some)
             intake.files["removed"] += len(some)
 
@@ -181,10 +191,12 @@ class Ingestion:
         entities, relationships = self._extract(chunks)
         source = Source(
             file=listed.file,
-            category=parsed.category or intake.category or _place_category(listed.file),
-            doc_type=parsed.doc_type,
-            title=parsed.title or PurePosixPath(listed.file).stem,
-            date=parsed.date or datetime.fromtimestamp(listed.modified, UTC).date().isoformat(),
+            category=_short(
+                parsed.category or intake.category or _place_category(listed.file), _LONGEST_WORD
+            ),
+            doc_type=_short(parsed.doc_type, _LONGEST_WORD),
+            title=_short(parsed.title or PurePosixPath(listed.file).stem, _LONGEST_TITLE),
+            date=parsed.date or _day(listed.modified),
             digest=intake.digest(listed.file, reading.digest),
             size_bytes=reading.size_bytes,
             chunks=len(chunks),
@@ -213,31 +225,50 @@ class _Run:
         self.chunks: Counter[str] = Counter()
         self.found: Counter[str] = Counter()
         self.failed = list(inventory.failed)
+        self._there = {listed.file for listed in inventory.files}
         self._known = known
         self._edition = edition
 
     def gone(self) -> list[str]:
         """Files that were ingested from these roots and are not there any more."""
-        there = {listed.file for listed in self.inventory.files}
         return [
             file
-            for file in sorted(self._known)
-            if file not in there
-            and any(root.holds(file) for root in self.inventory.roots)
-            # Nobody knows whether they are still there.
-            and not any(f"{file}/".startswith(f"{failure.file}/") for failure in self.inventory.failed)
+            for file in sorted(self._known.keys() - self._there - self.inventory.taken_over.keys())
+            if any(root.holds(file) for root in self.inventory.roots) and not self._has_failed(file)
         ]
+
+    def renamed(self) -> list[str]:
+        """Files that are not called so any more, and are there by their new names or not at all."""
+        names = self.inventory.taken_over
+        return [file for file in sorted(names.keys() - self._there) if not self._has_failed(names[file])]
+
+    def empty_now(self) -> list[Failure]:
+        """The roots that had several documents and have none any more: it may be a share that is away."""
+        inventory, found = self.inventory, []
+        leaving = [inventory.taken_over.get(file, file) for file in (*self.gone(), *self.renamed())]
+        for root in inventory.roots:
+            stay = sum(map(root.holds, leaving))
+            # Whoever leaves something out by a pattern sees that it is there.
+            there = root.name in inventory.excluded_from or any(map(root.holds, self._there))
+            if stay >= _SEVERAL and not there:
+                reason = f"has no documents any more, and its {stay:,} stay; pass --emptied to remove them"
+                found.append(Failure(root.name, reason))
+        return found
+
+    def _has_failed(self, file: str) -> bool:
+        """Whether nobody knows what is in it now, or if it is still there."""
+        return any(f"{file}/".startswith(f"{failure.file}/") for failure in self.failed)
 
     def known_content(self, file: str) -> str:
         """The SHA-256 that the file had when it was read from here in this way; empty when it was not."""
         known = self._known.get(file, "")
-        content, _, _ = _parts(known)
+        content = Digest.of(known).content
         return content if known == self.digest(file, content) else ""
 
     def digest(self, file: str, content: str) -> str:
         """What the store remembers of a file: its content, how it was read, and from where."""
         place = next((root.place for root in self.inventory.roots if root.holds(file)), "")
-        return f"{content}-{self._edition}-{_short_hash(place)}"
+        return str(Digest.made(content, self._edition, place))
 
     def fail(self, file: str) -> str:
         """Something was wrong with us and not with the file; returns what the log calls it."""
@@ -285,7 +316,20 @@ def _with_title(parsed: Parsed) -> tuple[Section, ...]:
     return (Section(first.path, f"{parsed.title}\n\n{first.text}"), *rest)
 
 
-def _refuse_mixing(roots: Sequence[Root], known: dict[str, str], *, moved: bool) -> None:
+def _day(seconds: float) -> str:
+    """Empty for one that no calendar has: a disk may claim anything."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _refuse_mixing(inventory: Inventory, known: dict[str, str], *, moved: bool) -> None:
+    roots = inventory.roots
     twice = [name for name, times in Counter(root.name for root in roots).items() if times > 1]
     if twice:
         raise ConfigError(
@@ -295,18 +339,16 @@ def _refuse_mixing(roots: Sequence[Root], known: dict[str, str], *, moved: bool)
     if moved:
         return
     for root in roots:
-        own = _short_hash(root.place)
-        if any(root.holds(file) and _parts(digest)[2] not in ("", own) for file, digest in known.items()):
+        places = {
+            Digest.of(digest).place
+            for file, digest in known.items()
+            if root.holds(file) and file not in inventory.taken_over
+        }
+        if places - {"", short_hash(root.place)}:
             raise ConfigError(
                 f"documents of another {root.name!r} are in the store and would mix with those of this one",
                 hint="rename one of the two, or pass --moved if it is the same one at a new place",
             )
-
-
-def _parts(digest: str) -> tuple[str, str, str]:
-    """Content, edition and place; empty where they are not known."""
-    parts = digest.split("-")
-    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
 
 
 def _place_category(file: str) -> str:
@@ -315,7 +357,3 @@ def _place_category(file: str) -> str:
     if len(parts) == 1:
         return PurePosixPath(file).stem
     return parts[1] if len(parts) > 2 else parts[0]
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]

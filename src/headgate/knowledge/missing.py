@@ -8,7 +8,7 @@ from rapidfuzz import fuzz, process, utils
 
 from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Passages
-from headgate.knowledge.values import ANYTHING, Filters
+from headgate.knowledge.values import ANYTHING, Filters, Statistics
 
 _MOST_NAMED: Final = 10
 _MOST_WANTED: Final = 5
@@ -20,18 +20,28 @@ _BATCH: Final = 500
 
 
 async def missing(passages: Passages, filters: Filters) -> tuple[Notice, ...]:
-    """One warning for each filter that no document passes; none when there are no documents at all."""
-    if not (filters.categories or filters.doc_types or filters.files):
+    """One warning for each filter that no document passes, or that none passes all of them together.
+
+    None when there are no documents at all, and where some pass: then it is the query that finds nothing.
+    """
+    wanted = filters.of_sources
+    if wanted == ANYTHING or await passages.source_ids(wanted):
         return ()
     there = await passages.statistics()
     if not there.sources:
         return ()
-    notices = [
-        await _of_words("source_category", filters.categories, there.categories),
-        await _of_words("doc_type", filters.doc_types, there.doc_types),
-        await _of_files(passages, filters.files),
+    found = [
+        await _of_words("source_category", wanted.categories, there.categories),
+        await _of_types(passages, wanted.doc_types, there.doc_types),
+        await _of_files(passages, wanted.files),
+        await _of_days(passages, wanted, there),
     ]
-    return tuple(notice for notice in notices if notice is not None)
+    notices = tuple(notice for notice in found if notice is not None)
+    together = _told(
+        "Each of the filters fits some document, but no document passes all of them",
+        "leave one of them out, or see list_sources for what there is",
+    )
+    return notices or (together,)
 
 
 async def _of_words(name: str, wanted: Sequence[str], there: Iterable[str]) -> Notice | None:
@@ -42,6 +52,13 @@ async def _of_words(name: str, wanted: Sequence[str], there: Iterable[str]) -> N
     if len(known) > _MOST_NAMED:
         known = await asyncio.to_thread(_nearest, wanted, {one: one for one in known})
     return _notice(name, wanted, known)
+
+
+async def _of_types(passages: Passages, wanted: Sequence[str], there: Iterable[str]) -> Notice | None:
+    # A document that calls itself something is still of the type of its file.
+    if not wanted or await passages.source_ids(Filters(doc_types=tuple(wanted))):
+        return None
+    return await _of_words("doc_type", wanted, there)
 
 
 async def _of_files(passages: Passages, wanted: Sequence[str]) -> Notice | None:
@@ -57,6 +74,24 @@ async def _of_files(passages: Passages, wanted: Sequence[str]) -> Notice | None:
     # What was added to a pattern nobody has asked for.
     asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
     return _notice("source_file", asked, near)
+
+
+async def _of_days(passages: Passages, wanted: Filters, there: Statistics) -> Notice | None:
+    days = Filters(date_from=wanted.date_from, date_to=wanted.date_to)
+    if days == ANYTHING or await passages.source_ids(days):
+        return None
+    given = (("date_from", days.date_from), ("date_to", days.date_to))
+    told = " and ".join(f"{name} {day}" for name, day in given if day)
+    return _told(
+        f"No document has a date that passes {told}; {_days_of(there)}",
+        "ask for other days, or leave the dates out",
+    )
+
+
+def _days_of(there: Statistics) -> str:
+    if not there.first_date:
+        return "none has a date at all"
+    return f"the oldest is of {there.first_date}, the newest of {there.last_date}"
 
 
 def _last(path: str) -> str:
@@ -82,9 +117,16 @@ def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
 
 def _notice(name: str, wanted: Sequence[str], near: Sequence[str]) -> Notice:
     told = " or ".join(f"'{one[:_LONGEST_WANTED]}'" for one in wanted[:_MOST_WANTED])
+    return _told(
+        f"No document has {name} {told}",
+        f"use one of these: {', '.join(near)}" if near else "see list_sources for what there is",
+    )
+
+
+def _told(message: str, suggestion: str) -> Notice:
     return Notice(
         level="warning",
         code="NO_SUCH_SOURCE",
-        message=f"No document has {name} {told}",
-        suggestion=f"use one of these: {', '.join(near)}" if near else "see list_sources for what there is",
+        message=message,
+        suggestion=suggestion,
     )

@@ -64,6 +64,7 @@ VENDOR_FIELDS: Final[Mapping[Mode, tuple[str, ...]]] = {
         "vendor_type",
         "aliases",
         "attributes",
+        "mentioned_in",
         "statistics",
         "entities",
         "relationships",

@@ -1,6 +1,7 @@
 """Search by meaning: whether it can be done now, and if not, why and what to do."""
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -106,18 +107,22 @@ class Nearness:
         self._counted: tuple[int, Statistics] | None = None
         self._count_again_at = clock()
 
+    @property
+    def possible(self) -> bool:
+        """Whether there is an embedder at all."""
+        return self._vectors is not None
+
     async def nearest(self, text: str, limit: int, filters: Filters, revision: int) -> list[Found] | Lacking:
         """The chunks nearest to a text, or why there are none to be had; raises StoreAway."""
         if self._vectors is None:
             return self._missing
-        if self._model is None or self._model[0] != revision:
-            self._model = (revision, await self._passages.model())
-        if not self._model[1]:
+        model = await self._model_of(revision)
+        if not model:
             return _NO_VECTORS
         try:
             # Only then it has a fingerprint; the first search waits for that, and no other.
             await self._vectors.load()
-            if self._model[1] != self._vectors.fingerprint:
+            if model != self._vectors.fingerprint:
                 return Lacking(
                     f"the vectors of the documents are not of the embedder {self._vectors.name!r}",
                     "run headgate knowledge ingest with this embedder to make them anew",
@@ -125,14 +130,14 @@ class Nearness:
             vector = await self._vectors.question(text)
         except ConfigError as error:
             # What it says is for operators.
-            log.warning("searched without vectors", extra={"reason": error.message})
+            log.warning("searched without vectors", extra={"reason": error.message, "hint": error.hint})
             return _NOT_LOADED
         except EmbedderAway as error:
             log.info("searched without vectors", extra={"reason": error.message})
-            seconds = error.retry_after_seconds or _RETRY_SECONDS
+            seconds = math.ceil(error.retry_after_seconds or _RETRY_SECONDS)
             return Lacking(
                 f"the embedder {self._vectors.name!r} does not answer",
-                f"try again in {seconds:.0f}s",
+                f"try again in {seconds}s",
                 seconds,
                 lasting=False,
             )
@@ -140,6 +145,14 @@ class Nearness:
         if not found and (counted := await self.counted(revision)) is not None and not counted.vectors:
             return _NO_VECTORS
         return found
+
+    async def _model_of(self, revision: int) -> str:
+        if self._model is not None and self._model[0] == revision:
+            return self._model[1]
+        # Kept apart: a search of another revision may learn of another model meanwhile.
+        model = await self._passages.model()
+        self._model = (revision, model)
+        return model
 
     async def counted(self, revision: int) -> Statistics | None:
         """What there is in the store; None when it changes faster than it is worth counting."""

@@ -10,13 +10,19 @@ from headgate.domain.words import words
 from headgate.knowledge.query import Query
 from headgate.knowledge.query import Warning as Notice
 
-# A quote within a word, as that of inches is, opens and closes nothing.
-_QUOTED: Final = re.compile(r'(?<!\w)"([^"]*)"(?!\w)|\u201c([^\u201c\u201d]+)\u201d')
+# A quote within a word, as that of inches is, opens and closes nothing. What closes in German opens in
+# English, so German comes first.
+_QUOTED: Final = re.compile(
+    r'(?<!\w)"([^"]*)"(?!\w)'
+    r"|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]"
+    r"|\u201c([^\u201c\u201d]+)\u201d"
+    r"|\u00ab([^\u00ab\u00bb]+)\u00bb"
+)
 
 
 def phrases_of(text: str) -> tuple[tuple[str, ...], ...]:
     """Each quoted part in words, as `Filters.phrases` has them; a quote without its other half is text."""
-    quoted = (tuple(words(match[1] or match[2] or "")) for match in _QUOTED.finditer(text))
+    quoted = (tuple(words(match[match.lastindex or 0])) for match in _QUOTED.finditer(text))
     return tuple(dict.fromkeys(phrase for phrase in quoted if phrase))
 
 

@@ -22,12 +22,15 @@ class Price(msgspec.Struct, frozen=True):
     of_results: Callable[[Mode, int], int]
     most: int
     lever: str = "page_size {}"
+    # Modes that are worth proposing.
+    proposed: tuple[Mode, ...] = RICHEST_FIRST
 
     def advice(self, mode: Mode, left: int) -> str:
         """What fits: fewer results, a cheaper mode, or both at once; empty when nothing does."""
         fitting = [told for told in (self._fewer(mode, left), self._cheaper(left)) if told]
         if not fitting:
-            cheapest = min(self.by_mode, key=lambda mode: self.of_results(mode, 1))
+            worth = [mode for mode in self.by_mode if mode in self.proposed]
+            cheapest = min(worth, key=lambda mode: self.of_results(mode, 1))
             fewer = self._fewer(cheapest, left)
             return f"{fewer} with response_mode '{cheapest}' fits" if fewer else ""
         first, *others = fitting
@@ -40,7 +43,7 @@ class Price(msgspec.Struct, frozen=True):
 
     def _cheaper(self, left: int) -> str:
         """The richest mode that fits; the one that was asked for does not."""
-        cheaper = next((mode for mode in RICHEST_FIRST if self.by_mode.get(mode, left + 1) <= left), None)
+        cheaper = next((mode for mode in self.proposed if self.by_mode.get(mode, left + 1) <= left), None)
         return "" if cheaper is None else f"response_mode '{cheaper}'"
 
 
@@ -61,7 +64,10 @@ def price_of_texts(texts: Sequence[int], modes: Iterable[Mode], lever: str) -> P
         whole = [TOKENS_PER_RESULT[Mode.METADATA] + text for text in texts[:count]]
         return sum(whole if mode is Mode.FULL else (min(TOKENS_PER_RESULT[mode], one) for one in whole))
 
-    return Price({mode: tokens(mode, len(texts)) for mode in modes}, tokens, len(texts), lever)
+    by_mode = {mode: tokens(mode, len(texts)) for mode in modes}
+    # Who names the chunks knows their ids.
+    proposed = tuple(mode for mode in RICHEST_FIRST if mode is not Mode.IDS_ONLY)
+    return Price(by_mode, tokens, len(texts), lever, proposed)
 
 
 class Till:

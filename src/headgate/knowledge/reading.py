@@ -4,6 +4,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from headgate.knowledge.places import Places, Root
+
 
 class Section(msgspec.Struct, frozen=True):
     """A part of a document; the texts of all sections, one after the other, are the whole text."""
@@ -11,6 +13,8 @@ class Section(msgspec.Struct, frozen=True):
     # The headings it stands under, the outermost first; empty before the first heading.
     path: tuple[str, ...]
     text: str
+    # Whether each paragraph is a record, of which nothing may be read without the rest.
+    records: bool = False
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,19 +47,6 @@ class Listed(NamedTuple):
     modified: float
 
 
-class Root(NamedTuple):
-    """A directory or a file that was asked for."""
-
-    name: str
-    # Differs for two places of the same name.
-    place: str
-    is_file: bool = False
-
-    def holds(self, file: str) -> bool:
-        """Whether a source with this name came from here, or from another root of the same name."""
-        return file == self.name if self.is_file else file.startswith(f"{self.name}/")
-
-
 class Failure(NamedTuple):
     """A file, or a directory, that could not be read, and why."""
 
@@ -72,6 +63,10 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, int] = {}
     # Directories and files that could not be looked at: nothing is known of what is below them.
     failed: tuple[Failure, ...] = ()
+    # Documents that came by a path inside of these roots: what they are called in the store, and from now on.
+    taken_over: dict[str, str] = {}
+    # The names of the roots of which a pattern left something out.
+    excluded_from: frozenset[str] = frozenset()
 
 
 class Unreadable(Exception):
@@ -85,8 +80,8 @@ class Library(Protocol):
     def edition(self) -> str:
         """Changes when the same bytes would give other sections."""
 
-    async def inventory(self) -> Inventory:
-        """What there is now, by name."""
+    async def inventory(self, known: Places) -> Inventory:
+        """What there is now, by name; what is `known` as a part of another root is called as that part."""
 
     async def read(self, file: str, known: str) -> Reading | None:
         """The file, or None when the SHA-256 of its bytes is `known`; raises Unreadable."""

@@ -2,12 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.errors import InvalidGraph
+from headgate.domain.errors import UncertainEnd, UncertainEnds
+from headgate.knowledge.legal_forms import agree, without_legal_form
 from headgate.knowledge.values import VENDOR_TYPES, NewEntity, NewRelationship, name_key
+
+# Before the key of a company's name without its legal form. No other key has it: to them it is a space.
+_SHORT: Final = "\x1f"
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,49 +42,97 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 class Candidates:
     """Everybody who may be meant: those the store knows under the keys in question, and those added since."""
 
-    def __init__(self, known: Iterable[Candidate] = ()) -> None:
+    def __init__(self, known: Iterable[Candidate] = (), importing: Iterable[NewEntity] = ()) -> None:
+        """`importing` is everybody whom the import speaks of whose entities are looked for."""
         self._by_id: dict[int, Candidate] = {}
         self._by_key: defaultdict[str, set[int]] = defaultdict(set)
+        # Whom imports call so, also without the legal form; who has an external id is known by that.
+        self._claimed: defaultdict[str, set[str]] = defaultdict(set)
         for candidate in known:
             self.add(candidate)
+            if candidate.imported:
+                self._claim(candidate)
+        for new in importing:
+            self._claim(Candidate.of(0, new, imported=True))
+
+    def _claim(self, one: Candidate) -> None:
+        for key in {one.key, *one.aliases, without_legal_form(one.key)[0]}:
+            self._claimed[key].add(one.external_id or one.key)
 
     def add(self, candidate: Candidate) -> None:
-        """It may be meant too; what was known of the same id counts no more, but for its names."""
+        """It may be meant too; of what was known of the same id its names and external id still count."""
+        before = self._by_id.get(candidate.id)
+        if before is not None and not candidate.external_id:
+            candidate = msgspec.structs.replace(candidate, external_id=before.external_id)
         self._by_id[candidate.id] = candidate
-        for key in (candidate.key, *candidate.aliases):
+        for key in (candidate.key, *candidate.aliases, *_short_keys(candidate.type, candidate.key)):
             self._by_key[key].add(candidate.id)
 
     def in_text(self, new: NewEntity) -> int | None:
-        """Which entity a text speaks of: one of the same type, or an imported one of a kindred type."""
+        """Which entity a text speaks of: one of the same type, or an imported one of a kindred type.
+
+        Of several that fit equally well it is none of them, but for one of the name that only texts speak of.
+        Where nobody is called so it is the one imported company that is, but for the legal form.
+        """
         key = name_key(new.name)
         fitting = [
             one
-            for one in self._called(key)
+            for one in self._called([key])
             if _same_type(one.type, new.type) or (one.imported and kindred(one.type, new.type))
         ]
-        # The name says more than an alias, and the same type more than a kindred one.
-        fitting.sort(key=lambda one: (not _same_type(one.type, new.type), one.key != key, one.id))
-        return fitting[0].id if fitting else None
+        if not fitting:
+            return self._company(new)
+
+        def likeness(one: Candidate) -> tuple[bool, bool]:
+            # The name says more than an alias, and the same type more than a kindred one.
+            return (not _same_type(one.type, new.type), one.key != key)
+
+        best = min(map(likeness, fitting))
+        alike = [one for one in fitting if likeness(one) == best]
+        if len(alike) > 1:
+            alike = [one for one in alike if one.key == key and not one.imported]
+        return alike[0].id if alike else None
+
+    def _company(self, new: NewEntity) -> int | None:
+        spoken_of = Candidate.of(0, new, imported=False)
+        called = self._called(_every_key(new))
+        return next((one.id for one in called if one.imported and self._is_short(spoken_of, one)), None)
 
     def in_import(self, new: NewEntity) -> int | None:
         """Which entity an import speaks of, beside what it said before under the same external id.
 
         One of the same type and name, or else one that only texts speak of, of a kindred type, under the name
-        or an alias. Two that have different external ids are never the same.
+        or an alias, or a company that they call so but for the legal form. Two that have different external
+        ids are never the same.
         """
         key = name_key(new.name)
-        aliases = frozenset(map(name_key, new.aliases))
+        keys = frozenset({key, *map(name_key, new.aliases)})
+        coming = Candidate.of(0, new, imported=True)
         fitting = [
             one
-            for known_as in (key, *sorted(aliases))
-            for one in self._called(known_as)
-            if _may_be(one, new) and (_is_namesake(one, new, key) or _is_of_texts(one, new, aliases | {key}))
+            for one in self._called(_every_key(new))
+            if _may_be(one, new)
+            and (
+                _is_namesake(one, new, key)
+                or _is_of_texts(one, new, keys)
+                or (not one.imported and self._is_short(one, coming))
+            )
         ]
-        fitting.sort(key=lambda one: (one.key != key, not one.imported, one.id))
+        fitting.sort(key=lambda one: (one.key != key, not one.imported, one.key not in keys, one.id))
         return fitting[0].id if fitting else None
 
-    def _called(self, key: str) -> list[Candidate]:
-        return [self._by_id[id] for id in sorted(self._by_key.get(key, ()))]
+    def _is_short(self, spoken_of: Candidate, imported: Candidate) -> bool:
+        """Whether a text calls an imported company by its name but for the legal form, and no other one."""
+        if not (_is_vendor(spoken_of.type) and _is_vendor(imported.type)):
+            return False
+        short, form = without_legal_form(spoken_of.key)
+        if len(self._claimed[short]) > 1:
+            return False
+        own, own_form = without_legal_form(imported.key)
+        return short in {imported.key, *imported.aliases} or (short == own and agree(form, own_form))
+
+    def _called(self, keys: Iterable[str]) -> list[Candidate]:
+        return [self._by_id[id] for id in sorted({id for key in keys for id in self._by_key.get(key, ())})]
 
 
 def _may_be(one: Candidate, new: NewEntity) -> bool:
@@ -97,7 +149,11 @@ def _is_of_texts(one: Candidate, new: NewEntity, keys: frozenset[str]) -> bool:
 
 def kindred(one: str, other: str) -> bool:
     """Whether two types may be words for the same."""
-    return _same_type(one, other) or (one.upper() in VENDOR_TYPES and other.upper() in VENDOR_TYPES)
+    return _same_type(one, other) or (_is_vendor(one) and _is_vendor(other))
+
+
+def _is_vendor(kind: str) -> bool:
+    return kind.upper() in VENDOR_TYPES
 
 
 def _same_type(one: str, other: str) -> bool:
@@ -158,29 +214,22 @@ class Ends:
         key = name_key(end)
         return next((sorted(tier[key]) for tier in self._tiers if tier.get(key)), [])
 
-    def certain(self, row: int, relationship: NewRelationship) -> tuple[int, int]:
-        """Both ends of a relationship of an import; raises InvalidGraph that names its row, from 1."""
-        return (
-            self._certain(row, relationship, relationship.source),
-            self._certain(row, relationship, relationship.target),
-        )
-
-    def _certain(self, row: int, relationship: NewRelationship, end: str) -> int:
-        fitting = self.meant(end)
-        if len(fitting) == 1:
-            return fitting[0]
-        what = f"Relationship {row} ({relationship.source!r} {relationship.type} {relationship.target!r}): "
-        if fitting:
-            raise InvalidGraph(
-                f"{what}{end!r} fits {len(fitting)} entities. "
-                "Give the external id of the one that is meant, or a name that no other has.",
-                hint="give the external id of the one that is meant, or a name that no other has",
-            )
-        raise InvalidGraph(
-            f"{what}no entity is called {end!r}. "
-            "Add it to the entities that are imported, or give the name, alias or id of one that is known.",
-            hint="add it to the entities that are imported, or give the name, alias or id of a known one",
-        )
+    def certain(self, relationships: Sequence[NewRelationship]) -> list[tuple[int, int, NewRelationship]]:
+        """Both ends of each relationship of an import; raises UncertainEnds that names all that are not."""
+        related: list[tuple[int, int, NewRelationship]] = []
+        uncertain: list[UncertainEnd] = []
+        for row, one in enumerate(relationships, 1):
+            ends = {end: self.meant(end) for end in (one.source, one.target)}
+            if all(len(ids) == 1 for ids in ends.values()):
+                related.append((ends[one.source][0], ends[one.target][0], one))
+                continue
+            what = f"{one.source!r} {one.type} {one.target!r}"
+            uncertain += [
+                UncertainEnd(row, what, end, len(ids)) for end, ids in ends.items() if len(ids) != 1
+            ]
+        if uncertain:
+            raise UncertainEnds(uncertain)
+        return related
 
 
 def ends_of(relationships: Iterable[NewRelationship]) -> set[str]:
@@ -189,8 +238,26 @@ def ends_of(relationships: Iterable[NewRelationship]) -> set[str]:
 
 
 def keys_of(entities: Iterable[NewEntity]) -> set[str]:
-    """The keys of all their names and aliases."""
-    return {name_key(name) for one in entities for name in (one.name, *one.aliases)}
+    """The keys under which a store finds everybody who may be one of them."""
+    return {key for one in entities for key in _every_key(one)}
+
+
+def _every_key(one: NewEntity) -> set[str]:
+    keys = {name_key(name) for name in (one.name, *one.aliases)}
+    if _is_vendor(one.type):
+        short, _ = without_legal_form(name_key(one.name))
+        keys |= {short, _SHORT + short}
+    return keys
+
+
+def short_keys(entity: NewEntity) -> set[str]:
+    """The key under which a company is found that is called so but for the legal form, and by no name."""
+    return set(_short_keys(entity.type, name_key(entity.name)))
+
+
+def _short_keys(kind: str, key: str) -> tuple[str, ...]:
+    short, form = without_legal_form(key)
+    return (_SHORT + short,) if form and _is_vendor(kind) else ()
 
 
 def by_digest(chunks: Mapping[int, str], wanted: Sequence[str]) -> list[int | None]:

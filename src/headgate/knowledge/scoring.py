@@ -14,6 +14,8 @@ from headgate.knowledge.bm25 import BLOCK_CHUNKS, DIGITS, K1, B, Blocks
 from headgate.knowledge.values import Found
 
 _ENTRY: Final = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
+# How many entries of a list are added in the time in which one chunk is looked up in it.
+_LOOKING_UP: Final = 8
 # More than what is lost by rounding.
 _SLACK: Final = 1e-5
 
@@ -31,12 +33,12 @@ def best(
     lists = [_List(room, postings[term], weights[term], average) for term in rarest_first]
     scores = numpy.zeros(room.size)
     needed, left = 0.0, sum(one.most for one in lists) + _SLACK
-    while lists and needed <= left:
+    while lists and (needed <= left or not _are_few(scores, needed - left, lists[0])):
         own, *lists = lists
         scores[own.places] += own.scores()
         left -= own.most
         needed = max(needed, _reached(own.places, scores, lists, limit))
-    places = numpy.flatnonzero(scores > max(needed - left, 0.0))
+    places = numpy.flatnonzero(scores > max(needed - left, 0.0)).astype(numpy.int32)
     totals: Any = scores[places]
     for own in lists:
         own.add(places, totals)
@@ -44,6 +46,11 @@ def best(
         promising = totals > needed - left
         places, totals = places[promising], totals[promising]
     return _listed(room.ids(places), numpy.round(totals, DIGITS), limit)
+
+
+def _are_few(scores: Any, above: float, following: "_List") -> bool:
+    """Whether it is quicker to look chunks up in the list that follows than to add all of it."""
+    return int(numpy.count_nonzero(scores > above)) * _LOOKING_UP < len(following.places)
 
 
 def _reached(places: Any, scores: Any, lists: Sequence["_List"], limit: int) -> float:
@@ -124,7 +131,7 @@ class _Room:
 
     def places(self, blocks: Blocks, inside: Any) -> Any:
         """Those of chunks in blocks, of which it is known where they stand inside."""
-        first = numpy.array([self._first[number] for number, _ in blocks], dtype=numpy.int64)
+        first = numpy.array([self._first[number] for number, _ in blocks], dtype=numpy.int32)
         places = numpy.repeat(first, [len(block) // _ENTRY.itemsize for _, block in blocks])
         places += inside
         return places

@@ -23,7 +23,7 @@ from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.ranking import Grounds, far, ranked, scored, too_high
 from headgate.knowledge.routing import route
 from headgate.knowledge.store import Graph, Passages
-from headgate.knowledge.values import Found
+from headgate.knowledge.values import ANYTHING, Found
 from headgate.knowledge.vectors import Vectors
 
 log = logging.getLogger("headgate.knowledge")
@@ -196,12 +196,29 @@ class Search:
             return (_EMPTY,)
         notices = [
             lacking.warning if lacking is not None and lacking.told else None,
-            _NO_WORDS if strategy is Strategy.BM25 and not terms(query.text) else None,
+            await self._unmatched(query) if strategy is Strategy.BM25 and not fused else None,
             far(fused) if strategy is not Strategy.BM25 else None,
             too_high(query.min_score, strategy, self._fusion, self._boosts if query.boosted else None),
             incomplete(counted) if counted is not None and strategy is not Strategy.BM25 else None,
         ]
         return tuple(notice for notice in notices if notice is not None)
+
+    async def _unmatched(self, query: Query) -> Notice | None:
+        """What to tell somebody for whom words found nothing."""
+        if not terms(query.text):
+            return _NO_WORDS
+        sources = query.filters.of_sources
+        if sources != ANYTHING and not await self._passages.source_ids(sources):
+            # It is the filters, and whoever gives the answer tells of them.
+            return None
+        other = query.strategy is not Strategy.HYBRID and self._nearness.possible
+        try_also = ", or strategy 'hybrid', which also finds by meaning" if other else ""
+        return Notice(
+            level="warning",
+            code="NOTHING_FOUND",
+            message="No passage that was searched has a word of the query.",
+            suggestion=f"Use other words{try_also}; or take it that the documents do not say.",
+        )
 
 
 async def _both(

@@ -16,6 +16,7 @@ from headgate.knowledge.values import (
     Replaced,
     Source,
     Statistics,
+    Vicinity,
 )
 
 
@@ -69,8 +70,14 @@ class Graph(Protocol):
     async def edges(self, entity_ids: Sequence[int]) -> list[Edge]:
         """Every relationship that begins or ends at one of these, by its id."""
 
+    async def around(self, entity_id: int) -> Vicinity:
+        """What is one step away from this entity, all of it at one moment."""
+
     async def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         """Which entities each of the chunks speaks of, by the chunk's id."""
+
+    async def mentioning(self, entity_id: int, limit: int) -> list[int]:
+        """The first of the chunks that speak of an entity, by id."""
 
 
 class Intake(Protocol):
@@ -106,7 +113,7 @@ class Intake(Protocol):
     ) -> tuple[int, int]:
         """What `origin` says replaces all that it said before; returns how many of each there are now.
 
-        Raises InvalidGraph for a relationship whose ends are not known, or fit several entities.
+        Raises UncertainEnds for relationships whose ends are not known, or fit several entities.
         """
 
     async def forget_graph(self, origin: str) -> int:
@@ -114,6 +121,9 @@ class Intake(Protocol):
 
     async def origins(self) -> list[str]:
         """The names under which something was imported."""
+
+    async def imported(self) -> list[NewEntity]:
+        """Everybody whom imports speak of, by id, as these alone tell of him."""
 
 
 class Everything(Protocol):
@@ -131,6 +141,12 @@ class Everything(Protocol):
     def every_relationship(self) -> AsyncIterator[Relationship]:
         """By id."""
 
+    async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
+        """What imports alone say, by id; and at whom else a relationship of theirs ends, as it is known."""
+
 
 class Store(Passages, Graph, Intake, Everything, Protocol):
     """The whole store; it is opened and closed by whoever made it."""
+
+    async def check(self) -> None:
+        """Raise StoreAway when it cannot be read; nothing is made by that."""

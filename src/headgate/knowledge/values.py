@@ -93,6 +93,8 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str = ""
     # When it last changed, in seconds since 1970.
     updated: float = 0.0
+    # Whether any import speaks of it.
+    imported: bool = False
 
 
 class Relationship(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +119,27 @@ class Edge(NamedTuple):
     confidence: float
 
 
+class Neighbour(NamedTuple):
+    """An entity without its details, for sorting."""
+
+    id: int
+    type: str
+    name: str
+    confidence: float
+    mentions: int
+
+
+class Vicinity(NamedTuple):
+    """What is one step away from an entity."""
+
+    # By id, without the entity itself.
+    neighbours: list[Neighbour]
+    # By id.
+    edges: list[Edge]
+    # When any of these last changed, in seconds since 1970; 0 when there are none.
+    updated: float
+
+
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """What there is in a store."""
 
@@ -131,13 +154,18 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int = 0
     categories: dict[str, int] = {}
     doc_types: dict[str, int] = {}
+    # The days of the oldest and of the newest document; empty when none has a date.
+    first_date: str = ""
+    last_date: str = ""
     revision: int = 0
     size_bytes: int = 0
 
 
 def name_key(name: str) -> str:
     """What two spellings of a name have in common: case, spacing and how accents are coded do not matter."""
-    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
+    # Taken apart before and put together after: only so ΐ and its capital, which is of three parts, are one.
+    folded = unicodedata.normalize("NFD", name).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
 # On the way in.

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -12,46 +13,18 @@ from rapidfuzz import fuzz, process, utils
 
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, Match, VendorAmbiguous, VendorNotFound
 from headgate.domain.words import words
+from headgate.knowledge.legal_forms import LEGAL_FORMS, agree, without_legal_form
+from headgate.knowledge.resolving import keys_of
 from headgate.knowledge.store import Graph
-from headgate.knowledge.values import VENDOR_TYPES, Entity, name_key
+from headgate.knowledge.values import VENDOR_TYPES, Entity, NewEntity, name_key
 
 _ID: Final = re.compile(r"(?:id\s*:?\s*)?(\d{1,18})", re.IGNORECASE)
 _SURELY_ID: Final = re.compile(r"id\s*:?\s*\d{1,18}", re.IGNORECASE)
-# What may stand at the end of a company's name, or not; as words, so S.A. is two of them.
-_LEGAL: Final = frozenset(
-    {
-        "ab",
-        "ag",
-        "as",
-        "bv",
-        "co",
-        "company",
-        "corp",
-        "corporation",
-        "gmbh",
-        "inc",
-        "incorporated",
-        "kg",
-        "kk",
-        "limited",
-        "llc",
-        "llp",
-        "lp",
-        "ltd",
-        "nv",
-        "oy",
-        "plc",
-        "pte",
-        "pty",
-        "sa",
-        "sarl",
-        "sas",
-        "se",
-        "spa",
-        "srl",
-    }
-)
-_LETTERS_OF_LEGAL: Final = frozenset({("s", "a"), ("b", "v"), ("n", "v"), ("l", "l", "c"), ("s", "p", "a")})
+# With dots each letter is a word: S.A. is two of them.
+_LONGEST_DOTTED: Final = 4
+_VENDORS: Final = tuple(sorted(VENDOR_TYPES))
+# Of whatever type.
+_ANYBODY: Final = ()
 _MOST_SUGGESTED: Final = 5
 _LIKE_ENOUGH: Final = 70
 _COMPARED_AT_ONCE: Final = 1000
@@ -67,30 +40,32 @@ class Vendors:
     def __init__(self, graph: Graph, revision: Callable[[], Awaitable[int]]) -> None:
         self._graph = graph
         self.revision = revision
-        self._names = _Names(())
-        self._names_of: int | None = None
+        # Of each choice of types, with the revision that they are of.
+        self._names: dict[tuple[str, ...], tuple[int, _Names]] = {}
         # There may be very many names, which several who look at once need not each read.
         self._reading = asyncio.Lock()
 
     async def vendor(self, name: str) -> Entity:
         """The one vendor of this name; raises VendorNotFound with the nearest names, or VendorAmbiguous."""
         called = await self._exactly(name)
-        found = _vendors(called) or _vendors(await self._alike(name))
+        found = _vendors(called) or _vendors(await self._alike(name, _VENDORS))
+        if found and not any(one.imported for one in found):
+            found += await self._imported(name, found)
         if not found:
-            names = await self._known()
             other = _matches(called[:1])[0] if called else None
-            raise VendorNotFound(name, await asyncio.to_thread(names.nearest, name), other)
+            raise VendorNotFound(name, await self._nearest(name, _VENDORS), other)
         if len(found) > 1:
             raise VendorAmbiguous(name, _matches(found))
         return found[0]
 
     async def entity(self, name: str) -> Entity:
         """The one entity of any type; raises EntityNotFound, or EntityAmbiguous that lists several."""
-        found = await self._exactly(name) or await self._alike(name)
+        found = await self._exactly(name) or await self._alike(name, _ANYBODY)
         if not found:
             raise EntityNotFound(
                 f"Entity '{name}' not found. Try semantic_search first to find exact names and ids.",
                 hint="find its exact name with semantic_search",
+                nearest=await self._nearest(name, _ANYBODY),
             )
         if len(found) > 1:
             raise EntityAmbiguous(name, _matches(found))
@@ -105,20 +80,33 @@ class Vendors:
             found |= {entity.id: entity for entity in await self._graph.named(sorted({name_key(name), name}))}
         return [found[id] for id in sorted(found)]
 
-    async def _alike(self, name: str) -> list[Entity]:
-        """Vendors that are called so but for punctuation and legal form, by id."""
-        ids = sorted((await self._known()).alike(name))
+    async def _alike(self, name: str, types: tuple[str, ...]) -> list[Entity]:
+        """Those that are called so but for punctuation and legal form, by id."""
+        ids = sorted((await self._known(types)).alike(name))
         found = await self._graph.entities(ids) if ids else {}
         return [found[id] for id in ids if id in found]
 
-    async def _known(self) -> "_Names":
+    async def _imported(self, name: str, found: Sequence[Entity]) -> list[Entity]:
+        """Imported vendors that are called so but for the legal form: texts may mean them as well."""
+        called = await self._graph.named(sorted(keys_of([NewEntity(type=_VENDORS[0], name=name)])))
+        known, form = {one.id for one in found}, without_legal_form(name)[1]
+        return [
+            one
+            for one in _vendors(called)
+            if one.imported and one.id not in known and agree(form, without_legal_form(one.name)[1])
+        ]
+
+    async def _nearest(self, name: str, types: tuple[str, ...]) -> list[str]:
+        return await asyncio.to_thread((await self._known(types)).nearest, name)
+
+    async def _known(self, types: tuple[str, ...]) -> "_Names":
         async with self._reading:
             revision = await self.revision()
-            if revision != self._names_of:
-                names = await self._graph.names(sorted(VENDOR_TYPES))
-                self._names = await asyncio.to_thread(_Names, names)
-                self._names_of = revision
-            return self._names
+            kept = self._names.get(types)
+            if kept is None or kept[0] != revision:
+                names = await self._graph.names(types)
+                kept = self._names[types] = (revision, await asyncio.to_thread(_Names, names))
+            return kept[1]
 
 
 def _vendors(found: Iterable[Entity]) -> list[Entity]:
@@ -158,25 +146,27 @@ def _telling(attributes: dict[str, str], of_all: Sequence[dict[str, str]]) -> di
 
 
 class _Names:
-    """All names and aliases of vendors, also as they are without what matters little."""
+    """Names and aliases of many, also as they are without what matters little."""
 
     def __init__(self, names: Collection[tuple[int, str]]) -> None:
         self._spelled = {name: id for id, name in reversed(list(names))}
-        self._plain: defaultdict[str, set[int]] = defaultdict(set)
-        self._bare: defaultdict[str, set[int]] = defaultdict(set)
+        self._plain: defaultdict[str, list[int]] = defaultdict(list)
+        self._bare: defaultdict[str, list[int]] = defaultdict(list)
         for id, name in names:
-            self._plain[_plain(name)].add(id)
-            self._bare[_bare(name)].add(id)
+            parts = _parts(name)
+            self._plain[" ".join(parts)].append(id)
+            self._bare[_bare(parts)].append(id)
 
     def alike(self, name: str) -> set[int]:
         """Those that are the same without punctuation, or else without the legal form as well."""
-        for known, key in ((self._plain, _plain(name)), (self._bare, _bare(name))):
+        parts = _parts(name)
+        for known, key in ((self._plain, " ".join(parts)), (self._bare, _bare(parts))):
             if key and key in known:
-                return known[key]
+                return set(known[key])
         return set()
 
     def nearest(self, name: str) -> list[str]:
-        """The names most like it, one of each vendor."""
+        """The names most like it, one of each entity."""
         likely = sorted(self._likely(name), key=itemgetter(1), reverse=True)
         by_vendor: dict[int, str] = {}
         # Of two vendors that share a spelling, the second is better known by another.
@@ -193,30 +183,45 @@ class _Names:
         every = iter(self._spelled)
         # Other threads wait for each comparison of a batch.
         while batch := list(islice(every, _COMPARED_AT_ONCE)):
-            for spelled, score, _ in process.extract(
-                name,
-                batch,
+            for _, score, spelled in process.extract(
+                _folded(name),
+                {spelled: _folded(spelled) for spelled in batch},
                 scorer=fuzz.WRatio,
-                processor=utils.default_process,
                 limit=4 * _MOST_SUGGESTED,
                 score_cutoff=_LIKE_ENOUGH,
             ):
                 yield spelled, score
 
 
-def _plain(name: str) -> str:
-    return " ".join(words(name.casefold()))
+def _folded(name: str) -> str:
+    """As it is compared with others: without case and accents."""
+    if not name.isascii():
+        letters = unicodedata.normalize("NFKD", name)
+        name = "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
+    return utils.default_process(name)
 
 
-def _bare(name: str) -> str:
-    """Without the legal form; a name that is nothing else stays as it is."""
-    left = words(name.casefold())
-    while len(left) > 1:
-        dotted = next(
-            (letters for letters in _LETTERS_OF_LEGAL if tuple(left[-len(letters) :]) == letters), None
-        )
-        drop = 1 if left[-1] in _LEGAL else len(dotted or ())
-        if not drop or drop >= len(left):
-            break
+def _parts(name: str) -> list[str]:
+    return words(name.casefold())
+
+
+def _bare(parts: Sequence[str]) -> str:
+    """Without the legal form, and without `and`; a name that is nothing else stays as it is."""
+    left = [part for part in parts if part != "and"] if "and" in parts else list(parts)
+    while drop := _length_of_legal(left):
         del left[-drop:]
-    return " ".join(left)
+    return " ".join(left or parts)
+
+
+def _length_of_legal(parts: Sequence[str]) -> int:
+    """How many of the words at the end are a legal form; never all of them."""
+    if len(parts) > 1 and parts[-1] in LEGAL_FORMS:
+        return 1
+    if not parts or len(parts[-1]) > 1:
+        return 0
+    # The longest first: S.A.S. ends like A.S.
+    for length in range(min(_LONGEST_DOTTED, len(parts) - 1), 1, -1):
+        letters = parts[-length:]
+        if all(len(letter) == 1 for letter in letters) and "".join(letters) in LEGAL_FORMS:
+            return length
+    return 0

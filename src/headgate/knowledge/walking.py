@@ -9,12 +9,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.knowledge.store import Graph
-from headgate.knowledge.values import Edge, Entity
+from headgate.knowledge.values import Edge, Entity, Neighbour, Vicinity
 
 T = TypeVar("T")
 
 # From so many neighbours the walk goes on, the surest first: a hub has thousands, and each of them as many.
 MOST_EXPANDED: Final = 200
+# Along so many relationships, and those of a few neighbours more: each of them may be a hub too.
+MOST_WALKED: Final = 100_000
 # So many entities are reached at most.
 MOST_REACHED: Final = 2000
 _BATCH: Final = 500
@@ -40,34 +42,25 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 async def surroundings(graph: Graph, vendor: Entity) -> Surroundings:
     """What is around a vendor now."""
-    edges = await graph.edges([vendor.id])
-    ends = {end for edge in edges for end in (edge.source_id, edge.target_id)} - {vendor.id}
-    entities = await _in_batches(sorted(ends), graph.entities)
-    changes = [vendor.updated, *(entity.updated for entity in entities.values())]
-    # A hub has very many, and all that is wanted of them is when they changed.
-    for start in range(0, len(edges), _BATCH):
-        batch = await graph.relationships([edge.id for edge in edges[start : start + _BATCH]])
-        changes += [relationship.updated for relationship in batch.values()]
-    return await _aside(len(edges), lambda: _surroundings(vendor, edges, entities, max(changes)))
+    around = await graph.around(vendor.id)
+    return await _aside(len(around.edges), lambda: _surroundings(vendor, around))
 
 
-def _surroundings(
-    vendor: Entity, edges: Sequence[Edge], entities: Mapping[int, Entity], updated: float
-) -> Surroundings:
+def _surroundings(vendor: Entity, around: Vicinity) -> Surroundings:
     return Surroundings(
         vendor=vendor,
-        entity_ids=tuple(entity.id for entity in sorted(entities.values(), key=_by_certainty)),
+        entity_ids=tuple(one.id for one in sorted(around.neighbours, key=_by_certainty)),
         relationship_ids=tuple(
-            edge.id for edge in sorted(edges, key=lambda edge: (-edge.confidence, edge.id))
+            edge.id for edge in sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
         ),
-        entity_types=_counted(entity.type for entity in entities.values()),
-        relationship_types=_counted(edge.type for edge in edges),
-        updated=updated,
+        entity_types=_counted(one.type for one in around.neighbours),
+        relationship_types=_counted(edge.type for edge in around.edges),
+        updated=max(vendor.updated, around.updated),
     )
 
 
-def _by_certainty(entity: Entity) -> tuple[float, int, str, int]:
-    return (-entity.confidence, -entity.mentions, entity.name.casefold(), entity.id)
+def _by_certainty(one: Neighbour) -> tuple[float, int, str, int]:
+    return (-one.confidence, -one.mentions, one.name.casefold(), one.id)
 
 
 def _counted(types: Iterable[str]) -> dict[str, int]:
@@ -131,17 +124,24 @@ async def walk(graph: Graph, start: int, terms: Terms) -> Walk:
     steps = _Steps(start, terms)
     edges = await graph.edges([start])
     near = await _aside(len(edges), partial(steps.take_first, edges))
-    if terms.hops > 1:
-        for place in range(0, min(len(near), MOST_EXPANDED), _EXPANDED_AT_ONCE):
-            batch = near[place : min(place + _EXPANDED_AT_ONCE, MOST_EXPANDED)]
-            edges = await graph.edges([one.entity_id for one in batch])
-            await _aside(len(edges), partial(steps.take_second, edges))
+    expanded = await _expand(graph, steps, near[:MOST_EXPANDED]) if terms.hops > 1 else len(near)
     everybody = await _aside(len(steps), steps.in_order)
     reached = everybody[:MOST_REACHED]
-    cut = len(everybody) > len(reached) or (terms.hops > 1 and len(near) > MOST_EXPANDED)
+    cut = len(everybody) > len(reached) or len(near) > expanded
     kept = {one.entity_id: one for one in await _of_types(graph, reached, terms.entity_types)}
     leading = await _aside(len(steps), lambda: steps.leading(everybody, kept))
     return Walk(kept, leading, cut, len(steps.unsure))
+
+
+async def _expand(graph: Graph, steps: "_Steps", near: Sequence[Reached]) -> int:
+    """Walk on from these as far as it goes; returns from how many."""
+    place = 0
+    while place < len(near) and len(steps) < MOST_WALKED:
+        batch = near[place : place + _EXPANDED_AT_ONCE]
+        edges = await graph.edges([one.entity_id for one in batch])
+        await _aside(len(edges), partial(steps.take_second, edges))
+        place += len(batch)
+    return place
 
 
 async def _of_types(graph: Graph, reached: list[Reached], types: frozenset[str]) -> list[Reached]:
@@ -163,7 +163,7 @@ class _Steps:
         self.unsure: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._edges)
+        return len(self._edges) + len(self.unsure)
 
     def take_first(self, edges: Iterable[Edge]) -> list[Reached]:
         """Go along those that pass; returns whom they lead to, in order."""

@@ -23,6 +23,7 @@ def entity_of(row: Sequence[Any]) -> Entity:
     members = dict(zip(Entity.__struct_fields__, row, strict=True))
     members["aliases"] = tuple(msgspec.json.decode(members["aliases"]))
     members["attributes"] = msgspec.json.decode(members["attributes"])
+    members["imported"] = bool(members["imported"])
     return Entity(**members)
 
 

@@ -1,6 +1,7 @@
 """A SQLite file in which many small changes share one commit, and each is durable when its caller is told."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -55,7 +56,8 @@ class Committer:
         self._path = path
 
     async def __aenter__(self) -> Self:
-        if await asyncio.to_thread(self._path.exists):
+        # Not `Path.exists`, which raises where nobody may look.
+        if await asyncio.to_thread(os.path.exists, self._path):
             self.used.set()
         return self
 

@@ -37,6 +37,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     text: str
     structured: Mapping[str, Any]
+    # Read after the text, as a block of its own.
+    advice: str = ""
     meta: Mapping[str, Any] = {}
     failed: bool = False
     # Whether the caller chose how much it is told.
@@ -50,8 +52,17 @@ class BuiltinTool(msgspec.Struct, frozen=True):
     run: Callable[[dict[str, Any], Asked], Awaitable[str | Outcome]]
 
 
+# Told why a server cannot do its work, and None once it can.
+Health = Callable[[str | None], None]
 # What opens the tools of a server for as long as somebody is connected to it; raises HeadgateError.
-Opening = Callable[[], AbstractAsyncContextManager[tuple[BuiltinTool, ...]]]
+Opening = Callable[[Health], AbstractAsyncContextManager[tuple[BuiltinTool, ...]]]
+
+
+class BuiltinServer(msgspec.Struct, frozen=True):
+    """A server that lives inside the gateway, and what it advises the model."""
+
+    open: Opening
+    instructions: str = ""
 
 
 class BuiltinLink:
@@ -60,24 +71,30 @@ class BuiltinLink:
     pid = None
     limits = None
 
-    def __init__(self, spec: ServerSpec, tools: tuple[BuiltinTool, ...]) -> None:
+    def __init__(self, spec: ServerSpec, tools: tuple[BuiltinTool, ...], instructions: str = "") -> None:
         self._spec = spec
+        self._instructions = instructions
         self._tools = {tool.definition["name"]: tool for tool in tools}
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The server's answer; raises UpstreamTimeout."""
         if outgoing.method == "server/discover":
-            return _result({"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}})
+            return _result(self._discovered())
         if outgoing.method == "tools/list":
             return _result({"tools": [tool.definition for tool in self._tools.values()]})
         if outgoing.method == "tools/call":
             return await self._call(outgoing)
         return _error(METHOD_NOT_FOUND, f"Method not found: {outgoing.method}")
 
+    def _discovered(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}}
+        return {**found, "instructions": self._instructions} if self._instructions else found
+
     async def _call(self, outgoing: Outgoing) -> Answer:
         try:
             params = msgspec.json.decode(outgoing.params, type=CallParams)
-            arguments = msgspec.json.decode(params.arguments or b"{}", type=dict[str, Any])
+            # Some clients send null for none.
+            arguments = msgspec.json.decode(params.arguments or b"{}", type=dict[str, Any] | None) or {}
         except DecodeError as error:
             return _error(INVALID_PARAMS, f"Invalid params: {error}")
         started = asyncio.get_running_loop().time()
@@ -127,8 +144,9 @@ def _progress(outgoing: Outgoing, limit: asyncio.Timeout) -> Progress:
 def _said(said: str | Outcome) -> Answer:
     if isinstance(said, str):
         return _result({"content": [{"type": "text", "text": said}]})
+    texts = [said.text, said.advice] if said.advice else [said.text]
     result: dict[str, Any] = {
-        "content": [{"type": "text", "text": said.text}],
+        "content": [{"type": "text", "text": text} for text in texts],
         "structuredContent": said.structured,
     }
     if said.failed:
@@ -148,15 +166,15 @@ def _error(code: int, message: str) -> Answer:
 
 @asynccontextmanager
 async def open_builtin(
-    spec: ServerSpec, servers: Mapping[str, Opening], inbox: Inbox
+    spec: ServerSpec, servers: Mapping[str, BuiltinServer], inbox: Inbox
 ) -> AsyncIterator[BuiltinLink]:
     """Speak with a built-in server; raises UpstreamUnreachable when there is none, or it cannot be opened."""
-    opening = servers.get(spec.builtin)
-    if opening is None:
+    server = servers.get(spec.builtin)
+    if server is None:
         raise UpstreamUnreachable(spec.name, f"no built-in server is called {spec.builtin!r}")
     async with AsyncExitStack() as stack:
         try:
-            tools = await stack.enter_async_context(opening())
+            tools = await stack.enter_async_context(server.open(inbox.tell_health))
         except HeadgateError as error:
             raise UpstreamUnreachable(spec.name, f"{error.message}; {error.hint}") from error
-        yield BuiltinLink(spec, tools)
+        yield BuiltinLink(spec, tools, server.instructions)

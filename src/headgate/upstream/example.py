@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from headgate.upstream.builtin import Asked, BadArgument, BuiltinTool
+from headgate.upstream.builtin import Asked, BadArgument, BuiltinTool, Health
 
 
 async def _time(arguments: dict[str, Any], asked: Asked) -> str:
@@ -176,6 +176,6 @@ TOOLS = (
 
 
 @asynccontextmanager
-async def open_example() -> AsyncIterator[tuple[BuiltinTool, ...]]:
-    """The tools; there is nothing to open."""
+async def open_example(_health: Health) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+    """The tools; there is nothing to open, and nothing that could be wrong."""
     yield TOOLS

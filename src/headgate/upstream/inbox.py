@@ -41,6 +41,9 @@ class News(Protocol):
     def resumed(self) -> None:
         """A stream of it that broke off was taken up again."""
 
+    def unwell(self, reason: str | None) -> None:
+        """It answers, and says why it cannot do its work; None once it can again."""
+
 
 class Timing(Protocol):
     """How long a request may still take."""
@@ -129,6 +132,10 @@ class Inbox:
     def count_resumed(self) -> None:
         """A stream that broke off was taken up again."""
         self._news.resumed()
+
+    def tell_health(self, reason: str | None) -> None:
+        """The server answers, and this is why it cannot do its work; None once it can again."""
+        self._news.unwell(reason)
 
     def close(self) -> None:
         """The connection is gone: nobody waits for answers to its questions."""

@@ -74,6 +74,9 @@ class _News:
     def resumed(self) -> None:
         self._keeper.resumed()
 
+    def unwell(self, reason: str | None) -> None:
+        self._keeper.unwell(reason)
+
 
 class Keeper:
     """One upstream."""
@@ -339,6 +342,10 @@ class Keeper:
         """A stream that broke off was taken up again."""
         self._resumed += 1
 
+    def unwell(self, reason: str | None) -> None:
+        """It answers, but cannot do its work; None once it can again."""
+        self._mainline.unwell(reason)
+
     # The main connection, whose tenant this is.
 
     async def move_in(self, peer: Peer) -> None:
@@ -404,7 +411,7 @@ class Keeper:
             restarts=main.restarts,
             noise_lines=self._inbox.noise,
             last_error=main.last_error,
-            next_attempt_seconds=rest if main.state is State.BACKOFF else None,
+            next_attempt_seconds=rest if main.state is State.BACKOFF and main.peer is None else None,
             pid=main.peer.link.pid if main.peer else None,
             stderr_tail=tuple(main.stderr)[-20:],
         )

@@ -111,6 +111,8 @@ class Mainline:
         self._asleep = self._woken = False
         self._wanted = asyncio.Event()
         self._told: tuple[State, str | None] | None = None
+        # Why the server that is connected cannot do its work, by its own account.
+        self._trouble: str | None = None
 
     # Waiting for it.
 
@@ -236,6 +238,7 @@ class Mainline:
     async def _connect_and_serve(self, remembered: str | None) -> str:
         """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
         self._was_ready = False
+        self._trouble = None
         deadline = self._loop.time() + self.spec.start_timeout_seconds
         try:
             async with (
@@ -282,10 +285,20 @@ class Mainline:
         self.peer = peer
         self.connections += 1
         self.restarts += self.connections > 1 and not self._woken
-        self.last_error = None
         self._tenant.moved_in(peer)
-        self._become(State.READY)
+        self._stand()
         self.settled.set()
+
+    def unwell(self, reason: str | None) -> None:
+        """The server answers, and says why it cannot do its work; None once it can again."""
+        self._trouble = reason
+        if self.peer is not None:
+            self._stand()
+
+    def _stand(self) -> None:
+        """The connection stands; calls are sent, but who cannot do his work is shown like one who is down."""
+        self.last_error = self._trouble
+        self._become(State.READY if self._trouble is None else State.BACKOFF)
 
     def drop(self, peer: Peer) -> None:
         """The connection is of no use any more, and the next one is not far."""

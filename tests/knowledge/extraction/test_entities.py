@@ -56,6 +56,39 @@ def test_common_words_headings_and_code_are_no_names(text: str) -> None:
     assert entities(text) == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Die Police HV-2025-77341 der Hanseatischen Assekuranz AG gilt für Schäden und ist bezahlt.",
+            {"Hanseatischen Assekuranz AG"},
+        ),
+        (
+            "Das ist der Vertrag der Elbe Transport GmbH und der Firma Kessler GmbH.",
+            {"Elbe Transport GmbH", "Kessler GmbH"},
+        ),
+        ("Die Bedingungen von Kessler AG gelten für den Kauf der Ware und sind zu lesen.", {"Kessler AG"}),
+        ("Wir sind für Sie da: Telefon 040 12345, das Büro ist in der Speicherstraße 12.", set()),
+        ("Der Motor ist vom Typ 4, mit der Rechnung 4711 bezahlt und wird in die Halle 3 geliefert.", set()),
+        ("Telefon 12345\nTyp 4\nHauptstr 5\nSeite 14", set()),
+        ("Die Umstellung auf PostgreSQL 16 ist für den Herbst geplant und wird geprüft.", {"PostgreSQL"}),
+        (
+            "Peter van der Berg und Ursula von der Leyen sind mit dem Zug gefahren.",
+            {"Peter van der Berg", "Ursula von der Leyen"},
+        ),
+    ],
+)
+def test_german_nouns_with_a_number_and_articles_before_a_name_are_no_names(
+    text: str, expected: set[str]
+) -> None:
+    assert set(entities(text)) == expected
+
+
+def test_a_noun_before_a_number_is_a_product_in_english_only() -> None:
+    assert types("We moved to Orbital 7 last week.") == {"Orbital": "PRODUCT"}
+    assert types("Wir sind auf die Zentrale 7 und das Lager 3 umgestiegen.") == {}
+
+
 def test_a_mention_is_where_the_name_stands() -> None:
     text = "Today Halden Works Ltd moved. Later Halden Works Ltd closed."
     (found,) = entities("Nothing here.", text).values()
@@ -163,6 +196,71 @@ def test_a_known_name_inside_a_longer_name_is_not_that_one() -> None:
 def test_a_known_name_of_two_entities_says_nothing() -> None:
     known = Names([Known("ORG", "Halden Foods", ("Halden",)), Known("ORG", "Halden Works", ("Halden",))])
     assert entities("we pay halden", known=known) == {}
+    namesakes = Names([Known("VENDOR", "Zarquon"), Known("PRODUCT", "Zarquon")])
+    assert entities("we pay zarquon", known=namesakes) == {}
+
+
+def test_of_two_known_names_that_differ_in_case_the_one_that_is_written_is_meant() -> None:
+    known = Names([Known("ORG", "Zarquon"), Known("PRODUCT", "Tool", ("ZARQUON",))])
+    assert set(entities("we use ZARQUON", known=known)) == {"Tool"}
+    assert set(entities("we use Zarquon", known=known)) == {"Zarquon"}
+    assert entities("we use zarquon", known=known) == {}
+
+
+FERNWALL = Known("VENDOR", "Fernwall Networks Inc.", ("Fernwall",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "They pay Fernwall Networks.",
+        "FERNWALL NETWORKS was paid.",
+        "Fernwall Networks Incorporated was paid.",
+        "Fernwall Networks Inc was paid.",
+        "Fernwall Networks, Inc. was paid.",
+    ],
+)
+def test_a_known_company_is_also_called_by_its_name_without_the_legal_form(text: str) -> None:
+    assert set(entities(text, known=Names([FERNWALL]))) == {"Fernwall Networks Inc."}
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        (FERNWALL, "They pay Fernwall Networks GmbH."),
+        (Known("VENDOR", "Delta Ltd"), "They walked along the delta, and in the Delta Quarter."),
+        (Known("VENDOR", "Target Corp"), "Target dates were agreed."),
+        (Known("VENDOR", "Berlin AG"), "She lives in Berlin."),
+        (Known("PRODUCT", "Delta SE"), "They pay Delta."),
+    ],
+)
+def test_what_may_mean_something_else_is_not_the_known_company(known: Known, text: str) -> None:
+    assert known.name not in entities(text, known=Names([known]))
+
+
+def test_a_name_without_its_legal_form_is_none_of_two_known_companies() -> None:
+    two = [Known("VENDOR", "Fernwall Networks Inc."), Known("VENDOR", "Fernwall Networks GmbH")]
+    text = "They are based in Oslo. The supplier Fernwall Networks was founded by Tom Becker."
+    assert "Fernwall Networks" in entities(text, known=Names(two))
+    one_is_called_so = [*two, Known("VENDOR", "Fernwall Networks")]
+    (found,) = [one for one in entities(text, known=Names(one_is_called_so)).values() if one.type == "VENDOR"]
+    assert found.name == "Fernwall Networks"
+
+
+def test_whom_a_document_calls_by_a_known_name_it_also_calls_by_short_ones() -> None:
+    known = Names([Known("VENDOR", "Fernwall Networks Inc."), Known("PERSON", "Tomas Beckerling")])
+    text = "Fernwall Networks Inc. hired Tomas Beckerling. He likes Fernwall. Beckerling said so."
+    found = entities(text, known=known)
+    assert {name: [text[at.start : at.end] for at in one.mentions] for name, one in found.items()} == {
+        "Fernwall Networks Inc.": ["Fernwall Networks Inc.", "Fernwall"],
+        "Tomas Beckerling": ["Tomas Beckerling", "Beckerling"],
+    }
+    assert (found["Fernwall Networks Inc."].aliases, found["Tomas Beckerling"].aliases) == (("Fernwall",), ())
+
+
+def test_what_an_import_is_unsure_of_is_found_as_unsure() -> None:
+    (found,) = entities("we pay zarquon", known=Names([Known("VENDOR", "Zarquon", (), 0.6)])).values()
+    assert (found.confidence, [one.confidence for one in found.mentions]) == (0.6, [0.6])
 
 
 pieces = st.sampled_from(

@@ -127,6 +127,9 @@ def test_what_can_only_mean_one_thing_is_taken() -> None:
     assert question(explain="True").query.explain
     assert question(strategy="bm25").query.strategy is Strategy.BM25
     assert question(filters='{"doc_type": "pdf"}').query.filters == Filters(doc_types=("pdf",))
+    assert question(fields='["chunk_id", "rank"]').fields == ("chunk_id", "rank")
+    assert Arguments("get_chunks", {"ids": " [3, 1]"}, ["ids"]).ids("ids", 50) == (3, 1)
+    assert refusal(fields="[chunk_id]") == "fields must be a list of names of fields, not '[chunk_id]'"
 
 
 def test_the_order_of_filters_does_not_matter() -> None:

@@ -8,7 +8,7 @@ import pytest
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.modes import VENDOR_FIELDS, Mode
 from headgate.knowledge.tools import failure
-from headgate.knowledge.values import NewEntity, NewRelationship
+from headgate.knowledge.values import Document, Mention, NewChunk, NewEntity, NewRelationship, Source
 from tests.knowledge.tools.desk import Desk
 
 MODES = [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL]
@@ -44,6 +44,32 @@ async def test_a_vendor_is_found_by_case_alias_and_id(name: str) -> None:
 @pytest.mark.parametrize("name", ["Acme, Inc.", "acme-inc", "Acme", "ACME Ltd.", "Acme S.A."])
 async def test_punctuation_and_legal_form_do_not_matter_where_nothing_fits_better(name: str) -> None:
     assert (await (await with_acme()).ask("find_vendor_info", vendor_name=name))["vendor_id"] == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "asked"),
+    [
+        ("Gaz İthalat A.Ş.", "GAZ ITHALAT"),
+        ("Vins S.A.S.", "vins"),
+        ("Smith & Sons Ltd", "smith and sons"),
+        ("Straße 5 GmbH & Co. KG", "STRASSE 5"),
+        ("Société Vins S.à r.l.", "societe vins"),
+    ],
+)
+async def test_a_legal_form_with_dots_and_an_ampersand_do_not_matter_either(known: str, asked: str) -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="VENDOR", name=known), NewEntity(type="VENDOR", name="Another")], [])
+    assert (await desk.ask("find_vendor_info", vendor_name=asked))["vendor_name"] == known
+
+
+async def test_a_name_without_its_accents_and_with_a_typo_is_suggested() -> None:
+    desk = Desk()
+    await desk.know(
+        [NewEntity(type="VENDOR", name="Σίσυφος Έργα"), NewEntity(type="VENDOR", name="Else")], []
+    )
+    with pytest.raises(VendorNotFound) as missing:
+        await desk.ask("find_vendor_info", vendor_name="ΣΙΣΥΦΟΣ ΕΡΓ")
+    assert missing.value.nearest == ["Σίσυφος Έργα"]
 
 
 async def test_punctuation_matters_less_than_the_legal_form() -> None:
@@ -140,10 +166,20 @@ async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> N
     )
     assert told["code"] == "VENDOR_NOT_FOUND"
     assert told["suggestions"] == ["Acme Inc"]
-    assert "Acme Inc" in told["action"]
+    assert told["action"] == "names like it: Acme Inc"
+    assert refused.value.advice == "Names like it: Acme Inc."
     with pytest.raises(VendorNotFound) as nobody:
         await desk.ask("find_vendor_info", vendor_name="Zzyzx")
     assert failure(nobody.value)["suggestions"] == []
+    assert nobody.value.advice == ""
+
+
+async def test_a_name_that_ends_with_a_dot_ends_the_advice() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="ORG", name="Fernwall Networks Inc.")], [])
+    with pytest.raises(VendorNotFound) as refused:
+        await desk.ask("find_vendor_info", vendor_name="Fernwal Netwrks")
+    assert refused.value.advice == "Names like it: Fernwall Networks Inc."
 
 
 async def test_vendors_that_share_a_spelling_are_suggested_under_two() -> None:
@@ -203,6 +239,17 @@ async def test_each_mode_has_exactly_its_keys(mode: Mode) -> None:
     answer = await (await with_acme()).ask("find_vendor_info", vendor_name="Acme Inc", response_mode=mode)
     # Seven entities are more than a preview shows, which is nothing to warn of.
     assert set(answer) == {*VENDOR_FIELDS[mode], *AROUND}
+
+
+async def test_all_of_a_vendor_leads_to_the_first_passages_that_speak_of_it() -> None:
+    desk = await with_acme()
+    chunks = tuple(NewChunk(text=f"{n}", header="", tokens=1, digest=f"{n}") for n in range(14))
+    acme = NewEntity(type="ORG", name="acme inc", mentions=tuple(Mention(n, 0, 1, 0.9) for n in range(1, 14)))
+    await desk.store.replace(Document(source=Source(file="a.md"), chunks=chunks, entities=(acme,)))
+    answer = await desk.ask("find_vendor_info", vendor_name="Acme Inc", response_mode="full")
+    assert answer["mentioned_in"] == list(range(2, 12))
+    first = await desk.ask("get_chunk", chunk_id=answer["mentioned_in"][0])
+    assert first["chunk_text"] == "1"
 
 
 async def test_ids_come_with_the_surest_first() -> None:
@@ -329,9 +376,15 @@ async def test_fields_are_exactly_those_that_were_named(mode: Mode) -> None:
         assert set(answer) == {field, *AROUND}
 
 
-async def test_a_field_of_another_mode_is_refused() -> None:
-    with pytest.raises(InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"):
+async def test_a_field_of_another_mode_is_refused_with_the_modes_that_have_it() -> None:
+    with pytest.raises(
+        InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"
+    ) as refused:
         await Desk().ask("find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"])
+    assert refused.value.hint == "entities is a field of response_mode preview or full"
+    with pytest.raises(InvalidQuestion) as refused:
+        await Desk().ask("find_vendor_info", vendor_name="x", fields=["hotline"])
+    assert refused.value.hint == ("leave out fields to get all of them, or name only those that are allowed")
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 5, ["Acme"], "a\0b"])

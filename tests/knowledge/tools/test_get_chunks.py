@@ -63,3 +63,16 @@ async def test_texts_are_priced_by_what_they_have() -> None:
     ) as refused:
         await (await shelf(760)).ask("get_chunks", chunk_ids=[1, 2, 3])
     assert refused.value.hint.endswith("or response_mode 'metadata'")
+
+
+@pytest.mark.parametrize(
+    ("total", "advice"),
+    [(740, "a list of the first 2 chunk_ids fits"), (240, "ask for less"), (20, "ask for less")],
+)
+async def test_who_cannot_afford_texts_is_not_told_to_ask_for_the_ids_that_he_has(
+    total: int, advice: str
+) -> None:
+    with pytest.raises(BudgetSpent) as refused:
+        await (await shelf(total)).ask("get_chunks", chunk_ids=[1, 2, 3])
+    assert advice in refused.value.hint
+    assert "ids_only" not in refused.value.hint

@@ -40,6 +40,25 @@ def test_every_tool_is_told_in_few_words() -> None:
     assert count_tokens(msgspec.json.encode(DEFINITIONS)) < 1400
 
 
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one["name"])
+def test_every_place_of_a_schema_has_a_type(definition: dict[str, Any]) -> None:
+    """Some clients leave out a tool that has a place without one."""
+
+    def untyped(schema: dict[str, Any], name: str) -> list[str]:
+        inner = [*schema.get("properties", {}).items()]
+        inner += [("items", schema["items"])] if "items" in schema else []
+        own = [] if "type" in schema else [name]
+        return own + [place for called, one in inner for place in untyped(one, f"{name}.{called}")]
+
+    assert untyped(definition["inputSchema"], "") == []
+
+
+def test_an_agent_is_told_how_to_spend_fewer_tokens() -> None:
+    told = {one["name"]: one["description"] for one in DEFINITIONS}
+    assert all(word in told["semantic_search"] for word in ("tokens", "fields", "ids_only", "get_chunks"))
+    assert all("a search found" in told[name] for name in ("get_chunk", "get_chunks"))
+
+
 async def test_an_answer_is_paid_by_what_it_really_takes() -> None:
     desk = await library(100_000)
     answer = await desk.ask("semantic_search", query="delivery", response_mode="full")

@@ -1,13 +1,15 @@
 """neighbours walks one hop or two, along what is sure enough."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, InvalidQuestion
 from headgate.knowledge.tools import failure
-from headgate.knowledge.values import NewEntity, NewRelationship
-from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, Terms, walk
+from headgate.knowledge.values import Edge, NewEntity, NewRelationship
+from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, MOST_WALKED, Terms, walk
+from tests.knowledge.memory import Memory
 from tests.knowledge.tools.desk import Desk
 
 ACME, BOB, WIDGET, PARIS, RUMOUR, EVE = 1, 2, 3, 4, 5, 6
@@ -150,6 +152,31 @@ async def test_how_an_accent_is_coded_does_not_matter() -> None:
     assert (await desk.ask("neighbours", entity="JOSE\u0301"))["name"] == "Jos\u00e9"
 
 
+async def test_anybody_is_known_without_accents_and_suggested_where_a_letter_is_wrong() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="PERSON", name="José Arreola"), NewEntity(type="PLACE", name="Oslo")], [])
+    assert (await desk.ask("neighbours", entity="jose arreola"))["name"] == "José Arreola"
+    with pytest.raises(EntityNotFound) as missing:
+        await desk.ask("neighbours", entity="Jose Areola")
+    assert missing.value.hint == "names like it: José Arreola"
+    assert missing.value.advice == "Names like it: José Arreola."
+    with pytest.raises(EntityNotFound) as missing:
+        await desk.ask("neighbours", entity="Quux")
+    assert (missing.value.hint, missing.value.advice) == ("find its exact name with semantic_search", "")
+
+
+async def test_whoever_asks_for_a_part_of_a_name_is_told_the_whole() -> None:
+    desk = Desk()
+    await desk.know([NewEntity(type="PERSON", name="Tom Becker"), NewEntity(type="ORG", name="Globex")], [])
+    with pytest.raises(EntityNotFound) as missing:
+        await desk.ask("neighbours", entity="Tom")
+    told = failure(missing.value)
+    assert (told["action"], told["suggestions"]) == ("names like it: Tom Becker", ["Tom Becker"])
+    with pytest.raises(EntityNotFound) as missing:
+        await desk.ask("neighbours", entity="Quux")
+    assert "suggestions" not in failure(missing.value)
+
+
 async def test_a_hub_is_not_walked_in_its_whole_breadth() -> None:
     desk = Desk()
     crowd = MOST_EXPANDED + 5
@@ -170,6 +197,32 @@ async def test_a_hub_is_not_walked_in_its_whole_breadth() -> None:
     assert "warnings" not in await desk.ask("neighbours", entity="Hub")
     places = await walk(desk.store, 1, Terms(hops=2, entity_types=frozenset({"PLACE"})))
     assert set(places.leading) == set(places.reached)
+
+
+class Crowded(Memory):
+    """Everybody is a hub: 1 knows those from 2 to 101, and each of them so many others."""
+
+    def __init__(self, others: int) -> None:
+        super().__init__()
+        self._others = others
+
+    async def edges(self, entity_ids: Sequence[int]) -> list[Edge]:
+        self.asked.append("edges")
+        if list(entity_ids) == [1]:
+            return [Edge(id, 1, id, "KNOWS", 0.9) for id in range(2, 102)]
+        return [
+            Edge(place * self._others + other, id, 1000 + other, "KNOWS", 0.9 if other % 2 else 0.5)
+            for place, id in enumerate(entity_ids, len(self.asked) * 100)
+            for other in range(self._others)
+        ]
+
+
+async def test_hubs_behind_a_hub_are_walked_until_it_is_enough() -> None:
+    few, many = Crowded(2), Crowded(MOST_WALKED // 35)
+    assert not (await walk(few, 1, Terms(hops=2))).cut
+    walked = await walk(many, 1, Terms(hops=2))
+    assert walked.cut
+    assert (few.asked.count("edges"), many.asked.count("edges")) == (1 + 5, 1 + 2)
 
 
 async def test_of_very_many_neighbours_the_surest_are_kept() -> None:

@@ -306,13 +306,64 @@ async def test_a_filter_that_no_document_passes_is_told_with_what_is_near(
     assert searched["warnings"] == listed["warnings"] == [{"level": "warning", **told}]
 
 
-async def test_filters_that_exist_but_not_together_are_not_called_missing() -> None:
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ({"date_from": "2030-01-01"}, "date_from 2030-01-01"),
+        ({"date_to": "2020-01-01", "doc_type": "text"}, "date_to 2020-01-01"),
+        ({"date_from": "2020-01-01", "date_to": "2020-02-01"}, "date_from 2020-01-01 and date_to 2020-02-01"),
+    ],
+)
+async def test_days_that_no_document_is_of_are_told(filters: dict[str, str], told: str) -> None:
+    desk = Desk()
+    await desk.add("notes/zebra.txt", "delivery note", doc_type="text", date="2026-05-01")
+    await desk.add("notes/lynx.txt", "delivery note", doc_type="text", date="2025-12-24")
+    await desk.add("notes/ibex.txt", "delivery note", doc_type="text")
+    searched = await desk.ask("semantic_search", query="delivery", filters=filters)
+    listed = await desk.ask("list_sources", filters=filters)
+    there = "the oldest is of 2025-12-24, the newest of 2026-05-01"
+    warning = {
+        "level": "warning",
+        "code": "NO_SUCH_SOURCE",
+        "message": f"No document has a date that passes {told}; {there}",
+        "suggestion": "ask for other days, or leave the dates out",
+    }
+    assert searched["warnings"] == listed["warnings"] == [warning]
+
+
+async def test_where_no_document_has_a_date_that_is_told() -> None:
+    desk = Desk()
+    await desk.add("zebra.txt", "delivery note")
+    [told] = (await desk.ask("list_sources", filters={"date_from": "2026-01-01"}))["warnings"]
+    assert told["message"].endswith("date_from 2026-01-01; none has a date at all")
+
+
+async def test_filters_that_some_document_passes_are_not_what_is_wrong() -> None:
+    desk = Desk()
+    await desk.add("notes/zebra.txt", "delivery note", doc_type="text", date="2026-05-01")
+    filters = {"doc_type": "text", "date_from": "2026-01-01", "source_file": "zebra.txt"}
+    answer = await desk.ask("semantic_search", query="delivery", strategy="bm25", filters=filters)
+    assert answer["total_found"] == 1
+    answer = await desk.ask("semantic_search", query="marmot", strategy="bm25", filters=filters)
+    assert answer["total_found"] == 0
+    assert [warning["code"] for warning in answer["warnings"]] == ["NOTHING_FOUND"]
+
+
+async def test_filters_that_exist_but_not_together_are_told_as_that() -> None:
     desk = Desk()
     await desk.add("a.csv", "one", category="finance", doc_type="csv")
     await desk.add("b.txt", "two", category="notes", doc_type="text")
     filters = {"source_category": "notes", "doc_type": "csv", "source_file": "a.csv"}
-    assert "warnings" not in await desk.ask("list_sources", filters=filters)
+    [warning] = (await desk.ask("list_sources", filters=filters))["warnings"]
+    assert warning["code"] == "NO_SUCH_SOURCE"
+    assert warning["message"] == "Each of the filters fits some document, but no document passes all of them"
     assert "warnings" not in await Desk().ask("list_sources", filters=filters)
+    # One that calls itself something else is Markdown all the same.
+    await desk.add("c.md", "three", category="rules", doc_type="policy")
+    for doc_type, fits in (("markdown", True), ("policy", True), ("html", False)):
+        filters = {"source_category": "notes", "doc_type": doc_type}
+        [warning] = (await desk.ask("list_sources", filters=filters))["warnings"]
+        assert warning["message"].startswith("Each of the filters") is fits
 
 
 async def test_of_many_categories_the_nearest_are_named() -> None:

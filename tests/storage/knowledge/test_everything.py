@@ -19,8 +19,9 @@ async def test_statistics_count_what_there_is(store: Store) -> None:
             relationships=[related("Acme", "IN", "Zurich")],
         )
     )
-    await store.replace(document("b.pdf", "five six", category="Guides", doc_type="pdf"))
-    await store.replace(document("gone.pdf", "seven", category="Gone", doc_type="pdf"))
+    pdf = document("b.pdf", "five six", category="Guides", doc_type="pdf", date="2026-02-01")
+    await store.replace(pdf)
+    await store.replace(document("gone.pdf", "seven", category="Gone", doc_type="pdf", date="2027-01-01"))
     await store.remove(["gone.pdf"])
     await store.use_model(MODEL, 2)
     await store.keep_vectors(MODEL, {1: vector(1, 0), 3: vector(0, 1)})
@@ -31,6 +32,7 @@ async def test_statistics_count_what_there_is(store: Store) -> None:
     assert told.relationships == {"IN": 1}
     assert told.categories == {"Guides": 2}
     assert told.doc_types == {"markdown": 1, "pdf": 1}
+    assert (told.first_date, told.last_date) == ("2026-02-01", "2026-02-01")
     assert told.size_bytes > 0
 
 
@@ -43,7 +45,7 @@ async def test_everything_comes_by_id(store: Store) -> None:
         (1, "b.md", ""),
         (2, "a.md", "A"),
     ]
-    assert sources == list((await store.sources([1, 2])).values())
+    assert {source.id: source for source in sources} == await store.sources([1, 2])
     chunks = await all_chunks(store)
     assert [chunk.id for chunk in chunks] == [1, 2, 3]
     assert {chunk.id: chunk for chunk in chunks} == await store.chunks([1, 2, 3])

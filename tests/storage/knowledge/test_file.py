@@ -1,5 +1,6 @@
 """knowledge.db when it cannot be used: a sentence for the caller, a reason in the log, the file untouched."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -8,14 +9,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
 
 from headgate.domain.errors import StoreAway
 from headgate.knowledge.values import ANYTHING
-from headgate.storage.knowledge.store import open_store
+from headgate.storage.committing import Committer
+from headgate.storage.knowledge import schema
+from headgate.storage.knowledge.everything import every
+from headgate.storage.knowledge.store import KnowledgeFile, open_store
 from tests.storage.knowledge.documents import MODEL, all_chunks, document, found
 
 SENTENCE = "Database unavailable, retry in 5s"
@@ -36,11 +40,19 @@ def of_the_future(path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
 
 
+def damaged(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for table in schema.TABLES:
+            connection.execute(table)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+
 def a_directory(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("spoil", [not_a_database, of_something_else, of_the_future, a_directory])
+@pytest.mark.parametrize("spoil", [not_a_database, of_something_else, of_the_future, damaged, a_directory])
 async def test_a_file_that_cannot_be_used_is_left_as_it_is(
     tmp_path: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,6 +100,19 @@ async def test_a_file_that_was_mended_is_used_again(tmp_path: Path) -> None:
         assert await store.revision() == 0
 
 
+async def test_who_leaves_in_the_middle_of_a_long_read_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "knowledge.db"
+    async with open_store(path) as store:
+        await store.replace(document("a.md", "text"))
+        long = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 9999999)"
+        long += " SELECT x FROM n"
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), aclosing(every(path, long, tuple)) as rows:
+                    await anext(rows)
+        assert set(await found(store, "text")) == {1}
+
+
 async def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
     path = tmp_path / "knowledge.db"
     async with open_store(path) as store:
@@ -101,15 +126,74 @@ async def test_a_store_that_nobody_used_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_a_place_that_cannot_be_looked_at_is_told_like_any_other_trouble(tmp_path: Path) -> None:
+    async with open_store(tmp_path / ("x" * 300) / "knowledge.db") as store:
+        for use in (store.check, store.revision):
+            with pytest.raises(StoreAway) as away:
+                await use()
+            assert "let the user of this process read and write knowledge.db" in away.value.why
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (not_a_database, "the file is not a database; move knowledge.db away and ingest again"),
+        (of_something_else, "the file is a database of something else; name another --data-dir"),
+        (of_the_future, "a newer version of headgate; update this Headgate"),
+        (damaged, "the file is damaged; end every process that uses it, move knowledge.db away"),
+        (a_directory, "see that knowledge.db is a file"),
+    ],
+)
+async def test_the_operator_is_told_what_is_wrong_and_what_to_do(
+    tmp_path: Path, spoil: Callable[[Path], None], told: str
+) -> None:
+    path = tmp_path / "knowledge.db"
+    spoil(path)
+    async with open_store(path) as store:
+        with pytest.raises(StoreAway) as away:
+            await store.check()
+    assert told in away.value.why
+    assert str(tmp_path) not in away.value.why
+    assert away.value.why not in str(away.value.told)
+
+
+async def test_a_full_disk_is_said_to_whoever_writes(tmp_path: Path) -> None:
+    path = tmp_path / "knowledge.db"
+    async with Committer(path, schema.TABLES) as committer:
+        store = KnowledgeFile(path, committer, committer, lambda: 0.0)
+        await store.replace(document("a.md", "text"))
+        # The file may not grow any more, as if there were no room for that.
+        await committer.do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
+        with pytest.raises(StoreAway) as away:
+            await store.replace(document("b.md", *(f"text {number} " * 300 for number in range(50))))
+        assert away.value.why == "the disk is full; make room on the disk of the data directory"
+        assert set(await found(store, "text")) == {1}
+
+
+async def test_to_look_whether_it_can_be_used_makes_no_file(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "knowledge.db") as store:
+        await store.check()
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_the_log_has_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "knowledge.db"
     of_the_future(path)
-    with caplog.at_level(logging.WARNING, "headgate.storage"):
+    with caplog.at_level(logging.INFO, "headgate.storage"):
         async with open_store(path) as store:
             with pytest.raises(StoreAway):
                 await store.statistics()
-    [record] = caplog.records
-    assert record.__dict__["reason"] == "the file was written by a newer version of headgate"
+            with pytest.raises(StoreAway):
+                await store.revision()
+            path.unlink()
+            await store.revision()
+            await store.revision()
+    assert [record.getMessage() for record in caplog.records] == [
+        "knowledge store cannot be used",
+        "knowledge store can be used again",
+    ], "once for each time that it goes away"
+    reason = caplog.records[0].__dict__["reason"]
+    assert reason.startswith("the file was written by a newer version of headgate; update")
 
 
 # Stores documents until it is killed.

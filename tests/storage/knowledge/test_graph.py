@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.domain.errors import InvalidGraph
+from headgate.domain.errors import InvalidGraph, UncertainEnds, VendorAmbiguous
 from headgate.knowledge.store import Store
-from headgate.knowledge.values import Document, NewEntity, name_key
+from headgate.knowledge.values import Document, Mention, NewEntity, name_key
 from headgate.knowledge.vendors import Vendors
 from tests.storage.knowledge.conftest import Reopen
 from tests.storage.knowledge.documents import (
@@ -115,6 +115,17 @@ async def test_mentions_follow_their_chunks(store: Store) -> None:
     assert await store.mentioned([1, 2, 3]) == {1: frozenset({1})}
     assert (await store.entities([1]))[1].mentions == 1
     assert (await store.statistics()).mentions == 1
+
+
+async def test_the_first_chunks_that_speak_of_an_entity_are_told_once_each(store: Store) -> None:
+    twice = NewEntity(type="ORG", name="Acme", mentions=(Mention(2, 0, 4, 0.9), Mention(2, 9, 13, 0.9)))
+    await store.replace(document("a.md", "one", "two", "three", entities=[twice]))
+    await store.replace(document("b.md", "four", "five", entities=[entity("Acme", 0, 1), entity("Bolt", 0)]))
+    assert await store.mentioning(1, 10) == [3, 4, 5]
+    assert await store.mentioning(1, 2) == [3, 4]
+    assert await store.mentioning(99, 2) == []
+    await store.remove(["a.md"])
+    assert await store.mentioning(1, 10) == [4, 5]
 
 
 async def test_a_mention_beyond_the_document_is_none(store: Store) -> None:
@@ -273,6 +284,45 @@ async def test_a_text_speaks_of_an_imported_entity_of_a_kindred_type(store: Stor
     }
 
 
+async def test_what_imports_say_is_known_without_what_texts_add(store: Store) -> None:
+    assert await store.imported() == []
+    acme = entity("Acme Corp", kind="VENDOR", external_id="v", aliases=("ACM",), attributes={"tier": 1})
+    await store.import_graph("p", [entity("Bolt", confidence=0.6), acme], [])
+    await store.import_graph("o", [entity("ACME CORP", kind="VENDOR", aliases=("Acme",))], [])
+    said = document("a.md", "x", entities=[entity("acm", 0, aliases=("A.C.M.",)), entity("Dana", 0)])
+    await store.replace(said)
+    assert "A.C.M." in (await all_entities(store))["ACME CORP"].aliases
+    told = await store.imported()
+    assert [(one.type, one.name, one.aliases, one.confidence) for one in told] == [
+        ("ORG", "Bolt", (), 0.6),
+        ("VENDOR", "ACME CORP", ("Acme", "ACM"), 0.9),
+    ]
+    await store.forget_graph("o")
+    assert [one.name for one in await store.imported()] == ["Bolt", "Acme Corp"]
+
+
+async def test_what_was_imported_is_told_without_what_texts_say(store: Store) -> None:
+    assert await store.imported_graph() == ([], [])
+    spoken_of = [entity("ACME", 0, confidence=0.97, aliases=("Acme Inc",)), entity("Dana", 0, kind="PERSON")]
+    said = [related("ACME", "OWNS", "Dana", 0.99), related("ACME", "USES", "Dana")]
+    await store.replace(document("a.md", "x", entities=spoken_of, relationships=said))
+    acme = entity("Acme", kind="VENDOR", external_id="v", attributes={"tier": 1}, confidence=0.8)
+    await store.import_graph(
+        "o", [acme, entity("Bolt")], [related("v", "OWNS", "Dana", 0.7, attributes={"a": 1})]
+    )
+    await store.import_graph("p", [entity("ACME", kind="VENDOR", aliases=("ACM",))], [])
+    entities, [owns] = await store.imported_graph()
+    told = [(one.id, one.type, one.name, one.aliases, one.confidence, one.imported) for one in entities]
+    assert told == [
+        (1, "VENDOR", "Acme", ("ACM",), 0.9, True),
+        (2, "PERSON", "Dana", (), 0.9, False),
+        (3, "ORG", "Bolt", (), 0.9, True),
+    ]
+    assert (entities[0].attributes, entities[0].external_id) == ({"tier": 1}, "v")
+    assert (owns.source_id, owns.target_id, owns.type) == (1, 2, "OWNS")
+    assert (owns.confidence, owns.attributes) == (0.7, {"a": 1})
+
+
 async def test_an_import_speaks_of_whom_texts_spoke_of_before(store: Store) -> None:
     await store.replace(about("a.md", "Acme"))
     await store.import_graph(
@@ -283,12 +333,91 @@ async def test_an_import_speaks_of_whom_texts_spoke_of_before(store: Store) -> N
     assert found.mentions == 1
 
 
+@pytest.mark.parametrize("text", ["Acme", "ACME Inc", "Acme, Incorporated"])
+@pytest.mark.parametrize("imported_first", [True, False])
+async def test_a_text_and_an_import_speak_of_one_company_with_and_without_its_legal_form(
+    store: Store, text: str, *, imported_first: bool
+) -> None:
+    async def speak() -> None:
+        await store.replace(about("a.md", text))
+
+    if not imported_first:
+        await speak()
+    await store.import_graph("o", [entity("Acme Inc.", kind="VENDOR", external_id="v")], [])
+    if imported_first:
+        await speak()
+    [found] = (await all_entities(store)).values()
+    assert (found.id, found.name, found.mentions, found.imported) == (1, "Acme Inc.", 1, True)
+    await store.forget_graph("o")
+    [found] = (await all_entities(store)).values()
+    assert (found.name, found.mentions, found.imported, found.external_id) == (text, 1, False, "")
+    await store.import_graph("o", [entity("Acme Inc.", kind="VENDOR", external_id="v")], [])
+    await store.remove(["a.md"])
+    [found] = (await all_entities(store)).values()
+    assert (found.name, found.aliases, found.mentions) == ("Acme Inc.", (), 0)
+
+
+@pytest.mark.parametrize("imported_first", [True, False])
+@pytest.mark.parametrize("separately", [True, False])
+async def test_a_short_name_of_two_imported_companies_is_neither_and_all_are_listed(
+    store: Store, *, imported_first: bool, separately: bool
+) -> None:
+    if not imported_first:
+        await store.replace(about("a.md", "Acme", "Bolt Ltd"))
+    companies = [entity("Acme Inc.", kind="VENDOR"), entity("Acme GmbH", kind="SUPPLIER")]
+    imports = [companies[:1], companies[1:]] if separately and imported_first else [companies]
+    for number, some in enumerate(imports):
+        await store.import_graph(f"{number}", some, [])
+    await store.import_graph("other", [entity("Bolt AG", kind="VENDOR")], [])
+    if imported_first:
+        await store.replace(about("a.md", "Acme", "Bolt Ltd"))
+    mentions = {name: one.mentions for name, one in (await all_entities(store)).items()}
+    assert mentions == {"Acme Inc.": 0, "Acme GmbH": 0, "Bolt AG": 0, "Acme": 1, "Bolt Ltd": 1}
+    vendors = Vendors(store, store.revision)
+    with pytest.raises(VendorAmbiguous) as ambiguous:
+        await vendors.vendor("acme")
+    assert {match.name for match in ambiguous.value.matches} == {"Acme", "Acme Inc.", "Acme GmbH"}
+    assert (await vendors.vendor("Bolt Ltd.")).name == "Bolt Ltd"
+
+
 async def test_namesakes_with_ids_of_their_own_are_two(store: Store) -> None:
     two = [entity("Acme", kind="VENDOR", external_id="1"), entity("ACME", kind="VENDOR", external_id="2")]
     assert await store.import_graph("o", two, [related("1", "OWNS", "2")]) == (2, 1)
     assert await named(store, "acme") == [1, 2]
     assert await store.import_graph("o", two, [related("1", "OWNS", "2")]) == (2, 1)
     assert await named(store, "acme") == [1, 2]
+
+
+async def test_a_text_that_may_mean_two_means_neither(store: Store) -> None:
+    two = [entity("Acme", external_id="1"), entity("ACME", external_id="2")]
+    short = [entity("Bolt Works", aliases=("Bolt",)), entity("Bolt Foods", aliases=("Bolt",))]
+    await store.import_graph("o", [*two, *short], [])
+    for file in ("a.md", "b.md"):
+        said = related("Acme", "OWNS", "Bolt")
+        spoken_of = [entity("Acme", 0), entity("Bolt", 0)]
+        await store.replace(document(file, file, entities=spoken_of, relationships=[said]))
+    found = await store.entities(range(1, 9))
+    assert [(one.name, one.mentions) for _, one in sorted(found.items())] == [
+        ("Acme", 0),
+        ("ACME", 0),
+        ("Bolt Works", 0),
+        ("Bolt Foods", 0),
+        ("Acme", 2),
+        ("Bolt", 2),
+    ]
+    assert await all_relationships(store) == {(5, 6, "OWNS")}
+
+
+async def test_who_is_named_without_an_id_keeps_the_one_that_another_import_gave(store: Store) -> None:
+    await store.import_graph("a", [entity("Acme", kind="VENDOR", external_id="1")], [])
+    await store.import_graph(
+        "b", [entity("Acme", kind="VENDOR"), entity("Acme", kind="VENDOR", external_id="2")], []
+    )
+    assert (await named(store, "1"), await named(store, "2"), await named(store, "acme")) == (
+        [1],
+        [2],
+        [1, 2],
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,6 +437,22 @@ async def test_an_import_with_an_uncertain_end_is_refused_and_changes_nothing(
     assert refused.value.hint
     assert await store.revision() == revision
     assert list(await all_entities(store)) == ["Acme"]
+
+
+async def test_all_uncertain_ends_are_told_at_once(store: Store) -> None:
+    twins = [entity("Twin", external_id="1"), entity("TWIN", external_id="2")]
+    links = [related("Nobody", "OWNS", "Twin"), related("1", "OWNS", "2"), related("2", "OWNS", "Else")]
+    with pytest.raises(UncertainEnds) as refused:
+        await store.import_graph("o", twins, links)
+    assert refused.value.message == (
+        "The graph has 3 ends of relationships that are not certain: "
+        "relationship 1 ('Nobody' OWNS 'Twin'): no entity is called 'Nobody', "
+        "relationship 1 ('Nobody' OWNS 'Twin'): 'Twin' fits 2 entities, "
+        "relationship 3 ('2' OWNS 'Else'): no entity is called 'Else'. "
+        "Add it to the entities that are imported, or give the name, alias or id of one that is known. "
+        "Give the external id of the one that is meant, or a name that no other has. Nothing was imported."
+    )
+    assert await store.origins() == []
 
 
 async def test_an_end_means_the_imports_own_before_others(store: Store) -> None:
@@ -338,6 +483,28 @@ async def test_edges_are_those_of_both_directions_once(store: Store) -> None:
     assert [edge.id for edge in await store.edges([1])] == [1, 2]
     assert [edge.id for edge in await store.edges([1, 2, 3])] == [1, 2, 3, 4]
     assert await store.edges([]) == []
+
+
+async def test_what_is_around_an_entity_is_told_with_when_it_changed(store: Store, clock: Clock) -> None:
+    everybody = [entity("Hub"), entity("Ann", kind="PERSON", confidence=0.5), entity("Bolt"), entity("Far")]
+    links = [related("Hub", "R", "Ann"), related("Bolt", "R", "Hub", 0.3), related("Hub", "SELF", "Hub")]
+    await store.import_graph("o", everybody, [*links, related("Bolt", "R", "Far")])
+    around = await store.around(1)
+    assert [tuple(one) for one in around.neighbours] == [
+        (2, "PERSON", "Ann", 0.5, 0),
+        (3, "ORG", "Bolt", 0.9, 0),
+    ]
+    assert (around.edges, around.updated) == (await store.edges([1]), START)
+    clock.time += 5
+    await store.import_graph("p", [], [related("Hub", "R", "Ann", 0.95)])
+    assert (await store.around(1)).updated == START + 5
+    assert tuple(await store.around(99)) == ([], [], 0.0)
+
+
+@pytest.mark.parametrize("name", ["Ca\u0390n", "Straße 5", "Sisyphos Σίσυφος", "İstanbul Gaz", "Ünye"])
+async def test_a_name_is_found_by_its_capitals_in_any_script(store: Store, name: str) -> None:
+    await store.import_graph("o", [entity(name)], [])
+    assert await named(store, name.upper()) == await named(store, name.lower()) == [1]
 
 
 async def test_what_is_imported_again_as_it_was_changes_nothing(store: Store) -> None:

@@ -250,6 +250,9 @@ async def library(store: Store) -> Store:
         (Filters(phrases=((),)), [1, 2, 3, 4]),
         (Filters(phrases=(("paid", "leave"),), categories=("hr",), doc_types=("markdown",)), [1]),
         (Filters(phrases=(("vpn",),), categories=("hr",)), []),
+        (Filters(phrases=(('paid" OR "vpn',),)), []),
+        (Filters(categories=("h\0r",)), []),
+        (Filters(doc_types=("mark\0down",)), []),
     ],
 )
 async def test_only_what_passes_the_filters_is_found(
@@ -273,6 +276,29 @@ async def test_sources_pass_by_their_files_names(library: Store) -> None:
     assert await library.source_ids(Filters(date_from="2026-02-01")) == [2]
 
 
+@pytest.mark.parametrize(
+    ("filters", "passing"),
+    [
+        (Filters(doc_types=("Markdown",)), [1, 2, 3]),
+        (widened(Filters(doc_types=(".md",))), [1, 2, 3]),
+        (Filters(doc_types=("policy",)), [2, 4]),
+        (Filters(doc_types=("markdown", "text")), [1, 2, 3, 5]),
+        (Filters(doc_types=("markdown",), categories=("x",)), [3]),
+        (Filters(doc_types=("html",)), []),
+    ],
+)
+async def test_a_document_that_names_its_type_is_still_of_the_type_of_its_file(
+    store: Store, filters: Filters, passing: list[int]
+) -> None:
+    await store.replace(document("a.md", "some rule", doc_type="markdown"))
+    await store.replace(document("b.MD", "some rule", doc_type="Policy"))
+    await store.replace(document("c.x.markdown", "some rule", doc_type="contract", category="X"))
+    await store.replace(document("d.pdf", "some rule", doc_type="policy"))
+    await store.replace(document("e.md.txt", "some rule", doc_type="text"))
+    assert await store.source_ids(filters) == passing
+    assert sorted(await found(store, "rule", filters)) == passing
+
+
 async def test_a_changed_category_is_the_one_that_filters(library: Store) -> None:
     await library.replace(document("hr/pay.pdf", "pay policy here", category="Finance", doc_type="pdf"))
     assert sorted(await found(library, "policy", Filters(categories=("finance",)))) == [2]
@@ -288,6 +314,7 @@ async def test_a_changed_category_is_the_one_that_filters(library: Store) -> Non
         ("東京都の天気", "東京都", True),
         ("東京都の天気", "東京の", False),
         ("Crème brûlée", "creme brulee", True),
+        ("Frau Großmann", "grossmann", True),
         ('AND OR NOT "quoted" near(a b)', "or not quoted near", True),
         ("𞤀𞤁𞤂 𑄃𑄖", "𞤀𞤁𞤂", True),
         ("٣ apples", "٣ apples", True),

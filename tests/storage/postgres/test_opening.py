@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from headgate.domain.errors import ConfigError, StoreAway
+from headgate.knowledge.store import Store
 from headgate.storage.postgres.knowledge import schema
 from headgate.storage.postgres.knowledge.rows import rows
 from headgate.storage.postgres.knowledge.store import PostgresStore
@@ -74,11 +75,9 @@ async def test_documents_of_a_newer_headgate_are_left_alone() -> None:
     async with open_store(url) as store:
         await store.replace(document("a.md", "a text"))
     await _do(url, "UPDATE knowledge_meta SET shape = shape + 1")
-    with pytest.raises(ConfigError, match="newer Headgate"):
-        async with open_store(url):
-            pass
-    await _do(url, "UPDATE knowledge_meta SET shape = shape - 1")
     async with open_store(url) as store:
+        assert "newer Headgate; update this one" in await _refused(store)
+        await _do(url, "UPDATE knowledge_meta SET shape = shape - 1")
         assert len(await all_chunks(store)) == 1
 
 
@@ -86,10 +85,11 @@ async def test_a_user_who_may_not_add_pgvector_is_told_who_may() -> None:
     url = await asyncio.to_thread(server().new_database)
     name = url.split("?")[0].rsplit("/", 1)[1]
     await _do(url, f"CREATE ROLE plain_{name} LOGIN PASSWORD 'none'")
-    with pytest.raises(ConfigError, match="extension vector") as refused:
-        async with open_store(url.replace("postgres:@", f"plain_{name}:none@")):
-            pass
-    assert "CREATE EXTENSION vector" in refused.value.hint
+    async with open_store(url.replace("postgres:@", f"plain_{name}:none@")) as store:
+        assert "administrator run CREATE EXTENSION vector" in await _refused(store)
+        # What was mended is found without a restart.
+        await _do(url, f"CREATE EXTENSION vector; GRANT CREATE ON SCHEMA public TO plain_{name}")
+        assert await store.revision() == 0
 
 
 @pytest.mark.parametrize("made_by_another", [False, True])
@@ -102,10 +102,46 @@ async def test_a_user_who_may_not_make_or_read_the_tables_is_told_what_to_grant(
     if made_by_another:
         async with open_store(url):
             pass
-    with pytest.raises(ConfigError, match="may not read" if made_by_another else "may not make") as refused:
-        async with open_store(url.replace("postgres:@", f"plain_{name}:none@")):
-            pass
-    assert "grant" in refused.value.hint.lower()
+    async with open_store(url.replace("postgres:@", f"plain_{name}:none@")) as store:
+        told = await _refused(store)
+    assert ("may not read" if made_by_another else "may not make") in told
+    assert "grant" in told.lower()
+
+
+@pytest.mark.parametrize("table", ["knowledge_meta", "knowledge_sources"])
+async def test_tables_of_something_else_are_left_alone(table: str) -> None:
+    url = await asyncio.to_thread(server().new_database)
+    await _do(url, f"CREATE TABLE {table} (songs text)")
+    async with open_store(url) as store:
+        assert "give Headgate a database of its own" in await _refused(store)
+    there = "SELECT relname FROM pg_class WHERE relname ~ '^knowledge_' AND relkind = 'r'"
+    assert await _do(url, there) == [(table,)]
+
+
+async def test_a_database_that_cannot_keep_every_text_is_refused_at_once() -> None:
+    url = await asyncio.to_thread(server().new_database)
+    name = url.split("?")[0].rsplit("/", 1)[1]
+    await _do(url, f"CREATE DATABASE {name}_latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    async with open_store(url.replace(f"/{name}?", f"/{name}_latin?")) as store:
+        told = await _refused(store)
+    assert "the encoding LATIN1" in told
+    assert "ENCODING 'UTF8'" in told
+
+
+async def test_tables_that_somebody_emptied_are_not_taken_for_new_ones() -> None:
+    url = await asyncio.to_thread(server().new_database)
+    async with open_store(url) as store:
+        await _do(url, "DELETE FROM knowledge_meta")
+        assert "drop them, and ingest again" in await _refused(store)
+
+
+async def _refused(store: Store) -> str:
+    """What the operator is told; a caller learns nothing of it."""
+    with pytest.raises(StoreAway) as away:
+        await store.check()
+    assert (str(away.value), away.value.hint) == ("Database unavailable, retry in 5s", "retry in 5 seconds")
+    assert away.value.why not in str(away.value.told)
+    return away.value.why
 
 
 async def test_no_more_connections_are_open_than_allowed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from headgate.knowledge.store import Store
 from headgate.knowledge.values import ANYTHING
 from headgate.storage.postgres.knowledge import schema
+from headgate.storage.postgres.knowledge.rows import revision
 from headgate.storage.postgres.knowledge.store import PostgresStore
 from headgate.storage.postgres.opening import open_store
 from headgate.storage.postgres.pool import connected
@@ -63,7 +64,8 @@ async def other(url: str) -> str:
     """Return where a database is that tells by its content that it is read instead of the first one."""
     elsewhere = await asyncio.to_thread(server().new_database)
     async with open_store(elsewhere) as store:
-        await store.replace(document("of-the-replica.md", "a pump"))
+        for text in ("a valve", "a hose", "a pump"):
+            await store.replace(document("of-the-replica.md", text))
     async with open_store(url) as store:
         await store.replace(document("of-the-primary.md", "a pump"))
         await store.replace(document("of-the-primary.md", "a valve"))
@@ -72,9 +74,9 @@ async def other(url: str) -> str:
 
 async def test_searches_read_there_and_ingestion_does_not(url: str, other: str) -> None:
     async with open_store(url, replica_url=other) as store:
-        assert await store.revision() == 1
+        assert await store.revision() == 3
         assert (await store.sources([1]))[1].file == "of-the-replica.md"
-        assert set(await found(store, "pump")) == {1}
+        assert set(await found(store, "pump")) == {3}
         assert list(await store.digests()) == ["of-the-primary.md"]
         assert [id for id, _ in await store.without_vector(10)] == [2]
         await store.remove(["of-the-primary.md"])
@@ -88,7 +90,7 @@ async def test_a_replica_that_is_away_is_not_missed_and_read_again_when_it_is_ba
     caplog.set_level(logging.INFO)
     time = Clock()
     async with asyncio.timeout(BOUND_SECONDS), _connected(url, on(replica, other), time) as store:
-        await follows(store, 1)
+        await follows(store, 3)
         assert (await store.sources([1]))[1].file == "of-the-replica.md"
         await asyncio.to_thread(replica.stop)
         for _ in range(3):
@@ -99,11 +101,39 @@ async def test_a_replica_that_is_away_is_not_missed_and_read_again_when_it_is_ba
         assert await store.revision() == 2
         time.time += 10.0
         assert (await store.sources([1]))[1].file == "of-the-replica.md"
-        assert await store.revision() == 1
+        assert await store.revision() == 3
         assert caplog.text.count("replica of that database answers again") == 1
+
+
+async def test_a_replica_that_is_back_is_read_when_it_has_caught_up(
+    url: str, other: str, replica: Server
+) -> None:
+    time = Clock()
+    async with (
+        asyncio.timeout(BOUND_SECONDS),
+        open_store(url) as primary,
+        open_store(other) as behind,
+        _connected(url, on(replica, other), time) as store,
+    ):
+        await follows(store, 3)
+        await asyncio.to_thread(replica.stop)
+        for text in ("one", "two"):
+            await primary.replace(document("of-the-primary.md", text))
+        assert await store.revision() == 4
+        await asyncio.to_thread(replica.start)
+        for _ in range(2):
+            time.time += 10.0
+            assert await store.revision() == 4, "nobody goes back to what was there before"
+            assert (await store.sources([1]))[1].file == "of-the-primary.md"
+        for text in ("one", "two"):
+            await behind.replace(document("of-the-replica.md", text))
+        while await store.revision() < 5:
+            time.time += 10.0
+            await asyncio.sleep(0.02)
+        assert (await store.sources([1]))[1].file == "of-the-replica.md"
 
 
 @asynccontextmanager
 async def _connected(url: str, replica_url: str, clock: Clock) -> AsyncIterator[Store]:
-    async with connected(url, replica_url, schema.ensure, clock=clock) as databases:
+    async with connected(url, replica_url, schema.ensure, version=revision, clock=clock) as databases:
         yield PostgresStore(databases, clock)

@@ -13,6 +13,7 @@ from headgate.domain.call import LOCAL
 from headgate.domain.errors import ConfigError
 from headgate.embedding.choice import Offline
 from headgate.knowledge.store import Graph, Store
+from headgate.knowledge.tools.find_vendor_info import MOST_PASSAGES
 from headgate.knowledge.values import Statistics
 
 if TYPE_CHECKING:
@@ -29,13 +30,19 @@ async def ask(settings: Settings, tool: str, arguments: dict[str, Any]) -> dict[
 
 
 async def _with_names(answer: dict[str, Any], graph: Graph) -> dict[str, Any]:
-    """What else a vendor is called, which models pay for in the richest mode alone; people do not."""
+    """What else a vendor is called and has, which models pay for in the richest mode alone; people do not."""
     if "vendor_id" not in answer or "entity_ids" in answer:
         return answer
     vendor = (await graph.entities([answer["vendor_id"]])).get(answer["vendor_id"])
     if vendor is None:
         return answer
-    return {"aliases": list(vendor.aliases), "external_id": vendor.external_id or None, **answer}
+    known = {
+        "aliases": list(vendor.aliases),
+        "external_id": vendor.external_id or None,
+        "attributes": vendor.attributes,
+        "mentioned_in": await graph.mentioning(vendor.id, MOST_PASSAGES),
+    }
+    return {**known, **answer}
 
 
 async def stats(settings: Settings) -> Statistics:
@@ -47,14 +54,14 @@ async def stats(settings: Settings) -> Statistics:
 async def export(settings: Settings, what: "What", path: Path | None, stream: TextIO) -> dict[str, int]:
     """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
 
-    Raises StoreAway, and ConfigError where nothing has been ingested or the file cannot be written.
+    Raises StoreAway, and ConfigError where nothing has been ingested or it cannot be written.
     """
-    from headgate.app.knowledge.exporting import export_lines, export_to_file
+    from headgate.app.knowledge.exporting import export_to_file, export_to_stream
 
     async with _filled_store(settings) as store:
         if path is not None:
             return await export_to_file(store, what, path)
-        return await export_lines(store, what, stream)
+        return await export_to_stream(store, what, stream)
 
 
 async def forget(settings: Settings, name: str) -> "Forgotten":

@@ -1,9 +1,10 @@
 """Writes what a store has as JSON lines, each with the kind of what it tells."""
 
 import asyncio
+import errno
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,9 +15,9 @@ import msgspec
 from headgate.domain.errors import ConfigError
 from headgate.knowledge.graph_files import written
 from headgate.knowledge.store import Everything
-from headgate.knowledge.values import Chunk, Source
+from headgate.knowledge.values import Chunk, Entity, Relationship, Source
 
-What = Literal["all", "sources", "chunks", "graph"]
+What = Literal["all", "sources", "chunks", "graph", "imported"]
 # Lines that are written at once.
 _TOGETHER: Final = 500
 
@@ -35,10 +36,23 @@ async def export_to_file(store: Everything, what: What, path: Path) -> dict[str,
         ) from error
 
 
+async def export_to_stream(store: Everything, what: What, stream: IO[str]) -> dict[str, int]:
+    """As `export_lines`; raises ConfigError for what cannot be written, unless its reader has gone away."""
+    try:
+        return await export_lines(store, what, stream)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"the export cannot be written: {error.strerror}; it is not complete",
+            hint="write it to a disk that has room",
+        ) from error
+
+
 async def export_lines(store: Everything, what: What, stream: IO[str]) -> dict[str, int]:
     """Write every line of this part; returns how many there are of each kind.
 
-    The lines of a graph are those that can be imported.
+    The lines of a graph can be imported. Only `imported` is without what was found in texts.
     """
     counts: Counter[str] = Counter()
     waiting: list[str] = []
@@ -72,8 +86,18 @@ async def _lines(store: Everything, what: What) -> AsyncGenerator[tuple[str, str
             # Somebody may have been added after the entities were read.
             if {relationship.source_id, relationship.target_id} <= there
         ]
-        for place, line in enumerate(written(entities, relationships)):
-            yield "entities" if place < len(entities) else "relationships", line
+        for kind, line in _graph_lines(entities, relationships):
+            yield kind, line
+    if what == "imported":
+        for kind, line in _graph_lines(*await store.imported_graph()):
+            yield kind, line
+
+
+def _graph_lines(
+    entities: Sequence[Entity], relationships: Iterable[Relationship]
+) -> Iterator[tuple[str, str]]:
+    for place, line in enumerate(written(entities, relationships)):
+        yield "entities" if place < len(entities) else "relationships", line
 
 
 @asynccontextmanager
@@ -106,6 +130,8 @@ async def _whole_file(path: Path) -> AsyncIterator[IO[str]]:
         finally:
             await asyncio.to_thread(stream.close)
         return
+    if await asyncio.to_thread(path.is_dir):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     made = await asyncio.to_thread(
         NamedTemporaryFile, "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
     )

@@ -72,6 +72,9 @@ def _unknown(name: str, known: Sequence[str]) -> ConfigError:
         return ConfigError(said, hint="it is empty")
     by_key = {name_key(one): one for one in reversed(known)}
     nearest = difflib.get_close_matches(name_key(name)[:200], by_key, _MOST_NEAREST, _LIKENESS)
+    # Who gives the path of a directory means what it is called in the store.
+    ends = [key for key in by_key if f"/{name_key(name)}".rstrip("/").endswith(f"/{key}")]
+    nearest = sorted(ends, key=len, reverse=True)[:1] or nearest
     # Without any likeness some that there are, the outermost first.
     shown = [by_key[key] for key in nearest] or sorted(known, key=lambda one: (one.count("/"), one))[:3]
     return ConfigError(said, hint=f"did you mean {', '.join(repr(quoted(one)) for one in shown)}?")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeVar
 
 import msgspec
 
@@ -18,17 +18,20 @@ from headgate.catalog.tokens import count_tokens
 from headgate.config.settings import Settings
 from headgate.documents.library import Files, open_library
 from headgate.documents.watching import Looks, changes
-from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway
+from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway, UncertainEnds
 from headgate.embedding.choice import Offline
 from headgate.knowledge.extraction import Names, extract
-from headgate.knowledge.graph_files import read_graph
+from headgate.knowledge.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion import Ingestion, Summary
-from headgate.knowledge.values import Entity, NewEntity, NewRelationship
+from headgate.knowledge.places import Places
+from headgate.knowledge.values import NewEntity, NewRelationship
 
 log = logging.getLogger("headgate.knowledge")
 
+T = TypeVar("T")
+
 # Of the rules that find entities in texts.
-_EXTRACT_EDITION: Final = "1"
+_EXTRACT_EDITION: Final = "2"
 _AGAIN_SECONDS: Final = 5.0
 
 
@@ -42,6 +45,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     # Whether a path whose name is known is the same one at a new place.
     moved: bool = False
+    # Whether one in which nothing is left is meant to be empty.
+    emptied: bool = False
 
 
 async def ingest(settings: Settings, wish: Wish, stream: TextIO) -> Ingested:
@@ -63,15 +68,28 @@ async def watch(
 ) -> None:
     """Take everything in, and again whenever something changes, until it is cancelled; `tell` is told each.
 
-    What is wrong at first is raised as `ingest` does, and later only logged: it may be mended.
+    Of the graphs it is told those that changed. What is wrong at first is raised as `ingest` does, and later
+    only logged: it may be mended.
     """
     async with _opened(settings, wish) as intake, aclosing(changes(intake.looks, interval_seconds)) as seen:
         await anext(seen)
         tell(await intake.take_in(stream))
+        untold: frozenset[str] = frozenset()
         async for changed in seen:
+            untold |= changed
             ingested = await intake.take_in_again(stream)
             if ingested is not None:
-                tell(msgspec.structs.replace(ingested, changed=tuple(sorted(changed))))
+                tell(_news_of(ingested, wish.graphs, untold))
+                untold = frozenset()
+
+
+def _news_of(ingested: Ingested, graphs: tuple[Path, ...], changed: frozenset[str]) -> Ingested:
+    told = [
+        imported
+        for path, imported in zip(graphs, ingested.graphs, strict=True)
+        if _named_when_changed(path) in changed
+    ]
+    return msgspec.structs.replace(ingested, graphs=tuple(told), changed=tuple(sorted(changed)))
 
 
 class _Intake:
@@ -105,17 +123,20 @@ class _Intake:
                 return None
 
     async def _ingest(self, files: Files, progress: Progress) -> Summary:
-        known = [entity async for entity in self._knowledge.store.every_entity() if entity.confidence >= 1]
+        known = await self._knowledge.store.imported()
         ingestion = Ingestion(
             self._knowledge.store,
             files,
             count=lambda text: count_tokens(text.encode(errors="replace")),
             extract=partial(extract, known=Names.of(known)),
-            extract_edition=f"{_EXTRACT_EDITION}-{_digest(known)}",
+            extract_edition=f"{_EXTRACT_EDITION}-{await asyncio.to_thread(_digest, known)}",
             vectors=self._knowledge.vectors,
         )
         summary = await ingestion.run(
-            IngestionProgress(progress), category=self._wish.category, moved=self._wish.moved
+            IngestionProgress(progress),
+            category=self._wish.category,
+            moved=self._wish.moved,
+            emptied=self._wish.emptied,
         )
         # Whoever chose words alone needs no advice.
         return msgspec.structs.replace(summary, advice="") if self._knowledge.words_wanted else summary
@@ -123,7 +144,11 @@ class _Intake:
     async def _import(self, path: Path) -> Imported:
         entities, relationships = await asyncio.to_thread(_read_graph, path)
         origin = await asyncio.to_thread(_origin, path)
-        counts = await self._knowledge.store.import_graph(origin, entities, relationships)
+        try:
+            counts = await self._knowledge.store.import_graph(origin, entities, relationships)
+        except UncertainEnds as uncertain:
+            lines = await asyncio.to_thread(_read, path, lines_of_relationships)
+            raise UncertainEnds(uncertain.ends, path.name, lines) from uncertain
         return Imported(file=path.name, entities=counts[0], relationships=counts[1])
 
     async def looks(self) -> Looks:
@@ -145,6 +170,9 @@ async def _opened(settings: Settings, wish: Wish) -> AsyncIterator[_Intake]:
         for path in wish.graphs:
             await asyncio.to_thread(_read_graph, path)
         knowledge = await stack.enter_async_context(open_knowledge(settings, Offline()))
+        if files is not None:
+            # Whoever watches tells what changed by the names that it has in the store.
+            files.name_by(Places(await knowledge.store.digests()))
         yield _Intake(knowledge, files, wish)
 
 
@@ -164,10 +192,15 @@ def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
 
 
 def _read_graph(path: Path) -> tuple[list[NewEntity], list[NewRelationship]]:
+    return _read(path, read_graph)
+
+
+def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
+    """What `read` makes of the name and the lines of a graph."""
     try:
         # A line break inside of quotes belongs to the value.
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return read_graph(path.name, file)
+            return read(path.name, file)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{str(path)!r} is not UTF-8 text", hint="save the file as UTF-8") from error
     except OSError as error:
@@ -184,14 +217,15 @@ def _looks(graphs: tuple[Path, ...]) -> dict[str, object]:
         except OSError:
             # As if it had not changed: somebody may be replacing it.
             continue
-        found[f"--graph {path}"] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        found[_named_when_changed(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
     return found
 
 
-def _digest(known: list[Entity]) -> str:
-    """Changes with the names that texts are searched for, so that they are searched again.
+def _named_when_changed(graph: Path) -> str:
+    return f"--graph {graph}"
 
-    Aliases are left out: the texts themselves tell more of them.
-    """
-    names = sorted((entity.type, entity.name) for entity in known)
-    return hashlib.sha256(repr(names).encode(errors="replace")).hexdigest()[:12]
+
+def _digest(known: list[NewEntity]) -> str:
+    """Changes with the names that texts are searched for, so that they are searched again."""
+    names = sorted(msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known)
+    return hashlib.sha256(b"\n".join(names)).hexdigest()[:12]

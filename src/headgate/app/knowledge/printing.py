@@ -73,21 +73,23 @@ def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> li
     if "context_header" in results[0]:
         shown |= {"where": "context_header", "text": "chunk_snippet"}
     elif "source_file" in results[0]:
-        shown |= {"category": "source_category", "file": "source_file"}
+        results = [{**result, "part": _place(result)} for result in results]
+        shown |= {"part": "part", "category": "source_category", "file": "source_file"}
     rows = [[_cell(result[key]) for key in shown.values()] for result in results]
     return columns(list(shown), rows, width())
+
+
+def _place(chunk: Mapping[str, Any]) -> str:
+    """Which one of its document's chunks it is."""
+    return f"{chunk['chunk_index'] + 1:,} of {chunk['total_chunks']:,}"
 
 
 def _blocks(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for result in results:
         yield f"{result['rank']}. {printable(result['context_header'])}"
         score = f", score {_cell(result['hybrid_score'])}"
-        yield f"{_INDENT}chunk {result['chunk_id']}, {_part(result)}{score}"
+        yield f"{_INDENT}chunk {result['chunk_id']}, part {_place(result)}{score}"
         yield from _text(result)
-
-
-def _part(chunk: Mapping[str, Any]) -> str:
-    return f"part {chunk['chunk_index'] + 1:,} of {chunk['total_chunks']:,}"
 
 
 def _text(chunk: Mapping[str, Any]) -> Iterator[str]:
@@ -137,7 +139,7 @@ def printed_chunks(answer: Mapping[str, Any], *, as_json: bool) -> str:
 
 
 def _chunk(chunk: Mapping[str, Any]) -> Iterator[str]:
-    yield f"chunk {chunk['chunk_id']}, {_part(chunk)}: {printable(chunk['context_header'])}"
+    yield f"chunk {chunk['chunk_id']}, part {_place(chunk)}: {printable(chunk['context_header'])}"
     yield from _text(chunk)
 
 
@@ -163,6 +165,7 @@ def printed_vendor(answer: Mapping[str, Any], *, as_json: bool) -> str:
         "own id": answer.get("external_id"),
         "aliases": ", ".join(answer.get("aliases", ())),
         "attributes": _attributes(answer),
+        "in chunks": ", ".join(map(str, answer.get("mentioned_in", ()))),
         "entities": _distribution(statistics, "entity"),
         "relationships": _distribution(statistics, "relationship"),
         "updated": answer.get("last_updated"),

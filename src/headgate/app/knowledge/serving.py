@@ -8,16 +8,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headgate.config.settings import Settings
-from headgate.domain.errors import KnowledgeError
+from headgate.domain.errors import KnowledgeError, StoreAway
+from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec, Transport
 from headgate.embedding.choice import Offline
-from headgate.upstream.builtin import Asked, BuiltinTool, Outcome
+from headgate.upstream.builtin import Asked, BuiltinTool, Health, Outcome
 
 if TYPE_CHECKING:
+    from headgate.app.knowledge.health import StoreHealth
     from headgate.knowledge.budget import TokenBudget
     from headgate.knowledge.tools.knowledge import KnowledgeTools
 
 NAME = "knowledge"
+# Said to every client; a model that only sees a tool to find others learns here that there are documents.
+INSTRUCTIONS = (
+    "The company's own documents. For questions about contracts, policies, handbooks, notes and the like "
+    "call semantic_search first, then get_chunks for the texts of the chunk_ids that matter. For a vendor, "
+    "supplier or customer call find_vendor_info. Name the source_file of what you quote."
+)
+
+
+def _unheard(reason: str | None) -> None:
+    """Nobody wants to know."""
 
 
 class KnowledgeServer:
@@ -31,17 +43,24 @@ class KnowledgeServer:
         self._budget: TokenBudget | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[BuiltinTool, ...]]:
-        """The tools; raises ConfigError when the store or the embedder cannot be used as it is set."""
+    async def open(self, health: Health = _unheard) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+        """The tools; raises ConfigError when the store or the embedder cannot be used as it is set.
+
+        While the store is away they say so, and `health` is told.
+        """
         # Imported here, so that a start pays for it only where there are documents.
+        from headgate.app.knowledge.health import watched
         from headgate.app.knowledge.opening import budget_of, open_knowledge
 
         self._budget = self._budget or budget_of(self._settings)
-        async with open_knowledge(self._settings, self._offline, self._budget) as knowledge:
+        async with (
+            open_knowledge(self._settings, self._offline, self._budget) as knowledge,
+            watched(knowledge.store, health) as store_health,
+        ):
             tools = self._tools = knowledge.tools
             try:
                 yield tuple(
-                    BuiltinTool(definition, partial(_run, tools, definition["name"]))
+                    BuiltinTool(definition, partial(_run, tools, store_health, definition["name"]))
                     for definition in tools.definitions
                 )
             finally:
@@ -73,14 +92,20 @@ class KnowledgeServer:
         }
 
 
-async def _run(tools: "KnowledgeTools", name: str, arguments: dict[str, Any], asked: Asked) -> Outcome:
+async def _run(
+    tools: "KnowledgeTools", health: "StoreHealth", name: str, arguments: dict[str, Any], asked: Asked
+) -> Outcome:
     from headgate.knowledge.tools.failures import failure
 
     try:
         answer = await tools.call(name, arguments, asked.caller)
     except KnowledgeError as error:
+        if isinstance(error, StoreAway):
+            health.seen(away=True)
         told = failure(error)
-        return Outcome(told["error"], told, {"io.headgate/error": error.told}, failed=True)
+        meta = {"io.headgate/error": error.told}
+        return Outcome(told["error"], told, cleaned(error.advice), meta, failed=True)
+    health.seen(away=False)
     return Outcome(msgspec.json.encode(answer).decode(), answer, sized=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.app.knowledge.printing import document, many, width
-from headgate.app.progress import Progress
+from headgate.app.progress import Progress, speed
 from headgate.catalog.evaluation.columns import columns, printable
 from headgate.knowledge.ingestion import Summary
 from headgate.knowledge.reading import Failure
@@ -154,8 +154,8 @@ def _facts(ingested: Ingested) -> Iterator[tuple[str, str]]:
         yield "chunks", said
     if summary.entities or summary.relationships:
         yield "found", _of_graph(summary.entities, summary.relationships)
-    speed = f", {summary.chunks_per_second:,.0f} chunks/s" if summary.chunks_added else ""
-    yield "time", f"{summary.seconds:.1f} s{speed}"
+    fast = f", {speed(summary.chunks_per_second)} chunks/s" if summary.chunks_added else ""
+    yield "time", f"{summary.seconds:.1f} s{fast}"
 
 
 def _notes(failed: Sequence[Failure], advice: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ def wrapped(text: str, width: int) -> list[str]:
     for word in text.split():
         for part in _parts(word, width):
             longer = f"{lines[-1]} {part}" if lines[-1] else part
-            if _span(longer) <= width:
+            if span(longer) <= width:
                 lines[-1] = longer
             else:
                 lines.append(part)
@@ -39,22 +39,22 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _parts(word: str, width: int) -> Iterator[str]:
     """The word, cut where it is wider than a line."""
-    while _span(word) > width:
-        part = _beginning(word, width)
+    while span(word) > width:
+        part = beginning(word, width)
         yield part
         word = word[len(part) :]
     yield word
 
 
-def _beginning(text: str, width: int) -> str:
+def beginning(text: str, width: int) -> str:
     """As much of the text as fits, and at least one letter."""
     end = len(text)
-    while end > 1 and _span(text[:end]) > width:
+    while end > 1 and span(text[:end]) > width:
         end -= 1
     return text[:end]
 
 
-def _span(text: str) -> int:
+def span(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
@@ -68,7 +68,7 @@ def _letter_span(letter: str) -> int:
 
 
 def _widths(cells: Sequence[Row], width: int) -> list[int]:
-    widths = [max(map(_span, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(span, column)) for column in zip(*cells, strict=True)]
     room = width - len(_GAP) * len(widths)
     # The widest gives way, again and again; a name loses letters, the last column gets more lines.
     while sum(widths) > room and max(widths) > _NARROWEST:
@@ -83,9 +83,9 @@ def _is_number(cell: str) -> bool:
 def _lines(row: Row, widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
     begin = _GAP
     for cell, width, right in zip(row[:-1], widths[:-1], numeric[:-1], strict=True):
-        cut = cell if _span(cell) <= width else _beginning(cell, width - len(_CUT)) + _CUT
-        room = " " * (width - _span(cut))
+        cut = cell if span(cell) <= width else beginning(cell, width - len(_CUT)) + _CUT
+        room = " " * (width - span(cut))
         begin += (room + cut if right else cut + room) + _GAP
     last = [row[-1].rjust(widths[-1])] if numeric[-1] else wrapped(row[-1], widths[-1])
-    lines = [begin + last[0], *(" " * _span(begin) + more for more in last[1:])]
+    lines = [begin + last[0], *(" " * span(begin) + more for more in last[1:])]
     return [line.rstrip() for line in lines]

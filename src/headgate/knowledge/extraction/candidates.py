@@ -3,7 +3,8 @@
 import re
 from typing import Final, NamedTuple
 
-from headgate.knowledge.extraction.given_names import PARTICLES
+from headgate.knowledge.extraction.german import COMPANY, FIRST_WORDS
+from headgate.knowledge.extraction.given_names import GIVEN_NAMES, PARTICLES, SECOND_PARTICLES
 from headgate.knowledge.extraction.places import HEADS_OF, PLACES
 from headgate.knowledge.extraction.reading import Page
 from headgate.knowledge.extraction.vocabulary import (
@@ -13,6 +14,7 @@ from headgate.knowledge.extraction.vocabulary import (
     MONTHS_AND_DAYS,
     TITLES,
 )
+from headgate.knowledge.extraction.well_known import PRODUCTS
 from headgate.knowledge.extraction.word_lists import words
 
 # `re` has no class for capitals: those of the Latin, Greek and Cyrillic alphabets.
@@ -26,13 +28,15 @@ _WORD: Final = (
 )
 _TOKEN: Final = rf"(?:(?:[{_CAPITALS}]\.){{2,}}|St\.(?= )|[{_CAPITALS}]\.(?= [{_CAPITALS}])|{_WORD})"
 _PARTICLE: Final = rf"(?:{'|'.join(PARTICLES)})"
-_JOIN: Final = rf"(?: & | {_PARTICLE} (?:{_PARTICLE} )?| (?=\S))"
+_JOIN: Final = rf"(?: & | {_PARTICLE} (?:(?:{'|'.join(SECOND_PARTICLES)}) )?| (?=\S))"
 _VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
 _RUN: Final = re.compile(
     rf"(?<![\w.'\u2019-]){_TOKEN}(?:{_JOIN}(?!{_LEGAL}){_TOKEN}){{0,11}}"
     rf"(?:'s (?:Hospital|Church|College)\b)?(?P<legal>(?:,? {_LEGAL})*)(?P<version>{_VERSION})?"
 )
 _SPACE: Final = " "
+_OF: Final = "von"
+_HUMP: Final = re.compile(r"[a-z][A-Z]")
 _JOINING: Final = frozenset({" of ", " of the ", " for ", " for the "})
 # They may begin a name when they do not begin the sentence.
 _NAME_WORDS: Final = words(
@@ -65,13 +69,14 @@ def candidates(page: Page) -> list[Candidate]:
     found = [
         candidate
         for run in _RUN.finditer(page.text)
-        if (candidate := _trimmed(page.text, run, starts)) is not None
+        if (candidate := _trimmed(page, run, starts)) is not None
     ]
     return _joined(page.text, found)
 
 
-def _trimmed(text: str, run: re.Match[str], starts: set[int]) -> Candidate | None:
+def _trimmed(page: Page, run: re.Match[str], starts: set[int]) -> Candidate | None:
     """The run without the words at both ends that belong to the sentence."""
+    text = page.text
     start, end = run.span()
     legal, version = run["legal"], run["version"] or ""
     first = _begins(text, start, starts)
@@ -80,21 +85,38 @@ def _trimmed(text: str, run: re.Match[str], starts: set[int]) -> Candidate | Non
         return Candidate(start, end, surface, "", "", titled=False, first=first)
     words = surface[: len(surface) - len(legal) - len(version)].split(_SPACE)
     titled = False
-    while words and (_drops(words[0], first=first) or (words[0] in TITLES and len(words) > 1)):
+    while words and (
+        _drops(words[0], first=first, german=page.german) or (words[0] in TITLES and len(words) > 1)
+    ):
         titled = titled or words[0] in TITLES
         start += len(words.pop(0)) + 1
         first = False
+    if legal and _OF in words and words[0] not in GIVEN_NAMES:
+        # Geschäftsbedingungen von Acme AG.
+        before = words[: words.index(_OF) + 1]
+        words = words[len(before) :]
+        start += len(_SPACE.join(before)) + 1
     while words and words[-1].lower() in _NEVER_FIRST:
         end = start + len(_SPACE.join(words[:-1]))
         legal = version = ""
         words.pop()
     if not words or (len(words) == 1 and len(words[0]) == 1):
         return None
+    if page.german and version and not _is_versioned(words, version):
+        end -= len(version)
+        version = ""
     return Candidate(start, end, text[start:end], legal, version, titled=titled, first=first)
 
 
-def _drops(word: str, *, first: bool) -> bool:
+def _is_versioned(words: list[str], version: str) -> bool:
+    """Whether this is a version where any noun may stand before a number."""
+    return "." in version or _SPACE.join(words) in PRODUCTS or _HUMP.search(words[-1]) is not None
+
+
+def _drops(word: str, *, first: bool, german: bool) -> bool:
     lower = word.lower()
+    if german and ((first and lower in FIRST_WORDS) or word in COMPANY):
+        return True
     return lower in FUNCTION_WORDS if first and lower not in _NAME_WORDS else lower in _NEVER_FIRST
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from headgate.knowledge.extraction.candidates import Candidate
 from headgate.knowledge.extraction.contexts import AFTER, AFTER_BY_FIRST, BEFORE, BEFORE_BY_LAST
+from headgate.knowledge.extraction.german import is_numbered
 from headgate.knowledge.extraction.given_names import ALSO_WORDS, GIVEN_NAMES
 from headgate.knowledge.extraction.places import ALSO_OTHERS, HEADS, HEADS_OF, PLACES
 from headgate.knowledge.extraction.vocabulary import (
@@ -166,7 +167,7 @@ def _possible(name: str, words: list[str], candidate: Candidate) -> bool:
     if lower in _LONG_ROLES or all(is_common(word) for word in words):
         # A common word with a number is a part of the document, `of` makes an institution of two of them.
         return (" of " in lower or " for " in lower) and words[0] in INSTITUTIONS
-    if candidate.version and words[-1].lower() in NUMBERED:
+    if candidate.version and (words[-1].lower() in NUMBERED or is_numbered(words[-1])):
         return False
     return not (len(words) == 1 and name.isupper() and name in ACRONYMS)
 
@@ -204,7 +205,7 @@ def _from_words(name: str, words: list[str], candidate: Candidate, found: Eviden
     if several and (last in HEADS or (words[0] in HEADS_OF and words[1] == "of")):
         found["form", PLACE] = 0.7
     if _MODEL.match(last):
-        if several and not is_common(words[0]):
+        if several and not (is_common(words[0]) or is_numbered(words[-2])):
             found["form", PRODUCT] = 0.65
         elif not several and not _LABEL.match(last) and _DIGIT.split(last)[0].strip("-") not in ACRONYMS:
             found["form", PRODUCT] = 0.35

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,9 +19,11 @@ from headgate.knowledge.extraction.evidence import (
     of_form,
 )
 from headgate.knowledge.extraction.forms import defined, is_initials, short_forms
-from headgate.knowledge.extraction.names import Names, Sighting
+from headgate.knowledge.extraction.german import is_german
+from headgate.knowledge.extraction.names import Known, Names, Sighting
 from headgate.knowledge.extraction.reading import Page, read
 from headgate.knowledge.extraction.relations import Place, Stated, stated
+from headgate.knowledge.legal_forms import without_legal_form
 from headgate.knowledge.values import VENDOR_TYPES, Mention, NewChunk, NewEntity, NewRelationship, name_key
 
 LEAST_CONFIDENCE: Final = 0.5
@@ -81,7 +83,8 @@ def extract(
 
     Names that are `known` are found in any text and keep the type that they have.
     """
-    pages = [read(chunk.text) for chunk in chunks]
+    german = is_german(chunk.text for chunk in chunks)
+    pages = [read(chunk.text, german=german) for chunk in chunks]
     sightings = [known.find(page.text) if known is not None else [] for page in pages]
     notes = _Notes()
     for index, page in enumerate(pages):
@@ -127,12 +130,15 @@ class _Notes:
             if long in self._surfaces and is_initials(short, long):
                 add(self._surfaces[long].evidence, {("defined", ORG): _DEFINITION})
         sure = {name: verdict for name, verdict in self._verdicts() if verdict[1] >= LEAST_CONFIDENCE}
-        longer = self._longer({name: type_ for name, (type_, _) in sure.items()})
+        known = {sighting.known.name: sighting.known for page in sightings for sighting in page}
+        longer = self._longer({name: type_ for name, (type_, _) in sure.items()}, known)
         subjects: dict[str, _Subject] = {}
         for name, (type_, certainty) in sure.items():
             if name not in longer:
                 subject = subjects.setdefault(name_key(name), _Subject(type_, name, certainty))
                 self._mention(subject, self._surfaces[name], certainty)
+        for one in known.values():
+            _subject_of(one, subjects)
         for short, long in longer.items():
             whole = subjects.get(name_key(_last(long, longer)))
             if whole is not None and short in self._surfaces:
@@ -141,7 +147,8 @@ class _Notes:
                     whole.aliases[short] = None
                 self._mention(whole, self._surfaces[short], round(whole.confidence * _SHORT, 2))
         for subject in subjects.values():
-            self._shorten(subject, subjects)
+            if subject.name not in known:
+                self._shorten(subject, subjects)
         _add_known(subjects, sightings)
         return sorted(
             (subject for subject in subjects.values() if subject.mentions), key=lambda one: min(one.mentions)
@@ -195,8 +202,11 @@ class _Notes:
             trust *= 0.8
         return trust * (0.85 if single and surface.always_first else 1.0)
 
-    def _longer(self, types: dict[str, str]) -> dict[str, str]:
+    def _longer(self, types: dict[str, str], known: Mapping[str, Known]) -> dict[str, str]:
+        """What each name is short for; whom the document calls by a known name it calls by others too."""
         lengths = {name: len(name) - len(self._surfaces[name].legal) for name in types}
+        types = types | {name: ORG if one.type in VENDOR_TYPES else one.type for name, one in known.items()}
+        lengths |= {name: len(without_legal_form(name)[0]) for name in known}
         longer = short_forms(types, self._surfaces, lengths)
         for short, long in self._definitions.items():
             if long in types and types[long] == ORG and short != long:
@@ -252,11 +262,17 @@ def _add_known(subjects: dict[str, _Subject], sightings: Sequence[Sequence[Sight
             # Acme is known, and the text speaks of Acme Insurance Group.
             if (index, start) in covered:
                 continue
-            key = name_key(known.name)
-            subject = subjects.get(key)
-            if subject is None or subject.type != known.type:
-                subject = subjects[key] = _Subject(known.type, known.name, _KNOWN_CONFIDENCE)
-            subject.mentions.append(Mention(index, start, end, _KNOWN_CONFIDENCE))
+            certainty = min(_KNOWN_CONFIDENCE, known.confidence)
+            _subject_of(known, subjects).mentions.append(Mention(index, start, end, certainty))
+
+
+def _subject_of(known: Known, subjects: dict[str, _Subject]) -> _Subject:
+    key = name_key(known.name)
+    subject = subjects.get(key)
+    if subject is None or subject.type != known.type:
+        certainty = min(_KNOWN_CONFIDENCE, known.confidence)
+        subject = subjects[key] = _Subject(known.type, known.name, certainty)
+    return subject
 
 
 def _entity(subject: _Subject) -> NewEntity:

@@ -85,6 +85,8 @@ ALSO_WORDS: Final = words(
 # Between given name and surname.
 PARTICLES: Final = phrases(
     """
-    van, von, de, der, den, di, da, dos, del, della, du, la, le, ten, ter, bin, ibn, al, el, zu, af, av
+    van, von, de, di, da, dos, del, della, du, la, le, ten, ter, bin, ibn, al, el, zu, af, av
     """
 )
+# Behind another one only: alone they begin the next name in German.
+SECOND_PARTICLES: Final = (*PARTICLES, "der", "den")

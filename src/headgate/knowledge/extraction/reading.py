@@ -36,6 +36,8 @@ class Page:
     sentences: list[int]
     # Begin and end of the lines that are headings.
     headings: list[tuple[int, int]]
+    # Whether every noun has a capital here.
+    german: bool = False
 
     def sentence_of(self, place: int) -> int:
         """Which sentence a character belongs to."""
@@ -52,8 +54,8 @@ class Page:
         return line >= 0 and place < self.headings[line][1]
 
 
-def read(text: str) -> Page:
-    """The text as prose."""
+def read(text: str, *, german: bool = False) -> Page:
+    """The text as prose; `german` says what language its document is in."""
     if "`" in text or "~~~" in text:
         text = _FENCE.sub(_filled, text)
     if "`" in text or "<" in text:
@@ -64,7 +66,7 @@ def read(text: str) -> Page:
         text = _MAIL.sub(_filled, text)
     headings = _headings(text)
     prose = _WRAP.sub(" ", text)
-    return Page(prose, _sentences(prose), headings)
+    return Page(prose, _sentences(prose), headings, german)
 
 
 def _filled(match: re.Match[str]) -> str:

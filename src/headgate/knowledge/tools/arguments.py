@@ -133,7 +133,7 @@ class Arguments:
 
     def fields(self) -> tuple[str, ...] | None:
         """The keys that are wanted; None is all."""
-        value = self._given.get("fields")
+        value = _list(self._given.get("fields"))
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not all(isinstance(field, str) for field in value):
@@ -152,7 +152,7 @@ class Arguments:
 
     def ids(self, name: str, most: int) -> tuple[int, ...]:
         """A list of ids, each once."""
-        value = self._given.get(name)
+        value = _list(self._given.get(name))
         if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
             told = "missing" if value is None else f"not {shown(value)}"
             raise _refusal(f"{name} must be a list of 1 to {most} ids, {told}")
@@ -281,18 +281,30 @@ def _day(name: str, value: object) -> str:
     raise _refusal(f"filters.{name} must be a day such as 2026-11-16, not {shown(value)}")
 
 
+def _list(value: object) -> object:
+    # Some clients send a list as a text.
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        return _decoded(value)
+    return value
+
+
 def _object(name: str, value: object) -> Mapping[str, Any]:
-    # Some clients send an object as a text.
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            value = str(value)
-    if not isinstance(value, Mapping):
+    # The same clients send an object so.
+    found = _decoded(value) if isinstance(value, str) else value
+    if not isinstance(found, Mapping):
         raise _refusal(
             f'{name} must be an object such as {{"source_category": "contracts"}}, not {shown(value)}'
         )
-    return value
+    return found
+
+
+def _decoded(text: str) -> object:
+    """What it says as JSON; the text itself where it is none."""
+    try:
+        found: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return text
+    return found
 
 
 def _instead(name: object, known: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """The knowledge tools as clients see them; every conversation pays for each word."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from headgate.knowledge.modes import Mode
@@ -37,8 +38,13 @@ def _switch(*, default: bool) -> dict[str, Any]:
     return {"type": "boolean", "default": default}
 
 
+def _word(words: Iterable[str], default: str) -> dict[str, Any]:
+    # The type says nothing new, but some clients leave out a tool that has a place without one.
+    return {**_TEXT, "enum": [*words], "default": default}
+
+
 def _mode(default: Mode) -> dict[str, Any]:
-    return {"enum": [*Mode], "default": default}
+    return _word(Mode, default)
 
 
 def _tool(
@@ -56,33 +62,37 @@ def _tool(
     }
 
 
+# Agents search for them like for tools of any server: each says in their words what it answers, and the
+# others keep away from words that are meant for semantic_search.
 DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "semantic_search",
-        "Search documents",
-        "Find passages of the team's documents by meaning and words. Begin with ids_only or metadata, "
-        "then get_chunks for the texts you need.",
+        "Search the knowledge base",
+        "Answers questions from the company's own documents: what contracts, policies, the handbook and "
+        "other files say. Finds passages with the information by meaning and words. To save tokens, name few "
+        "fields or take ids_only, then get_chunks for the texts you need.",
         ("query",),
         {
             "query": {**_TEXT, "minLength": 1, "maxLength": LONGEST_QUERY},
             **_PAGED,
             "response_mode": {
                 **_mode(Mode.METADATA),
-                "description": "tokens per result: ids_only 10, metadata 250, preview 500, full 1500",
+                # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
+                "description": "tokens per result, about: ids_only 25, metadata 50, preview 115, full 475",
             },
             "filters": _FILTERS,
             "min_score": {**_SHARE, "default": 0},
-            "strategy": {"enum": [*Strategy], "default": Strategy.HYBRID},
+            "strategy": _word(Strategy, Strategy.HYBRID),
             "boosts": {"type": "boolean", "description": "also rank by vendor, recency, topic"},
             "explain": {**_switch(default=False), "description": "where each score comes from"},
-            "response_format": {"enum": ["standard", "desktop"], "default": "standard"},
+            "response_format": _word(["standard", "desktop"], "standard"),
             "top_k": {**_SIZE, "deprecated": True},
         },
     ),
     _tool(
         "find_vendor_info",
-        "Find a vendor",
-        "What documents and imports know of a vendor: entities and relationships around it.",
+        "Look up a vendor",
+        "What is known of a company, supplier or customer: entities and relationships around it.",
         ("vendor_name",),
         {
             "vendor_name": {
@@ -99,22 +109,22 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "list_sources",
-        "List documents",
-        "The documents that can be searched.",
+        "List sources",
+        "Which files there are, with title and date, not what is in them.",
         (),
         {"filters": _FILTERS, **_PAGED},
     ),
     _tool(
         "get_chunk",
-        "Get a passage",
-        "One passage by its chunk_id.",
+        "Get a chunk",
+        "The text of one chunk that a search found, by its chunk_id.",
         ("chunk_id",),
         {"chunk_id": _ID, "response_mode": _mode(Mode.FULL), "fields": _PAGED["fields"]},
     ),
     _tool(
         "get_chunks",
-        "Get passages",
-        "Several passages by their chunk_ids.",
+        "Get chunks",
+        "The texts of chunks that a search found, by their chunk_ids.",
         ("chunk_ids",),
         {
             "chunk_ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MOST_CHUNKS},
@@ -134,7 +144,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
                 "maxLength": LONGEST_NAME,
                 "description": "name, alias or id",
             },
-            "hops": {"enum": [1, 2], "default": 1},
+            "hops": {"type": "integer", "enum": [1, 2], "default": 1},
             "entity_types": _ANY_OF,
             "relationship_types": _ANY_OF,
             "min_confidence": {**_SHARE, "default": 0.7},

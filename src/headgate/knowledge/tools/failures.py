@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from headgate.domain.errors import EntityAmbiguous, KnowledgeError, Match, VendorAmbiguous, VendorNotFound
+from headgate.domain.errors import (
+    EntityAmbiguous,
+    EntityNotFound,
+    KnowledgeError,
+    Match,
+    VendorAmbiguous,
+    VendorNotFound,
+)
 from headgate.domain.redaction import cleaned
 
 
@@ -25,7 +32,7 @@ def failure(error: KnowledgeError) -> dict[str, Any]:
             {"entity_id": one.id, "name": one.name, "entity_type": one.type, **_apart(one)}
             for one in error.matches
         ]
-    if isinstance(error, VendorNotFound):
+    if isinstance(error, VendorNotFound) or (isinstance(error, EntityNotFound) and error.nearest):
         told["suggestions"] = error.nearest
     return told
 

@@ -44,6 +44,8 @@ _MOST: Final = {
     Mode.PREVIEW: Most(5, 5),
     Mode.FULL: Most(100, 500),
 }
+# Of the chunks that speak of the vendor itself.
+MOST_PASSAGES: Final = 10
 # Those that mean to tell everything.
 _WHOLE: Final = (Mode.IDS_ONLY, Mode.FULL)
 
@@ -114,13 +116,17 @@ class FindVendorInfo:
             relationships = await page_of(lists[1], places[1], most.relationships, self._graph.relationships)
         names = await self._names(mode, opened, relationships)
         view = _view(mode, opened.snapshot.about, entities, relationships, names)
+        wanted = question.fields or VENDOR_FIELDS[mode]
+        if "mentioned_in" in wanted:
+            vendor = opened.snapshot.about.vendor
+            view["mentioned_in"] = await self._graph.mentioning(vendor.id, MOST_PASSAGES)
         cursor = None
         if entities.following is not None or relationships.following is not None:
             following = [entities.place, relationships.place]
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, following)
         total = len(lists[0]) + (len(lists[1]) if most.relationships else 0)
         answer = {
-            **only(view, question.fields or VENDOR_FIELDS[mode]),
+            **only(view, wanted),
             "execution_time_ms": 0.0,
             "pagination": envelope.pagination(cursor, most.entities, total),
         }

@@ -18,7 +18,7 @@ from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, ar
 from headgate.knowledge.tools.views import ENTITY_TOKENS, RELATIONSHIP_TOKENS, of_entity, of_relationship
 from headgate.knowledge.values import Entity, name_key
 from headgate.knowledge.vendors import Vendors
-from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, Reached, Terms, Walk, walk
+from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, MOST_WALKED, Reached, Terms, Walk, walk
 
 NAME: Final = "neighbours"
 _KNOWN: Final = arguments_of(NAME)
@@ -35,8 +35,8 @@ _CUT: Final = {
     2: Notice(
         level="warning",
         code="TRUNCATED",
-        message=f"Only {MOST_EXPANDED} neighbours were walked on from, "
-        f"and at most {MOST_REACHED} entities kept",
+        message=f"At most {MOST_EXPANDED} neighbours were walked on from, along about {MOST_WALKED} "
+        f"relationships, and at most {MOST_REACHED} entities kept",
         suggestion="ask for fewer: hops 1, a higher min_confidence, or some relationship_types",
     ),
 }

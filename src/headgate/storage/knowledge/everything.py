@@ -3,6 +3,8 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,22 +22,26 @@ async def every(path: Path, select: str, made: Callable[[Sequence[Any]], T]) -> 
 
     Raises StoreFailed, sqlite3.Error or OSError.
     """
-    connection = await asyncio.to_thread(_connected, path)
+    # One thread for all of it: who goes away in the middle of a read closes after that read, not beneath it.
+    thread = ThreadPoolExecutor(1, "export")
+    aside = partial(asyncio.get_running_loop().run_in_executor, thread)
     try:
-        rows = await asyncio.to_thread(_begun, connection, select)
-        while some := await asyncio.to_thread(rows.fetchmany, _READ_AT_ONCE):
-            for row in some:
-                yield made(row)
+        connection = await aside(_connected, path)
+        try:
+            rows = await aside(_begun, connection, select)
+            while some := await aside(rows.fetchmany, _READ_AT_ONCE):
+                for row in some:
+                    yield made(row)
+        finally:
+            connection.interrupt()
+            await aside(connection.close)
     finally:
-        await asyncio.to_thread(connection.close)
+        thread.shutdown(wait=False)
 
 
 def _connected(path: Path) -> sqlite3.Connection:
     opened(path, TABLES, _BUSY_SECONDS).close()
-    # One thread at a time uses it, but not always the same one.
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
 def _begun(connection: sqlite3.Connection, select: str) -> sqlite3.Cursor:

@@ -5,15 +5,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from headgate.knowledge.values import Edge, Entity, Relationship
+from headgate.knowledge.claims import as_imported, ends_without, related_as_imported, united_by_id
+from headgate.knowledge.values import Edge, Entity, Neighbour, NewEntity, Relationship, Vicinity
 from headgate.storage.columns import entity_of, relationship_of
 from headgate.storage.knowledge.passages import listed
 
 ENTITIES = (
-    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated FROM entities"
+    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated, imported"
+    " FROM entities"
 )
 RELATIONSHIPS = "SELECT id, source_id, target_id, type, confidence, attributes, updated FROM relationships"
 _LISTED = "(SELECT value FROM json_each(?))"
+_IMPORTED = "SELECT entity_id, said FROM entity_claims WHERE document = 0 ORDER BY origin, number"
 
 
 def named(connection: sqlite3.Connection, keys: Iterable[str]) -> list[Entity]:
@@ -62,6 +65,25 @@ def edges(connection: sqlite3.Connection, entity_ids: Sequence[int]) -> list[Edg
     return [Edge(*row) for row in rows]
 
 
+def around(connection: sqlite3.Connection, entity_id: int) -> Vicinity:
+    """What is one step away from this entity."""
+    touching = (
+        "SELECT {} FROM relationships WHERE source_id = ?1"
+        " UNION SELECT {} FROM relationships WHERE target_id = ?1"
+    )
+    ends = touching.format("target_id", "source_id")
+    rows = connection.execute(
+        f"SELECT id, type, name, confidence, mentions, updated FROM entities WHERE id IN ({ends})"
+        " AND id <> ?1 ORDER BY id",
+        (entity_id,),
+    ).fetchall()
+    changes = [row[-1] for row in rows]
+    changes += [time for (time,) in connection.execute(touching.format("updated", "updated"), (entity_id,))]
+    return Vicinity(
+        [Neighbour(*row[:-1]) for row in rows], edges(connection, [entity_id]), max(changes, default=0.0)
+    )
+
+
 def mentioned(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
     """Which entities each of the chunks speaks of."""
     found: dict[int, set[int]] = {}
@@ -71,6 +93,33 @@ def mentioned(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> dict[
     for chunk_id, entity_id in rows:
         found.setdefault(chunk_id, set()).add(entity_id)
     return {chunk_id: frozenset(ids) for chunk_id, ids in found.items()}
+
+
+def mentioning(connection: sqlite3.Connection, entity_id: int, limit: int) -> list[int]:
+    """The first of the chunks that speak of an entity, by id."""
+    rows = connection.execute(
+        "SELECT DISTINCT chunk_id FROM mentions WHERE entity_id = ? ORDER BY chunk_id LIMIT ?",
+        (entity_id, limit),
+    )
+    return [id for (id,) in rows]
+
+
+def imported(connection: sqlite3.Connection) -> list[NewEntity]:
+    """Everybody whom imports speak of, by id, as these alone tell of him."""
+    return list(united_by_id(connection.execute(_IMPORTED)).values())
+
+
+def imported_graph(connection: sqlite3.Connection) -> tuple[list[Entity], list[Relationship]]:
+    """What imports alone say, by id, with everybody at whom their relationships end."""
+    known = as_imported(connection.execute(_IMPORTED))
+    related = related_as_imported(
+        connection.execute(
+            "SELECT id, source_id, target_id, type, said FROM relationship_claims"
+            " JOIN relationships ON id = relationship_id WHERE document = 0 ORDER BY origin, number"
+        )
+    )
+    known |= entities(connection, ends_without(known, related))
+    return [known[id] for id in sorted(known)], related
 
 
 def origins(connection: sqlite3.Connection) -> list[str]:

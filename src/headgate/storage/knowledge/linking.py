@@ -4,7 +4,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, written
+from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, says_the_same, written
 from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_of
 from headgate.knowledge.values import Document, NewEntity, NewRelationship
 from headgate.storage.knowledge import graph, schema, settling
@@ -47,14 +47,17 @@ def import_graph(
 ) -> tuple[int, int]:
     """What `origin` says replaces all that it said before; raises InvalidGraph."""
     owner = Owner(origin=origin)
-    ids = _in_import(connection, owner, entities)
+    before = [list(claims.by(connection, owner)) for claims in (OF_ENTITIES, OF_RELATIONSHIPS)]
+    # A file that is imported again mostly says what it said before, and there may be very much of it.
+    if says_the_same(before[0], entities) and says_the_same(before[1], relationships):
+        return len({id for id, _ in before[0]}), len({id for id, _ in before[1]})
+    ids = _in_import(connection, before[0], entities)
     told = list(zip(ids, entities, strict=True))
     changes = OF_ENTITIES.replace(connection, owner, [(id, written(entity)) for id, entity in told])
     settling.settle_entities(connection, changes, Counter(), now)
     ends = _ends(connection, told, relationships)
-    related = [(*ends.certain(row, one), one) for row, one in enumerate(relationships, 1)]
+    related = ends.certain(relationships)
     relations, count = _relate(connection, owner, related, now)
-    # A file that is imported again mostly says what it said before.
     if changes.concerned or relations.concerned:
         schema.changed(connection)
     return len(set(ids)), count
@@ -85,11 +88,12 @@ def _in_text(connection: sqlite3.Connection, entities: Sequence[NewEntity]) -> l
     return ids
 
 
-def _in_import(connection: sqlite3.Connection, owner: Owner, entities: Sequence[NewEntity]) -> list[int]:
-    """The id of each entity; what had an external id before keeps it under another name too."""
-    said = ((id, as_entity(words).external_id) for id, words in OF_ENTITIES.by(connection, owner))
-    before = {external_id: id for id, external_id in said if external_id}
-    candidates = Candidates(_candidates(connection, keys_of(entities)))
+def _in_import(
+    connection: sqlite3.Connection, said: Iterable[tuple[int, str]], entities: Sequence[NewEntity]
+) -> list[int]:
+    """The id of each entity; what has the external id of what was `said` before keeps its id."""
+    before = {external_id: id for id, words in said if (external_id := as_entity(words).external_id)}
+    candidates = Candidates(_candidates(connection, keys_of(entities)), importing=entities)
     ids: list[int] = []
     for entity in entities:
         # No entity was kept under the empty id.
@@ -105,14 +109,7 @@ def _in_import(connection: sqlite3.Connection, owner: Owner, entities: Sequence[
 
 def _candidates(connection: sqlite3.Connection, keys: Iterable[str]) -> list[Candidate]:
     known = graph.named(connection, keys)
-    imported = {
-        id
-        for (id,) in connection.execute(
-            "SELECT id FROM entities WHERE imported AND id IN (SELECT value FROM json_each(?))",
-            (listed(one.id for one in known),),
-        )
-    }
-    return [Candidate.of(one.id, as_said(one), imported=one.id in imported) for one in known]
+    return [Candidate.of(one.id, as_said(one), imported=one.imported) for one in known]
 
 
 # Where they are mentioned.

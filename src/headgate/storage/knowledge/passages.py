@@ -78,11 +78,16 @@ def _passing(connection: sqlite3.Connection, filters: Filters) -> frozenset[int]
     phrases = [phrase for phrase in filters.phrases if phrase]
     if not phrases:
         return _of_sources(connection, of_sources)
-    matching = " AND ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
+    matching = " AND ".join(_quoted(phrase) for phrase in phrases)
     found = frozenset(
         id for (id,) in connection.execute("SELECT rowid FROM plain WHERE plain MATCH ?", (matching,))
     )
     return found if of_sources == ANYTHING else found & _of_sources(connection, of_sources)
+
+
+def _quoted(phrase: Sequence[str]) -> str:
+    """As FTS5 reads it, whatever is in the words."""
+    return '"' + " ".join(phrase).replace('"', '""') + '"'
 
 
 def _of_sources(connection: sqlite3.Connection, filters: Filters) -> frozenset[int]:
@@ -119,6 +124,9 @@ def statistics(connection: sqlite3.Connection) -> Statistics:
         )
         return {str(value): int(count) for value, count in rows}
 
+    first, last = connection.execute(
+        "SELECT coalesce(min(date), ''), coalesce(max(date), '') FROM sources WHERE date <> ''"
+    ).fetchone()
     return Statistics(
         sources=one("SELECT count(*) FROM sources"),
         chunks=schema.number(connection, "chunks"),
@@ -132,6 +140,8 @@ def statistics(connection: sqlite3.Connection) -> Statistics:
         mentions=one("SELECT coalesce(sum(mentions), 0) FROM entities"),
         categories=counted("category", "sources"),
         doc_types=counted("doc_type", "sources"),
+        first_date=first,
+        last_date=last,
         revision=schema.number(connection, "revision"),
         size_bytes=one("PRAGMA page_count") * one("PRAGMA page_size"),
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.delivery.ledger import StoreFailed
+from headgate.storage.knowledge.remedies import FOREIGN
 
 KNOWLEDGE_NAME: Final = "knowledge.db"
 
@@ -75,7 +76,7 @@ def refuse_foreign(path: Path) -> None:
     finally:
         connection.close()
     if found and not {"meta", "postings", "chunks"} <= found:
-        raise StoreFailed("the file is a database of something else")
+        raise StoreFailed(FOREIGN)
 
 
 def number(connection: sqlite3.Connection, key: str) -> int:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,13 +24,14 @@ from headgate.knowledge.values import (
     Replaced,
     Source,
     Statistics,
+    Vicinity,
 )
 from headgate.storage.columns import chunk_of, entity_of, relationship_of, source_of
 from headgate.storage.committing import Committer
 from headgate.storage.knowledge import graph, linking, passages, schema, writing
 from headgate.storage.knowledge.everything import every
 from headgate.storage.knowledge.nearness import Nearness
-from headgate.storage.opening import failure
+from headgate.storage.knowledge.remedies import explained
 
 log = logging.getLogger("headgate.storage")
 
@@ -65,6 +66,8 @@ class KnowledgeFile:
         self._beside = beside
         self._now = now
         self._is_ours = False
+        # Why it could not be used the last time; empty while it can.
+        self._trouble = ""
         # Each is used by the thread of one of the two.
         self._sieve = passages.Sieve()
         self._sieve_beside = passages.Sieve()
@@ -136,9 +139,17 @@ class KnowledgeFile:
         """Every relationship that begins or ends at one of these, by its id."""
         return await self._read(lambda connection: graph.edges(connection, entity_ids))
 
+    async def around(self, entity_id: int) -> Vicinity:
+        """What is one step away from this entity, all of it at one moment."""
+        return await self._read(lambda connection: graph.around(connection, entity_id))
+
     async def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         """Which entities each of the chunks speaks of, by the chunk's id."""
         return await self._read(lambda connection: graph.mentioned(connection, chunk_ids))
+
+    async def mentioning(self, entity_id: int, limit: int) -> list[int]:
+        """The first of the chunks that speak of an entity, by id."""
+        return await self._read(lambda connection: graph.mentioning(connection, entity_id, limit))
 
     # What ingestion writes.
 
@@ -188,6 +199,10 @@ class KnowledgeFile:
         """The names under which something was imported."""
         return await self._read(graph.origins)
 
+    async def imported(self) -> list[NewEntity]:
+        """Everybody whom imports speak of, by id, as these alone tell of him."""
+        return await self._read(graph.imported)
+
     # What an export reads.
 
     def every_source(self) -> AsyncIterator[Source]:
@@ -206,23 +221,30 @@ class KnowledgeFile:
         """By id."""
         return self._every(graph.RELATIONSHIPS, relationship_of)
 
+    async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
+        """What imports alone say, by id; and at whom else a relationship of theirs ends, as it is known."""
+        return await self._read(graph.imported_graph)
+
+    async def check(self) -> None:
+        """Raise StoreAway when nothing could be asked of it; a file that is not there yet is not made."""
+        with self._translated():
+            is_there = await asyncio.to_thread(self._path.exists)
+        if is_there:
+            await self.revision()
+
     async def _every(self, select: str, made: Callable[[Sequence[Any]], T]) -> AsyncIterator[T]:
-        try:
+        with self._translated():
             await self._refuse_foreign()
             async with aclosing(every(self._path, select, made)) as rows:
                 async for one in rows:
                     yield one
-        except (StoreFailed, sqlite3.Error, OSError) as error:
-            raise _away(error) from error
 
     # The file.
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
+        with self._translated():
             await self._refuse_foreign()
             return await self._committer.do(work)
-        except (StoreFailed, sqlite3.Error, OSError) as error:
-            raise _away(error) from error
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], committer: Committer | None = None) -> T:
         def at_one_moment(connection: sqlite3.Connection) -> T:
@@ -230,25 +252,30 @@ class KnowledgeFile:
             try:
                 return work(connection)
             finally:
-                connection.execute("ROLLBACK")
+                # Some failures have ended it already, and it is they that are told.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
-        try:
+        with self._translated():
             await self._refuse_foreign()
             return await (committer or self._committer).read(at_one_moment)
-        except (StoreFailed, sqlite3.Error, OSError) as error:
-            raise _away(error) from error
 
     async def _refuse_foreign(self) -> None:
         if not self._is_ours:
             await asyncio.to_thread(schema.refuse_foreign, self._path)
             self._is_ours = True
 
-
-def _away(error: Exception) -> StoreAway:
-    """What the caller gets; the log has the reason, in our words or as SQLite's name for it."""
-    failed = failure(error)
-    cause = failed.__cause__ or error.__cause__
-    name = getattr(cause, "sqlite_errorname", "")
-    reason = name if name and str(failed) == str(cause) else str(failed)
-    log.warning("knowledge store cannot be used", extra={"reason": reason})
-    return StoreAway()
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The caller gets StoreAway; the log has the reason, once for each time that it changes."""
+        try:
+            yield
+        except (StoreFailed, sqlite3.Error, OSError) as error:
+            why = explained(error)
+            if why != self._trouble:
+                log.warning("knowledge store cannot be used", extra={"reason": why})
+            self._trouble = why
+            raise StoreAway(why) from error
+        if self._trouble:
+            self._trouble = ""
+            log.info("knowledge store can be used again")

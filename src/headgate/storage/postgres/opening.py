@@ -24,8 +24,8 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """The store in the database of `url`, while the block lasts; searches read from the replica, if any.
 
-    Tables that are missing are made. A server that is away is tried again with every use, and until it
-    answers everything raises StoreAway. Raises ConfigError for a URL, driver or database that will not do.
+    Tables that are missing are made. A server that is away, or a database that will not do, is tried again
+    with every use, and until then everything raises StoreAway. Raises ConfigError for a URL, or a driver.
     """
     # Elsewhere: reading modules takes a moment, and others wait on the loop.
     opened = await asyncio.to_thread(_imported)

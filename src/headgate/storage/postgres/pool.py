@@ -14,6 +14,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from headgate.domain.errors import ConfigError, StoreAway
+from headgate.storage.postgres.reasons import reason
 
 log = logging.getLogger("headgate.storage")
 
@@ -48,15 +49,6 @@ _REPLICA_SECONDS: Final = 1.0
 _CHECK_SECONDS: Final = 2.0
 _HINT: Final = "write it as postgresql://user:password@host:5432/database; percent-encode special letters"
 _SCHEMES: Final = ("postgresql://", "postgres://")
-# What a server says that lets nobody in, and what that means; its own words name users and places.
-_REFUSALS: Final = (
-    ("password", "the user or the password of the URL is wrong"),
-    ("role", "the user or the password of the URL is wrong"),
-    ("pg_hba.conf", "the server does not let this user in from here"),
-    ("database", "the database of the URL does not exist"),
-    ("SSL", "the server and the URL do not agree about SSL"),
-    ("too many", "the server has too many connections already"),
-)
 
 
 class Database:
@@ -77,6 +69,8 @@ class Database:
         self._prepared = False
         self._preparing = asyncio.Lock()
         self._away = False
+        # Why it cannot be used; empty while it can.
+        self._trouble = ""
 
     async def prepare(self) -> None:
         """See that everything is there that the others need; raises StoreAway, and what `prepare` raises."""
@@ -144,8 +138,9 @@ class Database:
             try:
                 connection = await self._pool.getconn(wait_seconds)
             except PoolTimeout as timeout:
-                why = None if self._away else await _refusal(str(self._pool.conninfo))
-                raise why or timeout from None
+                # All connections may be at work, and the server be well.
+                said = None if self._away else await _refused(str(self._pool.conninfo))
+                raise said or timeout from None
             try:
                 if not await _answers(connection):
                     continue
@@ -159,45 +154,39 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except StoreAway as away:
+            # The server is well, but will not do.
+            self._tell(away.why)
+            raise
         except (psycopg.Error, OSError) as error:
-            self._fail(error)
+            if isinstance(error, psycopg.ProgrammingError):
+                # Tables may have gone, with a database that was made anew: look for them next time.
+                self._prepared = False
+            # While it is away the pool says no more than that; what was found out at first still holds.
+            known = self._away and isinstance(error, PoolTimeout)
+            self._tell(self._trouble if known else reason(error))
+            self._away = True
             # Its words are the driver's, with statements, names and places in them: they end here.
-            raise StoreAway from None
-        if self._away:
-            self._away = False
+            raise StoreAway(self._trouble) from None
+        if self._trouble:
+            self._trouble, self._away = "", False
             log.info("the %s answers again", self._name)
 
-    def _fail(self, error: Exception) -> None:
-        if isinstance(error, psycopg.ProgrammingError):
-            # Tables may have gone, with a database that was made anew: look for them next time.
-            self._prepared = False
-        # Once for each time that it goes away, not once for each search.
-        if not self._away:
-            log.warning("the %s cannot be used: %s", self._name, _described(error))
-        self._away = True
+    def _tell(self, trouble: str) -> None:
+        """Once for each time that it goes away, not once for each search."""
+        if trouble != self._trouble:
+            log.warning("the %s cannot be used: %s", self._name, trouble)
+        self._trouble = trouble
 
 
-class _Refused(psycopg.OperationalError):
-    """The server answers, but lets nobody in; the message is ours."""
-
-
-async def _refusal(conninfo: str) -> _Refused | None:
-    """Why a server lets nobody in: the pool only tells that it did not get a connection in time."""
+async def _refused(conninfo: str) -> Exception | None:
+    """What a server or the driver says to one who connects: the pool tells only that it took too long."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
             await (await AsyncConnection.connect(conninfo)).close()
     except (psycopg.Error, OSError) as error:
-        # Before that stands whom and where; a server that does not answer at all has said nothing.
-        said = str(error).rpartition("FATAL:")
-        return next((_Refused(meant) for word, meant in _REFUSALS if said[1] and word in said[2]), None)
+        return error
     return None
-
-
-def _described(error: Exception) -> str:
-    if isinstance(error, _Refused):
-        return str(error)
-    state = error.sqlstate if isinstance(error, psycopg.Error) else None
-    return f"{type(error).__name__} {state}" if state else type(error).__name__
 
 
 async def _answers(connection: Connection) -> bool:
@@ -218,11 +207,14 @@ class Databases:
         primary: Database,
         replica: Database | None = None,
         *,
+        version: Callable[[Connection], Awaitable[int]] | None = None,
         rest_seconds: float = _REST_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.primary = primary
         self._replica = replica
+        # A single statement, whose number grows with every change.
+        self._version = version
         self._rest_seconds = rest_seconds
         self._clock = clock
         # When the replica may be asked again, after it did not answer.
@@ -243,13 +235,24 @@ class Databases:
         replica = self._awake()
         if replica is not None:
             try:
-                result = await look(replica)
+                if self._rested_at == float("-inf") or not await self._is_behind(replica):
+                    result = await look(replica)
+                    self._rested_at = float("-inf")
+                    return result
             except StoreAway:
                 self._rested_at = self._clock() + self._rest_seconds
-            else:
-                self._rested_at = float("-inf")
-                return result
         return await look(self.primary)
+
+    async def _is_behind(self, replica: Database) -> bool:
+        """Whether one that is back lacks changes that readers have seen at the primary meanwhile."""
+        if self._version is None:
+            return False
+        known = await replica.glance(self._version)
+        try:
+            return known < await self.primary.glance(self._version)
+        except StoreAway:
+            # Without the primary nobody knows better.
+            return False
 
     def _awake(self) -> Database | None:
         now = self._clock()
@@ -267,12 +270,14 @@ async def connected(
     replica_url: str | None,
     prepare: Callable[[Connection], Awaitable[None]],
     *,
+    version: Callable[[Connection], Awaitable[int]] | None = None,
     connections: tuple[int, int] = (FEWEST_CONNECTIONS, MOST_CONNECTIONS),
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Databases]:
     """Both servers, while the block lasts; no matter whether they answer. Raises ConfigError for a URL.
 
-    `connections` are the fewest and the most that are open to each.
+    `connections` are the fewest and the most that are open to each. `version` is a single statement whose
+    number grows with every change: a replica that was away is read again when it has caught up.
     """
     primary, replica = _conninfo(url), _conninfo(replica_url) if replica_url else None
     # The driver logs in words of its own; we say in ours when a server goes and when it comes back.
@@ -280,11 +285,11 @@ async def connected(
     async with _pool(primary, connections) as pool:
         database = Database(pool, "database of the documents", prepare)
         if replica is None:
-            yield Databases(database)
+            yield Databases(database, version=version)
             return
         async with _pool(replica, connections) as second:
             reader = Database(second, "replica of that database", _nothing, wait_seconds=_REPLICA_SECONDS)
-            yield Databases(database, reader, clock=clock)
+            yield Databases(database, reader, version=version, clock=clock)
 
 
 async def _nothing(connection: Connection) -> None:

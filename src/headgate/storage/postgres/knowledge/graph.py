@@ -1,22 +1,27 @@
 """Reads entities and relationships."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from headgate.knowledge.values import Edge, Entity, Relationship
+from headgate.knowledge.claims import as_imported, ends_without, related_as_imported, united_by_id
+from headgate.knowledge.values import Edge, Entity, Neighbour, NewEntity, Relationship, Vicinity
 from headgate.storage.columns import entity_of, relationship_of
 from headgate.storage.postgres.knowledge.rows import rows, storable
 from headgate.storage.postgres.pool import Connection
 
 ENTITIES: Final = (
-    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated"
+    "SELECT id, type, name, aliases, confidence, mentions, attributes, external_id, updated, imported"
     " FROM knowledge_entities"
 )
 RELATIONSHIPS: Final = (
     "SELECT id, source_id, target_id, type, confidence, attributes, updated FROM knowledge_relationships"
+)
+_IMPORTED: Final = (
+    "SELECT entity_id, said FROM knowledge_entity_claims WHERE document = 0 ORDER BY origin, number"
 )
 _EDGES: Final = "SELECT id, source_id, target_id, type, confidence FROM knowledge_relationships"
 
@@ -73,6 +78,29 @@ async def edges(connection: Connection, entity_ids: Sequence[int]) -> list[Edge]
     return [Edge(*row) for row in found]
 
 
+async def around(connection: Connection, entity_id: int) -> Vicinity:
+    """What is one step away from this entity."""
+    touching = (
+        "SELECT {} FROM knowledge_relationships WHERE source_id = %s"
+        " UNION SELECT {} FROM knowledge_relationships WHERE target_id = %s"
+    )
+    ends = touching.format("target_id", "source_id")
+    found = await rows(
+        connection,
+        "SELECT id, type, name, confidence, mentions, updated FROM knowledge_entities"
+        f" WHERE id IN ({ends}) AND id <> %s ORDER BY id",
+        *[entity_id] * 3,
+    )
+    changes = [row[-1] for row in found]
+    times = await rows(connection, touching.format("updated", "updated"), *[entity_id] * 2)
+    changes += [time for (time,) in times]
+    return Vicinity(
+        [Neighbour(*row[:-1]) for row in found],
+        await edges(connection, [entity_id]),
+        max(changes, default=0.0),
+    )
+
+
 async def mentioned(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
     """Which entities each of the chunks speaks of."""
     found: defaultdict[int, set[int]] = defaultdict(set)
@@ -83,6 +111,41 @@ async def mentioned(connection: Connection, chunk_ids: Sequence[int]) -> dict[in
     ):
         found[chunk_id].add(entity_id)
     return {chunk_id: frozenset(ids) for chunk_id, ids in found.items()}
+
+
+async def mentioning(connection: Connection, entity_id: int, limit: int) -> list[int]:
+    """The first of the chunks that speak of an entity, by id."""
+    found = await rows(
+        connection,
+        "SELECT DISTINCT chunk_id FROM knowledge_mentions WHERE entity_id = %s ORDER BY chunk_id LIMIT %s",
+        entity_id,
+        limit,
+    )
+    return [id for (id,) in found]
+
+
+async def imported(connection: Connection) -> list[NewEntity]:
+    """Everybody whom imports speak of, by id, as these alone tell of him."""
+    claims = [(id, said) for id, said in await rows(connection, _IMPORTED)]
+    # There may be very many.
+    return list((await asyncio.to_thread(united_by_id, claims)).values())
+
+
+async def imported_graph(connection: Connection) -> tuple[list[Entity], list[Relationship]]:
+    """What imports alone say, by id, with everybody at whom their relationships end."""
+    claims = [(id, said) for id, said in await rows(connection, _IMPORTED)]
+    known = await asyncio.to_thread(as_imported, claims)
+    of_relationships = await rows(
+        connection,
+        "SELECT id, source_id, target_id, type, said FROM knowledge_relationship_claims"
+        " JOIN knowledge_relationships ON id = relationship_id WHERE document = 0 ORDER BY origin, number",
+    )
+    related = await asyncio.to_thread(
+        related_as_imported,
+        [(id, source, target, kind, said) for id, source, target, kind, said in of_relationships],
+    )
+    known |= await entities(connection, ends_without(known, related))
+    return [known[id] for id in sorted(known)], related
 
 
 async def origins(connection: Connection) -> list[str]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, written
+from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, says_the_same, written
 from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_of
 from headgate.knowledge.values import Document, NewEntity, NewRelationship
 from headgate.storage.postgres.knowledge import graph, settling
@@ -52,14 +52,17 @@ async def import_graph(
     """What `origin` says replaces all that it said before; raises InvalidGraph."""
     now = await lock(connection)
     owner = Owner(origin=origin)
-    ids = await _in_import(connection, now, owner, entities)
+    before = [await claims.by(connection, owner) for claims in (OF_ENTITIES, OF_RELATIONSHIPS)]
+    # A file that is imported again mostly says what it said before, and there may be very much of it.
+    if says_the_same(before[0], entities) and says_the_same(before[1], relationships):
+        return len({id for id, _ in before[0]}), len({id for id, _ in before[1]})
+    ids = await _in_import(connection, now, before[0], entities)
     told = list(zip(ids, entities, strict=True))
     changes = await OF_ENTITIES.replace(connection, owner, [(id, written(entity)) for id, entity in told])
     await settling.settle_entities(connection, changes, Counter(), time)
     ends = await _ends(connection, told, relationships)
-    related = [(*ends.certain(row, one), one) for row, one in enumerate(relationships, 1)]
+    related = ends.certain(relationships)
     relations, count = await _relate(connection, now, owner, related, time)
-    # A file that is imported again mostly says what it said before.
     if changes.concerned or relations.concerned:
         await changed(connection, now)
     return len(set(ids)), count
@@ -92,12 +95,11 @@ async def _in_text(connection: Connection, now: Numbers, entities: Sequence[NewE
 
 
 async def _in_import(
-    connection: Connection, now: Numbers, owner: Owner, entities: Sequence[NewEntity]
+    connection: Connection, now: Numbers, said: Iterable[tuple[int, str]], entities: Sequence[NewEntity]
 ) -> list[int]:
-    """The id of each entity; what had an external id before keeps it under another name too."""
-    said = ((id, as_entity(words).external_id) for id, words in await OF_ENTITIES.by(connection, owner))
-    before = {external_id: id for id, external_id in said if external_id}
-    candidates = Candidates(await _candidates(connection, keys_of(entities)))
+    """The id of each entity; what has the external id of what was `said` before keeps its id."""
+    before = {external_id: id for id, words in said if (external_id := as_entity(words).external_id)}
+    candidates = Candidates(await _candidates(connection, keys_of(entities)), importing=entities)
     ids: list[int] = []
     for entity in entities:
         # No entity was kept under the empty id.
@@ -113,8 +115,7 @@ async def _in_import(
 
 async def _candidates(connection: Connection, keys: Iterable[str]) -> list[Candidate]:
     known = await graph.named(connection, sorted(keys))
-    imported = await settling.imported_of(connection, [one.id for one in known])
-    return [Candidate.of(one.id, as_said(one), imported=one.id in imported) for one in known]
+    return [Candidate.of(one.id, as_said(one), imported=one.imported) for one in known]
 
 
 # Where they are mentioned.

@@ -126,10 +126,12 @@ async def sources(connection: Connection, ids: Sequence[int]) -> dict[int, Sourc
 async def statistics(connection: Connection) -> Statistics:
     """What there is."""
     now = await numbers(connection)
-    [(sources, tokens, mentions, size_bytes)] = await rows(
+    [(sources, tokens, first, last, mentions, size_bytes)] = await rows(
         connection,
         "SELECT (SELECT count(*) FROM knowledge_sources),"
         " (SELECT coalesce(sum(tokens), 0) FROM knowledge_sources),"
+        " (SELECT coalesce(min(date), '') FROM knowledge_sources WHERE date <> ''),"
+        " (SELECT coalesce(max(date), '') FROM knowledge_sources),"
         " (SELECT coalesce(sum(mentions), 0) FROM knowledge_entities),"
         " (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
         " WHERE relkind = 'r' AND relname LIKE 'knowledge\\_%%' AND pg_table_is_visible(oid))",
@@ -146,6 +148,8 @@ async def statistics(connection: Connection) -> Statistics:
         mentions=int(mentions),
         categories=await _counted(connection, "category", "knowledge_sources"),
         doc_types=await _counted(connection, "doc_type", "knowledge_sources"),
+        first_date=first,
+        last_date=last,
         revision=now.revision,
         size_bytes=int(size_bytes),
     )

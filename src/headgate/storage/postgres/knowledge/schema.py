@@ -4,7 +4,7 @@ from typing import Final
 
 import psycopg
 
-from headgate.domain.errors import ConfigError
+from headgate.domain.errors import StoreAway
 from headgate.storage.postgres.pool import Connection
 
 SHAPE: Final = 1
@@ -12,6 +12,10 @@ SHAPE: Final = 1
 _OLDEST_PGVECTOR: Final = (0, 8)
 # Any number that nobody else takes; all who open a store at once make its tables one after the other.
 _LOCK: Final = 7_430_119_028
+_OTHER_TABLES: Final = (
+    "this database has tables of something else under the names that the documents need;"
+    " give Headgate a database of its own"
+)
 
 # Text is compared byte by byte, as SQLite does. What may be long has an index of hashes, which has no limit.
 _TABLES: Final = (
@@ -125,18 +129,19 @@ _TABLES: Final = (
 
 
 async def ensure(connection: Connection) -> None:
-    """Make what is missing; raises ConfigError for a database that will not do."""
+    """Make what is missing; raises StoreAway that says why, where a database will not do."""
     if await _shape(connection) == SHAPE:
         return
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
     shape = await _shape(connection)
     if shape == 0:
+        await _check_encoding(connection)
         await _extend(connection)
         await _make(connection)
     elif shape != SHAPE:
-        raise ConfigError(
-            "the documents in this database were stored by a newer Headgate",
-            hint="update this Headgate, or give it a database of its own",
+        raise StoreAway(
+            "the documents in this database were stored by a newer Headgate;"
+            " update this one, or give it a database of its own"
         )
 
 
@@ -148,11 +153,22 @@ async def _shape(connection: Connection) -> int:
     try:
         row = await (await connection.execute("SELECT shape FROM knowledge_meta")).fetchone()
     except psycopg.errors.InsufficientPrivilege:
-        raise ConfigError(
-            "the user of the store's URL may not read the tables of the documents in this database",
-            hint="give the URL of the user who made them, or let an administrator grant him all on them",
+        raise StoreAway(
+            "the user of the store's URL may not read the tables of the documents in this database;"
+            " give the URL of the user who made them, or let an administrator grant him all on them"
         ) from None
+    except psycopg.errors.UndefinedColumn:
+        raise StoreAway(_OTHER_TABLES) from None
     return 0 if row is None else int(row[0])
+
+
+async def _check_encoding(connection: Connection) -> None:
+    row = await (await connection.execute("SHOW server_encoding")).fetchone()
+    if row is not None and row[0] != "UTF8":
+        raise StoreAway(
+            f"this database has the encoding {row[0]}, which cannot keep every text;"
+            " make one with CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 async def _make(connection: Connection) -> None:
@@ -161,10 +177,12 @@ async def _make(connection: Connection) -> None:
             await connection.execute(statement)
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName):
         # Since PostgreSQL 15 nobody but the owner of a database may, unless he is allowed to.
-        raise ConfigError(
-            "the user of the store's URL may not make tables in this database",
-            hint="let its owner run GRANT CREATE ON SCHEMA public TO that user, or make that user its owner",
+        raise StoreAway(
+            "the user of the store's URL may not make tables in this database; let its owner run"
+            " GRANT CREATE ON SCHEMA public TO that user, or make that user its owner"
         ) from None
+    except psycopg.errors.DuplicateTable:
+        raise StoreAway(_OTHER_TABLES) from None
     await connection.execute("INSERT INTO knowledge_meta (shape) VALUES (%s)", (SHAPE,))
 
 
@@ -172,21 +190,21 @@ async def _extend(connection: Connection) -> None:
     try:
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except psycopg.errors.InsufficientPrivilege:
-        raise ConfigError(
-            "the user of the store's URL may not add the extension vector to this database",
-            hint="let an administrator run CREATE EXTENSION vector in it once",
+        raise StoreAway(
+            "the user of the store's URL may not add the extension vector to this database;"
+            " let an administrator run CREATE EXTENSION vector in it once"
         ) from None
     except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-        raise ConfigError(
-            "this PostgreSQL server does not have the extension pgvector",
-            hint="install pgvector on the server, or leave --store away to keep documents in a file",
+        raise StoreAway(
+            "this PostgreSQL server does not have the extension pgvector;"
+            " install it on the server, or leave --store away to keep documents in a file"
         ) from None
     row = await (
         await connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     ).fetchone()
     version = str(row[0]) if row else "0"
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_PGVECTOR:
-        raise ConfigError(
-            f"this database has pgvector {version}, and the store needs 0.8 or newer",
-            hint="update pgvector on the server, and run ALTER EXTENSION vector UPDATE in this database",
+        raise StoreAway(
+            f"this database has pgvector {version}, and the store needs 0.8 or newer;"
+            " update it on the server, and run ALTER EXTENSION vector UPDATE in this database"
         )

@@ -1,10 +1,11 @@
 """Which chunks pass a filter, found with the help of the indexes."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from headgate.knowledge.filtering import endings_of
 from headgate.knowledge.values import Filters
-from headgate.storage.postgres.knowledge.rows import rows
+from headgate.storage.postgres.knowledge.rows import rows, storable
 from headgate.storage.postgres.pool import Connection
 
 # Longer words do not fit into the index, and the first letters of one are as good.
@@ -40,20 +41,28 @@ async def select(connection: Connection, filters: Filters) -> Selection | None:
 
 async def passing_sources(connection: Connection, filters: Filters) -> list[tuple[int, int]]:
     """The sources that pass, by the names of their files, each with the number of its chunks."""
-    conditions: list[tuple[str, Any]] = []
+    filters = storable(filters)
+    conditions: list[str] = []
+    values: list[object] = []
     if filters.categories:
-        conditions.append(("category_key = ANY(%s)", [one.casefold() for one in filters.categories]))
+        conditions.append("category_key = ANY(%s)")
+        values.append([one.casefold() for one in filters.categories])
     if filters.doc_types:
-        conditions.append(("doc_type_key = ANY(%s)", [one.casefold() for one in filters.doc_types]))
+        conditions.append("(doc_type_key = ANY(%s) OR file ILIKE ANY(%s::text[]))")
+        endings = [_like(f"*{one}") for one in endings_of(filters.doc_types)]
+        values += [[one.casefold() for one in filters.doc_types], endings]
     if filters.files:
-        conditions.append(("file LIKE ANY(%s)", [_like(one) for one in filters.files]))
+        conditions.append("file LIKE ANY(%s)")
+        values.append([_like(one) for one in filters.files])
     if filters.date_from:
-        conditions.append(("date <> '' AND date >= %s", filters.date_from))
+        conditions.append("date <> '' AND date >= %s")
+        values.append(filters.date_from)
     if filters.date_to:
-        conditions.append(("date <> '' AND date <= %s", filters.date_to))
-    where = " AND ".join(condition for condition, _ in conditions) or "true"
+        conditions.append("date <> '' AND date <= %s")
+        values.append(filters.date_to)
+    where = " AND ".join(conditions) or "true"
     statement = "SELECT id, chunks FROM knowledge_sources WHERE " + where + " ORDER BY file, id"
-    found = await rows(connection, statement, *(value for _, value in conditions))
+    found = await rows(connection, statement, *values)
     return [(id, chunks) for id, chunks in found]
 
 
@@ -61,7 +70,7 @@ def _like(pattern: str) -> str:
     """The pattern in PostgreSQL's own words."""
     for special in ("\\", "%", "_"):
         pattern = pattern.replace(special, "\\" + special)
-    return pattern.replace("*", "%").replace("\x00", "\ufffd")
+    return pattern.replace("*", "%")
 
 
 async def _with_phrases(

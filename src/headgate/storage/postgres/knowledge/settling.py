@@ -1,7 +1,7 @@
 """Makes of all claims about an entity or a relationship what readers see of it; without any it leaves."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ from headgate.knowledge.resolving import agreed, united
 from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship
 from headgate.storage.postgres.knowledge import graph
 from headgate.storage.postgres.knowledge.claims import OF_ENTITIES, OF_RELATIONSHIPS
-from headgate.storage.postgres.knowledge.rows import done, rows
+from headgate.storage.postgres.knowledge.rows import done
 from headgate.storage.postgres.pool import Connection
 
 
@@ -32,7 +32,6 @@ async def settle_entities(
     if not concerned:
         return
     known = await graph.entities(connection, concerned)
-    imported = await imported_of(connection, concerned)
     # Somebody of whom thousands speak is not asked about anew because one more does.
     grown = {id for id in concerned if id in known and changes.only_add_to(id)}
     said = await OF_ENTITIES.about(connection, [id for id in concerned if id not in grown])
@@ -42,29 +41,18 @@ async def settle_entities(
         mentions = (before.mentions if before is not None else 0) + counts[id]
         if before is not None and id in grown:
             entity = united((as_said(before), *map(as_entity, changes.added.get(id, ()))))
-            settled.append(_Settled(id, entity, mentions, id in imported))
+            settled.append(_Settled(id, entity, mentions, before.imported))
         elif id in said:
             entity = united(map(as_entity, said[id].claims))
             settled.append(_Settled(id, entity, mentions, said[id].imported))
-    await _keep(connection, settled, known, imported, time)
+    await _keep(connection, settled, known, time)
     await _leave(connection, sorted(set(concerned) - {one.id for one in settled}))
-
-
-async def imported_of(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Which of them any import speaks of."""
-    if not ids:
-        return set()
-    found = await rows(
-        connection, "SELECT id FROM knowledge_entities WHERE imported AND id = ANY(%s)", list(ids)
-    )
-    return {id for (id,) in found}
 
 
 async def _keep(
     connection: Connection,
     settled: Sequence[_Settled],
     known: dict[int, Entity],
-    imported: Collection[int],
     time: float,
 ) -> None:
     """What is as it was is not written, and is no newer."""
@@ -73,7 +61,7 @@ async def _keep(
         for one in settled
         if one.id in known and (as_said(known[one.id]), known[one.id].mentions) == (one.entity, one.mentions)
     ]
-    turned = [one.id for one in same if one.imported != (one.id in imported)]
+    turned = [one.id for one in same if one.imported != known[one.id].imported]
     if turned:
         await done(
             connection, "UPDATE knowledge_entities SET imported = NOT imported WHERE id = ANY(%s)", turned

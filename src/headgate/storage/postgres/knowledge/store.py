@@ -18,6 +18,7 @@ from headgate.knowledge.values import (
     Replaced,
     Source,
     Statistics,
+    Vicinity,
 )
 from headgate.storage.columns import chunk_of, entity_of, relationship_of, source_of
 from headgate.storage.postgres.knowledge import graph, linking, passages, schema, vectors, writing
@@ -37,8 +38,10 @@ async def opened(
     url: str, replica_url: str | None, now: Callable[[], float], connections: tuple[int, int]
 ) -> AsyncIterator["PostgresStore"]:
     """The store, while the block lasts; see `opening.open_store`."""
-    async with connected(url, replica_url, schema.ensure, connections=connections) as databases:
-        # What is wrong for good is said now; a server that is away may come back.
+    async with connected(
+        url, replica_url, schema.ensure, version=revision, connections=connections
+    ) as databases:
+        # Tried once, so that the log says at the start what is wrong; all of it may be mended meanwhile.
         with suppress(StoreAway):
             await databases.primary.prepare()
         yield PostgresStore(databases, now)
@@ -116,9 +119,17 @@ class PostgresStore:
         """Every relationship of these."""
         return await self._databases.read(lambda connection: graph.edges(connection, entity_ids))
 
+    async def around(self, entity_id: int) -> Vicinity:
+        """What is one step away from this entity."""
+        return await self._databases.read(lambda connection: graph.around(connection, entity_id))
+
     async def mentioned(self, chunk_ids: Sequence[int]) -> dict[int, frozenset[int]]:
         """Which entities each of the chunks speaks of."""
         return await self._databases.read(lambda connection: graph.mentioned(connection, chunk_ids))
+
+    async def mentioning(self, entity_id: int, limit: int) -> list[int]:
+        """The first of the chunks that speak of an entity, by id."""
+        return await self._databases.read(lambda connection: graph.mentioning(connection, entity_id, limit))
 
     # Intake.
 
@@ -183,7 +194,15 @@ class PostgresStore:
         """The names under which something was imported."""
         return await self._primary.read(graph.origins)
 
+    async def imported(self) -> list[NewEntity]:
+        """Everybody whom imports speak of."""
+        return await self._primary.read(graph.imported)
+
     # Everything.
+
+    async def check(self) -> None:
+        """Raise StoreAway when it cannot be read."""
+        await self.revision()
 
     def every_source(self) -> AsyncIterator[Source]:
         """By id."""
@@ -200,3 +219,7 @@ class PostgresStore:
     def every_relationship(self) -> AsyncIterator[Relationship]:
         """By id."""
         return every(self._primary, f"{graph.RELATIONSHIPS} ORDER BY id", relationship_of)
+
+    async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
+        """What imports alone say."""
+        return await self._primary.read(graph.imported_graph)

@@ -1,0 +1,46 @@
+"""What the tools say to models is said to people with the commands and options that they have."""
+
+import pytest
+
+from headgate.cli.wording import in_commands
+from headgate.domain.errors import Match, VendorAmbiguous
+from headgate.knowledge.fusion import Fusion
+from headgate.knowledge.query import Strategy
+from headgate.knowledge.ranking import too_high
+from headgate.knowledge.routing import route
+
+
+@pytest.mark.parametrize(
+    ("tools", "commands"),
+    [
+        (
+            "filters.date_from 2026-02-01 is after date_to 2026-01-01",
+            "--since 2026-02-01 is after --until 2026-01-01",
+        ),
+        ("filters.doc_type must be a text, not 5", "--type must be a text, not 5"),
+        ("vendor_name is missing", "NAME is missing"),
+        ("No document has source_category 'fin'", "No document has the category 'fin'"),
+        ("see list_sources for what there is", "see headgate knowledge sources for what there is"),
+        ("page_size 4 fits, or response_mode 'preview'", "--limit 4 fits, or --mode preview"),
+        ("the cursor of the page before", "the cursor of the page before"),
+        ("No document has the file name 'doc_type'", "No document has the file name 'doc_type'"),
+    ],
+)
+def test_arguments_are_options_here(tools: str, commands: str) -> None:
+    assert in_commands(tools) == commands
+
+
+def test_no_argument_of_a_tool_is_left_in_what_a_search_or_a_vendor_says() -> None:
+    high = too_high(0.5, Strategy.HYBRID, Fusion(), None)
+    assert high is not None
+    said = [
+        VendorAmbiguous("Quarry", [Match(2, "Quarry Data", "VENDOR"), Match(4, "Quarry", "VENDOR")]).message,
+        high.message,
+        high.suggestion,
+        route("invoice 4711").told.suggestion,
+    ]
+    found = [in_commands(one) for one in said]
+    assert found[0].endswith("Call again with the id of the one that is meant as NAME.")
+    assert found[1].startswith("No result can reach --min-score 0.5: --strategy hybrid gives at most")
+    assert found[2].startswith("Use a --min-score up to")
+    assert found[3] == "Give a --strategy other than 'auto' to choose it yourself."
