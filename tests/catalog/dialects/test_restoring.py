@@ -37,6 +37,22 @@ def test_a_null_that_means_left_out_is_dropped(written: bytes, wanted: bytes) ->
     assert back(written, schema) == wanted
 
 
+@pytest.mark.parametrize(
+    "following",
+    [{"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}, {"$ref": "#/$defs/OrNone"}],
+)
+def test_a_null_that_clears_what_contains_itself_reaches_the_server(following: dict[str, Any]) -> None:
+    node = an_object({"label": TEXT, "next": following}, "label")
+    schema = an_object({"tree": {"$ref": "#/$defs/Node"}}) | {
+        "$defs": {
+            "Node": {"anyOf": [TEXT, node]},
+            "OrNone": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]},
+        }
+    }
+    written = b'{"tree":{"label":"a","next":null}}'
+    assert back(written, schema) == written
+
+
 def test_nulls_are_dropped_inside_objects_and_arrays_and_the_rest_is_kept() -> None:
     schema = an_object({"places": {"type": "array", "items": PLACE}, "n": {"type": "number"}})
     first, second = b'{"city":"Rome","street":null,"tags":"{\\"a\\":[1]}"}', b'{"city":null,"street":"x"}'

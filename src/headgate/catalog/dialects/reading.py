@@ -135,7 +135,9 @@ class _Reader:
             joined(found),
             null=any(one.null for one in found),
             nullable=rest.get("nullable") is True or any(one.nullable for one in found),
-            guessed=any(one.guessed for one in found),
+            # What one alternative surely allows, the others need not.
+            guessed=any(one.guessed for one in found)
+            and not any(one.null and not one.guessed for one in found),
             words=_words(rest),
             hints=tuple(dict.fromkeys(hint for one in found for hint in one.hints))[:3],
         )
@@ -228,12 +230,22 @@ class _Reader:
 
 def _open(target: Any, node: Node, reference: str = "") -> Choice:
     """A place whose types are those of `target`, with what is inside left open."""
-    kinds, null = _kinds(target if isinstance(target, dict) else {})
+    known = target if isinstance(target, dict) else {}
+    kinds, null = _kinds(known)
+    null = null or any(
+        isinstance(one, dict) and _kinds(one)[1]
+        for key in ("anyOf", "oneOf")
+        for one in _listed(known.get(key))
+    )
     name = reference.rsplit("/", 1)[-1][:60]
     shapes = tuple(Shape(kind, open=kind == "object", cut=name) for kind in kinds)
     return Choice(
         shapes or ANYTHING.shapes, null=null or not kinds, guessed=not (kinds or null), words=_words(node)
     )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _words(node: Node) -> Node:
