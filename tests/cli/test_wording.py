@@ -40,7 +40,7 @@ def test_no_argument_of_a_tool_is_left_in_what_a_search_or_a_vendor_says() -> No
         route("invoice 4711").told.suggestion,
     ]
     found = [in_commands(one) for one in said]
-    assert found[0].endswith("Call again with the id of the one that is meant as NAME.")
+    assert found[0].endswith("Call again with the id of the one that is meant as NAME, such as 'id 2'.")
     assert found[1].startswith("No result can reach --min-score 0.5: --strategy hybrid gives at most")
     assert found[2].startswith("Use a --min-score up to")
     assert found[3] == "Give a --strategy other than 'auto' to choose it yourself."

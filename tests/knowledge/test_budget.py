@@ -109,6 +109,17 @@ def test_what_never_fits_promises_no_time() -> None:
     assert refused.value.told["retryable"] is False
 
 
+def test_what_would_fit_tomorrow_is_told_when_nothing_fits_today() -> None:
+    clock = Clock()
+    budget = TokenBudget(100, clock=clock)
+    budget.reserve(LOCAL, 95).settle(95)
+    clock.now += 3600
+    with pytest.raises(BudgetSpent) as refused:
+        budget.reserve(LOCAL, 250, lambda left: "page_size 9 fits" if left >= 90 else "")
+    assert refused.value.hint == "retry in 23 h with less: page_size 9 fits"
+    assert refused.value.retry_after_seconds == 23 * 3600
+
+
 def test_what_is_only_reserved_is_worth_a_short_wait() -> None:
     budget = TokenBudget(1000, clock=Clock())
     budget.reserve(LOCAL, 900)

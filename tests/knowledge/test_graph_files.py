@@ -72,6 +72,8 @@ def test_columns_may_stand_between_other_marks_as_spreadsheets_write_them(mark: 
             attributes={"city": "Oslo"},
         )
     ]
+    below, _ = read_graph("vendors.csv", [f'{mark}""{mark} \n', f"{header}\n", f"{row}\n"])
+    assert below == entities
     _, (owns,) = read_graph("r.csv", [f"source{mark}target{mark}type\n", f"a{mark}b{mark}owns\n"])
     assert (owns.source, owns.target) == ("a", "b")
     with pytest.raises(InvalidGraph, match=r"line 1 is no header; columns that are needed: name,type or"):
@@ -145,6 +147,10 @@ GOOD = '{"type": "org", "name": "Acme", "id": "a"}'
         ('{"type": "org"}', "has no name; allowed: a text of 1 to 200 characters"),
         ('{"type": "org", "name": "  "}', "has name '  '; allowed: a text of 1 to 200 characters"),
         ('{"type": "org", "name": 5}', "has name '5'; allowed: a text of 1 to 200 characters"),
+        (
+            '{"type": "org", "name": "x\\u0000y"}',
+            "has name 'x\\x00y'; allowed: a text without the character NUL",
+        ),
         ('{"type": "", "name": "x"}', "has type ''; allowed: a text of 1 to 200 characters"),
         ('{"type": "org", "name": "x", "id": "a"}', "has the id 'a' of line 1; each id is given once"),
         ('{"type": "org", "name": "x", "id": true}', "has id 'True'; allowed: a text of 1 to 200 characters"),
@@ -267,7 +273,11 @@ def test_an_id_that_two_imports_gave_to_different_entities_is_written_once() -> 
     assert ends.certain([owns]) == [(2, 3, owns)]
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(str.strip).filter(bool)
+names = (
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
+    .map(str.strip)
+    .filter(bool)
+)
 values = st.recursive(
     st.none()
     | st.booleans()

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 import pytest
 
 from headgate.domain.errors import ConfigError, EmbedderAway, StoreAway
@@ -21,6 +22,7 @@ from headgate.knowledge.reading import (
 )
 from headgate.knowledge.values import (
     ANYTHING,
+    Document,
     Mention,
     NewChunk,
     NewEntity,
@@ -265,6 +267,16 @@ async def test_another_directory_of_a_known_name_is_refused_unless_it_was_moved(
     summary = await ingest(store, elsewhere, moved=True)
     assert (summary.chunks_kept, summary.removed) == (1, 1)
     assert (await ingest(store, elsewhere)).unchanged == 1
+
+
+async def test_another_directory_is_also_told_by_what_older_versions_remember_of_a_file() -> None:
+    store = Memory()
+    await ingest(store, Shelf({"docs/a.md": "one"}, place="here"))
+    [source] = (await sources(store)).values()
+    older = source.digest.rpartition("-")[0]
+    await store.replace(Document(source=msgspec.structs.replace(source, digest=older)))
+    with pytest.raises(ConfigError, match="documents of another 'docs' are in the store"):
+        await ingest(store, Shelf({"docs/b.md": "two"}, place="there"))
 
 
 async def test_the_category_is_of_the_document_then_of_the_command_then_of_the_place() -> None:

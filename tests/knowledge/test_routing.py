@@ -90,6 +90,8 @@ def test_any_text_has_a_strategy(text: str) -> None:
         ("\u201elange Fristen\u201c und \u201eEnde\u201c", (("lange", "fristen"), ("ende",))),
         ("\u201elange Fristen\u201d", (("lange", "fristen"),)),
         ("\u00abforce majeure\u00bb", (("force", "majeure"),)),
+        ("\u00bbAcme AG\u00ab und \u00bbBeta SE\u00ab", (("acme", "ag"), ("beta", "se"))),
+        ("\u00abAcme SA\u00bb et \u00abBeta SARL\u00bb", (("acme", "sa"), ("beta", "sarl"))),
         ("\u201eeins ohne Ende", ()),
         ('"a b" "a  B"', (("a", "b"),)),
         ('force majeure" clause', ()),

@@ -223,8 +223,29 @@ async def test_a_min_score_above_what_can_be_is_told() -> None:
     assert (ranking.found, warning.level, warning.code) == ((), "warning", "MIN_SCORE_TOO_HIGH")
     assert warning.message == "No result can reach min_score 0.5: strategy 'hybrid' gives at most 0.016393."
     assert codes((await search.find(query("red car", Strategy.BM25, min_score=0.5)))[0]) == []
-    boosted = query("red car", min_score=0.02, boosted=True)
-    assert codes((await search.find(boosted))[0]) == []
+
+
+async def test_a_min_score_that_nothing_reaches_is_told_with_the_best_there_is() -> None:
+    search = search_in(await library(), meaning())
+    best = (await search.find(query("red car fees", Strategy.VECTOR)))[0].found[0].score
+    ranking, _ = await search.find(query("red car fees", Strategy.VECTOR, min_score=0.999))
+    (warning,) = ranking.warnings
+    assert (ranking.found, warning.code) == ((), "MIN_SCORE_TOO_HIGH")
+    assert warning.message == f"No result reaches min_score 0.999: the best has {best:g}."
+
+
+async def test_a_phrase_is_told_as_missing_also_where_a_minimum_keeps_it_in_quotes() -> None:
+    search = search_in(await library(), meaning())
+    ranking, _ = await search.find(query('"zebra crossing" car', Strategy.BM25, min_score=0.1))
+    (warning,) = ranking.warnings
+    assert (ranking.found, warning.code) == ((), "PHRASE_NOT_FOUND")
+    assert warning.message == 'No passage has "zebra crossing" word for word.'
+
+
+async def test_a_boost_raises_what_a_score_can_be() -> None:
+    search = search_in(await library(), meaning())
+    (warning,) = (await search.find(query("red car", min_score=0.02, boosted=True)))[0].warnings
+    assert warning.message == "No result reaches min_score 0.02: the best has 0.016393."
 
 
 # What is missing.

@@ -717,11 +717,10 @@ class VendorAmbiguous(KnowledgeError):
     http_status = 409
 
     def __init__(self, name: str, matches: list[Match]) -> None:
-        listed = _listed([str(match) for match in matches])
+        listed, choice = _listed([str(match) for match in matches]), _choice(matches, "vendor_name")
         super().__init__(
-            f"Vendor '{name}' is ambiguous: {len(matches)} matches: {listed}. "
-            "Call again with the id of the one that is meant as vendor_name.",
-            hint="call again with the id of the one that is meant as vendor_name",
+            f"Vendor '{name}' is ambiguous: {len(matches)} matches: {listed}. Call again with {choice}.",
+            hint=f"call again with {choice}",
         )
         self.matches = matches[:_MOST_LISTED]
 
@@ -734,13 +733,17 @@ class EntityAmbiguous(KnowledgeError):
     http_status = 409
 
     def __init__(self, name: str, matches: list[Match]) -> None:
-        listed = _listed([str(match) for match in matches])
+        listed, choice = _listed([str(match) for match in matches]), _choice(matches, "entity")
         super().__init__(
-            f"Entity '{name}' is ambiguous: {len(matches)} matches: {listed}. "
-            "Call again with the id of the one that is meant as entity.",
-            hint="call again with the id of the one that is meant as entity",
+            f"Entity '{name}' is ambiguous: {len(matches)} matches: {listed}. Call again with {choice}.",
+            hint=f"call again with {choice}",
         )
         self.matches = matches[:_MOST_LISTED]
+
+
+def _choice(matches: list[Match], argument: str) -> str:
+    """What names one of them; with the word before it, an id cannot be taken for one of an import."""
+    return f"the id of the one that is meant as {argument}, such as 'id {matches[0].id}'"
 
 
 def _listed(matches: list[str]) -> str:

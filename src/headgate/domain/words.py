@@ -6,7 +6,8 @@ from typing import Final
 
 from headgate.domain.stems import stem
 
-# Raised whenever some text would give other words or stems than before: stores keep what these were.
+# Raised whenever some text would give other words or stems than before, or a name would be looked up in
+# another way: stores keep what these were.
 EDITION: Final = 2
 # They say nothing about what is wanted.
 _HARD_STOPS: Final = frozenset(

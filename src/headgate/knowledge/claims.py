@@ -65,7 +65,7 @@ def united_by_id(claims: Iterable[tuple[int, str]]) -> dict[int, NewEntity]:
     said: dict[int, list[NewEntity]] = {}
     for id, words in claims:
         said.setdefault(id, []).append(as_entity(words))
-    return {id: united(of_one) if len(of_one) > 1 else of_one[0] for id, of_one in sorted(said.items())}
+    return {id: united(of_one) for id, of_one in sorted(said.items())}
 
 
 def as_imported(claims: Iterable[tuple[int, str]]) -> dict[int, Entity]:

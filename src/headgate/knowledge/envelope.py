@@ -57,13 +57,7 @@ def desktop(
 ) -> dict[str, Any]:
     """The answer in its envelope; `tokens_used` is not known yet, see `with_tokens`."""
     return {
-        "_metadata": {
-            "operation": handling.operation,
-            "version": stamps.version,
-            "timestamp": iso(stamps.wall_clock()),
-            "request_id": stamps.request_id(),
-            "status": "success",
-        },
+        "_metadata": stamped(handling.operation, "success", stamps),
         **answer,
         "execution_context": {
             "tokens_estimated": handling.tokens_estimated,
@@ -72,6 +66,17 @@ def desktop(
             "execution_time_ms": handling.execution_time_ms,
         },
         "warnings": shown(warnings),
+    }
+
+
+def stamped(operation: str, status: str, stamps: Stamps) -> dict[str, Any]:
+    """What an envelope begins with."""
+    return {
+        "operation": operation,
+        "version": stamps.version,
+        "timestamp": iso(stamps.wall_clock()),
+        "request_id": stamps.request_id(),
+        "status": status,
     }
 
 

@@ -19,11 +19,15 @@ def modes_with(
 
     Raises InvalidQuestion when there are none, which names the fields that are wrong and those that are not.
     """
+    allowed = known[mode] if mode is not Mode.AUTO else {field for own in known.values() for field in own}
+    check_fields(fields, allowed, f"response_mode '{mode}'", known)
     modes = fitting_modes(mode, fields, known)
     if not modes:
-        check_fields(fields, known[Mode.FULL], f"response_mode '{mode}'", known)
-    elif mode is not Mode.AUTO:
-        check_fields(fields, known[mode], f"response_mode '{mode}'", known)
+        raise InvalidQuestion(
+            f"No response_mode has all of these fields: {sorted(set(fields or ()))}",
+            hint=_homes(fields or (), known),
+            hinted=True,
+        )
     return modes
 
 
@@ -38,15 +42,20 @@ def check_fields(
     if not wrong:
         return
     shown = [field if len(field) <= _LONGEST else f"{field[: _LONGEST - 1]}…" for field in wrong[:_MOST]]
-    modes = {field: [str(mode) for mode in elsewhere if field in elsewhere[mode]] for field in wrong}
-    has = [
-        f"{field} is a field of response_mode {' or '.join(names)}" for field, names in modes.items() if names
-    ]
+    homes = _homes(wrong, elsewhere)
     raise InvalidQuestion(
         f"Invalid fields for {where}: {shown}. Allowed fields: {sorted(allowed)}",
-        hint="; ".join(has) or "leave out fields to get all of them, or name only those that are allowed",
-        hinted=bool(has),
+        hint=homes or "leave out fields to get all of them, or name only those that are allowed",
+        hinted=bool(homes),
     )
+
+
+def _homes(fields: Iterable[str], known: Mapping[Mode, Sequence[str]]) -> str:
+    """Which modes to take for each of the fields; nothing of those that none has."""
+    modes = {field: [str(mode) for mode in known if field in known[mode]] for field in sorted(set(fields))}
+    told = (f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names)
+    joined = ", ".join(told)
+    return f"take {joined}" if joined else ""
 
 
 def only(item: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:

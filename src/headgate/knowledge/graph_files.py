@@ -20,6 +20,8 @@ _RELATIONSHIP_COLUMNS: Final = frozenset({"source", "target", "type", "confidenc
 _NEEDED: Final = "name,type or source,target,type"
 _NEEDED_COLUMNS: Final = (frozenset({"name", "type"}), frozenset({"source", "target", "type"}))
 _DELIMITERS: Final = (",", ";", "\t")
+# All that stands in a row without a value.
+_OF_EMPTY_CELLS: Final = "".join((*_DELIMITERS, '" \r\n'))
 # Of the lines that are wrong.
 _MOST_TOLD: Final = 10
 _KINDS: Final = ("entity", "relationship")
@@ -233,7 +235,7 @@ def _until_header(lines: Iterator[str]) -> Iterator[str]:
     """The lines up to the first that says something, with it."""
     for line in lines:
         yield line
-        if line.strip():
+        if line.strip(_OF_EMPTY_CELLS):
             return
 
 
@@ -338,6 +340,9 @@ def _name(member: str, value: object) -> str:
     text = value.strip() if isinstance(value, str) else ""
     if not text or len(text) > LONGEST_NAME:
         raise _Wrong(_wrong(member, value, f"a text of 1 to {LONGEST_NAME} characters"))
+    # Not every store can keep it.
+    if "\0" in text:
+        raise _Wrong(_wrong(member, value, "a text without the character NUL"))
     return text
 
 

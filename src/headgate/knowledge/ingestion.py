@@ -313,7 +313,7 @@ def _with_title(parsed: Parsed) -> tuple[Section, ...]:
     opening = words(" ".join((*first.path, first.text[: _OPENING + len(parsed.title)])))
     if any(opening[place : place + len(title)] == title for place in range(len(opening))):
         return parsed.sections
-    return (Section(first.path, f"{parsed.title}\n\n{first.text}"), *rest)
+    return (msgspec.structs.replace(first, text=f"{parsed.title}\n\n{first.text}"), *rest)
 
 
 def _day(seconds: float) -> str:

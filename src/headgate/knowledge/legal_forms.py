@@ -30,6 +30,12 @@ def without_legal_form(name: str) -> tuple[str, str]:
     return (" ".join(words).rstrip(","), " ".join(reversed(forms))) if forms else (name, "")
 
 
+def form_alone(written: str) -> str:
+    """A legal form as `without_legal_form` tells it."""
+    # Before it stands the name of any company.
+    return without_legal_form(f"Any {written}")[1] or written
+
+
 def agree(one: str, other: str) -> bool:
     """Whether two legal forms, as `without_legal_form` tells them, may be of one company."""
     return not one or not other or one == other

@@ -10,6 +10,12 @@ from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Passages
 from headgate.knowledge.values import ANYTHING, Filters, Statistics
 
+NOTHING_INGESTED: Final = Notice(
+    level="warning",
+    code="NOTHING_INGESTED",
+    message="There are no documents to search yet.",
+    suggestion="Run headgate knowledge ingest PATH to add some.",
+)
 _MOST_NAMED: Final = 10
 _MOST_WANTED: Final = 5
 _LONGEST_WANTED: Final = 60

@@ -11,11 +11,12 @@ from headgate.knowledge.query import Query
 from headgate.knowledge.query import Warning as Notice
 
 # A quote within a word, as that of inches is, opens and closes nothing. What closes in German opens in
-# English, so German comes first.
+# English, so German comes first; its angled ones are the French ones turned round.
 _QUOTED: Final = re.compile(
     r'(?<!\w)"([^"]*)"(?!\w)'
     r"|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]"
     r"|\u201c([^\u201c\u201d]+)\u201d"
+    r"|\u00bb([^\u00ab\u00bb]+)\u00ab"
     r"|\u00ab([^\u00ab\u00bb]+)\u00bb"
 )
 
@@ -37,10 +38,19 @@ def with_phrases(query: Query) -> Query:
 
 def unquoted(phrases: Sequence[Sequence[str]]) -> Notice:
     """What to tell where no chunk has what the query quotes, and it was searched for without quotes."""
+    return _notice(phrases, "; searched without the quotes", "Quote")
+
+
+def unfound(phrases: Sequence[Sequence[str]]) -> Notice:
+    """What to tell where no chunk has what the query quotes."""
+    return _notice(phrases, "", "Leave out the quotes, or quote")
+
+
+def _notice(phrases: Sequence[Sequence[str]], done: str, advice: str) -> Notice:
     quoted = ", ".join(f'"{" ".join(phrase)}"' for phrase in phrases)
     return Notice(
         level="warning",
         code="PHRASE_NOT_FOUND",
-        message=f"No passage has {quoted} word for word; searched without the quotes.",
-        suggestion="Quote only what stands in the documents as it is.",
+        message=f"No passage has {quoted} word for word{done}.",
+        suggestion=f"{advice} only what stands in the documents as it is.",
     )

@@ -35,7 +35,8 @@ class Digest(NamedTuple):
     def of(cls, written: str) -> "Digest":
         """All parts are empty where it was written by somebody else."""
         parts = written.split("-")
-        return cls(*parts) if len(parts) == len(cls._fields) else cls()
+        # At first there was nothing above the place.
+        return cls(*parts) if len(parts) in (len(cls._fields) - 1, len(cls._fields)) else cls()
 
     @classmethod
     def made(cls, content: str, edition: str, place: str) -> "Digest":

@@ -12,6 +12,8 @@ from headgate.knowledge.modes import RICHEST_FIRST, TOKENS_PER_RESULT, Mode
 
 # What is counted at once.
 _SHORT_BYTES: Final = 32 * 1024
+# At most, with all boosts.
+_EXPLANATION_TOKENS: Final = 120
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -47,13 +49,14 @@ class Price(msgspec.Struct, frozen=True):
         return "" if cheaper is None else f"response_mode '{cheaper}'"
 
 
-def price_of_results(results: int, modes: Iterable[Mode]) -> Price:
+def price_of_results(results: int, modes: Iterable[Mode], *, explained: bool = False) -> Price:
     """That of so many chunks of which nothing is known yet, in each of the modes that would do."""
-    return Price({mode: _tokens(mode, results) for mode in modes}, _tokens, results)
+    more = _EXPLANATION_TOKENS if explained else 0
 
+    def tokens(mode: Mode, count: int) -> int:
+        return (TOKENS_PER_RESULT[mode] + more) * count
 
-def _tokens(mode: Mode, results: int) -> int:
-    return TOKENS_PER_RESULT[mode] * results
+    return Price({mode: tokens(mode, results) for mode in modes}, tokens, results)
 
 
 def price_of_texts(texts: Sequence[int], modes: Iterable[Mode], lever: str) -> Price:

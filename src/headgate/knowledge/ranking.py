@@ -25,19 +25,21 @@ class Scored(NamedTuple):
     shares: Mapping[str, float] = _NOTHING
 
 
-def scored(
-    found: Iterable[Fused], shares: Mapping[int, Mapping[str, float]], min_score: float
-) -> tuple[Scored, ...]:
-    """What reaches the minimum, the best first; equal ones by id."""
+def scored(found: Iterable[Fused], shares: Mapping[int, Mapping[str, float]]) -> tuple[Scored, ...]:
+    """Each with its final score, the best first; equal ones by id."""
     raised = [(boosted(one.score, shares.get(one.chunk_id, _NOTHING)), one) for one in found]
     raised.sort(key=lambda pair: (-pair[0], pair[1].chunk_id))
-    # As it is shown: a caller who gives a score that he was shown gets what had it.
-    least = round(min_score, _DIGITS)
-    final = [
+    return tuple(
         Scored(one, round(clamped(score), _DIGITS), shares.get(one.chunk_id, _NOTHING))
         for score, one in raised
-    ]
-    return tuple(one for one in final if one.score >= least)
+    )
+
+
+def reaching(found: Iterable[Scored], min_score: float) -> tuple[Scored, ...]:
+    """Those that have the minimum."""
+    # As it is shown: a caller who gives a score that he was shown gets what had it.
+    least = round(min_score, _DIGITS)
+    return tuple(one for one in found if one.score >= least)
 
 
 def ranked(found: Iterable[Scored]) -> tuple[Ranked, ...]:
@@ -131,4 +133,17 @@ def too_high(min_score: float, strategy: Strategy, fusion: Fusion, boosts: Boost
         code="MIN_SCORE_TOO_HIGH",
         message=f"No result can reach min_score {min_score:g}: strategy '{strategy}' gives at most {most:g}.",
         suggestion=f"Use a min_score up to {most:g}, or strategy 'vector' or 'bm25', which give up to 1.",
+    )
+
+
+def below(min_score: float, found: Sequence[Scored]) -> Notice | None:
+    """What to tell somebody for whom nothing of what was found is good enough."""
+    if not found or reaching(found[:1], min_score):
+        return None
+    best = found[0].score
+    return Notice(
+        level="warning",
+        code="MIN_SCORE_TOO_HIGH",
+        message=f"No result reaches min_score {min_score:g}: the best has {best:g}.",
+        suggestion=f"Use a min_score up to {best:g}, or take it that the documents do not say.",
     )

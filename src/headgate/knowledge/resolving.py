@@ -237,7 +237,7 @@ def ends_of(relationships: Iterable[NewRelationship]) -> set[str]:
     return {name_key(end) for one in relationships for end in (one.source, one.target)}
 
 
-def keys_of(entities: Iterable[NewEntity]) -> set[str]:
+def keys_to_ask(entities: Iterable[NewEntity]) -> set[str]:
     """The keys under which a store finds everybody who may be one of them."""
     return {key for one in entities for key in _every_key(one)}
 

@@ -16,11 +16,12 @@ from headgate.domain.words import terms
 from headgate.knowledge.boosting import Wishes, checked, shares, spans, wishes
 from headgate.knowledge.cache import Cache, CacheStatistics, Made
 from headgate.knowledge.fusion import Fused, Fusion, bm25_alone, vector_alone
+from headgate.knowledge.missing import NOTHING_INGESTED
 from headgate.knowledge.nearness import Lacking, Nearness, incomplete
-from headgate.knowledge.phrases import unquoted, with_phrases
+from headgate.knowledge.phrases import unfound, unquoted, with_phrases
 from headgate.knowledge.query import Boosts, Query, Ranking, Strategy
 from headgate.knowledge.query import Warning as Notice
-from headgate.knowledge.ranking import Grounds, far, ranked, scored, too_high
+from headgate.knowledge.ranking import Grounds, Scored, below, far, ranked, reaching, scored, too_high
 from headgate.knowledge.routing import route
 from headgate.knowledge.store import Graph, Passages
 from headgate.knowledge.values import ANYTHING, Found
@@ -30,12 +31,6 @@ log = logging.getLogger("headgate.knowledge")
 
 # Of each list; what is further down is hardly ever looked at.
 DEPTH: Final = 200
-_EMPTY: Final = Notice(
-    level="warning",
-    code="NOTHING_INGESTED",
-    message="There are no documents to search yet.",
-    suggestion="Run headgate knowledge ingest PATH to add some.",
-)
 _NO_WORDS: Final = Notice(
     level="warning",
     code="NO_SEARCH_WORDS",
@@ -143,8 +138,9 @@ class Search:
             fused = self._fusion.fuse(by_meaning, by_words)
         else:
             fused = vector_alone(by_meaning) if strategy is Strategy.VECTOR else bm25_alone(by_words)
-        found = scored(fused, await self._shares(query, fused), query.min_score)
-        warnings = await self._warnings(query, strategy, lacking, revision, fused)
+        every = scored(fused, await self._shares(query, fused))
+        found = reaching(every, query.min_score)
+        warnings = await self._warnings(query, strategy, lacking, revision, every)
         ranking = Ranking(found=ranked(found), strategy=strategy, revision=revision, warnings=warnings)
         return Made(Answer(ranking, Grounds.of(found)), lasting=lacking is None or lacking.lasting)
 
@@ -187,18 +183,24 @@ class Search:
         return wished, await self._graph.mentioned(ids)
 
     async def _warnings(
-        self, query: Query, strategy: Strategy, lacking: Lacking | None, revision: int, fused: Sequence[Fused]
+        self,
+        query: Query,
+        strategy: Strategy,
+        lacking: Lacking | None,
+        revision: int,
+        found: Sequence[Scored],
     ) -> tuple[Notice, ...]:
         counted = None
-        if not fused or strategy is not Strategy.BM25:
+        if not found or strategy is not Strategy.BM25:
             counted = await self._nearness.counted(revision)
         if counted is not None and not counted.chunks:
-            return (_EMPTY,)
+            return (NOTHING_INGESTED,)
         notices = [
             lacking.warning if lacking is not None and lacking.told else None,
-            await self._unmatched(query) if strategy is Strategy.BM25 and not fused else None,
-            far(fused) if strategy is not Strategy.BM25 else None,
-            too_high(query.min_score, strategy, self._fusion, self._boosts if query.boosted else None),
+            await self._unmatched(query) if strategy is Strategy.BM25 and not found else None,
+            far([one.fused for one in found]) if strategy is not Strategy.BM25 else None,
+            too_high(query.min_score, strategy, self._fusion, self._boosts if query.boosted else None)
+            or below(query.min_score, found),
             incomplete(counted) if counted is not None and strategy is not Strategy.BM25 else None,
         ]
         return tuple(notice for notice in notices if notice is not None)
@@ -211,6 +213,9 @@ class Search:
         if sources != ANYTHING and not await self._passages.source_ids(sources):
             # It is the filters, and whoever gives the answer tells of them.
             return None
+        if query.filters.phrases and query.min_score > 0:
+            # Otherwise it is searched for without the quotes next, and that tells more.
+            return unfound(query.filters.phrases)
         other = query.strategy is not Strategy.HYBRID and self._nearness.possible
         try_also = ", or strategy 'hybrid', which also finds by meaning" if other else ""
         return Notice(

@@ -14,7 +14,7 @@ from rapidfuzz import fuzz, process, utils
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, Match, VendorAmbiguous, VendorNotFound
 from headgate.domain.words import words
 from headgate.knowledge.legal_forms import LEGAL_FORMS, agree, without_legal_form
-from headgate.knowledge.resolving import keys_of
+from headgate.knowledge.resolving import keys_to_ask
 from headgate.knowledge.store import Graph
 from headgate.knowledge.values import VENDOR_TYPES, Entity, NewEntity, name_key
 
@@ -28,6 +28,7 @@ _ANYBODY: Final = ()
 _MOST_SUGGESTED: Final = 5
 _LIKE_ENOUGH: Final = 70
 _COMPARED_AT_ONCE: Final = 1000
+_SHORT: Final = 3
 # Of each of several who may be meant.
 _MOST_ALIASES: Final = 3
 _MOST_ATTRIBUTES: Final = 2
@@ -88,7 +89,7 @@ class Vendors:
 
     async def _imported(self, name: str, found: Sequence[Entity]) -> list[Entity]:
         """Imported vendors that are called so but for the legal form: texts may mean them as well."""
-        called = await self._graph.named(sorted(keys_of([NewEntity(type=_VENDORS[0], name=name)])))
+        called = await self._graph.named(sorted(keys_to_ask([NewEntity(type=_VENDORS[0], name=name)])))
         known, form = {one.id for one in found}, without_legal_form(name)[1]
         return [
             one
@@ -180,12 +181,13 @@ class _Names:
 
     def _likely(self, name: str) -> Iterator[tuple[str, float]]:
         """Those that are like it, and how much; of each batch the most likely."""
+        wanted = _folded(name)
         every = iter(self._spelled)
         # Other threads wait for each comparison of a batch.
         while batch := list(islice(every, _COMPARED_AT_ONCE)):
             for _, score, spelled in process.extract(
-                _folded(name),
-                {spelled: _folded(spelled) for spelled in batch},
+                wanted,
+                {spelled: own for spelled in batch if _comparable(wanted, own := _folded(spelled))},
                 scorer=fuzz.WRatio,
                 limit=4 * _MOST_SUGGESTED,
                 score_cutoff=_LIKE_ENOUGH,
@@ -199,6 +201,12 @@ def _folded(name: str) -> str:
         letters = unicodedata.normalize("NFKD", name)
         name = "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
     return utils.default_process(name)
+
+
+def _comparable(one: str, other: str) -> bool:
+    """Two or three letters stand in many a name, which is not like them unless they are a word of it."""
+    shorter, longer = sorted((one, other), key=len)
+    return len(shorter) > _SHORT or len(longer) - len(shorter) <= 1 or shorter in longer.split()
 
 
 def _parts(name: str) -> list[str]:

@@ -91,6 +91,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     # Of each relationship on the way.
     min_confidence: float = 0.7
 
+    @property
+    def chooses_types(self) -> bool:
+        """Whether not everybody is told of, whatever the way to them."""
+        return bool(self.entity_types or self.relationship_types)
+
     def fits(self, edge: Edge) -> bool:
         """Whether the walk takes this relationship, if it is sure enough."""
         return not self.relationship_types or edge.type.upper() in self.relationship_types
@@ -200,14 +205,25 @@ class _Steps:
         return sorted(self._best.values(), key=_nearness)
 
     def leading(self, order: list[Reached], kept: Container[int]) -> dict[int, tuple[int, ...]]:
-        """Each relationship under that one of its ends that comes later, for those who are kept."""
+        """Each relationship under that one of its ends that comes later, for those who are kept.
+
+        Where somebody in between is not kept, the way to him is under the first who is reached through him.
+        """
         places = {one.entity_id: place for place, one in enumerate(order)}
         found: defaultdict[int, list[int]] = defaultdict(list)
         for id, edge in sorted(self._edges.items()):
             ends = [end for end in (edge.source_id, edge.target_id) if end in places]
             if ends:
                 found[max(ends, key=places.__getitem__)].append(id)
-        return {end: tuple(ids) for end, ids in found.items() if end in kept}
+        told: dict[int, tuple[int, ...]] = {}
+        for one in order:
+            if one.entity_id in kept:
+                before = found.pop(one.via, []) if one.via is not None and one.via not in kept else []
+                told[one.entity_id] = (*filter(self._from_start, before), *found[one.entity_id])
+        return told
+
+    def _from_start(self, edge: int) -> bool:
+        return self._start in (self._edges[edge].source_id, self._edges[edge].target_id)
 
 
 def _nearness(one: Reached) -> tuple[int, float, int, int]:

@@ -14,6 +14,7 @@ SHAPE = 1
 # While another process makes the file.
 _LOOK_AGAIN_SECONDS = 0.01
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+NEWER = "the file was written by a newer version of headgate"
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_BUSY: "another process keeps the file locked",
@@ -79,7 +80,7 @@ def sync_directory(directory: Path) -> None:
 def _prepare(connection: sqlite3.Connection, tables: Sequence[str], busy_seconds: float) -> None:
     shape = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if shape > SHAPE:
-        raise StoreFailed("the file was written by a newer version of headgate")
+        raise StoreFailed(NEWER)
     _use_wal(connection, busy_seconds)
     # A commit is on the disk when it returns, not only with the system.
     connection.execute("PRAGMA synchronous = FULL")

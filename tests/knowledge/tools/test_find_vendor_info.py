@@ -41,6 +41,26 @@ async def test_a_vendor_is_found_by_case_alias_and_id(name: str) -> None:
     assert (answer["vendor_id"], answer["vendor_name"]) == (1, "Acme Inc")
 
 
+async def test_an_id_may_come_as_the_number_that_matches_are_told_with() -> None:
+    assert (await (await with_acme()).ask("find_vendor_info", vendor_name=1))["vendor_name"] == "Acme Inc"
+
+
+async def test_the_id_that_the_refusal_names_is_certain_also_where_imports_number_vendors() -> None:
+    desk = Desk()
+    await desk.know(
+        [
+            NewEntity(type="VENDOR", name="Delta Ltd", external_id="2"),
+            NewEntity(type="SUPPLIER", name="Delta Ltd", external_id="1"),
+        ],
+        [],
+    )
+    for name in ("Delta Ltd", "1", "2"):
+        with pytest.raises(VendorAmbiguous, match=r"such as 'id 1'\.$"):
+            await desk.ask("find_vendor_info", vendor_name=name)
+    assert (await desk.ask("find_vendor_info", vendor_name="id 1"))["vendor_id"] == 1
+    assert (await desk.ask("find_vendor_info", vendor_name=2))["vendor_id"] == 2
+
+
 @pytest.mark.parametrize("name", ["Acme, Inc.", "acme-inc", "Acme", "ACME Ltd.", "Acme S.A."])
 async def test_punctuation_and_legal_form_do_not_matter_where_nothing_fits_better(name: str) -> None:
     assert (await (await with_acme()).ask("find_vendor_info", vendor_name=name))["vendor_id"] == 1
@@ -172,6 +192,18 @@ async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> N
         await desk.ask("find_vendor_info", vendor_name="Zzyzx")
     assert failure(nobody.value)["suggestions"] == []
     assert nobody.value.advice == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "suggested"), [("Acme Hostin", ["Acme Hosting Ltd"]), ("ASCC", ["ASC"]), ("0", [])]
+)
+async def test_a_few_letters_are_not_like_a_name_that_has_them(asked: str, suggested: list[str]) -> None:
+    desk = Desk()
+    known = ("Acme Hosting Ltd", "ASC", "Newco20")
+    await desk.know([NewEntity(type="ORG", name=name) for name in known], [])
+    with pytest.raises(VendorNotFound) as refused:
+        await desk.ask("find_vendor_info", vendor_name=asked)
+    assert failure(refused.value)["suggestions"] == suggested
 
 
 async def test_a_name_that_ends_with_a_dot_ends_the_advice() -> None:
@@ -376,18 +408,51 @@ async def test_fields_are_exactly_those_that_were_named(mode: Mode) -> None:
         assert set(answer) == {field, *AROUND}
 
 
+@pytest.mark.parametrize(
+    ("mode", "fields", "pages"),
+    [
+        ("ids_only", ["entity_ids"], 3),
+        ("ids_only", ["relationship_ids"], 3),
+        ("metadata", ["top_entities"], 3),
+        ("metadata", ["statistics"], 1),
+        ("preview", ["entities", "statistics"], 3),
+        ("full", ["vendor_name", "aliases"], 1),
+    ],
+)
+async def test_pages_are_of_what_the_fields_show(mode: str, fields: list[str], pages: int) -> None:
+    desk = await with_acme()
+    read = await desk.pages(
+        "find_vendor_info", vendor_name="Acme Inc", response_mode=mode, fields=fields, page_size=3
+    )
+    assert len(read) == pages
+    listed = [one for page in read for name in fields for one in page[name] if isinstance(page[name], list)]
+    shown = {"entity_ids", "relationship_ids", "top_entities", "entities"} & set(fields)
+    if shown:
+        assert len(listed) == read[0]["pagination"]["total_available"] == 7
+    else:
+        assert read[0]["pagination"]["total_available"] == 0
+
+
+async def test_a_cut_list_that_no_field_shows_is_not_told_of() -> None:
+    desk = await with_acme(products=120)
+    answer = await desk.ask(
+        "find_vendor_info", vendor_name="Acme Inc", response_mode="full", fields=["entities"]
+    )
+    assert answer["warnings"][0]["message"] == "This answer has 100 of 120 entities"
+
+
 async def test_a_field_of_another_mode_is_refused_with_the_modes_that_have_it() -> None:
     with pytest.raises(
         InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"
     ) as refused:
         await Desk().ask("find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"])
-    assert refused.value.hint == "entities is a field of response_mode preview or full"
+    assert refused.value.hint == "take response_mode preview or full for entities"
     with pytest.raises(InvalidQuestion) as refused:
         await Desk().ask("find_vendor_info", vendor_name="x", fields=["hotline"])
     assert refused.value.hint == ("leave out fields to get all of them, or name only those that are allowed")
 
 
-@pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 5, ["Acme"], "a\0b"])
+@pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 0, -1, 2**63, True, 1.5, ["Acme"], "a\0b"])
 async def test_a_name_that_cannot_be_one_is_refused(name: object) -> None:
     with pytest.raises(InvalidQuestion, match="vendor_name"):
         await Desk().ask("find_vendor_info", vendor_name=name)
@@ -401,7 +466,7 @@ async def test_200_characters_are_a_name() -> None:
 async def test_a_cursor_belongs_to_its_vendor() -> None:
     desk = await with_acme()
     first = await desk.ask("find_vendor_info", vendor_name="Acme Inc", page_size=2)
-    with pytest.raises(InvalidQuestion, match="cursor belongs to another vendor"):
+    with pytest.raises(InvalidQuestion, match="cursor belongs to another vendor_name"):
         await desk.ask("find_vendor_info", vendor_name="Globex", cursor=first["pagination"]["cursor"])
     desk.restarted()
     again = await desk.ask("find_vendor_info", vendor_name="ACME inc", cursor=first["pagination"]["cursor"])

@@ -110,10 +110,58 @@ async def test_auto_takes_the_mode_that_has_the_wanted_fields() -> None:
         "semantic_search", query="delivery", response_mode="auto", fields=["chunk_snippet"]
     )
     assert set(answer["results"][0]) == {"chunk_snippet"}
-    with pytest.raises(InvalidQuestion, match=r"response_mode 'auto': \['chunk_snippet'\]"):
+    together = r"No response_mode has all of these fields: \['chunk_snippet', 'chunk_text'\]"
+    with pytest.raises(InvalidQuestion, match=together) as refused:
         await desk.ask(
             "semantic_search", query="x", response_mode="auto", fields=["chunk_snippet", "chunk_text"]
         )
+    assert refused.value.advice == (
+        "Take response_mode preview for chunk_snippet, response_mode full for chunk_text."
+    )
+
+
+async def test_auto_names_the_fields_of_all_modes_where_one_is_wrong() -> None:
+    with pytest.raises(InvalidQuestion, match=r"response_mode 'auto': \['nope'\]") as refused:
+        await Desk().ask("semantic_search", query="x", response_mode="auto", fields=["nope"])
+    assert "'chunk_snippet'" in refused.value.message
+    assert "'chunk_text'" in refused.value.message
+
+
+async def test_an_explanation_is_reserved_too() -> None:
+    with pytest.raises(BudgetSpent, match="may take 1300"):
+        await (await library(1299)).ask(
+            "semantic_search", query="delivery", response_mode="ids_only", explain=True
+        )
+    desk = await library(100_000)
+    answer = await desk.ask(
+        "semantic_search",
+        query="delivery",
+        response_mode="ids_only",
+        explain=True,
+        boosts=True,
+        response_format="desktop",
+    )
+    context = answer["execution_context"]
+    assert context["tokens_used"] <= context["tokens_estimated"] == 1300
+
+
+async def test_an_error_is_in_the_envelope_that_was_asked_for() -> None:
+    tools = Desk().tools
+    error = InvalidQuestion("no", hint="ask again")
+    told = tools.failed("semantic_search", {"response_format": "desktop"}, error)
+    assert told == {
+        "_metadata": {
+            "operation": "semantic_search",
+            "version": told["_metadata"]["version"],
+            "timestamp": "2026-11-16T12:00:00Z",
+            "request_id": "request-1",
+            "status": "error",
+        },
+        "error": "no",
+        "action": "ask again",
+        "code": "INVALID_PARAMS",
+    }
+    assert set(tools.failed("semantic_search", {}, error)) == {"error", "action", "code"}
 
 
 async def test_the_last_page_is_priced_by_what_is_left_of_it() -> None:

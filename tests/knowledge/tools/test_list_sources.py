@@ -54,3 +54,9 @@ async def test_filters_and_fields_choose() -> None:
 async def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(InvalidQuestion, match=r"Invalid fields for list_sources: \['chunk_text'\]. Allowed"):
         await Desk().ask("list_sources", fields=["chunk_text"])
+
+
+@pytest.mark.parametrize("filters", [None, {"source_category": "contracts"}])
+async def test_that_nothing_was_ingested_is_told(filters: dict[str, str] | None) -> None:
+    answer = await Desk().ask("list_sources", filters=filters)
+    assert [one["code"] for one in answer["warnings"]] == ["NOTHING_INGESTED"]

@@ -249,3 +249,33 @@ async def test_of_very_many_neighbours_the_surest_are_kept() -> None:
 async def test_only_one_or_two_hops_are_walked(hops: object) -> None:
     with pytest.raises(InvalidQuestion, match="hops must be a whole number from 1 to 2"):
         await Desk().ask("neighbours", entity="Acme", hops=hops)
+
+
+async def test_the_way_through_somebody_of_another_type_is_told_too() -> None:
+    answer = await (await town()).ask("neighbours", entity="Acme", hops=2, entity_types="PLACE")
+    assert walked(answer) == [(PARIS, 2, 0.81)]
+    assert answer["entities"][0]["via"]["name"] == "Bob"
+    # From Acme to Bob, and from him and from the widget to Paris; nothing else of Bob's.
+    assert related(answer) == [1, 3, 4]
+
+
+async def test_without_a_field_of_entities_there_are_only_relationships() -> None:
+    answer = await (await town()).ask("neighbours", entity="Acme", fields=["relationships"])
+    assert "entities" not in answer
+    assert related(answer) == [1, 2]
+
+
+@pytest.mark.parametrize("argument", ["entity_types", "relationship_types"])
+async def test_types_that_nobody_has_are_told_with_those_that_there_are(argument: str) -> None:
+    asked: dict[str, Any] = {argument: "NOSUCH", "entity": "Acme", "min_confidence": 0}
+    answer = await (await town()).ask("neighbours", **asked)
+    assert answer["entities"] == []
+    assert answer["warnings"] == [
+        {
+            "level": "warning",
+            "code": "NO_SUCH_TYPE",
+            "message": "Nobody within these hops is of the types that were asked for",
+            "suggestion": "next to it are entity_types PERSON, PLACE, PRODUCT "
+            "and relationship_types LOCATED_IN, MAKES, WORKS_FOR",
+        }
+    ]

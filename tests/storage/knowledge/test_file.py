@@ -1,6 +1,7 @@
 """knowledge.db when it cannot be used: a sentence for the caller, a reason in the log, the file untouched."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from headgate.knowledge.values import ANYTHING
 from headgate.storage.committing import Committer
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.everything import every
+from headgate.storage.knowledge.remedies import explained
 from headgate.storage.knowledge.store import KnowledgeFile, open_store
 from tests.storage.knowledge.documents import MODEL, all_chunks, document, found
 
@@ -113,6 +115,25 @@ async def test_who_leaves_in_the_middle_of_a_long_read_ends_it(tmp_path: Path) -
         assert set(await found(store, "text")) == {1}
 
 
+@pytest.mark.parametrize("by", ["another", "nothing"])
+async def test_a_file_that_was_removed_or_replaced_while_it_is_used_is_told(tmp_path: Path, by: str) -> None:
+    path = tmp_path / "knowledge.db"
+    async with open_store(path) as store:
+        await store.replace(document("a.md", "text"))
+        await store.check()
+        await store.check()
+        for file in tmp_path.iterdir():
+            file.unlink()
+        if by == "another":
+            async with open_store(path) as other:
+                await other.replace(document("b.md", "text"))
+        with pytest.raises(StoreAway) as away:
+            await store.check()
+        assert away.value.why == (
+            "the file was removed or replaced while this process uses it; restart this process"
+        )
+
+
 async def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
     path = tmp_path / "knowledge.db"
     async with open_store(path) as store:
@@ -131,7 +152,23 @@ async def test_a_place_that_cannot_be_looked_at_is_told_like_any_other_trouble(t
         for use in (store.check, store.revision):
             with pytest.raises(StoreAway) as away:
                 await use()
-            assert "let the user of this process read and write knowledge.db" in away.value.why
+            assert away.value.why == "File name too long; name a shorter --data-dir"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (errno.EACCES, "let the user of this process read and write knowledge.db"),
+        (errno.ENOSPC, "make room on the disk"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_what_the_system_says_has_its_own_remedy(code: int, told: str) -> None:
+    said = explained(OSError(code, os.strerror(code)))
+    assert said.startswith(os.strerror(code))
+    assert told in said
+    assert ("knowledge.db" in said) == (code == errno.EACCES)
 
 
 @pytest.mark.parametrize(

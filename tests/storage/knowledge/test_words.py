@@ -13,7 +13,7 @@ from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.postgres.opening import open_store as open_database
 from tests.postgres import server
 from tests.storage.knowledge.conftest import Opening
-from tests.storage.knowledge.documents import document, found, phrase
+from tests.storage.knowledge.documents import all_entities, document, entity, found, phrase
 
 # As an older version may have left it: it knew the words, but not as they are cut now.
 OLD_FILE = """
@@ -22,11 +22,13 @@ OLD_FILE = """
     UPDATE postings SET stem = stem || 's';
     INSERT INTO plain (plain) VALUES ('delete-all');
     INSERT INTO plain (rowid, words) SELECT id, 'older words' FROM chunks;
+    UPDATE names SET key = 'older ' || key;
 """
 OLD_DATABASE = """
     UPDATE knowledge_meta SET words_edition = words_edition - 1, length = length + 100;
     UPDATE knowledge_postings SET stem = stem || 's';
     UPDATE knowledge_chunks SET words = ' older words ', lexemes = '''older'' ''words''';
+    UPDATE knowledge_names SET key = 'older ' || key;
 """
 
 
@@ -88,6 +90,25 @@ async def test_all_words_are_cut_again_after_an_update(kept: Kept) -> None:
         assert set(await found(store, "pump", phrase("red pump"))) == {1}
         assert await store.cut_again() == 0
         assert await store.revision() == revision + 1
+
+
+@pytest.mark.parametrize("way", ["cut_again", "replace", "import_graph"])
+async def test_names_are_known_as_this_version_knows_them(kept: Kept, way: str) -> None:
+    beta = [entity("Beta GmbH", kind="VENDOR")]
+    async with kept.open() as store:
+        await store.import_graph("vendors.csv", beta, [])
+        await kept.make_older()
+        assert await store.named(["beta gmbh"]) == []
+        if way == "cut_again":
+            assert await store.cut_again() == 0
+        elif way == "replace":
+            await store.replace(document("a.md", "of Beta", entities=[entity("Beta", 0)]))
+        else:
+            await store.import_graph("vendors.csv", beta, [])
+        assert [one.name for one in await store.named(["beta gmbh"])] == ["Beta GmbH"]
+        # Also without its legal form, as texts call it.
+        if way == "replace":
+            assert list(await all_entities(store)) == ["Beta GmbH"]
 
 
 @pytest.mark.parametrize("way", ["replace", "remove"])

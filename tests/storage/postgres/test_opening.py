@@ -1,6 +1,7 @@
 """A store in PostgreSQL is opened, or says in one sentence why it cannot be."""
 
 import asyncio
+import logging
 import subprocess
 import sys
 
@@ -131,8 +132,21 @@ async def test_a_database_that_cannot_keep_every_text_is_refused_at_once() -> No
 async def test_tables_that_somebody_emptied_are_not_taken_for_new_ones() -> None:
     url = await asyncio.to_thread(server().new_database)
     async with open_store(url) as store:
+        await store.check()
         await _do(url, "DELETE FROM knowledge_meta")
         assert "drop them, and ingest again" in await _refused(store)
+    async with open_store(url) as store:
+        assert "drop them, and ingest again" in await _refused(store)
+
+
+async def test_what_is_noticed_at_a_glance_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    url = await asyncio.to_thread(server().new_database)
+    async with open_store(url) as store:
+        await store.revision()
+        await _do(url, "DELETE FROM knowledge_meta")
+        with caplog.at_level(logging.WARNING), pytest.raises(StoreAway):
+            await store.revision()
+    assert "drop them, and ingest again" in caplog.text
 
 
 async def _refused(store: Store) -> str:

@@ -95,14 +95,12 @@ class KnowledgeServer:
 async def _run(
     tools: "KnowledgeTools", health: "StoreHealth", name: str, arguments: dict[str, Any], asked: Asked
 ) -> Outcome:
-    from headgate.knowledge.tools.failures import failure
-
     try:
         answer = await tools.call(name, arguments, asked.caller)
     except KnowledgeError as error:
         if isinstance(error, StoreAway):
             health.seen(away=True)
-        told = failure(error)
+        told = tools.failed(name, arguments, error)
         meta = {"io.headgate/error": error.told}
         return Outcome(told["error"], told, cleaned(error.advice), meta, failed=True)
     health.seen(away=False)

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from headgate.knowledge.extraction.german import COMPANY, FIRST_WORDS
-from headgate.knowledge.extraction.given_names import GIVEN_NAMES, PARTICLES, SECOND_PARTICLES
+from headgate.knowledge.extraction.given_names import ARTICLES, GIVEN_NAMES, PARTICLES
 from headgate.knowledge.extraction.places import HEADS_OF, PLACES
 from headgate.knowledge.extraction.reading import Page
 from headgate.knowledge.extraction.vocabulary import (
@@ -27,15 +27,25 @@ _WORD: Final = (
     r"|i[A-Z]\w+|macOS\b)"
 )
 _TOKEN: Final = rf"(?:(?:[{_CAPITALS}]\.){{2,}}|St\.(?= )|[{_CAPITALS}]\.(?= [{_CAPITALS}])|{_WORD})"
-_PARTICLE: Final = rf"(?:{'|'.join(PARTICLES)})"
-_JOIN: Final = rf"(?: & | {_PARTICLE} (?:(?:{'|'.join(SECOND_PARTICLES)}) )?| (?=\S))"
 _VERSION: Final = r" v?\d{1,4}(?:\.\d+){0,3}(?![\w%/:]|[.,-]\d)"
-_RUN: Final = re.compile(
-    rf"(?<![\w.'\u2019-]){_TOKEN}(?:{_JOIN}(?!{_LEGAL}){_TOKEN}){{0,11}}"
-    rf"(?:'s (?:Hospital|Church|College)\b)?(?P<legal>(?:,? {_LEGAL})*)(?P<version>{_VERSION})?"
-)
+
+
+def _run(first: tuple[str, ...]) -> re.Pattern[str]:
+    """What a name looks like where these may be the first particle in it."""
+    second = "|".join((*PARTICLES, *ARTICLES))
+    join = rf"(?: & | (?:{'|'.join(first)}) (?:(?:{second}) )?| (?=\S))"
+    return re.compile(
+        rf"(?<![\w.'\u2019-]){_TOKEN}(?:{join}(?!{_LEGAL}){_TOKEN}){{0,11}}"
+        rf"(?:'s (?:Hospital|Church|College)\b)?(?P<legal>(?:,? {_LEGAL})*)(?P<version>{_VERSION})?"
+    )
+
+
+_RUN: Final = _run((*PARTICLES, *ARTICLES))
+_GERMAN_RUN: Final = _run(PARTICLES)
 _SPACE: Final = " "
 _OF: Final = "von"
+# `B. List the files`: later letters are more often those of a given name.
+_LIST_MARK: Final = re.compile(r"[A-H]\.")
 _HUMP: Final = re.compile(r"[a-z][A-Z]")
 _JOINING: Final = frozenset({" of ", " of the ", " for ", " for the "})
 # They may begin a name when they do not begin the sentence.
@@ -68,7 +78,7 @@ def candidates(page: Page) -> list[Candidate]:
     starts = set(page.sentences)
     found = [
         candidate
-        for run in _RUN.finditer(page.text)
+        for run in (_GERMAN_RUN if page.german else _RUN).finditer(page.text)
         if (candidate := _trimmed(page, run, starts)) is not None
     ]
     return _joined(page.text, found)
@@ -81,17 +91,23 @@ def _trimmed(page: Page, run: re.Match[str], starts: set[int]) -> Candidate | No
     legal, version = run["legal"], run["version"] or ""
     first = _begins(text, start, starts)
     surface = run.group()
+    # NODE_OPTIONS is what programs call something.
+    if "_" in surface:
+        return None
     if surface in PLACES:
         return Candidate(start, end, surface, "", "", titled=False, first=first)
     words = surface[: len(surface) - len(legal) - len(version)].split(_SPACE)
     titled = False
+    if _LIST_MARK.fullmatch(words[0]) and (start == 0 or text[start - 1] == "\n"):
+        start += len(words.pop(0)) + 1
+        first = True
     while words and (
         _drops(words[0], first=first, german=page.german) or (words[0] in TITLES and len(words) > 1)
     ):
         titled = titled or words[0] in TITLES
         start += len(words.pop(0)) + 1
         first = False
-    if legal and _OF in words and words[0] not in GIVEN_NAMES:
+    if page.german and legal and _OF in words and words[0] not in GIVEN_NAMES:
         # Geschäftsbedingungen von Acme AG.
         before = words[: words.index(_OF) + 1]
         words = words[len(before) :]

@@ -88,5 +88,5 @@ PARTICLES: Final = phrases(
     van, von, de, di, da, dos, del, della, du, la, le, ten, ter, bin, ibn, al, el, zu, af, av
     """
 )
-# Behind another one only: alone they begin the next name in German.
-SECOND_PARTICLES: Final = (*PARTICLES, "der", "den")
+# In a German text they begin the next name, unless another one stands before them.
+ARTICLES: Final = ("der", "den")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 from headgate.knowledge.extraction.evidence import is_common
 from headgate.knowledge.extraction.places import PLACES
 from headgate.knowledge.extraction.vocabulary import LEGAL_FORMS
-from headgate.knowledge.legal_forms import agree, without_legal_form
+from headgate.knowledge.legal_forms import agree, form_alone, without_legal_form
 from headgate.knowledge.values import VENDOR_TYPES, Entity, NewEntity
 
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
@@ -175,8 +175,7 @@ def _is_short_for(text: str, start: int, end: int, one: _End) -> bool:
         return False
     form = _LEGAL_FORM.match(text, end)
     if form is not None:
-        # Before it stands the name of any company.
-        return agree(without_legal_form(f"Any {form[1]}")[1] or form[1], one.form)
+        return agree(form_alone(form[1]), one.form)
     return not (text[end : end + 1] == " " and text[end + 1 : end + 2].isupper())
 
 

@@ -66,10 +66,12 @@ class Arguments:
         return self._given.get(name) is not None
 
     def name(self, name: str, longest: int, *, what: str) -> str:
-        """A text that has to be given, without the space around it."""
+        """A text that has to be given, without the space around it; a number is an id."""
         value = self._given.get(name)
         if value is None:
             raise _refusal(f"{name} is missing; it must be {what}")
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _HIGHEST_ID:
+            return f"id {value}"
         text = _text(name, value, what).strip()
         if not 1 <= len(text) <= longest:
             raise _refusal(

@@ -1,7 +1,7 @@
 """find_vendor_info: what is known of a vendor, and of those around it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from headgate.knowledge.values import Entity, Relationship, name_key
 from headgate.knowledge.vendors import Vendors
 from headgate.knowledge.walking import Surroundings, surroundings
 
+T = TypeVar("T")
+
 NAME: Final = "find_vendor_info"
 _KNOWN: Final = arguments_of(NAME)
 
@@ -46,6 +48,9 @@ _MOST: Final = {
 }
 # Of the chunks that speak of the vendor itself.
 MOST_PASSAGES: Final = 10
+# Fields that have the entities, and those that have the relationships.
+_ENTITIES: Final = frozenset({"entity_ids", "top_entities", "entities"})
+_RELATIONSHIPS: Final = frozenset({"relationship_ids", "relationships"})
 # Those that mean to tell everything.
 _WHOLE: Final = (Mode.IDS_ONLY, Mode.FULL)
 
@@ -63,14 +68,24 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bound(self) -> dict[str, object]:
         """What a cursor of its answer belongs to."""
-        return {"vendor": name_key(self.name), "setting of include_relationships": self.include_relationships}
+        return {
+            "vendor_name": name_key(self.name),
+            "setting of include_relationships": self.include_relationships,
+        }
+
+    def shown(self, mode: Mode) -> tuple[str, ...]:
+        """The fields of its answer in this mode."""
+        return self.fields or VENDOR_FIELDS[mode]
 
     def most(self, mode: Mode) -> Most:
-        """How many its answer has in this mode."""
-        most = _MOST[mode]
-        if self.page_size is not None:
-            most = Most(self.page_size, self.page_size if most.relationships else 0)
-        return most if self.include_relationships else Most(most.entities, 0)
+        """How many its answer has in this mode; none of what no field shows."""
+        fields = self.shown(mode)
+        entities, relationships = _MOST[mode] if self.page_size is None else (self.page_size, self.page_size)
+        if _ENTITIES.isdisjoint(fields):
+            entities = 0
+        if _RELATIONSHIPS.isdisjoint(fields) or not self.include_relationships:
+            relationships = 0
+        return Most(entities, relationships)
 
 
 class FindVendorInfo:
@@ -110,13 +125,11 @@ class FindVendorInfo:
     ) -> dict[str, Any]:
         most = question.most(mode)
         lists, places = opened.snapshot.lists, opened.places
-        entities = await page_of(lists[0], places[0], most.entities, self._graph.entities)
-        relationships: Page[Relationship] = Page((), None, places[1])
-        if most.relationships:
-            relationships = await page_of(lists[1], places[1], most.relationships, self._graph.relationships)
+        entities = await _paged(lists[0], places[0], most.entities, self._graph.entities)
+        relationships = await _paged(lists[1], places[1], most.relationships, self._graph.relationships)
         names = await self._names(mode, opened, relationships)
         view = _view(mode, opened.snapshot.about, entities, relationships, names)
-        wanted = question.fields or VENDOR_FIELDS[mode]
+        wanted = question.shown(mode)
         if "mentioned_in" in wanted:
             vendor = opened.snapshot.about.vendor
             view["mentioned_in"] = await self._graph.mentioning(vendor.id, MOST_PASSAGES)
@@ -124,14 +137,16 @@ class FindVendorInfo:
         if entities.following is not None or relationships.following is not None:
             following = [entities.place, relationships.place]
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, following)
-        total = len(lists[0]) + (len(lists[1]) if most.relationships else 0)
+        total = sum(len(ids) for ids, some in zip(lists, most, strict=True) if some)
         answer = {
             **only(view, wanted),
             "execution_time_ms": 0.0,
-            "pagination": envelope.pagination(cursor, most.entities, total),
+            "pagination": envelope.pagination(cursor, question.page_size or _MOST[mode].entities, total),
         }
         cut = cursor is not None and question.page_size is None and mode in _WHOLE
-        return envelope.with_warnings(answer, [_truncated(opened, entities, relationships)] if cut else [])
+        return envelope.with_warnings(
+            answer, [_truncated(opened, most, entities, relationships)] if cut else []
+        )
 
     async def _names(
         self, mode: Mode, opened: Opened[Surroundings], relationships: Page[Relationship]
@@ -143,6 +158,13 @@ class FindVendorInfo:
         return (
             {**await self._graph.entities(sorted(ends)), vendor.id: vendor} if ends else {vendor.id: vendor}
         )
+
+
+async def _paged(
+    ids: Sequence[int], start: int, size: int, read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
+) -> Page[T]:
+    """A page of what is shown; of what is not, none, and it begins where it did."""
+    return await page_of(ids, start, size, read) if size else Page((), None, start)
 
 
 def _view(
@@ -177,13 +199,12 @@ def _view(
 
 
 def _truncated(
-    opened: Opened[Surroundings], entities: Page[Entity], relationships: Page[Relationship]
+    opened: Opened[Surroundings], most: Most, entities: Page[Entity], relationships: Page[Relationship]
 ) -> Notice:
-    shown = (len(entities.items), len(relationships.items))
-    parts = [
-        f"{number} of {len(ids)} {what}"
-        for number, ids, what in zip(shown, opened.snapshot.lists, ("entities", "relationships"), strict=True)
-    ]
+    all_entities, all_relationships = opened.snapshot.lists
+    parts = [f"{len(entities.items)} of {len(all_entities)} entities"] if most.entities else []
+    if most.relationships:
+        parts.append(f"{len(relationships.items)} of {len(all_relationships)} relationships")
     return Notice(
         level="warning",
         code="TRUNCATED",

@@ -10,11 +10,12 @@ import msgspec
 from headgate.domain.call import Caller
 from headgate.domain.errors import InvalidQuestion, KnowledgeError, SearchFailed
 from headgate.knowledge.budget import Spending, TokenBudget
-from headgate.knowledge.envelope import Stamps
+from headgate.knowledge.envelope import Stamps, stamped
 from headgate.knowledge.prices import Till
 from headgate.knowledge.store import Graph, Passages
-from headgate.knowledge.tools import get_chunks
+from headgate.knowledge.tools import get_chunks, semantic_search
 from headgate.knowledge.tools.definitions import DEFINITIONS
+from headgate.knowledge.tools.failures import failure
 from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
 from headgate.knowledge.tools.get_chunks import GetChunks
 from headgate.knowledge.tools.list_sources import ListSources
@@ -59,7 +60,8 @@ class KnowledgeTools:
         request_id: Callable[[], str],
         boosted: bool = False,
     ) -> None:
-        till, stamps = Till(budget, count), Stamps(wall_clock, request_id)
+        till = Till(budget, count)
+        stamps = self._stamps = Stamps(wall_clock, request_id)
         vendors = Vendors(graph, passages.revision)
         self._budget = budget
         self._search = SemanticSearch(search, passages, till, clock, stamps, boosted=boosted)
@@ -95,6 +97,13 @@ class KnowledgeTools:
             entry = secrets.token_hex(6)
             log.exception("knowledge tool failed", extra={"entry": entry, "tool": name})
             raise SearchFailed(entry) from error
+
+    def failed(self, name: str, arguments: Mapping[str, Any], error: KnowledgeError) -> dict[str, Any]:
+        """The structured content of a call that was refused or failed, in the envelope if that was wanted."""
+        told = failure(error)
+        if name != semantic_search.NAME or arguments.get("response_format") != semantic_search.Format.DESKTOP:
+            return told
+        return {"_metadata": stamped(name, "error", self._stamps), **told}
 
     @property
     def usage(self) -> Usage:

@@ -6,15 +6,16 @@ from typing import Any, Final
 from headgate.domain.call import Caller
 from headgate.knowledge import envelope
 from headgate.knowledge.fields import check_fields, only
-from headgate.knowledge.missing import missing
+from headgate.knowledge.missing import NOTHING_INGESTED, missing
 from headgate.knowledge.modes import Mode
 from headgate.knowledge.paging import Pager, Snapshot, page_of
 from headgate.knowledge.prices import Price, Till
+from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Passages
 from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
 from headgate.knowledge.tools.views import SOURCE_FIELDS, SOURCE_TOKENS, of_source
-from headgate.knowledge.values import Filters
+from headgate.knowledge.values import ANYTHING, Filters
 
 NAME: Final = "list_sources"
 _KNOWN: Final = arguments_of(NAME)
@@ -52,10 +53,14 @@ class ListSources:
                 "execution_time_ms": round((self._clock() - began) * 1000, 2),
                 "pagination": envelope.pagination(cursor, size, len(ids)),
             }
-            warnings = () if ids else await missing(self._passages, filters)
+            warnings = () if ids else await self._why_none(filters)
             return await self._till.paid(reserved, envelope.with_warnings(answer, warnings))
 
     async def _snapshot(self, filters: Filters) -> Snapshot[None]:
         # Asked first: what changes while it is read is then known to have changed.
         revision = await self._passages.revision()
         return Snapshot((tuple(await self._passages.source_ids(filters)),), revision, None)
+
+    async def _why_none(self, filters: Filters) -> tuple[Notice, ...]:
+        there = await self._passages.source_ids(ANYTHING) if filters != ANYTHING else ()
+        return await missing(self._passages, filters) if there else (NOTHING_INGESTED,)

@@ -18,13 +18,26 @@ from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, ar
 from headgate.knowledge.tools.views import ENTITY_TOKENS, RELATIONSHIP_TOKENS, of_entity, of_relationship
 from headgate.knowledge.values import Entity, name_key
 from headgate.knowledge.vendors import Vendors
-from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, MOST_WALKED, Reached, Terms, Walk, walk
+from headgate.knowledge.walking import (
+    MOST_EXPANDED,
+    MOST_REACHED,
+    MOST_WALKED,
+    Reached,
+    Surroundings,
+    Terms,
+    Walk,
+    surroundings,
+    walk,
+)
 
 NAME: Final = "neighbours"
 _KNOWN: Final = arguments_of(NAME)
 _MOST_HOPS: Final = 2
 _ENTITY_FIELDS: Final = ("entity_id", "name", "entity_type", "hop", "confidence", "mentions", "via")
+_OF_ENTITIES: Final = frozenset(_ENTITY_FIELDS)
 _FIELDS: Final = (*_ENTITY_FIELDS, "relationships")
+# Of each kind, the most frequent first.
+_MOST_TYPES: Final = 20
 _CUT: Final = {
     1: Notice(
         level="warning",
@@ -68,6 +81,8 @@ class Around(msgspec.Struct, frozen=True):
 
     start: Entity
     walk: Walk
+    # What is next to it, where nothing of the types that were asked for is.
+    instead: Surroundings | None = None
 
 
 class Neighbours:
@@ -100,7 +115,9 @@ class Neighbours:
         start = await self._vendors.entity(question.name)
         walked = await walk(self._graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
-        return Snapshot((tuple(walked.reached),), revision, Around(start, walked), related)
+        missed = question.terms.chooses_types and not walked.reached
+        instead = await surroundings(self._graph, start) if missed else None
+        return Snapshot((tuple(walked.reached),), revision, Around(start, walked, instead), related)
 
     async def _page(
         self, question: Question, opened: Opened[Around], page: Page[Entity], caller: Caller
@@ -116,11 +133,11 @@ class Neighbours:
         cursor = None
         if page.following is not None:
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
-        answer: dict[str, Any] = {
-            "entity_id": around.start.id,
-            "name": around.start.name,
-            "entities": [only(_view(names[one.entity_id], one, names), question.fields) for one in reached],
-        }
+        answer: dict[str, Any] = {"entity_id": around.start.id, "name": around.start.name}
+        if not _OF_ENTITIES.isdisjoint(question.fields):
+            answer["entities"] = [
+                only(_view(names[one.entity_id], one, names), question.fields) for one in reached
+            ]
         if "relationships" in question.fields:
             shown = [relationships[id] for id in wanted if id in relationships]
             answer["relationships"] = [of_relationship(one, names) for one in shown]
@@ -131,6 +148,8 @@ class Neighbours:
         # Once is enough for those who read on.
         if around.walk.unsure and not opened.places[0]:
             warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
+        if around.instead is not None:
+            warnings.append(_of_other_types(around.instead))
         return envelope.with_warnings(answer, warnings)
 
 
@@ -141,6 +160,23 @@ def _unsure(relationships: int, least: float) -> Notice:
         code="BELOW_CONFIDENCE",
         message=f"{left_out} left out: the confidence is below {least:g}",
         suggestion="lower min_confidence to walk along them too",
+    )
+
+
+def _of_other_types(around: Surroundings) -> Notice:
+    there = [
+        f"{what} {', '.join(list(types)[:_MOST_TYPES])}"
+        for what, types in (
+            ("entity_types", around.entity_types),
+            ("relationship_types", around.relationship_types),
+        )
+        if types
+    ]
+    return Notice(
+        level="warning",
+        code="NO_SUCH_TYPE",
+        message="Nobody within these hops is of the types that were asked for",
+        suggestion=f"next to it are {' and '.join(there)}" if there else "nobody is next to it",
     )
 
 

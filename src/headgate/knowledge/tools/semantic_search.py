@@ -108,7 +108,8 @@ class SemanticSearch:
         # What a cursor points to is at hand, so it is known how much there is left.
         opened = await self._open(question, caller) if question.cursor else None
         results = min(question.page_size, _left(opened)) if opened else question.page_size
-        price = price_of_results(results, fitting_modes(Mode.AUTO, question.fields, question.known))
+        modes = fitting_modes(Mode.AUTO, question.fields, question.known)
+        price = price_of_results(results, modes, explained=question.query.explain)
         mode = self._till.affordable(caller, price, question.modes)
         with self._till.reserve(caller, price, mode) as reserved:
             opened = opened or await self._open(question, caller)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, says_the_same, written
-from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_of
+from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_to_ask
 from headgate.knowledge.values import Document, NewEntity, NewRelationship
 from headgate.storage.knowledge import graph, schema, settling
 from headgate.storage.knowledge.claims import OF_ENTITIES, OF_RELATIONSHIPS
@@ -45,7 +45,7 @@ def import_graph(
     relationships: Sequence[NewRelationship],
     now: float,
 ) -> tuple[int, int]:
-    """What `origin` says replaces all that it said before; raises InvalidGraph."""
+    """What `origin` says replaces all that it said before; raises UncertainEnds."""
     owner = Owner(origin=origin)
     before = [list(claims.by(connection, owner)) for claims in (OF_ENTITIES, OF_RELATIONSHIPS)]
     # A file that is imported again mostly says what it said before, and there may be very much of it.
@@ -77,7 +77,7 @@ def forget_graph(connection: sqlite3.Connection, origin: str, now: float) -> int
 
 def _in_text(connection: sqlite3.Connection, entities: Sequence[NewEntity]) -> list[int]:
     """The id of each entity; a new one where nobody is known under its name."""
-    candidates = Candidates(_candidates(connection, keys_of(entities)))
+    candidates = Candidates(_candidates(connection, keys_to_ask(entities)))
     ids: list[int] = []
     for entity in entities:
         id = candidates.in_text(entity)
@@ -93,7 +93,7 @@ def _in_import(
 ) -> list[int]:
     """The id of each entity; what has the external id of what was `said` before keeps its id."""
     before = {external_id: id for id, words in said if (external_id := as_entity(words).external_id)}
-    candidates = Candidates(_candidates(connection, keys_of(entities)), importing=entities)
+    candidates = Candidates(_candidates(connection, keys_to_ask(entities)), importing=entities)
     ids: list[int] = []
     for entity in entities:
         # No entity was kept under the empty id.

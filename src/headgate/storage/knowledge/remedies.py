@@ -1,17 +1,19 @@
 """What an operator can do about a knowledge.db that cannot be used."""
 
+import errno
 import sqlite3
 from typing import Final
 
-from headgate.storage.opening import failure
+from headgate.storage.opening import NEWER, failure
 
-NEWER: Final = "the file was written by a newer version of headgate"
+REPLACED: Final = "the file was removed or replaced while this process uses it"
 FOREIGN: Final = "the file is a database of something else"
 
 _ACCESS: Final = "let the user of this process read and write knowledge.db and its directory"
+_ROOM: Final = "make room on the disk of the data directory"
 _ANEW: Final = "move knowledge.db away and ingest again, or restore a copy of it"
 _REMEDIES: Final = {
-    "the disk is full": "make room on the disk of the data directory",
+    "the disk is full": _ROOM,
     "another process keeps the file locked": "wait until it is done, or end it",
     "the file cannot be written": _ACCESS,
     "the file cannot be opened": _ACCESS,
@@ -21,6 +23,18 @@ _REMEDIES: Final = {
     "the file cannot be read or written": "see that knowledge.db is a file, and that its disk is well",
     NEWER: "update this Headgate, or name another --data-dir",
     FOREIGN: "name another --data-dir",
+    REPLACED: "restart this process",
+}
+# What the system says before SQLite is asked.
+_OF_THE_SYSTEM: Final = {
+    errno.EACCES: _ACCESS,
+    errno.EPERM: _ACCESS,
+    errno.EROFS: _ACCESS,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+    errno.ENAMETOOLONG: "name a shorter --data-dir",
+    errno.ENOTDIR: "name a --data-dir that is a directory",
 }
 
 
@@ -33,4 +47,5 @@ def explained(error: Exception) -> str:
     cause = failed.__cause__ or error.__cause__
     if isinstance(cause, sqlite3.Error):
         return f"knowledge.db answers {getattr(cause, 'sqlite_errorname', None) or type(cause).__name__}"
-    return f"{said}; {_ACCESS}" if isinstance(cause, OSError) else said
+    remedy = _OF_THE_SYSTEM.get(cause.errno or 0) if isinstance(cause, OSError) else None
+    return f"{said}; {remedy}" if remedy else said

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from headgate.knowledge.values import Entity, NewEntity
 from headgate.storage.knowledge import graph
 from headgate.storage.knowledge.claims import OF_ENTITIES, OF_RELATIONSHIPS
 from headgate.storage.knowledge.passages import listed
+
+# Of all entities.
+_AT_ONCE: Final = 1000
 
 
 def settle_entities(
@@ -63,8 +67,22 @@ def _keep(
         ),
     )
     connection.execute("DELETE FROM names WHERE entity_id = ?", (id,))
+    _name(connection, id, entity)
+
+
+def _name(connection: sqlite3.Connection, id: int, entity: NewEntity) -> None:
     names = [(key, id) for key in sorted(keys_of(entity))]
     connection.executemany("INSERT INTO names VALUES (?, ?)", names)
+
+
+def name_again(connection: sqlite3.Connection) -> int:
+    """Everybody is found under the names that this version knows him by; returns how many there are."""
+    connection.execute("DELETE FROM names")
+    ids = [id for (id,) in connection.execute("SELECT id FROM entities ORDER BY id")]
+    for start in range(0, len(ids), _AT_ONCE):
+        for id, entity in graph.entities(connection, ids[start : start + _AT_ONCE]).items():
+            _name(connection, id, as_said(entity))
+    return len(ids)
 
 
 def _leave(connection: sqlite3.Connection, entity_ids: list[int]) -> None:

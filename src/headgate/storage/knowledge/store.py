@@ -31,7 +31,7 @@ from headgate.storage.committing import Committer
 from headgate.storage.knowledge import graph, linking, passages, schema, writing
 from headgate.storage.knowledge.everything import every
 from headgate.storage.knowledge.nearness import Nearness
-from headgate.storage.knowledge.remedies import explained
+from headgate.storage.knowledge.remedies import REPLACED, explained
 
 log = logging.getLogger("headgate.storage")
 
@@ -66,6 +66,8 @@ class KnowledgeFile:
         self._beside = beside
         self._now = now
         self._is_ours = False
+        # Which file it was when it was last found to be well.
+        self._checked: tuple[int, int] | None = None
         # Why it could not be used the last time; empty while it can.
         self._trouble = ""
         # Each is used by the thread of one of the two.
@@ -186,7 +188,9 @@ class KnowledgeFile:
     async def import_graph(
         self, origin: str, entities: Sequence[NewEntity], relationships: Sequence[NewRelationship]
     ) -> tuple[int, int]:
-        """What `origin` says replaces all that it said before; raises InvalidGraph."""
+        """What `origin` says replaces all that it said before; raises UncertainEnds."""
+        # Who is meant is told by names, and these may be as an older version wrote them.
+        await self.cut_again()
         return await self._do(
             lambda connection: linking.import_graph(connection, origin, entities, relationships, self._now())
         )
@@ -228,9 +232,15 @@ class KnowledgeFile:
     async def check(self) -> None:
         """Raise StoreAway when nothing could be asked of it; a file that is not there yet is not made."""
         with self._translated():
-            is_there = await asyncio.to_thread(self._path.exists)
-        if is_there:
+            there = await asyncio.to_thread(_identity, self._path)
+            # Our connections would go on with the file that was there before.
+            if self._checked is not None and there != self._checked:
+                raise StoreFailed(REPLACED)
+        if there is not None:
+            # A file that fails is opened anew with the next use, whichever it is then.
+            self._checked = None
             await self.revision()
+            self._checked = there
 
     async def _every(self, select: str, made: Callable[[Sequence[Any]], T]) -> AsyncIterator[T]:
         with self._translated():
@@ -279,3 +289,12 @@ class KnowledgeFile:
         if self._trouble:
             self._trouble = ""
             log.info("knowledge store can be used again")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another of its name; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

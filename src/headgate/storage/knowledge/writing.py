@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
+from headgate.domain.words import EDITION
 from headgate.knowledge import resolving
 from headgate.knowledge.values import Document, NewChunk, Replaced, Source
-from headgate.storage.knowledge import linking, postings, schema
+from headgate.storage.knowledge import linking, postings, schema, settling
 from headgate.storage.knowledge.nearness import code_of
 from headgate.storage.knowledge.passages import listed
 
@@ -14,7 +15,7 @@ _BYTES_OF_A_NUMBER = 4
 
 def replace(connection: sqlite3.Connection, document: Document, now: float) -> Replaced:
     """The document is stored as it is now; a chunk with an old digest keeps its id and its vector."""
-    postings.cut_again(connection)
+    _renew(connection)
     source_id = _keep_source(connection, document)
     before: dict[int, str] = dict(
         connection.execute("SELECT id, digest FROM chunks WHERE source_id = ? ORDER BY place", (source_id,))
@@ -38,7 +39,7 @@ def remove(connection: sqlite3.Connection, files: Sequence[str], now: float) -> 
     ).fetchall()
     if not found:
         return 0
-    postings.cut_again(connection)
+    _renew(connection)
     removed = 0
     for (source_id,) in found:
         ids = [id for (id,) in connection.execute("SELECT id FROM chunks WHERE source_id = ?", (source_id,))]
@@ -52,10 +53,17 @@ def remove(connection: sqlite3.Connection, files: Sequence[str], now: float) -> 
 
 def cut_again(connection: sqlite3.Connection) -> int:
     """Cut the words of all chunks anew where an older version did it otherwise; returns how many."""
-    chunks = postings.cut_again(connection)
-    if chunks:
+    names, chunks = _renew(connection)
+    if names or chunks:
         schema.changed(connection)
     return chunks
+
+
+def _renew(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Bring names and words up to date that an older version kept otherwise; returns how many there are."""
+    if schema.number(connection, "words") == EDITION:
+        return 0, 0
+    return settling.name_again(connection), postings.cut_again(connection)
 
 
 def _keep_source(connection: sqlite3.Connection, document: Document) -> int:

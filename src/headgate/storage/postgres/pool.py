@@ -91,12 +91,16 @@ class Database:
         That it is answered shows that the connection is good. What fails is done again like any reading.
         """
         if self._prepared and not self._away:
-            with suppress(psycopg.Error, OSError, TimeoutError):
-                async with (
-                    asyncio.timeout(_CHECK_SECONDS),
-                    self._pool.connection(_CHECK_SECONDS) as connection,
-                ):
-                    return await work(connection)
+            try:
+                with suppress(psycopg.Error, OSError, TimeoutError):
+                    async with (
+                        asyncio.timeout(_CHECK_SECONDS),
+                        self._pool.connection(_CHECK_SECONDS) as connection,
+                    ):
+                        return await work(connection)
+            except StoreAway as away:
+                self._tell(away.why)
+                raise
         return await self.read(work)
 
     async def write(
@@ -156,6 +160,7 @@ class Database:
             yield
         except StoreAway as away:
             # The server is well, but will not do.
+            self._away = False
             self._tell(away.why)
             raise
         except (psycopg.Error, OSError) as error:

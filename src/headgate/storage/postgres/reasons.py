@@ -86,7 +86,7 @@ _STATES: Final = {
 }
 
 
-def refusal(error: Exception) -> str:
+def _refusal(error: Exception) -> str:
     """Why nobody could connect; empty where what was said is not known."""
     said = str(error)
     return next((meant for pattern, meant in _REFUSALS if pattern.search(said)), "")
@@ -104,4 +104,4 @@ def reason(error: Exception) -> str:
     what = f"{type(error).__name__} {state}" if state else type(error).__name__
     if state:
         return f"the server answers {what}; its log says more"
-    return refusal(error) or f"the connection to the server was lost ({what}); see whether it runs"
+    return _refusal(error) or f"the connection to the server was lost ({what}); see whether it runs"

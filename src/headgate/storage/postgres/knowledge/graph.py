@@ -126,14 +126,18 @@ async def mentioning(connection: Connection, entity_id: int, limit: int) -> list
 
 async def imported(connection: Connection) -> list[NewEntity]:
     """Everybody whom imports speak of, by id, as these alone tell of him."""
-    claims = [(id, said) for id, said in await rows(connection, _IMPORTED)]
+    claims = await _imported_claims(connection)
     # There may be very many.
     return list((await asyncio.to_thread(united_by_id, claims)).values())
 
 
+async def _imported_claims(connection: Connection) -> list[tuple[int, str]]:
+    return [(id, said) for id, said in await rows(connection, _IMPORTED)]
+
+
 async def imported_graph(connection: Connection) -> tuple[list[Entity], list[Relationship]]:
     """What imports alone say, by id, with everybody at whom their relationships end."""
-    claims = [(id, said) for id, said in await rows(connection, _IMPORTED)]
+    claims = await _imported_claims(connection)
     known = await asyncio.to_thread(as_imported, claims)
     of_relationships = await rows(
         connection,

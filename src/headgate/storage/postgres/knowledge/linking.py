@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headgate.knowledge.claims import Changes, Owner, as_entity, as_said, says_the_same, written
-from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_of
+from headgate.knowledge.resolving import Candidate, Candidates, Ends, ends_of, keys_to_ask
 from headgate.knowledge.values import Document, NewEntity, NewRelationship
 from headgate.storage.postgres.knowledge import graph, settling
 from headgate.storage.postgres.knowledge.claims import OF_ENTITIES, OF_RELATIONSHIPS
@@ -49,7 +49,7 @@ async def import_graph(
     relationships: Sequence[NewRelationship],
     time: float,
 ) -> tuple[int, int]:
-    """What `origin` says replaces all that it said before; raises InvalidGraph."""
+    """What `origin` says replaces all that it said before; raises UncertainEnds."""
     now = await lock(connection)
     owner = Owner(origin=origin)
     before = [await claims.by(connection, owner) for claims in (OF_ENTITIES, OF_RELATIONSHIPS)]
@@ -83,7 +83,7 @@ async def forget_graph(connection: Connection, origin: str, time: float) -> int:
 
 async def _in_text(connection: Connection, now: Numbers, entities: Sequence[NewEntity]) -> list[int]:
     """The id of each entity; a new one where nobody is known under its name."""
-    candidates = Candidates(await _candidates(connection, keys_of(entities)))
+    candidates = Candidates(await _candidates(connection, keys_to_ask(entities)))
     ids: list[int] = []
     for entity in entities:
         id = candidates.in_text(entity)
@@ -99,7 +99,7 @@ async def _in_import(
 ) -> list[int]:
     """The id of each entity; what has the external id of what was `said` before keeps its id."""
     before = {external_id: id for id, words in said if (external_id := as_entity(words).external_id)}
-    candidates = Candidates(await _candidates(connection, keys_of(entities)), importing=entities)
+    candidates = Candidates(await _candidates(connection, keys_to_ask(entities)), importing=entities)
     ids: list[int] = []
     for entity in entities:
         # No entity was kept under the empty id.

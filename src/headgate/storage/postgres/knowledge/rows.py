@@ -11,7 +11,7 @@ from headgate.storage.postgres.pool import Connection
 
 T = TypeVar("T")
 
-_EMPTIED: Final = "somebody emptied tables of the documents in this database; drop them, and ingest again"
+EMPTIED: Final = "somebody emptied tables of the documents in this database; drop them, and ingest again"
 SOURCE: Final = "id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested"
 CHUNK: Final = (
     "c.id, c.source_id, s.file, s.category, s.doc_type, s.date, c.place, s.chunks, c.text, c.header, c.tokens"
@@ -71,7 +71,7 @@ async def revision(connection: Connection) -> int:
     """The revision alone, which every search asks for."""
     found = await rows(connection, "SELECT revision FROM knowledge_meta")
     if not found:
-        raise StoreAway(_EMPTIED)
+        raise StoreAway(EMPTIED)
     return int(found[0][0])
 
 
@@ -82,7 +82,7 @@ async def lock(connection: Connection) -> Numbers:
 
 def _numbers(found: Sequence[tuple[Any, ...]]) -> Numbers:
     if not found:
-        raise StoreAway(_EMPTIED)
+        raise StoreAway(EMPTIED)
     return Numbers(*found[0])
 
 

@@ -5,6 +5,7 @@ from typing import Final
 import psycopg
 
 from headgate.domain.errors import StoreAway
+from headgate.storage.postgres.knowledge.rows import EMPTIED
 from headgate.storage.postgres.pool import Connection
 
 SHAPE: Final = 1
@@ -159,7 +160,10 @@ async def _shape(connection: Connection) -> int:
         ) from None
     except psycopg.errors.UndefinedColumn:
         raise StoreAway(_OTHER_TABLES) from None
-    return 0 if row is None else int(row[0])
+    # The row is made together with the tables.
+    if row is None:
+        raise StoreAway(EMPTIED)
+    return int(row[0])
 
 
 async def _check_encoding(connection: Connection) -> None:

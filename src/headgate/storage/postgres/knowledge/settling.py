@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,8 +11,11 @@ from headgate.knowledge.resolving import agreed, united
 from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship
 from headgate.storage.postgres.knowledge import graph
 from headgate.storage.postgres.knowledge.claims import OF_ENTITIES, OF_RELATIONSHIPS
-from headgate.storage.postgres.knowledge.rows import done
+from headgate.storage.postgres.knowledge.rows import done, rows
 from headgate.storage.postgres.pool import Connection
+
+# Of all entities.
+_AT_ONCE: Final = 1000
 
 
 class _Settled(NamedTuple):
@@ -115,6 +118,17 @@ async def _name(connection: Connection, settled: Sequence[_Settled]) -> None:
         [key for key, _ in names],
         [id for _, id in names],
     )
+
+
+async def name_again(connection: Connection) -> int:
+    """Everybody is found under the names that this version knows him by; returns how many there are."""
+    ids = [id for (id,) in await rows(connection, "SELECT id FROM knowledge_entities ORDER BY id")]
+    for start in range(0, len(ids), _AT_ONCE):
+        there = await graph.entities(connection, ids[start : start + _AT_ONCE])
+        await _name(
+            connection, [_Settled(id, as_said(one), one.mentions, one.imported) for id, one in there.items()]
+        )
+    return len(ids)
 
 
 async def _leave(connection: Connection, entity_ids: Sequence[int]) -> None:

@@ -174,6 +174,8 @@ class PostgresStore:
         self, origin: str, entities: Sequence[NewEntity], relationships: Sequence[NewRelationship]
     ) -> tuple[int, int]:
         """What `origin` says replaces all that it said before."""
+        # Who is meant is told by names, and these may be as an older version wrote them.
+        await self.cut_again()
         return await self._primary.write(
             lambda connection: linking.import_graph(
                 connection,

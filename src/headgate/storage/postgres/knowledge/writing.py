@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from headgate.domain.words import EDITION
 from headgate.knowledge import resolving
 from headgate.knowledge.values import Document, NewChunk, Replaced, Source
-from headgate.storage.postgres.knowledge import linking
+from headgate.storage.postgres.knowledge import linking, settling
 from headgate.storage.postgres.knowledge.postings import Postings, Words, cut
 from headgate.storage.postgres.knowledge.postings import cut_again as cut_all_again
 from headgate.storage.postgres.knowledge.rows import Numbers, changed, done, lock, rows, storable
@@ -16,7 +17,7 @@ async def replace(
 ) -> Replaced:
     """The document is stored as it is now, see `Intake.replace`; its chunks have been cut into words."""
     now = await lock(connection)
-    await cut_all_again(connection, now)
+    await _renew(connection, now)
     source_id = await _keep_source(connection, now, document)
     before = dict(
         await rows(
@@ -46,7 +47,7 @@ async def remove(connection: Connection, files: Sequence[str], time: float) -> i
     found = await rows(connection, "SELECT id FROM knowledge_sources WHERE file = ANY(%s) ORDER BY id", names)
     if not found:
         return 0
-    await cut_all_again(connection, now)
+    await _renew(connection, now)
     postings = Postings()
     removed = 0
     for (source_id,) in found:
@@ -64,10 +65,21 @@ async def remove(connection: Connection, files: Sequence[str], time: float) -> i
 async def cut_again(connection: Connection) -> int:
     """Cut the words of all chunks anew, see `Intake.cut_again`."""
     now = await lock(connection)
-    chunks = await cut_all_again(connection, now)
-    if chunks:
+    edition = now.words_edition
+    names, chunks = await _renew(connection, now)
+    if names or chunks:
         await changed(connection, now)
+    elif now.words_edition != edition:
+        # Nothing that anybody could have read is otherwise now.
+        await done(connection, "UPDATE knowledge_meta SET words_edition = %s", now.words_edition)
     return chunks
+
+
+async def _renew(connection: Connection, now: Numbers) -> tuple[int, int]:
+    """Bring names and words up to date that an older version kept otherwise; returns how many there are."""
+    if now.words_edition == EDITION:
+        return 0, 0
+    return await settling.name_again(connection), await cut_all_again(connection, now)
 
 
 async def _keep_source(connection: Connection, now: Numbers, document: Document) -> int:
