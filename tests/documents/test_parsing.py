@@ -8,10 +8,11 @@ import signal
 import zipfile
 
 import pytest
+from pypdf import PdfWriter
 
 from headgate.documents.parsing import open_parsing
 from headgate.knowledge.reading import Unreadable
-from tests.documents.made import pdf, text_of, word
+from tests.documents.made import pdf, scan, text_of, word
 from tests.real.processes import descendants
 from tests.waiting import eventually
 
@@ -63,16 +64,31 @@ async def test_nothing_is_left_when_nobody_waits_any_more() -> None:
 
 
 async def test_what_a_parser_stumbles_over_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    broken = io.BytesIO(word(("Normal", "x")))
-    with zipfile.ZipFile(broken) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(broken, "w") as archive:
-        for name, part in parts.items():
-            archive.writestr(name, b"<broken" if name == "word/document.xml" else part)
+    whole, other = io.BytesIO(word(("Normal", "x"))), io.BytesIO()
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(other, "w") as changed:
+        for name in archive.namelist():
+            changed.writestr(name, b"<other/>" if name == "word/document.xml" else archive.read(name))
     async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
         with caplog.at_level(logging.WARNING), pytest.raises(Unreadable, match="is broken"):
-            await parsing.parse(".docx", broken.getvalue())
-    assert "XMLSyntaxError" in caplog.text
+            await parsing.parse(".docx", other.getvalue())
+    assert "AttributeError" in caplog.text
+
+
+async def test_a_page_that_is_broken_is_told_with_the_name_of_its_file(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    writer, file = PdfWriter(), io.BytesIO()
+    for part in (pdf("fine"), scan(is_broken=True)):
+        writer.append(io.BytesIO(part))
+    writer.write(file)
+    async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
+        with caplog.at_level(logging.WARNING):
+            parsed = await parsing.parse(".pdf", file.getvalue(), file="docs/a.pdf")
+            assert text_of(parsed) == "fine\n\n"
+            await parsing.parse(".txt", b"also fine", file="docs/b.txt")
+    assert "'docs/a.pdf':\npage 2 cannot be read" in caplog.text
+    assert len(caplog.records) == 1
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_file_without_text_says_so() -> None:

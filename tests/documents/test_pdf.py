@@ -51,6 +51,11 @@ def test_what_stands_on_every_page_is_read_once_and_words_are_whole() -> None:
     ]
 
 
+def test_pages_of_a_kind_keep_what_counts_along_with_them() -> None:
+    pages = [f"Room {number}\nFloor: second\nCapacity 9{number} people" for number in range(1, 7)]
+    assert [section.text for section in parse(pdf(*pages)).sections] == [f"{page}\n\n" for page in pages]
+
+
 def test_a_pdf_that_is_encrypted_without_a_password_is_read() -> None:
     from_nobody = pdf("open to all", password="")
     assert "open to all" in text_of(parse(from_nobody))

@@ -11,14 +11,20 @@ import traceback
 import warnings
 
 import msgspec
+from msgspec import structs
 
 from headgate.documents.formats import parse
 from headgate.documents.limits import MIB, MOST_MEMORY_BYTES, MOST_SECONDS
 from headgate.documents.talk import Answer, Order, receive, send
 from headgate.knowledge.reading import Unreadable
 
+log = logging.getLogger("headgate.documents")
+
 # Where whoever asked is gone nobody else would end it.
 _ABANDONED_SECONDS = int(MOST_SECONDS) + 10
+
+# The first are enough: each of thousands of pages may be broken in the same way.
+_MOST_TROUBLES = 10
 
 _order = msgspec.msgpack.Decoder(Order)
 
@@ -26,22 +32,46 @@ _order = msgspec.msgpack.Decoder(Order)
 def main() -> None:
     """Serve the socket whose number is the first argument, until the other side closes it."""
     channel = socket.socket(fileno=int(sys.argv[1]))
-    # What parsers complain about is meant for those who write them.
-    logging.disable(logging.CRITICAL)
+    troubles = _Troubles()
+    troubles.listen()
     warnings.simplefilter("ignore")
     _confine()
     while (order := receive(channel)) is not None:
         signal.alarm(_ABANDONED_SECONDS)
-        answer = _answer(order)
+        answer = _answer(order, troubles)
         del order
         send(channel, answer)
         signal.alarm(0)
 
 
-def _answer(order: bytes) -> bytes:
+class _Troubles(logging.Handler):
+    """What was logged about the document that is being read: whoever asked has the log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told: list[str] = []
+
+    def listen(self) -> None:
+        """To nobody but us: what parsers complain about is meant for those who write them."""
+        logging.getLogger().setLevel(logging.CRITICAL + 1)
+        log.setLevel(logging.WARNING)
+        log.propagate = False
+        log.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self._told) < _MOST_TROUBLES:
+            self._told.append(self.format(record))
+
+    def taken(self) -> str:
+        """All of them, once."""
+        told, self._told = self._told, []
+        return "\n".join(told)
+
+
+def _answer(order: bytes, troubles: _Troubles) -> bytes:
     try:
         asked = _order.decode(order)
-        return msgspec.msgpack.encode(Answer(parsed=parse(asked.extension, asked.content)))
+        answer = Answer(parsed=parse(asked.extension, asked.content))
     except Unreadable as unreadable:
         answer = Answer(reason=str(unreadable))
     except MemoryError:
@@ -51,11 +81,9 @@ def _answer(order: bytes) -> bytes:
     except RecursionError:
         answer = Answer(reason="is nested too deeply to be read")
     except Exception:  # noqa: BLE001 (whoever asked logs it)
-        answer = Answer(
-            reason="is broken, or written in a way that nobody here reads; save it again",
-            trouble=traceback.format_exc(limit=-20),
-        )
-    return msgspec.msgpack.encode(answer)
+        answer = Answer(reason="is broken, or written in a way that nobody here reads; save it again")
+        log.warning(traceback.format_exc(limit=-20))
+    return msgspec.msgpack.encode(structs.replace(answer, trouble=troubles.taken()))
 
 
 def _confine() -> None:

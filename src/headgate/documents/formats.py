@@ -8,7 +8,7 @@ from typing import Final
 from headgate.knowledge.reading import Parsed, Unreadable
 
 # Changes when a parser would find something else in the same bytes.
-EDITION: Final = "2"
+EDITION: Final = "3"
 
 # The module and the function, which are loaded when the first such file comes.
 _PARSERS: Final = {

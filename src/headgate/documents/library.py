@@ -75,7 +75,7 @@ class Files:
         try:
             if digest == before:
                 raise Unreadable(reason)
-            parsed = await self._parsing.parse(extension_of(file), content)
+            parsed = await self._parsing.parse(extension_of(file), content, file=file)
             # What the document says of itself comes first.
             return structs.replace(parsed, date=parsed.date or day_in_name(file))
         except NotNow:

@@ -36,12 +36,15 @@ class Parsing:
         self._process: _Process | None = None
         self._turn = asyncio.Lock()
 
-    async def parse(self, extension: str, content: bytes) -> Parsed:
-        """What is in a file with this extension; raises Unreadable, also when it takes too long."""
+    async def parse(self, extension: str, content: bytes, *, file: str = "") -> Parsed:
+        """What is in a file with this extension; raises Unreadable, also when it takes too long.
+
+        Where something in it cannot be read, the log calls it `file`.
+        """
         async with self._turn:
             answer = await self._ask(msgspec.msgpack.encode(Order(extension, content)))
         if answer.trouble:
-            log.warning("a parser of %s files failed:\n%s", extension, answer.trouble)
+            log.warning("a parser stumbled over %r:\n%s", file or extension, answer.trouble)
         if answer.parsed is None:
             raise Unreadable(answer.reason)
         return answer.parsed

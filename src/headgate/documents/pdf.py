@@ -46,9 +46,8 @@ def _texts(reader: PdfReader) -> Iterator[str | None]:
     for number, page in enumerate(reader.pages):
         try:
             text = clean(page.extract_text())
-        except Exception:
-            # One page that is broken does not take the others with it.
-            log.exception("page %d cannot be read", number + 1)
+        except Exception as error:  # noqa: BLE001 (one page that is broken does not take the others with it)
+            log.warning("page %d cannot be read (%s)", number + 1, type(error).__name__)
             yield None
         else:
             yield text
@@ -58,8 +57,8 @@ def _why_empty(reader: PdfReader, texts: Sequence[str | None]) -> str:
     try:
         has_pictures = any(page.images.keys() for page in reader.pages)
         is_broken = None in texts
-    except Exception:
-        log.exception("the pictures cannot be looked for")
+    except Exception as error:  # noqa: BLE001 (that something is broken is told)
+        log.warning("the pictures cannot be looked for (%s)", type(error).__name__)
         has_pictures, is_broken = False, True
     if is_broken:
         return "has pages that are broken, and no text on the others; save it again"
@@ -80,9 +79,9 @@ def _add_pages(reader: PdfReader, texts: Sequence[str], draft: Draft) -> None:
 
 def _labels(reader: PdfReader) -> list[str]:
     try:
-        return [one_line(label) for label in reader.page_labels]
-    except Exception:
-        log.exception("the page labels cannot be read")
+        return [one_line(clean(label)) for label in reader.page_labels]
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the page labels cannot be read (%s)", type(error).__name__)
         return []
 
 
@@ -90,8 +89,8 @@ def _chapters(reader: PdfReader) -> dict[int, tuple[str, ...]]:
     """The titles above each page on which one of them begins, by its number from 0."""
     try:
         return dict(_entries(reader, reader.outline, ()))
-    except Exception:
-        log.exception("the outline cannot be read")
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the outline cannot be read (%s)", type(error).__name__)
         return {}
 
 
@@ -118,6 +117,6 @@ def _said(reader: PdfReader) -> tuple[str, str]:
             return "", ""
         raw = told.get("/ModDate") or told.get("/CreationDate") or ""
         return one_line(clean(str(told.title or ""))), day_of(str(raw))
-    except Exception:
-        log.exception("the properties cannot be read")
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the properties cannot be read (%s)", type(error).__name__)
         return "", ""
