@@ -1,6 +1,7 @@
 """Small files of the kinds that people write with programs."""
 
 import io
+import zipfile
 
 import docx
 from pypdf import PdfWriter
@@ -79,3 +80,12 @@ def word(*paragraphs: tuple[str, str], table: list[list[str]] | None = None, tit
     file = io.BytesIO()
     document.save(file)
     return file.getvalue()
+
+
+def word_with(name: str, part: bytes) -> bytes:
+    """A DOCX that has something else in place of one of its parts."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(word())) as archive, zipfile.ZipFile(changed, "w") as other:
+        for own in archive.namelist():
+            other.writestr(own, part if own == name else archive.read(own))
+    return changed.getvalue()

@@ -11,7 +11,12 @@ from docx.enum.style import WD_STYLE_TYPE
 
 from headgate.documents import docx as reading
 from headgate.knowledge.reading import Unreadable
-from tests.documents.made import text_of, word
+from tests.documents.made import text_of, word, word_with
+
+# Its list of parts is right, but the text cannot be unpacked.
+DAMAGED = re.sub(
+    rb"(word/document\.xml).{40}", rb"\1" + b"\xff" * 40, word(("Normal", "x")), count=1, flags=re.DOTALL
+)
 
 
 def test_styles_make_sections_lists_and_tables() -> None:
@@ -76,6 +81,9 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     [
         (b"no archive", "no DOCX that can be read"),
         (word(("Normal", "x"))[:-40], "no DOCX that can be read"),
+        (word_with("word/document.xml", b"<w:document><w:bo"), "no DOCX that can be read"),
+        (word_with("word/styles.xml", b""), "no DOCX that can be read"),
+        (DAMAGED, "no DOCX that can be read"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", "save it as DOCX without a password"),
     ],
 )
@@ -115,6 +123,14 @@ def test_hidden_paragraphs_and_rows_are_not_read() -> None:
 <w:tbl><w:tr><w:trPr><w:hidden/></w:trPr><w:tc><w:p><w:r><w:t>unseen</w:t></w:r></w:p></w:tc></w:tr>
   <w:tr><w:tc><w:p><w:r><w:t>row</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"""
     assert text_of(reading.parse(_with_body(body, WHISPER))) == "loud and twice hidden\n\nrow\n\n"
+
+
+def test_text_that_is_hidden_twice_is_not_read_either() -> None:
+    twice = "<w:r><w:rPr><w:vanish/><w:vanish/></w:rPr><w:t>unseen</w:t></w:r>"
+    cell = "<w:tc><w:p><w:r><w:t>unseen</w:t></w:r></w:p></w:tc>"
+    row = f"<w:tr><w:trPr><w:hidden/><w:hidden/></w:trPr>{cell}</w:tr>"
+    body = f"<w:p>{twice}<w:r><w:t>seen</w:t></w:r></w:p><w:tbl>{row}</w:tbl>"
+    assert text_of(reading.parse(_with_body(body))) == "seen\n\n"
 
 
 def test_a_mark_of_a_paragraph_that_is_hidden_does_not_hide_its_text() -> None:

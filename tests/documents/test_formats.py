@@ -1,5 +1,6 @@
 """Which parser reads a file, and what is said when its package is missing."""
 
+import codecs
 import sys
 
 import pytest
@@ -13,6 +14,14 @@ def test_extensions_decide_in_any_case() -> None:
     assert is_known(extension_of("docs/Report.PDF"))
     assert not is_known(extension_of("docs/photo.jpg"))
     assert not is_known(extension_of("Makefile"))
+
+
+@pytest.mark.parametrize("content", [b"", b" \r\n", codecs.BOM_UTF8, codecs.BOM_UTF16_LE])
+def test_an_empty_file_of_any_kind_is_a_document_without_text(content: bytes) -> None:
+    kinds = {".txt": "text", ".html": "html", ".pdf": "pdf", ".docx": "docx", ".csv": "csv", ".json": "json"}
+    for extension, doc_type in (kinds | {".md": "markdown", ".tsv": "csv", ".jsonl": "json"}).items():
+        parsed = parse(extension, content)
+        assert (parsed.sections, parsed.doc_type) == ((), doc_type)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,11 @@ def test_front_matter_says_what_the_document_is() -> None:
     ("written", "title"),
     [
         ('"A: b" # remark', "A: b"),
-        ("'it''s' # so \"said\"", "it''s"),
+        ("'It''s' # so \"said\"", "It's"),
+        ("'Draft' and 'Final'", "'Draft' and 'Final'"),
+        ('"So \\"said\\""', 'So "said"'),
+        ("[Draft] My doc [v2]", "[Draft] My doc [v2]"),
+        ("[Draft]", "Draft"),
         ("Plain # remark", "Plain"),
         ("Ticket #12", "Ticket #12"),
         (">-\n  Folded\n  text\ntype: memo", "Folded text"),
@@ -58,6 +62,18 @@ def test_a_rule_at_the_beginning_is_no_front_matter() -> None:
     text = "---\n\nJust a rule: above this.\n\n---\n"
     assert text_of(parse(text.encode())) == text
     assert text_of(parse(b"---\ntitle: x\nno end")) == "---\ntitle: x\nno end"
+
+
+@pytest.mark.parametrize("first", ["# remark", "", "# one\n\n# two"])
+def test_front_matter_may_begin_with_a_remark_or_an_empty_line(first: str) -> None:
+    parsed = parse(f"---\n{first}\ntitle: Terms\ntags:\n- steel\n---\ntext\n".encode())
+    assert (parsed.title, text_of(parsed)) == ("Terms", "Tags: steel\n\ntext\n")
+
+
+@pytest.mark.parametrize("text", ["Note: below a rule.\n", "# Head\nNote: this\nis a text", "# Head", ""])
+def test_a_text_between_two_rules_is_no_front_matter(text: str) -> None:
+    written = f"---\n\n{text}\n---\nend\n"
+    assert text_of(parse(written.encode())) == written
 
 
 def test_without_front_matter_the_first_heading_is_the_title() -> None:

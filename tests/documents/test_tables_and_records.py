@@ -19,9 +19,15 @@ def test_each_row_names_its_columns(delimiter: str) -> None:
     assert text_of(parsed) == "part: Bolt\nprice: 1.50\n\npart: Nut, small; new\nprice: 2\n\n"
 
 
-def test_an_empty_file_is_no_mistake() -> None:
-    for content in (b"", b" \n", b"\xef\xbb\xbf"):
-        assert records.parse(content).sections == ()
+@pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "SEP=; "])
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(line: str) -> None:
+    content = f"{line}\r\npart;price, net\r\nBolt;1,50\r\n".encode("utf-8-sig")
+    [section] = table.parse(content).sections
+    assert (section.path, section.text) == (("part, price, net",), "part: Bolt\nprice, net: 1,50\n\n")
+
+
+def test_the_delimiter_that_a_file_tells_is_taken_even_where_another_fits() -> None:
+    assert text_of(table.parse(b"sep=^\na,b^c,d\n1,2^3,4\n")) == "a,b: 1,2\nc,d: 3,4\n\n"
 
 
 def test_a_column_without_a_name_has_a_number() -> None:
@@ -61,6 +67,13 @@ def test_arrays_of_objects_are_records_one_after_the_other() -> None:
 def test_lines_of_json_are_records_whatever_the_file_is_called() -> None:
     lines = b'{"a": 1}\n\n{"a": 2}\n'
     assert text_of(records.parse_lines(lines)) == text_of(records.parse(lines)) == "a: 1\n\na: 2\n\n"
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+def test_a_mark_that_ends_a_line_only_for_readers_does_not_tear_a_record(mark: str) -> None:
+    lines = f'{{"a": "one{mark}two"}}\r\n{{"a": "three"}}\n'.encode()
+    assert text_of(records.parse_lines(lines)) == "a: one\ntwo\n\na: three\n\n"
+    assert text_of(records.parse(lines)) == "a: one\ntwo\n\na: three\n\n"
 
 
 def test_a_line_that_is_no_json_is_kept_as_it_is() -> None:

@@ -14,6 +14,8 @@ def test_a_text_is_the_same_in_every_encoding(encoding: str) -> None:
 
 def test_what_no_store_could_keep_is_left_out() -> None:
     assert text_of(parse(b"a\x00b\x07c\td")) == "abc\td"
+    assert text_of(parse("a\x80b\x96c\x9fd".encode())) == "abcd"
+    assert text_of(parse("a\x85b\u2028c".encode())) == "a\nb\nc"
     assert text_of(parse(b"odd \x81 byte")) == "odd \ufffd byte"
 
 

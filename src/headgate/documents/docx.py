@@ -3,6 +3,7 @@
 import io
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -38,6 +39,11 @@ _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006
 _LEFT_OUT: Final = frozenset(
     [*(qn(f"w:{name}") for name in ("del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr")), _FALLBACK]
 )
+# What is wrong with the archive, its parts (a SyntaxError, as lxml has it), or their relations.
+_BROKEN: Final = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError),
+    *(SyntaxError, OpcError, KeyError, ValueError),
+)
 # How Word 97 begins, and also a document with a password.
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0"
 
@@ -49,7 +55,7 @@ def parse(content: bytes) -> Parsed:
     try:
         _check_size(content)
         document = Document(io.BytesIO(content))
-    except (zipfile.BadZipFile, OpcError, KeyError, ValueError) as error:
+    except _BROKEN as error:
         raise Unreadable("is no DOCX that can be read; save it again") from error
     leave_out_hidden(document)
     draft = Draft()

@@ -5,21 +5,22 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
+from headgate.documents.text import is_empty
 from headgate.knowledge.reading import Parsed, Unreadable
 
 # Changes when a parser would find something else in the same bytes.
 EDITION: Final = "3"
 
-# The module and the function, which are loaded when the first such file comes.
+# The module and the function, which are loaded when the first such file comes, and what they call a document.
 _PARSERS: Final = {
-    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), ("markdown", "parse")),
-    **dict.fromkeys((".txt", ".text", ".rst", ".log"), ("text", "parse")),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "parse")),
-    ".pdf": ("pdf", "parse"),
-    ".docx": ("docx", "parse"),
-    **dict.fromkeys((".csv", ".tsv", ".tab"), ("table", "parse")),
-    ".json": ("records", "parse"),
-    **dict.fromkeys((".jsonl", ".ndjson"), ("records", "parse_lines")),
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), ("markdown", "parse", "markdown")),
+    **dict.fromkeys((".txt", ".text", ".rst", ".log"), ("text", "parse", "text")),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "parse", "html")),
+    ".pdf": ("pdf", "parse", "pdf"),
+    ".docx": ("docx", "parse", "docx"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), ("table", "parse", "csv")),
+    ".json": ("records", "parse", "json"),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("records", "parse_lines", "json")),
 }
 
 
@@ -35,7 +36,10 @@ def is_known(extension: str) -> bool:
 
 def parse(extension: str, content: bytes) -> Parsed:
     """What is in the file; raises Unreadable, and anything that a parser stumbles over."""
-    module, function = _PARSERS[extension]
+    module, function, doc_type = _PARSERS[extension]
+    if is_empty(content):
+        # Somebody may have begun it, so it is no mistake, whatever it is to become.
+        return Parsed(sections=(), doc_type=doc_type)
     try:
         parser: Callable[[bytes], Parsed] = getattr(
             importlib.import_module(f"headgate.documents.{module}"), function
@@ -45,6 +49,6 @@ def parse(extension: str, content: bytes) -> Parsed:
             f'needs the package {missing.name!r} to be read: pip install "headgate[knowledge]"'
         ) from missing
     parsed = parser(content)
-    if not any(section.text.strip() for section in parsed.sections) and content.strip():
+    if not any(section.text.strip() for section in parsed.sections):
         raise Unreadable("has no text that could be searched")
     return parsed

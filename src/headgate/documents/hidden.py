@@ -20,7 +20,8 @@ _OFF: Final = frozenset(["0", "false", "off"])
 def leave_out_hidden(document: Document) -> None:
     """Take runs and rows of tables that are hidden out of the document."""
     hiding = _hiding_styles(document)
-    for hidden in list(_hidden(document.element.body, hiding)):
+    # Each once: a careless program says twice of a run that it is hidden.
+    for hidden in dict.fromkeys(_hidden(document.element.body, hiding)):
         hidden.getparent().remove(hidden)
 
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from headgate.documents.charset import codec_of
 from headgate.documents.dates import day_of
 from headgate.documents.draft import Draft
 from headgate.documents.looks import Look, look_of
-from headgate.documents.text import decoded, encoding_of, one_line
+from headgate.documents.text import clean, decoded, encoding_of, one_line
 from headgate.knowledge.reading import Parsed
 
 _UNSEEN: Final = frozenset(
@@ -45,9 +46,13 @@ _INLINE: Final = frozenset(
     [
         "a",
         "abbr",
+        "acronym",
+        "area",
         "b",
         "bdi",
         "bdo",
+        "big",
+        "blink",
         "cite",
         "code",
         "data",
@@ -59,11 +64,26 @@ _INLINE: Final = frozenset(
         "ins",
         "kbd",
         "label",
+        "link",
+        "map",
         "mark",
+        "meta",
+        "meter",
+        "nobr",
+        "output",
+        "picture",
+        "progress",
         "q",
+        "rb",
+        "rp",
+        "rt",
+        "rtc",
+        "ruby",
         "s",
         "samp",
+        "slot",
         "small",
+        "source",
         "span",
         "strike",
         "strong",
@@ -76,8 +96,10 @@ _INLINE: Final = frozenset(
         "wbr",
     ]
 )
-# A table that has one of these is there for the looks.
-_LAYOUT: Final = "table, h1, h2, h3, h4, h5, h6"
+# What a reader sees there does not join the words around it.
+_BETWEEN_WORDS: Final = {"br": "\n", "img": " ", "input": " "}
+_CELLS: Final = frozenset(["td", "th", "caption"])
+_ANY_HEADING: Final = ", ".join(_HEADINGS)
 _DATES: Final = (
     ('meta[property="article:modified_time"]', "content"),
     ('meta[property="article:published_time"]', "content"),
@@ -88,7 +110,7 @@ _DATES: Final = (
     ("time[datetime]", "datetime"),
 )
 _DEEPEST_LIST: Final = 10
-_CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w-]{2,40})", re.IGNORECASE)
+_CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
 _SPACES: Final = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -103,7 +125,7 @@ def parse(content: bytes) -> Parsed:
     return Parsed(
         sections=draft.sections(),
         doc_type="html",
-        title=(one_line(title.text()) if title is not None else "") or reader.title,
+        title=(one_line(clean(title.text())) if title is not None else "") or reader.title,
         date=next(_dates(page), ""),
     )
 
@@ -111,16 +133,14 @@ def parse(content: bytes) -> Parsed:
 def _text(content: bytes) -> str:
     """By the encoding that the page names, unless it has a mark or is UTF-8 all the same."""
     named = _CHARSET.search(content[:2048])
+    codec = codec_of(named[1].decode()) if named else None
     encoding, mark_bytes = encoding_of(content)
     # What is only ASCII may still be one of the encodings that are written in it.
     is_known = mark_bytes or (encoding == "utf-8" and not content.isascii())
-    # A page in which that name can be read is never written in UTF-16.
-    if named and not is_known and not named[1].lower().startswith((b"utf-16", b"utf-8", b"utf8")):
-        try:
-            return content.decode(named[1].decode())
-        except (LookupError, ValueError):
-            pass
-    return decoded(content)
+    if codec is None or is_known:
+        return decoded(content)
+    # One character that is wrong does not make all others mean something else.
+    return clean(content.decode(codec, "replace"))
 
 
 def _dates(page: LexborHTMLParser) -> Iterator[str]:
@@ -171,13 +191,13 @@ class _Reader:
         tag = node.tag or ""
         if tag in _UNSEEN or (tag == "footer" and not self._parts):
             return False
-        if tag == "br":
-            self._line.append("\n")
+        if tag in _BETWEEN_WORDS:
+            self._line.append(_BETWEEN_WORDS[tag])
             return False
         if tag == "table" and self._cells is None and not _is_layout(node):
             self._break()
             self._cells, self._rows = [], []
-        elif self._cells is None and tag not in _INLINE:
+        elif self._cells is None and not _is_inline(tag):
             self._break()
         self._parts += tag in _PARTS
         self._lists += tag in ("ul", "ol")
@@ -193,12 +213,12 @@ class _Reader:
             heading = self._taken()
             self._draft.heading(_HEADINGS[tag], heading)
             if tag == "h1":
-                self.title = self.title or one_line(heading)
+                self.title = self.title or one_line(clean(heading))
         elif tag == "pre":
             text = "".join(self._line).strip("\n")
             self._line = []
             self._draft.paragraph(f"```\n{text}\n```" if text.strip() else "")
-        elif tag not in _INLINE:
+        elif not _is_inline(tag):
             self._break()
         self._parts -= tag in _PARTS
         self._lists -= tag in ("ul", "ol")
@@ -216,7 +236,7 @@ class _Reader:
         elif tag == "table":
             self._draft.paragraph("\n".join(row for row in self._rows if row.strip(" |")))
             self._cells = None
-        elif tag not in _INLINE:
+        elif not _is_inline(tag):
             self._line.append(" ")
 
     def _say(self, text: str) -> None:
@@ -252,7 +272,22 @@ def _look(node: LexborNode, around: Look) -> Look | None:
 
 def _is_layout(table: LexborNode) -> bool:
     """Whether it is there only for the looks."""
-    return any(node.mem_id != table.mem_id for node in table.css(_LAYOUT))
+    if any(node.mem_id != table.mem_id for node in table.css("table")):
+        return True
+    # Above a table or a column a heading is its name.
+    return any(_cell_of(heading) == "td" for heading in table.css(_ANY_HEADING))
+
+
+def _cell_of(node: LexborNode) -> str:
+    above = node.parent
+    while above is not None and above.tag not in _CELLS:
+        above = above.parent
+    return (above.tag if above is not None else None) or ""
+
+
+def _is_inline(tag: str) -> bool:
+    # A name with a hyphen is one that the page itself has given, and what is unknown does not cut a line.
+    return tag in _INLINE or "-" in tag
 
 
 def _children_backwards(node: LexborNode) -> Iterator[LexborNode]:

@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 
 _COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _NOTHING: Final = re.compile(r"[-+]?(?:0+(?:\.0*)?|\.0+)(?:[a-z]+|%)?")
+# A number without a unit is a weight, unless it is nought, and one of degrees is how far letters lean.
+_SIZE: Final = re.compile(r"smaller|larger|[-+]?0*\.?0+|[\d.+-]+(?:(?!deg|g?rad|turn)[a-z]+|%)")
 # Sizes that are a share of the size around them: a share of nothing is nothing.
 _SHARE: Final = re.compile(r"(?:smaller|larger|inherit|unset|[\d.+-]+(?:em|ex|ch|%))")
 
@@ -32,7 +34,7 @@ def look_of(style: str, around: Look) -> Look | None:
         return None
     is_visible, has_size = around
     visibility = told.get("visibility", "inherit")
-    size = told.get("font-size") or told.get("font", "inherit")
+    size = told.get("font-size", "inherit")
     if visibility in ("hidden", "collapse"):
         is_visible = False
     elif visibility in ("visible", "initial"):
@@ -51,5 +53,14 @@ def _declared(style: str) -> dict[str, str]:
     for declaration in _COMMENT.sub("", style).lower().split(";"):
         name, _, said = declaration.partition(":")
         value, _, mark = said.partition("!")
-        (important if mark.strip() == "important" else usual)[name.strip()] = value.strip()
+        name, value = name.strip(), value.strip()
+        if name == "font":
+            name, value = "font-size", _size_in(value)
+        (important if mark.strip() == "important" else usual)[name] = value
     return usual | important
+
+
+def _size_in(font: str) -> str:
+    """The size among all that is said of a font at once, as in `bold 12px/1.5 serif`."""
+    words = font.replace("/", " / ").split()
+    return next(filter(_SIZE.fullmatch, words), font)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.documents.draft import Draft
 from headgate.documents.limits import MOST_DEPTH
-from headgate.documents.text import decoded
+from headgate.documents.text import decoded_data
 from headgate.knowledge.reading import Parsed, Unreadable
 
 _WORDS: Final = {True: "true", False: "false", None: "null"}
@@ -16,11 +16,8 @@ _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 
 def parse(content: bytes) -> Parsed:
     """The records of the file; raises Unreadable for what is no JSON or is nested too deeply."""
-    text = decoded(content)
+    text = decoded_data(content)
     draft = Draft()
-    if not text.strip():
-        # Empty, as a file of any other kind may be.
-        return Parsed(sections=(), doc_type="json")
     try:
         whole = _DECODER.decode(text)
     except RecursionError as error:
@@ -38,7 +35,7 @@ def parse(content: bytes) -> Parsed:
 def parse_lines(content: bytes) -> Parsed:
     """A record of each line; a line that is no JSON is kept as it is."""
     draft = Draft()
-    _add_lines(decoded(content), draft)
+    _add_lines(decoded_data(content), draft)
     return Parsed(sections=draft.sections(), doc_type="json")
 
 

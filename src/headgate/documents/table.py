@@ -17,6 +17,8 @@ _DELIMITERS: Final = (",", ";", "\t", "|")
 _SAMPLE_CHARACTERS: Final = 64 * 1024
 _SAMPLE_ROWS: Final = 50
 _LONGEST_FIELD: Final = MIB
+# Excel's first line, which is no row.
+_TOLD: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?[ \t]*(?:[\r\n]|\Z)', re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[-+]?[\d.,]+%?")
 
 
@@ -27,9 +29,12 @@ def parse(content: bytes) -> Parsed:
     file.seek(start)
     # Rows are read one by one: only their text is kept.
     with io.TextIOWrapper(file, encoding, "replace", newline="") as text:
-        delimiter = _delimiter(text.read(_SAMPLE_CHARACTERS))
+        sample = text.read(_SAMPLE_CHARACTERS)
         file.seek(start)
         text.seek(start)
+        if told := _TOLD.match(sample):
+            text.readline()
+        delimiter = told[1] if told else _delimiter(sample)
         draft = Draft()
         _describe(_rows(text, delimiter), draft)
     return Parsed(sections=draft.sections(), doc_type="csv")
