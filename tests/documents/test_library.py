@@ -55,12 +55,37 @@ async def test_links_out_of_the_tree_and_round_in_it_are_not_followed(tmp_path: 
 
 
 async def test_a_link_is_taken_only_for_a_file_that_is_not_taken_itself(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", ".versions/b.md")
+    write(tmp_path, "a.md", "versions/b")
     (tmp_path / "0 link.md").symlink_to("a.md")
-    (tmp_path / "current.md").symlink_to(".versions/b.md")
+    (tmp_path / "current.md").symlink_to("versions/b")
     (tmp_path / "latest.md").symlink_to("current.md")
     found = await inventory(tmp_path)
     assert [Path(listed.file).name for listed in found.files] == ["a.md", "current.md"]
+
+
+@pytest.mark.parametrize("pattern", ["private/", "/private", "p.md", "private/**", "**/p.*"])
+async def test_a_link_to_what_is_excluded_is_left_out_too(tmp_path: Path, pattern: str) -> None:
+    write(tmp_path, "docs/private/p.md", "docs/real/a.md")
+    (tmp_path / "docs/real/pub.md").symlink_to("../private/p.md")
+    found = await inventory(tmp_path / "docs", exclude=(pattern,))
+    assert [listed.file for listed in found.files] == ["docs/real/a.md"]
+
+
+async def test_that_a_link_leads_to_what_is_excluded_is_known_of_its_root(tmp_path: Path) -> None:
+    write(tmp_path, "docs/private/p")
+    (tmp_path / "docs/pub.md").symlink_to("private/p")
+    found = await inventory(tmp_path / "docs", exclude=("p",))
+    assert found.files == ()
+    assert found.excluded_from == {"docs"}
+
+
+async def test_a_link_to_what_is_hidden_is_left_out_too(tmp_path: Path) -> None:
+    write(tmp_path, "docs/.hid/deep/a.md", "docs/.env", "docs/node_modules/b.md", "docs/c.md")
+    for number, target in enumerate((".hid/deep/a.md", ".env", "node_modules/b.md")):
+        (tmp_path / f"docs/{number}.md").symlink_to(target)
+    assert [listed.file for listed in (await inventory(tmp_path / "docs")).files] == ["docs/c.md"]
+    # What is hidden may be asked for by itself.
+    assert [listed.file for listed in (await inventory(tmp_path / "docs/.hid")).files] == [".hid/deep/a.md"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +198,36 @@ async def test_a_path_that_leads_to_no_file_and_no_directory_is_refused(tmp_path
             await inventory(tmp_path / name)
 
 
-async def test_a_name_that_is_no_text_can_be_stored(tmp_path: Path) -> None:
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).write_text("x")
-    [listed] = (await inventory(tmp_path)).files
-    assert listed.file == f"{tmp_path.name}/caf\ufffd.md"
+async def test_names_that_are_no_text_can_be_stored_and_stay_apart(tmp_path: Path) -> None:
+    names = [b"caf\xe9.md", b"caf\xe8.md", rb"caf\xe9.md", rb"caf\\xe9.md", rb"a\b.md", b"caf\xc3\xa9.md"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(name)
+    async with asyncio.timeout(30), open_library([tmp_path]) as library:
+        found = await library.inventory()
+        readings = {listed.file: await library.read(listed.file, "") for listed in found.files}
+    assert found.failed == ()
+    written = {Path(file).name: reading.size_bytes for file, reading in readings.items() if reading}
+    assert written == {
+        r"caf\xe9.md": 7,
+        r"caf\xe8.md": 7,
+        r"caf\\xe9.md": 10,
+        r"caf\\\\xe9.md": 11,
+        r"a\b.md": 6,
+        "café.md": 8,
+    }
+
+
+async def test_a_directory_whose_name_is_no_text_has_the_same_name_by_each_path(tmp_path: Path) -> None:
+    directory = Path(os.fsdecode(os.fsencode(tmp_path / "docs") + rb"/\caf" + b"\xe9"))
+    write(directory, "a.md")
+    [outer] = (await inventory(tmp_path / "docs")).files
+    [inner] = (await inventory(directory)).files
+    assert (outer.file, inner.file) == (r"docs/\\caf\xe9/a.md", r"\\caf\xe9/a.md")
+
+
+def test_a_file_that_is_called_as_another_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "one/docs/a.md", "two/docs/a.md")
+    paths = [tmp_path / "one/docs", tmp_path / "two/docs"]
+    found = find([(path, root_of(path)) for path in paths], Exclusion())
+    assert len(found.files) == 1
+    assert found.failed == [("docs/a.md", "is called as another file that was found; rename one of the two")]

@@ -1,10 +1,12 @@
 """Watching: changes are told once, when nobody is writing any more, and none is missed."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headgate.documents.library import open_library
 from headgate.documents.watching import changes
+from tests.waiting import eventually
 
 
 async def no_wait(seconds: float) -> None:
@@ -58,3 +60,31 @@ async def test_real_files_look_different_when_they_are_replaced_or_removed(tmp_p
         file.unlink()
         assert await anext(watch) == {f"{tmp_path.name}/a.md"}
         await watch.aclose()
+
+
+async def test_a_file_looks_different_with_other_rights_and_with_another_text_of_the_same_day(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "docs/a.md"
+    file.parent.mkdir()
+    file.write_text("one")
+    file.chmod(0)
+    before = file.stat()
+    async with open_library([file.parent]) as library:
+        watch = changes(library.looks, 1.0, sleep=no_wait)
+        await anext(watch)
+        await eventually(lambda: _is_later(tmp_path, file), 30.0, "another time")
+        file.chmod(0o600)
+        assert await anext(watch) == {"docs/a.md"}
+        await eventually(lambda: _is_later(tmp_path, file), 30.0, "another time")
+        file.write_text("two")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert await anext(watch) == {"docs/a.md"}
+        await watch.aclose()
+
+
+def _is_later(directory: Path, file: Path) -> bool:
+    """Whether the clock of the disk, which goes in steps, is beyond the last change of a file."""
+    probe = directory / "probe"
+    probe.touch()
+    return probe.stat().st_ctime_ns > file.stat().st_ctime_ns

@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,6 +17,8 @@ from headgate.knowledge.reading import Failure
 
 # Nobody's own documents.
 _PASSED_OVER: Final = frozenset(["node_modules", "__pycache__"])
+# As a byte that is no UTF-8 is written.
+_ESCAPED: Final = re.compile(r"\\x[89a-f][0-9a-f]")
 # Gone meanwhile, or a link to nowhere or to itself.
 _NOT_THERE: Final = frozenset([errno.ENOENT, errno.ENOTDIR, errno.ELOOP])
 
@@ -25,12 +29,14 @@ class File(NamedTuple):
     path: Path
     size_bytes: int
     modified_ns: int
+    # Nobody can set it back, and it changes with the rights too: the file may be readable now.
+    changed_ns: int
     inode: int
 
     @property
-    def looks(self) -> tuple[int, int, int]:
+    def looks(self) -> tuple[int, ...]:
         """Differs when the file was changed."""
-        return self.modified_ns, self.size_bytes, self.inode
+        return self.modified_ns, self.changed_ns, self.size_bytes, self.inode
 
 
 class Seen(NamedTuple):
@@ -38,6 +44,15 @@ class Seen(NamedTuple):
 
     name: str
     is_file: bool
+
+
+class _Entry(NamedTuple):
+    """What may be a file or lead to one, and the root and the directory that it must not lead out of."""
+
+    file: str
+    path: Path
+    root: str
+    top: Path
 
 
 class Found:
@@ -50,8 +65,8 @@ class Found:
         self.skipped: Counter[str] = Counter()
         self.failed: list[Failure] = []
         self.seen: dict[Path, Seen] = {}
-        # Each with its name and its top: a file that is there itself is not taken by a link too.
-        self.links: list[tuple[str, Path, Path]] = []
+        # They come last: a file that is there itself is not taken by a link too.
+        self.links: list[_Entry] = []
         # Roots of which a pattern left something out.
         self.excluded_from: set[str] = set()
 
@@ -75,9 +90,16 @@ def _name(path: Path) -> str:
     return readable(path.name) or "root"
 
 
-def readable(name: str) -> str:
-    """A file name that every store can keep, also where it is no UTF-8."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "")
+def readable(path: str) -> str:
+    """A path that every store can keep, also where a name in it is no UTF-8; no two become the same."""
+    return "/".join(map(_readable_name, path.split("/")))
+
+
+def _readable_name(name: str) -> str:
+    raw = name.encode("utf-8", "surrogateescape")
+    text = raw.decode("utf-8", "backslashreplace")
+    # Only where something was written with a backslash, or looks so, the others have to be told from it.
+    return raw.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") if _ESCAPED.search(text) else text
 
 
 def find(roots: Sequence[tuple[Path, Root]], exclusion: Exclusion) -> Found:
@@ -92,9 +114,9 @@ def find(roots: Sequence[tuple[Path, Root]], exclusion: Exclusion) -> Found:
             _walk(found, path, root.name, exclusion)
         # A shell may have named it, with all others of its kind.
         elif not exclusion.covers(path.name, is_directory=False):
-            _take(found, root.name, path, path)
-    for file, path, top in found.links:
-        _take(found, file, path, top)
+            _take(found, _Entry(root.name, path, root.name, path), exclusion)
+    for link in found.links:
+        _take(found, link, exclusion)
     return found
 
 
@@ -124,7 +146,7 @@ def _walk(found: Found, top: Path, name: str, exclusion: Exclusion) -> None:
     waiting = [(top, "")]
     while waiting:
         directory, below = waiting.pop()
-        called = readable(f"{name}/{below}".rstrip("/"))
+        called = f"{name}/{readable(below)}".rstrip("/")
         try:
             entries = list(_entries(directory))
         except OSError as error:
@@ -142,9 +164,9 @@ def _walk(found: Found, top: Path, name: str, exclusion: Exclusion) -> None:
             elif is_directory:
                 waiting.append((Path(entry.path), f"{relative}/"))
             elif entry.is_symlink():
-                found.links.append((readable(f"{name}/{relative}"), Path(entry.path), top))
+                found.links.append(_Entry(f"{name}/{readable(relative)}", Path(entry.path), name, top))
             else:
-                _take(found, readable(f"{name}/{relative}"), Path(entry.path), top)
+                _take(found, _Entry(f"{name}/{readable(relative)}", Path(entry.path), name, top), exclusion)
 
 
 def _entries(directory: Path) -> Iterator[tuple[os.DirEntry[str], bool]]:
@@ -158,24 +180,42 @@ def _is_hidden(name: str) -> bool:
     return name.startswith((".", "~$")) or name in _PASSED_OVER
 
 
-def _take(found: Found, file: str, path: Path, top: Path) -> None:
-    extension = extension_of(path.name)
+def _take(found: Found, entry: _Entry, exclusion: Exclusion) -> None:
+    extension = extension_of(entry.path.name)
     try:
         # Only links are followed to their end: above the file there are none any more.
-        real = path.resolve(strict=True) if path.is_symlink() else path
+        real = entry.path.resolve(strict=True) if entry.path.is_symlink() else entry.path
         status = real.stat()
     except RuntimeError:
         # A link that leads to itself.
         return
     except OSError as error:
         if error.errno not in _NOT_THERE and is_known(extension):
-            found.failed.append(Failure(file, f"cannot be looked at: {error.strerror}"))
+            found.failed.append(Failure(entry.file, f"cannot be looked at: {error.strerror}"))
         return
-    if not stat.S_ISREG(status.st_mode) or not real.is_relative_to(top) or real in found.seen:
+    if not stat.S_ISREG(status.st_mode) or not real.is_relative_to(entry.top) or real in found.seen:
+        return
+    if real != entry.path and _is_left_out(found, entry, real, exclusion):
         return
     if not is_known(extension):
         found.skipped[readable(extension)] += 1
-        return
-    if file not in found.files:
-        found.files[file] = File(real, status.st_size, status.st_mtime_ns, status.st_ino)
-        found.seen[real] = Seen(file, is_file=True)
+    elif entry.file in found.files:
+        reason = "is called as another file that was found; rename one of the two"
+        found.failed.append(Failure(entry.file, reason))
+    else:
+        found.files[entry.file] = File(
+            real, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        )
+        found.seen[real] = Seen(entry.file, is_file=True)
+
+
+def _is_left_out(found: Found, link: _Entry, real: Path, exclusion: Exclusion) -> bool:
+    """Whether a link leads to what is hidden or excluded at its own place."""
+    names = real.relative_to(link.top).parts
+    *directories, file = accumulate(names, "{}/{}".format)
+    if exclusion.covers(file, is_directory=False) or any(
+        exclusion.covers(directory, is_directory=True) for directory in directories
+    ):
+        found.excluded_from.add(link.root)
+        return True
+    return any(map(_is_hidden, names))

@@ -55,7 +55,7 @@ class Files:
             excluded_from=frozenset(found.excluded_from),
         )
 
-    async def looks(self) -> dict[str, tuple[int, int, int]]:
+    async def looks(self) -> dict[str, tuple[int, ...]]:
         """What each file looks like from outside; differs when it was changed."""
         found = await asyncio.to_thread(find, self._roots, self._exclusion)
         return {name: file.looks for name, file in found.files.items()}
