@@ -88,6 +88,13 @@ async def test_a_link_to_what_is_hidden_is_left_out_too(tmp_path: Path) -> None:
     assert [listed.file for listed in (await inventory(tmp_path / "docs/.hid")).files] == [".hid/deep/a.md"]
 
 
+async def test_files_are_found_as_kubernetes_mounts_them(tmp_path: Path) -> None:
+    write(tmp_path, "docs/..2026_11_17/a.md")
+    (tmp_path / "docs/..data").symlink_to("..2026_11_17")
+    (tmp_path / "docs/a.md").symlink_to("..data/a.md")
+    assert [listed.file for listed in (await inventory(tmp_path / "docs")).files] == ["docs/a.md"]
+
+
 @pytest.mark.parametrize(
     ("pattern", "left"),
     [

@@ -218,4 +218,5 @@ def _is_left_out(found: Found, link: _Entry, real: Path, exclusion: Exclusion) -
     ):
         found.excluded_from.add(link.root)
         return True
-    return any(map(_is_hidden, names))
+    # Kubernetes mounts files as links into `..data`, so that all of them change at once.
+    return any(_is_hidden(name) and not name.startswith("..") for name in names)
