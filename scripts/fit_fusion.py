@@ -18,7 +18,7 @@ import msgspec
 from headgate.catalog import fusion
 from headgate.catalog.evaluation import Metrics, Question, measure, read_questions, read_tools
 from headgate.catalog.search import FLOOR, Document, Key, LexicalIndex
-from headgate.embedding.minilm import MiniLM
+from headgate.embedding.minilm import MiniLM, fingerprint_of
 from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
 
@@ -46,7 +46,7 @@ class Labelled(msgspec.Struct):
 
 def main() -> None:
     """Read, rank, and try what there is to choose."""
-    cache = Path(sys.argv[1]) / f"{MiniLM.fingerprint}-{TEXTS_EDITION}"
+    cache = Path(sys.argv[1]) / f"{fingerprint_of()}-{TEXTS_EDITION}"
     cache.mkdir(parents=True, exist_ok=True)
     root = Path(os.environ["HEADGATE_RETRIEVAL_DATA"])
     every = [one for path in sorted(root.glob("*/tools.jsonl")) if (one := ranked(path.parent, cache))]

@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.retrieval.vectors import KEPT, KeptVectors
 from headgate.embedding.embedder import Embedder
-from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLM, Weights
+from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLM, Weights, fingerprint_of
 
 # How much of a passage is read: windows of so many pieces.
 READ: Final = (PASSAGE_WINDOWS, PASSAGE_PIECES)
@@ -24,7 +24,7 @@ class KeptPassages(KeptVectors):
     ) -> None:
         """With `fresh_questions` those are embedded each time, because it is measured how long that takes."""
         self._windows, self._pieces = windows, pieces
-        self.fingerprint = f"{MiniLM.fingerprint}-passages-{pieces}-{windows}"
+        self.fingerprint = fingerprint_of(pieces, windows)
         super().__init__(directory, fresh_questions=fresh_questions)
 
     def load(self) -> Embedder:

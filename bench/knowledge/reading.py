@@ -57,14 +57,20 @@ def main() -> None:
 
 def reads(knowledge: Knowledge, ways: Sequence[tuple[int, int]] = WAYS) -> list[Read]:
     """The set read in each way; what was read before comes from a file, and only a sample is timed."""
+    owners, texts = passages_of(knowledge)
+    weights = Weights()
+    return [_read(knowledge, owners, texts, way, weights) for way in ways]
+
+
+def passages_of(knowledge: Knowledge) -> tuple[list[str], list[str]]:
+    """The passages of all documents as they are embedded, and whose each is."""
     owners: list[str] = []
     texts: list[str] = []
     for one in knowledge.documents:
         for chunk in chunked(f"docs/{one.file}", parse(one.markdown.encode()).sections, _count):
             owners.append(one.id)
             texts.append(f"{chunk.header}\n{chunk.text}")
-    weights = Weights()
-    return [_read(knowledge, owners, texts, way, weights) for way in ways]
+    return owners, texts
 
 
 def _count(text: str) -> int:
@@ -81,10 +87,10 @@ def _read(
     windows, pieces = way
     print(f"bench: knowledge, {windows} x {pieces} pieces of a passage", file=sys.stderr, flush=True)
     kept = KeptPassages(windows=windows, pieces=pieces)
-    passages = _matrix(kept.embed(texts))
+    passages = matrix(kept.embed(texts))
     found = []
     for one in knowledge.questions:
-        wanted = _matrix(kept.embed_question(question_of(one.query))[:1])[0]
+        wanted = matrix(kept.embed_question(question_of(one.query))[:1])[0]
         order = numpy.argsort(-(passages @ wanted), kind="stable")[:DEPTH]
         found.append(documents_of(owners[place] for place in order.tolist()))
     return Read(
@@ -95,7 +101,8 @@ def _read(
     )
 
 
-def _matrix(vectors: Sequence[bytes]) -> Any:
+def matrix(vectors: Sequence[bytes]) -> Any:
+    """One row for each."""
     return numpy.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.embedding.embedder import Embedder, Progress
-from headgate.embedding.minilm import MiniLM
+from headgate.embedding.minilm import MiniLM, fingerprint_of
 from headgate.embedding.texts import Question, question_of
 
 KEPT: Final = Path(__file__).resolve().parents[2] / ".bench" / "vectors"
@@ -25,7 +25,7 @@ class KeptVectors:
 
     name = MiniLM.name
     dimensions = MiniLM.dimensions
-    fingerprint = MiniLM.fingerprint
+    fingerprint = fingerprint_of()
 
     def __init__(self, directory: Path = KEPT, *, fresh_questions: bool = False) -> None:
         """With `fresh_questions` those are embedded each time, because it is measured how long that takes."""

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import EmbedderAway
-from headgate.embedding.minilm import DIMENSIONS, MiniLM, Weights, WrongContent
-from headgate.embedding.texts import question_of
+from headgate.embedding.minilm import DIMENSIONS, MiniLM, Weights, WrongContent, packaged_model
+from headgate.embedding.texts import Question, question_of
+from headgate.embedding.whole_numbers import in_whole_numbers
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_passage_is_read_to_its_end(model: MiniLM) -> None:
 def test_a_short_passage_has_the_vector_that_a_tool_with_its_text_has(model: MiniLM) -> None:
     text = "weather: current temperature of a city"
     [passage], [tool] = MiniLM(pieces=128, windows=5).embed([text]), model.embed([text])
-    assert cosine(passage, tool) == pytest.approx(1.0, abs=1e-6)
+    assert cosine(passage, tool) > 0.98
 
 
 def test_the_runtime_notes_nothing_for_its_makers(tmp_path: Path) -> None:
@@ -110,3 +111,26 @@ def test_the_runtime_notes_nothing_for_its_makers(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_passages_read_in_whole_numbers_have_nearly_the_same_vectors(model: MiniLM) -> None:
+    passages = MiniLM(pieces=128, windows=5)
+    texts = [
+        "The supplier delivers within thirty days of the order, unless both parties agree otherwise.",
+        "To restart the server, log in as administrator and run the command again. " * 10,
+        "Invoices that are not paid in time bear interest from the day they were due.",
+        "日本語の文書も読まれる。",
+        "x",
+    ]
+    for text, read in zip(texts, passages.embed(texts), strict=True):
+        assert passages.embed([text]) == [read], "whatever is read beside it"
+        if len(text) < 200:
+            [asked, *_] = passages.embed_question(Question(text, ()))
+            assert 0.97 < cosine(read, asked) < 0.99999, "a question is read as exactly as it can be"
+
+
+def test_every_product_with_weights_is_one_of_whole_numbers() -> None:
+    content = in_whole_numbers(packaged_model().read_bytes())
+    # Three products of attention, one behind them, and two that widen and narrow, in each of six layers.
+    assert content.count(b"DynamicQuantizeMatMul") == 6 * 6
+    assert content.count(b"IsNaN") == 0

