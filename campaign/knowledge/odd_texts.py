@@ -69,7 +69,7 @@ async def _as_json(trial: Trial, place: Place) -> None:
     ended = await place.run("export")
     lines = [json.loads(line) for line in ended.out.splitlines()]
     trial.measure("JSON documents", len(commands) + len(lines))
-    texts = [line["text"] for line in lines if line["kind"] == "chunk"]
+    texts = [line["chunk_text"] for line in lines if line["kind"] == "chunk"]
     trial.check("the order is in a text", any(_INJECTION in text for text in texts))
     trial.check("every line has a kind", all("kind" in line for line in lines))
 

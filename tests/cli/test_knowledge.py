@@ -279,7 +279,7 @@ def test_what_there_is_is_counted(place: Path) -> None:
 
 def test_an_export_goes_to_standard_output_or_to_a_file(place: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in told(place, "export", "--what", "sources").splitlines()]
-    assert [line["file"] for line in lines] == [f"docs/{name}" for name in sorted(DOCUMENTS)]
+    assert [line["source_file"] for line in lines] == [f"docs/{name}" for name in sorted(DOCUMENTS)]
     said = told(place, "export", "--what", "graph", tmp_path / "graph.jsonl")
     assert "entities" in said
     again = told(place, "ingest", "--graph", tmp_path / "graph.jsonl", "--data-dir", tmp_path / "data")

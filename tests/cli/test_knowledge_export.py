@@ -11,7 +11,16 @@ import pytest
 from headgate.app.knowledge.exporting import export_lines, export_to_file, export_to_stream
 from headgate.domain.errors import ConfigError, StoreAway
 from headgate.knowledge.graph_files import read_graph
-from headgate.knowledge.values import Chunk, Document, Entity, NewChunk, NewEntity, NewRelationship, Source
+from headgate.knowledge.values import (
+    Chunk,
+    Document,
+    Entity,
+    Mention,
+    NewChunk,
+    NewEntity,
+    NewRelationship,
+    Source,
+)
 from tests.knowledge.memory import Memory
 
 
@@ -20,7 +29,17 @@ async def filled() -> Memory:
     chunks = tuple(
         NewChunk(text=f"text {number}", header="a.md", tokens=2, digest=str(number)) for number in range(700)
     )
-    await store.replace(Document(source=Source(file="a.md", digest="x", chunks=700), chunks=chunks))
+    source = Source(
+        file="a.md",
+        category="legal",
+        doc_type="markdown",
+        title="A",
+        digest="5ea1-edition-place-above",
+        chunks=700,
+        ingested=1_800_000_000.0,
+    )
+    found = NewEntity(type="ORG", name="Acme", mentions=(Mention(2, 5, 6, 0.5), Mention(0, 0, 4, 0.9)))
+    await store.replace(Document(source=source, chunks=chunks, entities=(found,)))
     acme = NewEntity(type="ORG", name="Acme", aliases=("ACME Corp",))
     globex = NewEntity(type="ORG", name="Globex")
     await store.import_graph(
@@ -32,10 +51,60 @@ async def filled() -> Memory:
 async def test_everything_is_written_line_by_line_with_its_kind() -> None:
     stream = io.StringIO()
     counts = await export_lines(await filled(), "all", stream)
-    assert counts == {"sources": 1, "chunks": 700, "entities": 2, "relationships": 1}
+    assert counts == {"sources": 1, "chunks": 700, "entities": 2, "relationships": 1, "mentions": 2}
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["kind"] for line in lines] == ["source", *["chunk"] * 700, *["entity"] * 2, "relationship"]
-    assert (lines[0]["file"], lines[1]["text"], lines[700]["text"]) == ("a.md", "text 0", "text 699")
+    kinds = ["source", *["chunk"] * 700, *["entity"] * 2, "relationship", *["mention"] * 2]
+    assert [line["kind"] for line in lines] == kinds
+    assert (lines[1]["chunk_text"], lines[700]["chunk_text"]) == ("text 0", "text 699")
+
+
+async def test_sources_and_chunks_have_the_names_that_the_tools_give_them() -> None:
+    stream = io.StringIO()
+    await export_lines(await filled(), "all", stream)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert lines[0] == {
+        "kind": "source",
+        "source_id": 1,
+        "source_file": "a.md",
+        "source_category": "legal",
+        "doc_type": "markdown",
+        "title": "A",
+        "date": None,
+        "total_chunks": 700,
+        "size_bytes": 0,
+        "ingested_at": "2027-01-15T08:00:00Z",
+        "digest": "5ea1",
+    }
+    assert lines[2] == {
+        "kind": "chunk",
+        "chunk_id": 2,
+        "chunk_text": "text 1",
+        "source_file": "a.md",
+        "source_category": "legal",
+        "context_header": "a.md",
+        "chunk_index": 1,
+        "total_chunks": 700,
+        "chunk_token_count": 2,
+        "source_id": 1,
+        "doc_type": "markdown",
+        "date": None,
+    }
+
+
+async def test_mentions_say_where_in_a_chunk_an_entity_stands() -> None:
+    stream = io.StringIO()
+    await export_lines(await filled(), "mentions", stream)
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first == {
+        "kind": "mention",
+        "chunk_id": 1,
+        "entity_id": 1,
+        "entity_name": "Acme",
+        "start": 0,
+        "end": 4,
+        "confidence": 0.9,
+    }
+    assert (second["chunk_id"], second["start"], second["end"]) == (3, 5, 6)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +113,7 @@ async def test_everything_is_written_line_by_line_with_its_kind() -> None:
         ("sources", {"sources": 1}),
         ("chunks", {"chunks": 700}),
         ("graph", {"entities": 2, "relationships": 1}),
+        ("mentions", {"mentions": 2}),
         ("imported", {"entities": 2, "relationships": 1}),
     ],
 )
@@ -80,8 +150,29 @@ async def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_text("before", encoding="utf-8")
     await export_to_file(await filled(), "sources", path)
-    assert json.loads(path.read_text(encoding="utf-8"))["file"] == "a.md"
+    assert json.loads(path.read_text(encoding="utf-8"))["source_file"] == "a.md"
     assert [file.name for file in tmp_path.iterdir()] == ["all.jsonl"]
+
+
+async def test_who_could_read_the_file_before_can_read_the_one_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    path.write_text("before", encoding="utf-8")
+    path.chmod(0o644)
+    await export_to_file(await filled(), "sources", path)
+    assert path.stat().st_mode & 0o777 == 0o644
+    await export_to_file(await filled(), "sources", tmp_path / "new.jsonl")
+    assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept" / "all.jsonl", tmp_path / "link.jsonl"
+    kept.parent.mkdir()
+    link.symlink_to(kept)
+    for _ in ("before it is there", "and again"):
+        await export_to_file(await filled(), "sources", link)
+        assert json.loads(kept.read_text(encoding="utf-8"))["source_file"] == "a.md"
+        assert link.is_symlink()
+    assert sorted(file.name for file in tmp_path.rglob("*.jsonl")) == ["all.jsonl", "link.jsonl"]
 
 
 class Breaking(Memory):
@@ -152,6 +243,12 @@ async def test_a_full_disk_behind_a_stream_is_one_sentence() -> None:
         await export_to_stream(await filled(), "all", Full())
     with pytest.raises(BrokenPipeError):
         await export_to_stream(await filled(), "all", Gone())
+
+
+async def test_a_full_disk_behind_a_file_is_told_with_the_way_out() -> None:
+    with pytest.raises(ConfigError, match="/dev/full cannot be written: No space left") as caught:
+        await export_to_file(await filled(), "all", Path("/dev/full"))
+    assert caught.value.hint == "make room on its disk"
 
 
 async def test_a_file_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path) -> None:

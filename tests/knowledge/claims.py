@@ -9,6 +9,7 @@ import msgspec
 from headgate.domain.errors import InvalidGraph
 from headgate.knowledge.claims import keys_of
 from headgate.knowledge.resolving import Candidate, Candidates, Ends, agreed, united
+from headgate.knowledge.store import Mentioned
 from headgate.knowledge.values import Entity, NewEntity, NewRelationship, Relationship
 
 T = TypeVar("T", Entity, Relationship)
@@ -42,8 +43,8 @@ class Claims:
         self._of_entities: list[Claim] = []
         self._of_relationships: list[Claim] = []
         self._ways: dict[Ways, int] = {}
-        # Of each document: which chunk speaks of whom, and where.
-        self._mentions: dict[int, set[tuple[int, int, int, int]]] = {}
+        # Of each document: which chunk speaks of whom, where, and how surely.
+        self._mentions: dict[int, dict[tuple[int, int, int, int], float]] = {}
         self._last: Counter[str] = Counter()
 
     def named(self, keys: Iterable[str]) -> list[Entity]:
@@ -63,6 +64,14 @@ class Claims:
     def mentioning(self, entity_id: int, limit: int) -> list[int]:
         """The first chunks that speak of an entity."""
         return sorted({place[0] for place in self._everywhere() if place[1] == entity_id})[:limit]
+
+    def mentions(self) -> list[Mentioned]:
+        """Where chunks speak of whom, in the order of their texts."""
+        sure = {place: one for places in self._mentions.values() for place, one in places.items()}
+        return [
+            Mentioned(chunk_id, entity_id, self.entities[entity_id].name, start, end, confidence)
+            for (chunk_id, entity_id, start, end), confidence in sorted(sure.items())
+        ]
 
     def origins(self) -> list[str]:
         """Where imports came from."""
@@ -108,7 +117,7 @@ class Claims:
         ids = self._in_text(entities)
         told = list(zip(ids, entities, strict=True))
         self._mentions[source_id] = {
-            (chunk_ids[one.chunk_index], id, one.start, one.end)
+            (chunk_ids[one.chunk_index], id, one.start, one.end): one.confidence
             for id, entity in told
             for one in entity.mentions
             if 0 <= one.chunk_index < len(chunk_ids)

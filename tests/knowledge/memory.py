@@ -12,6 +12,7 @@ from headgate.domain.errors import StoreAway
 from headgate.domain.words import terms, words
 from headgate.knowledge.bm25 import Blocks, Collection, Entry, best, block_of, entries_of, with_entries
 from headgate.knowledge.filtering import passes
+from headgate.knowledge.store import Mentioned
 from headgate.knowledge.values import (
     Chunk,
     Document,
@@ -272,6 +273,10 @@ class Memory:
 
     def every_relationship(self) -> AsyncIterator[Relationship]:
         return _each(self._claims.relationships)
+
+    async def every_mention(self) -> AsyncIterator[Mentioned]:
+        for one in self._claims.mentions():
+            yield one
 
     async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
         return self._claims.imported_graph()

@@ -114,7 +114,7 @@ def test_what_changes_and_what_goes_is_followed_until_somebody_interrupts(tmp_pa
 
 def files_in(place: Path) -> set[str]:
     lines = told(place, "export", "--what", "sources", "--data-dir", "data").splitlines()
-    return {json.loads(line)["file"] for line in lines}
+    return {json.loads(line)["source_file"] for line in lines}
 
 
 def many(number: int) -> dict[str, str]:

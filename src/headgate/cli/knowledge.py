@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.config import Settings
 
 # The words of `What`, without what would have to be imported for them.
-_PARTS = ("all", "sources", "chunks", "graph", "imported")
+_PARTS = ("all", "sources", "chunks", "graph", "mentions", "imported")
 
 
 @click.group()
@@ -66,7 +66,8 @@ def export(
     """Write what there is as JSON lines, for other programs.
 
     To FILE, or without one to standard output. `ingest --graph` reads two of the parts: `imported` is what it
-    brought in and nothing else, for a backup; `graph` has also what was found in the documents.
+    brought in and nothing else, for a backup; `graph` has also what was found in the documents. `mentions` tell
+    from which character of which chunk to which one an entity is spoken of.
     """
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.printing import printed_counts

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from headgate.knowledge.values import (
     Chunk,
     Document,
@@ -126,6 +128,18 @@ class Intake(Protocol):
         """Everybody whom imports speak of, by id, as these alone tell of him."""
 
 
+class Mentioned(msgspec.Struct, frozen=True):
+    """Where a chunk speaks of an entity: from and to which character of its text."""
+
+    chunk_id: int
+    entity_id: int
+    # As the entity is called now, which need not be what stands there.
+    entity_name: str
+    start: int
+    end: int
+    confidence: float
+
+
 class Everything(Protocol):
     """What an export reads: all of it, as it was at one moment."""
 
@@ -140,6 +154,9 @@ class Everything(Protocol):
 
     def every_relationship(self) -> AsyncIterator[Relationship]:
         """By id."""
+
+    def every_mention(self) -> AsyncIterator[Mentioned]:
+        """By chunk, by entity, then as they stand in the text."""
 
     async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
         """What imports alone say, by id; and at whom else a relationship of theirs ends, as it is known."""

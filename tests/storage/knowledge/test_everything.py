@@ -2,7 +2,8 @@
 
 import asyncio
 
-from headgate.knowledge.store import Store
+from headgate.knowledge.store import Mentioned, Store
+from headgate.knowledge.values import Mention, NewEntity
 from tests.storage.knowledge.documents import MODEL, all_chunks, document, entity, found, related, vector
 
 
@@ -53,6 +54,28 @@ async def test_everything_comes_by_id(store: Store) -> None:
     assert {entity.id: entity for entity in entities} == await store.entities([1, 2])
     relationships = [relationship async for relationship in store.every_relationship()]
     assert {one.id: one for one in relationships} == await store.relationships([1])
+
+
+async def test_mentions_come_as_they_stand_in_the_texts(store: Store) -> None:
+    bolt = NewEntity(
+        type="ORG",
+        name="Bolt",
+        confidence=0.9,
+        mentions=(Mention(1, 12, 16, 0.7), Mention(1, 4, 8, 0.8), Mention(0, 9, 13, 0.9)),
+    )
+    await store.replace(
+        document("a.md", "Acme and Bolt", "The Bolt or Bolt", entities=[bolt, entity("Acme", 0)])
+    )
+    await store.replace(document("b.md", "Acme again", entities=[entity("Acme", 0, confidence=0.5)]))
+    assert [one async for one in store.every_mention()] == [
+        Mentioned(1, 1, "Bolt", 9, 13, 0.9),
+        Mentioned(1, 2, "Acme", 0, 4, 0.9),
+        Mentioned(2, 1, "Bolt", 4, 8, 0.8),
+        Mentioned(2, 1, "Bolt", 12, 16, 0.7),
+        Mentioned(3, 2, "Acme", 0, 4, 0.5),
+    ]
+    await store.remove(["a.md"])
+    assert [one.chunk_id async for one in store.every_mention()] == [3]
 
 
 async def test_an_export_is_of_one_moment_while_others_write(store: Store) -> None:

@@ -7,19 +7,23 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from stat import S_IMODE
 from tempfile import NamedTemporaryFile
-from typing import IO, Final, Literal, TypeVar
+from typing import IO, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from headgate.domain.errors import ConfigError
 from headgate.knowledge.graph_files import written
 from headgate.knowledge.store import Everything
+from headgate.knowledge.tools.views import of_chunk, of_source
 from headgate.knowledge.values import Chunk, Entity, Relationship, Source
 
-What = Literal["all", "sources", "chunks", "graph", "imported"]
+What = Literal["all", "sources", "chunks", "graph", "mentions", "imported"]
 # Lines that are written at once.
 _TOGETHER: Final = 500
+# The disk has no room, or its owner has used up his share of it.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 T = TypeVar("T")
 
@@ -30,9 +34,10 @@ async def export_to_file(store: Everything, what: What, path: Path) -> dict[str,
         async with _whole_file(path) as stream:
             return await export_lines(store, what, stream)
     except OSError as error:
+        full = error.errno in _FULL
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}",
-            hint="name a file in a directory that you may write to",
+            hint="make room on its disk" if full else "name a file in a directory that you may write to",
         ) from error
 
 
@@ -72,11 +77,11 @@ async def _lines(store: Everything, what: What) -> AsyncGenerator[tuple[str, str
     if what in ("all", "sources"):
         async with _closed(store.every_source()) as sources:
             async for source in sources:
-                yield "sources", _line("source", source)
+                yield "sources", _line("source", _of_source(source))
     if what in ("all", "chunks"):
         async with _closed(store.every_chunk()) as chunks:
             async for chunk in chunks:
-                yield "chunks", _line("chunk", chunk)
+                yield "chunks", _line("chunk", _of_chunk(chunk))
     if what in ("all", "graph"):
         entities = [entity async for entity in store.every_entity()]
         there = {entity.id for entity in entities}
@@ -88,6 +93,10 @@ async def _lines(store: Everything, what: What) -> AsyncGenerator[tuple[str, str
         ]
         for kind, line in _graph_lines(entities, relationships):
             yield kind, line
+    if what in ("all", "mentions"):
+        async with _closed(store.every_mention()) as mentions:
+            async for mention in mentions:
+                yield "mentions", _line("mention", msgspec.structs.asdict(mention))
     if what == "imported":
         for kind, line in _graph_lines(*await store.imported_graph()):
             yield kind, line
@@ -110,8 +119,20 @@ async def _closed(every: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
             await every.aclose()
 
 
-def _line(kind: str, value: Source | Chunk) -> str:
-    return msgspec.json.encode({"kind": kind, **msgspec.structs.asdict(value)}).decode()
+def _of_source(source: Source) -> dict[str, Any]:
+    """As the tools call it, with the SHA-256 of its bytes; how these were read is only for ingestions."""
+    return {**of_source(source), "digest": source.digest.partition("-")[0]}
+
+
+def _of_chunk(chunk: Chunk) -> dict[str, Any]:
+    """As the tools call it, with what its source is; a snippet would only repeat the text."""
+    view = of_chunk(chunk)
+    del view["chunk_snippet"]
+    return {**view, "source_id": chunk.source_id, "doc_type": chunk.doc_type, "date": chunk.date or None}
+
+
+def _line(kind: str, members: dict[str, Any]) -> str:
+    return msgspec.json.encode({"kind": kind, **members}).decode()
 
 
 def _write(stream: IO[str], lines: Iterable[str]) -> None:
@@ -121,7 +142,10 @@ def _write(stream: IO[str], lines: Iterable[str]) -> None:
 
 @asynccontextmanager
 async def _whole_file(path: Path) -> AsyncIterator[IO[str]]:
-    """A file that takes the place of what is there when the block ends well, and leaves nothing otherwise."""
+    """A file that takes the place of what is there when the block ends well, and leaves nothing otherwise.
+
+    Where a link leads it is what is there; who may read that may read what takes its place.
+    """
     if await asyncio.to_thread(_is_no_file, path):
         # Such as a pipe: what is written there is gone at once.
         stream = await asyncio.to_thread(path.open, "w", encoding="utf-8")
@@ -132,16 +156,23 @@ async def _whole_file(path: Path) -> AsyncIterator[IO[str]]:
         return
     if await asyncio.to_thread(path.is_dir):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    target = Path(await asyncio.to_thread(os.path.realpath, path))
     made = await asyncio.to_thread(
-        NamedTemporaryFile, "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        NamedTemporaryFile, "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
     )
     try:
         with made:
             yield made
-        await asyncio.to_thread(os.replace, made.name, path)
+        await asyncio.to_thread(_replace, made.name, target)
     finally:
         # Where it took its place there is nothing left to remove.
         await asyncio.to_thread(Path(made.name).unlink, missing_ok=True)
+
+
+def _replace(made: str, target: Path) -> None:
+    if target.exists():
+        Path(made).chmod(S_IMODE(target.stat().st_mode))
+    os.replace(made, target)
 
 
 def _is_no_file(path: Path) -> bool:

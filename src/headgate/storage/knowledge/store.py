@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from headgate.delivery.ledger import StoreFailed
 from headgate.domain.errors import StoreAway
+from headgate.knowledge.store import Mentioned
 from headgate.knowledge.values import (
     Chunk,
     Document,
@@ -28,8 +29,7 @@ from headgate.knowledge.values import (
 )
 from headgate.storage.columns import chunk_of, entity_of, relationship_of, source_of
 from headgate.storage.committing import Committer
-from headgate.storage.knowledge import graph, linking, passages, schema, writing
-from headgate.storage.knowledge.everything import every
+from headgate.storage.knowledge import everything, graph, linking, passages, schema, writing
 from headgate.storage.knowledge.nearness import Nearness
 from headgate.storage.knowledge.remedies import REPLACED, explained
 
@@ -225,6 +225,10 @@ class KnowledgeFile:
         """By id."""
         return self._every(graph.RELATIONSHIPS, relationship_of)
 
+    def every_mention(self) -> AsyncIterator[Mentioned]:
+        """By chunk, by entity, then as they stand in the text."""
+        return self._every(everything.MENTIONS, lambda row: Mentioned(*row), everything.BY_PLACE)
+
     async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
         """What imports alone say, by id; and at whom else a relationship of theirs ends, as it is known."""
         return await self._read(graph.imported_graph)
@@ -242,10 +246,12 @@ class KnowledgeFile:
             await self.revision()
             self._checked = there
 
-    async def _every(self, select: str, made: Callable[[Sequence[Any]], T]) -> AsyncIterator[T]:
+    async def _every(
+        self, select: str, made: Callable[[Sequence[Any]], T], order: str = everything.BY_ID
+    ) -> AsyncIterator[T]:
         with self._translated():
             await self._refuse_foreign()
-            async with aclosing(every(self._path, select, made)) as rows:
+            async with aclosing(everything.every(self._path, select, made, order)) as rows:
                 async for one in rows:
                     yield one
 

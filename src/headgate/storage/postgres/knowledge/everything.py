@@ -7,6 +7,12 @@ from headgate.storage.postgres.pool import Database
 
 T = TypeVar("T")
 
+# In the order of `Mentioned`, and as it stands in the texts.
+MENTIONS: Final = (
+    "SELECT m.chunk_id, m.entity_id, e.name, m.start, m.stop, m.confidence"
+    " FROM knowledge_mentions AS m JOIN knowledge_entities AS e ON e.id = m.entity_id"
+    " ORDER BY m.chunk_id, m.entity_id, m.start, m.stop"
+)
 # So much is in memory at once.
 _ROWS_AT_ONCE: Final = 500
 # Whoever exports may take as long as it takes; one that has been forgotten must not hold on for good.

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from headgate.domain.errors import StoreAway
+from headgate.knowledge.store import Mentioned
 from headgate.knowledge.values import (
     Chunk,
     Document,
@@ -22,7 +23,7 @@ from headgate.knowledge.values import (
 )
 from headgate.storage.columns import chunk_of, entity_of, relationship_of, source_of
 from headgate.storage.postgres.knowledge import graph, linking, passages, schema, vectors, writing
-from headgate.storage.postgres.knowledge.everything import every
+from headgate.storage.postgres.knowledge.everything import MENTIONS, every
 from headgate.storage.postgres.knowledge.nearness import nearest
 from headgate.storage.postgres.knowledge.postings import cut
 from headgate.storage.postgres.knowledge.rows import CHUNK, SOURCE, numbers, revision, rows, storable
@@ -221,6 +222,10 @@ class PostgresStore:
     def every_relationship(self) -> AsyncIterator[Relationship]:
         """By id."""
         return every(self._primary, f"{graph.RELATIONSHIPS} ORDER BY id", relationship_of)
+
+    def every_mention(self) -> AsyncIterator[Mentioned]:
+        """By chunk, by entity, then as they stand in the text."""
+        return every(self._primary, MENTIONS, lambda row: Mentioned(*row))
 
     async def imported_graph(self) -> tuple[list[Entity], list[Relationship]]:
         """What imports alone say."""
