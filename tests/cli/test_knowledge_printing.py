@@ -22,6 +22,7 @@ from headgate.app.knowledge.summary import (
     printed_summary,
 )
 from headgate.app.progress import Progress
+from headgate.domain.errors import EmbedderAway
 from headgate.knowledge.ingestion import Summary
 from headgate.knowledge.reading import Failure
 from headgate.knowledge.values import Statistics
@@ -65,7 +66,7 @@ def test_a_summary_tells_what_happened_to_files_and_chunks() -> None:
     assert printed_summary(Ingested(documents=SUMMARY), as_json=False).splitlines() == [
         "files   2 added, 1,200 unchanged, 4 skipped (3 .png, 1 .zip), 1 failed",
         "chunks  30 added, 10 kept, 30 given a vector",
-        "found   1 entity and 2 relationships",
+        "found   1 entity and 2 relationships, counted in each document",
         "time    2.0 s, 20 chunks/s",
         "",
         "  not read       why",
@@ -87,12 +88,42 @@ def test_graphs_are_told_with_the_documents_or_alone() -> None:
     }
 
 
+def test_files_that_failed_for_one_reason_are_one_line_with_the_first_of_them() -> None:
+    missing = 'needs pip install "headgate[knowledge]"'
+    failed = [Failure(f"{number:02}.pdf", missing) for number in range(77)]
+    failed.insert(3, Failure("a.md", "is broken"))
+    failed += [Failure("b.md", "is empty"), Failure("c.md", "is empty")]
+    said = printed_summary(Ingested(documents=Summary(failed=tuple(failed))), as_json=False)
+    assert said.splitlines()[3:] == [
+        "  not read  why",
+        f"  77 files  {missing}: 00.pdf, 01.pdf, 02.pdf and 74 more",
+        "  a.md      is broken",
+        "  b.md      is empty",
+        "  c.md      is empty",
+        "  --json names them all",
+    ]
+
+
+def test_documents_without_text_are_told() -> None:
+    ingested = Ingested(documents=Summary(added=3), without_text=2)
+    assert printed_summary(ingested, as_json=False).startswith("files   3 added; 2 of them have no text\n")
+    assert json.loads(printed_summary(ingested, as_json=True))["without_text"] == 2
+
+
+def test_vectors_that_are_missing_are_the_work_of_the_next_ingestion() -> None:
+    away = EmbedderAway("OPENAI", "it does not answer").sentence
+    for as_json in (True, False):
+        said = printed_summary(Ingested(documents=Summary(advice=away)), as_json=as_json)
+        assert "search goes on with words alone; the next ingestion makes the vectors that are" in said
+        assert "answers again" not in said
+
+
 def test_a_program_gets_every_failure_by_name() -> None:
-    failed = tuple(Failure(f"{number}.pdf", "is broken") for number in range(30))
+    failed = tuple(Failure(f"{number}.pdf", f"is broken, {number}") for number in range(30))
     many = Ingested(documents=Summary(failed=failed, seconds=1.0))
     assert "and 10 more: --json names them all" in printed_summary(many, as_json=False)
     document = json.loads(printed_summary(many, as_json=True))
-    assert document["failed"][29] == {"file": "29.pdf", "reason": "is broken"}
+    assert document["failed"][29] == {"file": "29.pdf", "reason": "is broken, 29"}
     assert document["chunks_per_second"] == 0
 
 
@@ -150,8 +181,55 @@ def test_an_answer_has_the_columns_of_its_mode() -> None:
     head, row, *_ = printed_search(answer(RESULT | METADATA), as_json=False).splitlines()
     assert head.split() == ["rank", "score", "chunk", "part", "category", "file"]
     assert row.split() == ["1", "0.0164", "1234", "1", "of", "3", "legal", "docs/a.md"]
-    _, row, *_ = printed_search(answer(RESULT | METADATA | PREVIEW), as_json=False).splitlines()
-    assert row.split(maxsplit=3)[3] == "docs/a.md > Terms  The seller is not liable."
+    assert printed_search(answer(RESULT | METADATA | PREVIEW), as_json=False).splitlines() == [
+        "  rank   score  chunk  where",
+        "     1  0.0164   1234  docs/a.md > Terms",
+        "        The seller is not liable.",
+        "",
+        "1 of 42 found (hybrid, 12 ms)",
+    ]
+
+
+PLACE = "documents/contracts/larkfield-hosting-new.md"
+
+
+def test_where_a_chunk_stands_is_broken_between_words_alone_and_its_text_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    found = RESULT | {"context_header": f"{PLACE} > Terms of Service", "chunk_snippet": "word " * 30}
+    _, *lines = printed_search(answer(found), as_json=False).splitlines()
+    assert lines[:3] == ["     1  0.0164   1234", f"      {PLACE} > Terms", "      of Service"]
+    assert max(map(len, lines)) <= 60
+    found["context_header"] = "docs/a.md > Terms of Service > Liability"
+    _, *lines = printed_search(answer(found), as_json=False).splitlines()
+    assert lines[:2] == [
+        "     1  0.0164   1234  docs/a.md > Terms of Service >",
+        "                       Liability",
+    ]
+    assert max(map(len, lines)) <= 60
+
+
+def test_where_a_chunk_stands_is_one_line_for_whoever_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    header = f"{PLACE} > {'A long heading ' * 20}> End"
+    found = RESULT | METADATA | {"context_header": header, "chunk_snippet": "word " * 30}
+    _, where, *text = printed_search(answer(found), as_json=False).splitlines()
+    assert where == f"     1  0.0164   1234  {header}"
+    assert max(map(len, text)) <= 100
+    paths = RESULT | METADATA | {"source_file": "x" * 300, "source_category": "y" * 90}
+    assert printed_search(answer(paths), as_json=False).splitlines()[1].endswith(f"{'y' * 90}  {'x' * 300}")
+
+
+def test_a_path_that_has_no_room_gets_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    found = answer(RESULT | METADATA | {"source_file": PLACE})
+    assert printed_search(found, as_json=False).splitlines()[:4] == [
+        "  rank   score  chunk  part    category",
+        "        file",
+        "     1  0.0164   1234  1 of 3  legal",
+        f"        {PLACE}",
+    ]
 
 
 def test_an_answer_ends_with_how_much_there_is_and_how_to_get_it() -> None:
@@ -197,7 +275,27 @@ def test_boosts_are_told_whole_however_narrow_the_terminal_is(monkeypatch: pytes
     boosts = {"vendor": 0.15, "doc_type": 0.1, "entity": 0.1, "topic": 0.08, "recency": 0.05}
     explanation = {"vector": None, "bm25": None, "fused": 0.01, "boosts": boosts, "score": 0.02}
     said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False)
-    assert "vendor +15%, doc_type +10%, entity +10%, topic +8%, recency +5%" in said
+    assert "vendor +15%, doc_type +10%, entity +10%, topic +8%, recency +5%" in " ".join(said.split())
+
+
+def test_an_explanation_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    explanation = {
+        "vector": {"rank": 1, "similarity": 0.83, "weight": 0.6, "contribution": 0.009836},
+        "bm25": {"rank": 2, "score": 6.8, "weight": 0.4, "contribution": 0.006452},
+        "fused": 0.016288,
+        "boosts": {"vendor": 0.15, "topic": 0.08},
+        "score": 0.020034,
+    }
+    said = printed_search(answer(RESULT | {"explanation": explanation}), as_json=False).splitlines()
+    assert said[3:9] == [
+        "  rank 1",
+        "    by meaning  rank 1, 0.8300: 0.0098",
+        "    by words    rank 2, 6.8000: 0.0065",
+        "    fused       0.0163",
+        "    score       0.0200",
+        "    boosts      vendor +15%, topic +8%",
+    ]
 
 
 def test_nothing_found_is_said() -> None:

@@ -1,19 +1,23 @@
 """What `headgate knowledge` prints of answers and of the store: tables for people, JSON for programs."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from headgate.catalog.evaluation.columns import columns, printable
+from headgate.catalog.evaluation.columns import columns, printable, span, wrapped
 from headgate.knowledge.searching import DEPTH
 from headgate.knowledge.values import Statistics
 
 _USUAL_WIDTH: Final = 100
+_GAP: Final = "  "
 _INDENT: Final = "   "
-# Of a table that is better wide than cut.
-_WIDEST: Final = 1_000
+_BELOW: Final = "      "
+_DEEPER: Final = "        "
+# Of a line that is better wide than cut.
+_WIDEST: Final = 100_000
 _CHUNK: Final = {"chunk": "chunk_id"}
 _RANKED: Final = {"rank": "rank", "score": "hybrid_score", **_CHUNK}
 _SOURCE: Final = {
@@ -36,8 +40,13 @@ def many(count: int, one: str, several: str = "") -> str:
 
 
 def width() -> int:
-    """How wide a table may be."""
+    """How wide a text may be."""
     return shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns
+
+
+def line_width() -> int:
+    """How wide a line may be that programs read too: nobody but a terminal sets it a limit."""
+    return shutil.get_terminal_size((_WIDEST, 0)).columns
 
 
 def warned(answer: Mapping[str, Any]) -> list[str]:
@@ -51,32 +60,77 @@ def warned(answer: Mapping[str, Any]) -> list[str]:
 
 
 def printed_search(answer: Mapping[str, Any], *, as_json: bool) -> str:
-    """The chunks that were found: a table or, where there is all of their text, one after the other."""
+    """The chunks that were found: a table or, where there is some of their text, one after the other."""
     if as_json:
         return document(answer)
     results = answer["results"]
     if not results:
         return "Nothing was found."
-    lines = _blocks(results) if "chunk_text" in results[0] else _table(results, _RANKED)
+    if "chunk_text" in results[0]:
+        lines: Iterable[str] = _blocks(results)
+    elif "chunk_snippet" in results[0]:
+        lines = _glimpses(results, _RANKED)
+    else:
+        lines = _table(results, _RANKED)
     total = answer["total_found"]
     # A list that is as deep as lists go ends where it was cut.
     found = (
         f"{len(results)} of the best {total:,}" if total >= DEPTH else f"{len(results)} of {total:,} found"
     )
     how = f"{answer['strategy_used']}, {answer['execution_time_ms']:.0f} ms"
-    return "\n".join([*lines, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
+    shown = "\n".join(lines).rstrip()
+    return "\n".join([shown, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
+
+
+def _glimpses(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterator[str]:
+    """Of each chunk a line that says where it stands, and below it how it begins."""
+    shown = {**first, "where": "context_header"}
+    rows = [[_cell(result[key]) for key in shown.values()] for result in results]
+    # Where a chunk stands is set apart, so that no path is broken.
+    head, *begins = columns(list(shown)[:-1], [row[:-1] for row in rows], _WIDEST)
+    yield f"{head}{_GAP}where"
+    for begin, result, row in zip(begins, results, rows, strict=True):
+        yield from _whole_words(f"{begin}{_GAP}", printable(row[-1]))
+        snippet = wrapped(printable(result["chunk_snippet"]), width() - len(_DEEPER))
+        yield from (f"{_DEEPER}{line}" for line in snippet)
+        yield ""
+
+
+def _whole_words(begin: str, text: str) -> list[str]:
+    """The text after its begin, in lines that are broken between words alone."""
+    longest = max(map(span, text.split()), default=0)
+    beside = longest <= line_width() - len(begin)
+    indent = " " * len(begin) if beside else _BELOW
+    lines = textwrap.wrap(
+        text,
+        line_width(),
+        initial_indent=begin if beside else indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines if beside and lines else [begin.rstrip(), *lines]
 
 
 def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> list[str]:
     """The first columns, and as many more as the mode has to show."""
     shown = dict(first)
-    if "context_header" in results[0]:
-        shown |= {"where": "context_header", "text": "chunk_snippet"}
-    elif "source_file" in results[0]:
+    if "source_file" in results[0]:
         results = [{**result, "part": _place(result)} for result in results]
         shown |= {"part": "part", "category": "source_category", "file": "source_file"}
-    rows = [[_cell(result[key]) for key in shown.values()] for result in results]
-    return columns(list(shown), rows, width())
+    return _with_files(list(shown), [[_cell(result[key]) for key in shown.values()] for result in results])
+
+
+def _with_files(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose last column has paths; they are neither cut nor broken, rather each gets its own line."""
+    table = columns(head, rows, _WIDEST)
+    if max(map(span, table)) <= line_width():
+        return table
+    begins = columns(head[:-1], [row[:-1] for row in rows], _WIDEST)
+    paths = [printable(row[-1]) for row in (head, *rows)]
+    return [
+        line for pair in zip(begins, (f"{_DEEPER}{path}" for path in paths), strict=True) for line in pair
+    ]
 
 
 def _place(chunk: Mapping[str, Any]) -> str:
@@ -111,7 +165,17 @@ def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
         rows.append(
             (_cell(result["rank"]), *lists, _cell(said["fused"]), _cell(said["score"]), boosts or "-")
         )
-    return ["", *columns(head, rows, _WIDEST)]
+    table = columns(head, rows, _WIDEST)
+    return ["", *(table if max(map(span, table)) <= line_width() else _one_by_one(head, rows))]
+
+
+def _one_by_one(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What would be a table if there were room for it: a line for each value, and a block for each row."""
+    longest = max(map(len, head[1:]))
+    for row in rows:
+        yield f"{_GAP}{head[0]} {row[0]}"
+        for name, value in zip(head[1:], row[1:], strict=True):
+            yield from _whole_words(f"{_GAP}{_GAP}{name:<{longest}}{_GAP}", value)
 
 
 def _contribution(given: Mapping[str, Any] | None) -> str:
@@ -135,6 +199,8 @@ def printed_chunks(answer: Mapping[str, Any], *, as_json: bool) -> str:
         return "Nothing is there."
     if "chunk_text" in chunks[0]:
         return "\n".join(line for chunk in chunks for line in _chunk(chunk)).rstrip()
+    if "chunk_snippet" in chunks[0]:
+        return "\n".join(_glimpses(chunks, _CHUNK)).rstrip()
     return "\n".join(_table(chunks, _CHUNK))
 
 
@@ -151,7 +217,7 @@ def printed_sources(answer: Mapping[str, Any], *, as_json: bool) -> str:
         return "There is no such document."
     rows = [[_cell(source[key]) for key in _SOURCE.values()] for source in answer["sources"]]
     found = f"{len(rows)} of {many(answer['total_found'], 'document')}"
-    return "\n".join([*columns(list(_SOURCE), rows, width()), "", f"{found}{_more(answer)}"])
+    return "\n".join([*_with_files(list(_SOURCE), rows), "", f"{found}{_more(answer)}"])
 
 
 def printed_vendor(answer: Mapping[str, Any], *, as_json: bool) -> str:

@@ -1,21 +1,24 @@
 """What `headgate knowledge ingest` tells: how far it is, and at the end what it did."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.app.knowledge.printing import document, many, width
+from headgate.app.knowledge.printing import document, line_width, many
 from headgate.app.progress import Progress, speed
 from headgate.catalog.evaluation.columns import columns, printable
 from headgate.knowledge.ingestion import Summary
 from headgate.knowledge.reading import Failure
 
-# Of what could not be read; the JSON document has them all.
+# Of the lines about what could not be read; the JSON document has all of it.
 _MOST_FAILED: Final = 20
-# Of what changed, on one line.
-_MOST_CHANGED: Final = 3
+# Of files that have something in common, on one line.
+_MOST_NAMED: Final = 3
+# What is said to somebody who searches is of no use to somebody who ingests.
+_WHEN_IT_ANSWERS: Final = "vectors follow when the embedder answers again"
+_WITH_THE_NEXT: Final = "the next ingestion makes the vectors that are missing"
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,8 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
     graphs: tuple[Imported, ...] = ()
     # What it was made for; none where everything was looked at.
     changed: tuple[str, ...] = ()
+    # Documents among those that were added or changed in which there is nothing to search.
+    without_text: int = 0
 
     @property
     def failed(self) -> tuple[Failure, ...]:
@@ -46,6 +51,12 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
         if summary is None or not summary.failed:
             return False
         return not (summary.added or summary.changed or summary.unchanged)
+
+    @property
+    def advice(self) -> str:
+        """What to do to get vectors that are missing; empty when none is."""
+        said = self.documents.advice if self.documents is not None else ""
+        return said.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT)
 
 
 class IngestionProgress:
@@ -74,8 +85,7 @@ def printed_summary(ingested: Ingested, *, as_json: bool) -> str:
     if as_json:
         return document(_summary_document(ingested))
     facts = [f"{label:<8}{text}" for label, text in _facts(ingested)]
-    advice = ingested.documents.advice if ingested.documents is not None else ""
-    return "\n".join([*facts, *_notes(ingested.failed, advice)])
+    return "\n".join([*facts, *_notes(ingested.failed, ingested.advice)])
 
 
 class News:
@@ -103,13 +113,13 @@ class News:
             for failure in ingested.failed
             if failure not in self._failed or failure.file in ingested.changed
         ]
-        advice = ingested.documents.advice
+        advice = ingested.advice
         yield from _notes(anew, advice if advice != self._advice else "")
         self._failed, self._advice = frozenset(ingested.failed), advice
 
 
 def _named(files: Collection[str]) -> str:
-    first = sorted(files)[:_MOST_CHANGED]
+    first = sorted(files)[:_MOST_NAMED]
     more = len(files) - len(first)
     return printable(", ".join(first)) + (f" and {more:,} more" if more else "")
 
@@ -121,7 +131,9 @@ def _summary_document(ingested: Ingested) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(summary),
         "failed": [{"file": failure.file, "reason": failure.reason} for failure in summary.failed],
+        "without_text": ingested.without_text,
         "chunks_per_second": round(summary.chunks_per_second, 1),
+        "advice": ingested.advice,
         "graphs": graphs,
     }
 
@@ -143,7 +155,9 @@ def _facts(ingested: Ingested) -> Iterator[tuple[str, str]]:
         f"skipped ({skipped})": sum(summary.skipped.values()),
         "failed": len(summary.failed),
     }
-    yield "files", _counts(files) or "none"
+    empty = ingested.without_text
+    without = f"; {empty:,} of them {'has' if empty == 1 else 'have'} no text" if empty else ""
+    yield "files", f"{_counts(files) or 'none'}{without}"
     chunks = {
         "added": summary.chunks_added,
         "kept": summary.chunks_kept,
@@ -153,7 +167,8 @@ def _facts(ingested: Ingested) -> Iterator[tuple[str, str]]:
     if said := _counts(chunks):
         yield "chunks", said
     if summary.entities or summary.relationships:
-        yield "found", _of_graph(summary.entities, summary.relationships)
+        # The store has each of them once, however many documents speak of it.
+        yield "found", f"{_of_graph(summary.entities, summary.relationships)}, counted in each document"
     fast = f", {speed(summary.chunks_per_second)} chunks/s" if summary.chunks_added else ""
     yield "time", f"{summary.seconds:.1f} s{fast}"
 
@@ -162,12 +177,34 @@ def _notes(failed: Sequence[Failure], advice: str) -> Iterator[str]:
     """What could not be read, and what to do."""
     if failed:
         yield ""
-        rows = [(failure.file, failure.reason) for failure in failed[:_MOST_FAILED]]
-        yield from columns(("not read", "why"), rows, width())
-        if (more := len(failed) - _MOST_FAILED) > 0:
+        groups = list(_by_reason(failed))
+        rows = [_failed_row(files, reason) for files, reason in groups[:_MOST_FAILED]]
+        yield from columns(("not read", "why"), rows, line_width())
+        more = sum(len(files) for files, _ in groups[_MOST_FAILED:])
+        if more:
             yield f"  and {more:,} more: --json names them all"
+        elif any(len(files) > _MOST_NAMED for files, _ in groups):
+            yield "  --json names them all"
     if advice:
         yield f"note: {advice}"
+
+
+def _by_reason(failed: Iterable[Failure]) -> Iterator[tuple[list[str], str]]:
+    """The files that failed for one reason; few that do are told one by one."""
+    files: dict[str, list[str]] = {}
+    for failure in failed:
+        files.setdefault(failure.reason, []).append(failure.file)
+    for reason, same in files.items():
+        if len(same) > _MOST_NAMED:
+            yield same, reason
+        else:
+            yield from (([file], reason) for file in same)
+
+
+def _failed_row(files: Sequence[str], reason: str) -> tuple[str, str]:
+    if len(files) == 1:
+        return files[0], reason
+    return many(len(files), "file"), f"{reason}: {_named(files)}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
