@@ -2,8 +2,9 @@
 
 import asyncio
 import io
-import logging
-from contextlib import suppress
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -110,6 +111,15 @@ async def test_an_import_and_a_text_that_leaves_the_legal_form_out_tell_of_one_v
     assert (await stats(settings)).entities == {"ORG": 2, "PERSON": 1}
 
 
+async def test_documents_without_text_are_counted_when_they_are_added_or_changed(
+    settings: Settings, wish: Wish
+) -> None:
+    (wish.paths[0] / "empty.txt").write_text(" \n", encoding="utf-8")
+    first = await ingest(settings, wish, io.StringIO())
+    again = await ingest(settings, wish, io.StringIO())
+    assert (first.without_text, again.without_text) == (1, 0)
+
+
 async def test_what_is_wrong_leaves_nothing_behind(settings: Settings, wish: Wish, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         await ingest(settings, Wish(paths=(tmp_path / "nowhere",), graphs=wish.graphs), io.StringIO())
@@ -177,21 +187,92 @@ async def test_a_graph_is_told_again_when_it_has_changed_and_not_with_every_docu
     assert told[1].changed == ("docs/b.md",)
 
 
+@asynccontextmanager
+async def watched(settings: Settings, wish: Wish) -> AsyncIterator[list[Ingested]]:
+    """What is told while the block lasts, once everything has been ingested."""
+    told: list[Ingested] = []
+    watching = asyncio.create_task(
+        watch(settings, wish, io.StringIO(), interval_seconds=0.01, tell=told.append)
+    )
+    try:
+        await eventually(lambda: len(told) == 1, SECONDS, "it has ingested")
+        yield told
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
 async def test_a_graph_that_is_broken_while_it_is_watched_is_logged_and_taken_in_once_it_is_mended(
     settings: Settings, wish: Wish, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Ingested] = []
-    with caplog.at_level(logging.WARNING, "headgate.knowledge"):
-        watching = asyncio.create_task(
-            watch(settings, wish, io.StringIO(), interval_seconds=0.01, tell=told.append)
-        )
-        await eventually(lambda: len(told) == 1, SECONDS, "it has ingested")
+    async with watched(settings, wish) as told:
         await asyncio.to_thread(wish.graphs[0].write_text, GRAPH + "{", encoding="utf-8")
         await eventually(lambda: "graph.jsonl" in caplog.text, SECONDS, "it was logged")
         mended = GRAPH + GRAPH.replace("zentrix", "quorvex")
         await asyncio.to_thread(wish.graphs[0].write_text, mended, encoding="utf-8")
-        await eventually(lambda: len(told) == 2, SECONDS, "it was taken in")
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-    assert [ingested.graphs[0].entities for ingested in told] == [1, 2]
+        await eventually(lambda: bool(told[-1].graphs) and len(told) > 1, SECONDS, "it was taken in")
+    assert [one.entities for ingested in told for one in ingested.graphs] == [1, 2]
+
+
+async def test_documents_and_other_graphs_are_followed_while_a_graph_is_wrong(
+    settings: Settings, wish: Wish, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text(GRAPH.replace("zentrix", "quorvex"), encoding="utf-8")
+    both = Wish(paths=wish.paths, graphs=(*wish.graphs, other))
+    async with watched(settings, both) as told:
+        await asyncio.to_thread(wish.graphs[0].write_text, "{", encoding="utf-8")
+        await eventually(lambda: len(told) == 2, SECONDS, "it has seen the graph")
+        await asyncio.to_thread((wish.paths[0] / "b.md").write_text, "words", encoding="utf-8")
+        await eventually(lambda: len(told) == 3, SECONDS, "it has seen the document")
+        await asyncio.to_thread((wish.paths[0] / "c.md").write_text, "words", encoding="utf-8")
+        await eventually(lambda: len(told) == 4, SECONDS, "it has seen the other one")
+        await asyncio.to_thread(other.write_text, GRAPH.replace("zentrix", "kelvane"), encoding="utf-8")
+        await eventually(lambda: len(told) == 5, SECONDS, "it has seen the other graph")
+    assert [ingested.documents.added for ingested in told[2:4] if ingested.documents is not None] == [1, 1]
+    assert [one.file for one in told[4].graphs] == ["other.jsonl"]
+    assert caplog.text.count("graph.jsonl, line 1 is no JSON") == 1
+
+
+async def test_a_graph_that_is_away_has_not_changed_and_is_told_with_the_next_change(
+    settings: Settings, wish: Wish, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(settings, wish) as told:
+        await asyncio.to_thread(wish.graphs[0].unlink)
+        await asyncio.to_thread((wish.paths[0] / "b.md").write_text, "words", encoding="utf-8")
+        await eventually(lambda: len(told) == 2, SECONDS, "it has seen the document")
+    assert told[1].changed == ("docs/b.md",)
+    assert "graph.jsonl' cannot be read: No such file or directory" in caplog.text
+    async with open_store(settings) as store:
+        assert [one.name async for one in store.every_entity()] == ["zentrix"]
+
+
+async def test_a_graph_that_is_written_back_in_time_has_changed(settings: Settings, wish: Wish) -> None:
+    async with watched(settings, wish) as told:
+        await asyncio.to_thread(_rewrite_as_of_then, wish.graphs[0], GRAPH.replace("zentrix", "kelvane"))
+        await eventually(lambda: len(told) == 2, SECONDS, "it has seen the graph")
+    assert len(told[1].graphs) == 1
+
+
+def _rewrite_as_of_then(path: Path, text: str) -> None:
+    """As tools do that keep the time of a file; it is as long as before, too."""
+    before = path.stat()
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+async def test_a_graph_that_is_reached_by_a_link_is_one_import_wherever_the_link_leads(
+    settings: Settings, wish: Wish, tmp_path: Path
+) -> None:
+    for release, name in (("r1", "Acme"), ("r2", "Bolt")):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "graph.jsonl").write_text(f'{{"type": "ORG", "name": "{name}"}}')
+    current = tmp_path / "current"
+    for release in ("r1", "r2"):
+        current.unlink(missing_ok=True)
+        current.symlink_to(release)
+        await ingest(settings, Wish(graphs=(current / ".." / "current" / "graph.jsonl",)), io.StringIO())
+    async with open_store(settings) as store:
+        assert await store.origins() == ["current/graph.jsonl"]
+        assert [one.name async for one in store.every_entity()] == ["Bolt"]

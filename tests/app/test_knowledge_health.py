@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from headgate.app.knowledge.health import StoreHealth
 from headgate.app.knowledge.serving import KnowledgeServer
 from headgate.config.knowledge import KnowledgeSettings
@@ -22,10 +24,13 @@ class Patient:
 
     def __init__(self) -> None:
         self.trouble: str | None = None
+        self.bug: Exception | None = None
         self.looks = 0
 
     async def check(self) -> None:
         self.looks += 1
+        if self.bug is not None:
+            raise self.bug
         if self.trouble is not None:
             raise StoreAway(self.trouble)
 
@@ -48,6 +53,16 @@ async def test_it_is_looked_at_again_and_again() -> None:
     await eventually(lambda: told == ["gone"], WAIT_SECONDS, "told")
     store.trouble = None
     await eventually(lambda: told == ["gone", None], WAIT_SECONDS, "told")
+    watching.cancel()
+
+
+async def test_a_look_that_fails_is_logged_and_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    store, told = Patient(), list[str | None]()
+    watching = asyncio.create_task(StoreHealth(store, told.append, look_seconds=0.001).watch())
+    store.bug = RuntimeError("a bug of ours")
+    await eventually(lambda: "a bug of ours" in caplog.text, WAIT_SECONDS, "logged")
+    store.bug, store.trouble = None, "gone"
+    await eventually(lambda: told == ["gone"], WAIT_SECONDS, "told")
     watching.cancel()
 
 

@@ -1,11 +1,14 @@
 """Looks now and then whether the store of the documents can be used, and tells when that changes."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from headgate.domain.errors import StoreAway
+
+log = logging.getLogger("headgate.knowledge")
 
 # Callers are told to try again after as long.
 _LOOK_SECONDS: Final = 5.0
@@ -54,7 +57,11 @@ class StoreHealth:
                     await self._doubted.wait()
             except TimeoutError:
                 pass
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                # Nobody would look any more.
+                log.exception("the store of the documents could not be looked at")
 
     async def _found(self) -> str | None:
         try:

@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO, TypeVar
 
@@ -22,9 +22,9 @@ from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway, Uncerta
 from headgate.embedding.choice import Offline
 from headgate.knowledge.extraction import Names, extract
 from headgate.knowledge.graph_files import lines_of_relationships, read_graph
-from headgate.knowledge.ingestion import Ingestion, Summary
+from headgate.knowledge.ingestion import Ingestion
 from headgate.knowledge.places import Places
-from headgate.knowledge.values import NewEntity, NewRelationship
+from headgate.knowledge.values import NewChunk, NewEntity, NewRelationship
 
 log = logging.getLogger("headgate.knowledge")
 
@@ -77,19 +77,10 @@ async def watch(
         untold: frozenset[str] = frozenset()
         async for changed in seen:
             untold |= changed
-            ingested = await intake.take_in_again(stream)
+            ingested = await intake.take_in_again(stream, untold)
             if ingested is not None:
-                tell(_news_of(ingested, wish.graphs, untold))
+                tell(ingested)
                 untold = frozenset()
-
-
-def _news_of(ingested: Ingested, graphs: tuple[Path, ...], changed: frozenset[str]) -> Ingested:
-    told = [
-        imported
-        for path, imported in zip(graphs, ingested.graphs, strict=True)
-        if _named_when_changed(path) in changed
-    ]
-    return msgspec.structs.replace(ingested, graphs=tuple(told), changed=tuple(sorted(changed)))
 
 
 class _Intake:
@@ -99,36 +90,70 @@ class _Intake:
         self._knowledge = knowledge
         self._files = files
         self._wish = wish
+        # What is wrong with each graph, which is told once until the graph changes.
+        self._wrong: dict[Path, str] = {}
+        self._last_looks: dict[str, object] = {}
 
     async def take_in(self, stream: TextIO) -> Ingested:
-        progress = Progress(stream)
         # First, so that the texts are searched for the names in them.
         graphs = [await self._import(path) for path in self._wish.graphs]
-        try:
-            documents = await self._ingest(self._files, progress) if self._files is not None else None
-        finally:
-            progress.clear()
-        return Ingested(documents=documents, graphs=tuple(graphs))
+        ingested = await self._ingest(stream)
+        return msgspec.structs.replace(ingested, graphs=tuple(graphs))
 
-    async def take_in_again(self, stream: TextIO) -> Ingested | None:
-        """The same; None for what cannot be taken in now."""
+    async def take_in_again(self, stream: TextIO, changed: frozenset[str]) -> Ingested | None:
+        """The same, told as what changed; None where nothing could be taken in.
+
+        A graph that is wrong keeps neither the others nor the documents waiting.
+        """
+        for path in self._wish.graphs:
+            if _named_when_changed(path) in changed:
+                self._wrong.pop(path, None)
         while True:
             try:
-                return await self.take_in(stream)
+                graphs = [await self._import_again(path, changed) for path in self._wish.graphs]
+                told = tuple(graph for graph in graphs if graph is not None)
+                ingested = await self._ingest(stream)
             except StoreAway as away:
                 log.warning(away.message)
                 await asyncio.sleep(_AGAIN_SECONDS)
-            except (ConfigError, InvalidGraph) as error:
+            except ConfigError as error:
                 log.warning("%s; %s", error.message, error.hint)
                 return None
+            else:
+                if ingested.documents is None and not told:
+                    return None
+                return msgspec.structs.replace(ingested, graphs=told, changed=tuple(sorted(changed)))
 
-    async def _ingest(self, files: Files, progress: Progress) -> Summary:
+    async def _import_again(self, path: Path, changed: frozenset[str]) -> Imported | None:
+        """What a graph brought that changed; None for another, and for one that is wrong, which is logged."""
+        try:
+            imported = await self._import(path)
+        except (ConfigError, InvalidGraph) as error:
+            if self._wrong.get(path) != error.message:
+                log.warning("%s; %s", error.message, error.hint)
+            self._wrong[path] = error.message
+            return None
+        self._wrong.pop(path, None)
+        return imported if _named_when_changed(path) in changed else None
+
+    async def _ingest(self, stream: TextIO) -> Ingested:
+        """The documents, if there are any to be taken in."""
+        if self._files is None:
+            return Ingested()
+        progress = Progress(stream)
+        try:
+            return await self._ingest_files(self._files, progress)
+        finally:
+            progress.clear()
+
+    async def _ingest_files(self, files: Files, progress: Progress) -> Ingested:
         known = await self._knowledge.store.imported()
+        found = _Extraction(Names.of(known))
         ingestion = Ingestion(
             self._knowledge.store,
             files,
             count=lambda text: count_tokens(text.encode(errors="replace")),
-            extract=partial(extract, known=Names.of(known)),
+            extract=found,
             extract_edition=f"{_EXTRACT_EDITION}-{await asyncio.to_thread(_digest, known)}",
             vectors=self._knowledge.vectors,
         )
@@ -138,8 +163,10 @@ class _Intake:
             moved=self._wish.moved,
             emptied=self._wish.emptied,
         )
-        # Whoever chose words alone needs no advice.
-        return msgspec.structs.replace(summary, advice="") if self._knowledge.words_wanted else summary
+        if self._knowledge.words_wanted:
+            # Whoever chose words alone needs no advice.
+            summary = msgspec.structs.replace(summary, advice="")
+        return Ingested(documents=summary, without_text=found.without_text)
 
     async def _import(self, path: Path) -> Imported:
         entities, relationships = await asyncio.to_thread(_read_graph, path)
@@ -156,7 +183,23 @@ class _Intake:
         files: dict[str, object] = {}
         if self._files is not None:
             files |= await self._files.looks()
-        return files | await asyncio.to_thread(_looks, self._wish.graphs)
+        # One that is away is as it was: somebody may be replacing it.
+        self._last_looks |= await asyncio.to_thread(_looks, self._wish.graphs)
+        return files | self._last_looks
+
+
+class _Extraction:
+    """Finds entities in one document after the other, and notices those that have nothing to be searched."""
+
+    def __init__(self, known: Names) -> None:
+        self._known = known
+        self.without_text = 0
+
+    def __call__(
+        self, chunks: Sequence[NewChunk]
+    ) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
+        self.without_text += not chunks
+        return extract(chunks, known=self._known)
 
 
 @asynccontextmanager
@@ -177,8 +220,11 @@ async def _opened(settings: Settings, wish: Wish) -> AsyncIterator[_Intake]:
 
 
 def _origin(path: Path) -> str:
-    """What an import is called: two files of one name in two directories are two imports."""
-    return "/".join(path.resolve().parts[-2:]).lstrip("/")
+    """What an import is called: two files of one name in two directories are two imports.
+
+    By the path as it was named: a link on the way may lead elsewhere tomorrow, to what is the same import.
+    """
+    return "/".join(Path(os.path.abspath(path)).parts[-2:]).lstrip("/")
 
 
 def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
@@ -210,14 +256,13 @@ def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
 
 
 def _looks(graphs: tuple[Path, ...]) -> dict[str, object]:
+    """Of those that are there."""
     found: dict[str, object] = {}
     for path in graphs:
-        try:
+        with suppress(OSError):
             status = path.stat()
-        except OSError:
-            # As if it had not changed: somebody may be replacing it.
-            continue
-        found[_named_when_changed(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            found[_named_when_changed(path)] = (*times, status.st_size, status.st_ino)
     return found
 
 
