@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from headgate.cli.commands import cli
 from headgate.cli.ingestion import INTERRUPTED
 from headgate.cli.running import Commands, ending
+from headgate.cli.store_log import held_back
 from headgate.domain.errors import ConfigError, StoreAway
 from tests.gate import clean_environment
 from tests.waiting import wait_until
@@ -143,12 +144,13 @@ def test_what_has_not_changed_is_not_read_again(place: Path) -> None:
     assert ended.stderr == ""
 
 
-def test_a_search_prints_a_table_and_nothing_else(place: Path) -> None:
+def test_a_search_prints_what_it_found_and_nothing_else(place: Path) -> None:
     ended = run(place, "search", "rockets")
-    assert ended.exit_code == 0, ended.output
-    head, first, *_, last = ended.stdout.splitlines()
-    assert head.split() == ["rank", "score", "chunk", "where", "text"]
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    head, first, text, *_, last = ended.stdout.splitlines()
+    assert head.split() == ["rank", "score", "chunk", "where"]
     assert "docs/" in first
+    assert "ockets" in text
     assert last.startswith("2 of 2 found (bm25")
 
 
@@ -205,6 +207,10 @@ def test_a_vendor_that_is_not_there_is_said_in_words_of_the_command(
         f"headgate: Vendor '{name}' not found. Try headgate knowledge search first to find exact vendor "
         f"names and IDs in the knowledge graph.{advice}"
     )
+
+
+def test_what_a_vendor_is_called_is_quoted_as_it_is(place: Path) -> None:
+    assert "Vendor 'list_sources' not found." in refused(place, "vendor", "list_sources")
 
 
 def test_what_a_vendor_is_called_is_told_with_a_glimpse_of_it(place: Path) -> None:
@@ -304,6 +310,50 @@ def test_a_reader_that_goes_away_is_no_traceback(place: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.parametrize("arguments", [["stats"], ["search", "rockets"], ["ingest", "docs"], ["export"]])
+@pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_a_full_disk_behind_standard_output_is_one_sentence(
+    place: Path, arguments: list[str], more: dict[str, str]
+) -> None:
+    plain = {name: value for name, value in environment(place).items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            command(*arguments),
+            cwd=place,
+            env=plain | more,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 2
+    assert "cannot be written: No space left on device" in line
+
+
+def test_whoever_serves_on_a_terminal_is_told_who_is_waited_for(place: Path) -> None:
+    keyboard, terminal = os.openpty()
+    with subprocess.Popen(
+        command("serve"),
+        cwd=place,
+        env=environment(place),
+        stdin=terminal,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "headgate: waiting for an MCP client on standard input; Ctrl-C ends it. For clients that come "
+            "over HTTP: headgate knowledge serve --transport http\n"
+        )
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+    os.close(terminal)
+    os.close(keyboard)
+
+
 WRONG: list[tuple[list[str], str]] = [
     (["search", "x", "--since", "yesterday"], "--since must be a day such as 2026-11-16, not 'yesterday'"),
     (
@@ -313,7 +363,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["search", "x", "--type", ""], "--type must be a text"),
     (["search", " "], "Query cannot be empty or whitespace-only"),
     (["search", "x" * 501], "Query too long (max 500)"),
-    (["search", "x", "--cursor", "nonsense"], "cursor"),
+    (["search", "x", "--cursor", "nonsense"], "--cursor is not one that an answer ended with"),
     (["search", "x", "--store", "mysql://a:hunter2@b/c"], "--store is an address of 'mysql', allowed is"),
     (["ingest", "nowhere"], "nowhere"),
     (["ingest", "--graph", "nowhere.csv"], "nowhere.csv"),
@@ -359,6 +409,22 @@ def test_a_path_from_a_variable_that_is_not_set_is_not_all_that_is_here(tmp_path
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ingest", "--graph", ""], "Invalid value for '--graph': It is empty; name a JSONL or CSV file."),
+        (["chunk", "abc"], "'abc' is no id of a chunk: a whole number from 1 on, as searches tell."),
+        (["chunk", "0"], "'0' is no id of a chunk: a whole number from 1 on, as searches tell."),
+    ],
+)
+def test_an_argument_that_is_none_is_told_with_what_is_allowed(
+    place: Path, arguments: list[str], words: str
+) -> None:
+    ended = run(place, *arguments)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert words in ended.stderr
+
+
 def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
     ended = run(tmp_path, "stats", "-v")
     assert isinstance(ended.exception, ConfigError)
@@ -389,7 +455,10 @@ run_until_interrupted(work(), "interrupted; go on")
 """
 
 
-def test_who_interrupts_does_not_wait_for_a_thread_that_is_busy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_interrupts_does_not_wait_for_a_thread_that_is_busy(
+    tmp_path: Path, sign: signal.Signals, code: int
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", BUSY],
         stdout=subprocess.PIPE,
@@ -399,9 +468,9 @@ def test_who_interrupts_does_not_wait_for_a_thread_that_is_busy(tmp_path: Path) 
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sign)
         said = process.communicate(timeout=SECONDS)
-    assert (process.returncode, *said) == (130, "closed\n", "headgate: interrupted; go on\n")
+    assert (process.returncode, *said) == (code, "closed\n", "headgate: interrupted; go on\n")
 
 
 def test_who_interrupts_any_command_is_told_nothing() -> None:
@@ -433,10 +502,30 @@ def test_who_can_mend_the_store_is_told_what_is_wrong_with_it(
     assert capsys.readouterr().err == said
     (tmp_path / "knowledge.db").write_bytes(b"no database at all" * 1000)
     for name in (["stats"], ["search", "acme"], ["ingest", str(tmp_path)], ["forget", "acme"]):
-        ended = run(tmp_path, *name, "--data-dir", tmp_path)
-        said = ended.stderr.splitlines()[-1]
-        assert ended.exit_code == 2
+        said = refused(tmp_path, *name, "--data-dir", tmp_path)
         assert "cannot be used: the file is not a database; move knowledge.db away and ingest again" in said
+    # What a traceback does not say.
+    logged = run(tmp_path, "stats", "-v", "--data-dir", tmp_path)
+    assert "the file is not a database" in logged.stderr
+
+
+def test_what_a_store_logs_is_only_held_back_where_the_last_sentence_says_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("headgate.storage")
+    with held_back():
+        log.warning("the replica cannot be used")
+        assert caplog.messages == []
+    assert caplog.messages == ["the replica cannot be used"]
+    with held_back() as released:
+        log.warning("before")
+        released()
+        log.warning("after")
+        assert caplog.messages[1:] == ["before", "after"]
+    with suppress(StoreAway), held_back():
+        log.warning("the store cannot be used")
+        raise StoreAway
+    assert caplog.messages[1:] == ["before", "after"]
 
 
 def test_what_an_error_quotes_gives_a_terminal_nothing_to_obey(capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,7 +534,10 @@ def test_what_an_error_quotes_gives_a_terminal_nothing_to_obey(capsys: pytest.Ca
     assert capsys.readouterr().err == "headgate:  [2Jacme ; look again\n"
 
 
-def test_changes_are_followed_until_somebody_interrupts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_changes_are_followed_until_somebody_interrupts(
+    tmp_path: Path, sign: signal.Signals, code: int
+) -> None:
     docs, out, log = tmp_path / "docs", tmp_path / "out", tmp_path / "log"
     docs.mkdir()
     (docs / "a.md").write_text("# One\n\nfirst\n", encoding="utf-8")
@@ -465,8 +557,8 @@ def test_changes_are_followed_until_somebody_interrupts(tmp_path: Path) -> None:
         wait_until(lambda: len(summaries()) == 1, SECONDS, "it has ingested")
         (docs / "b.md").write_text("# Two\n\nsecond\n", encoding="utf-8")
         wait_until(lambda: len(summaries()) == 2, SECONDS, "it has seen the change")
-        child.send_signal(signal.SIGINT)
-        assert child.wait(SECONDS) == 130
+        child.send_signal(sign)
+        assert child.wait(SECONDS) == code
     finally:
         child.kill()
         child.wait()

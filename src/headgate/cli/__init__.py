@@ -2,8 +2,9 @@
 
 import sys
 
-# As the shell says it for a program that was interrupted.
+# As the shell says it for a program that was interrupted, or told to end.
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def main() -> None:

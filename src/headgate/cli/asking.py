@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from headgate.cli.options import JSON_NOT_TABLES
-from headgate.cli.place import Place, placed, settings_at
-from headgate.cli.running import ending, run
+from headgate.cli.place import Place, ending_at, placed, settings_at
+from headgate.cli.running import run, say
 from headgate.cli.wording import in_commands
 from headgate.domain.errors import KnowledgeError, StoreAway
 
@@ -27,6 +27,18 @@ def _mode(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         show_default=True,
         help="How much is shown of each result.",
     )
+
+
+class _ChunkId(click.IntRange):
+    """A whole number from 1 on; click itself would speak of integer ranges."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"{value!r} is no id of a chunk: a whole number from 1 on, as searches tell.", param, ctx
+            )
 
 
 _LIMIT = click.option("--limit", type=click.IntRange(1, _MOST), help="The most results of one answer.")
@@ -151,7 +163,7 @@ def vendor(
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...", type=click.IntRange(min=1))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...", type=_ChunkId(min=1))
 @_mode("full")
 @JSON_NOT_TABLES
 @placed
@@ -210,7 +222,7 @@ def _answer(
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.printing import warned
 
-    with ending(verbose=place.verbose):
+    with ending_at(place):
         try:
             answer = run(commands.ask(settings_at(place), tool, arguments))
         except StoreAway:
@@ -220,5 +232,5 @@ def _answer(
             raise KnowledgeError(sentence, hint=hint, hinted=error.hinted) from error
         for line in () if as_json else warned(answer):
             click.echo(f"headgate: {in_commands(line)}", err=True)
-        click.echo(printed(answer, as_json=as_json))
+        say(printed(answer, as_json=as_json))
     return answer

@@ -11,7 +11,7 @@ from headgate import __version__
 from headgate.cli import options
 from headgate.cli.knowledge import knowledge
 from headgate.cli.operations import operations
-from headgate.cli.running import Commands, ending, run, settings_of
+from headgate.cli.running import Commands, ending, run, say, settings_of
 
 if TYPE_CHECKING:
     from headgate.config import Settings
@@ -100,7 +100,7 @@ def evaluate(
         if set_dir is None and settings.config_path is not None:
             warn(settings)
         report = run(ask(settings, set_dir, sys.stderr, refresh=refresh))
-        click.echo(printed(report, as_json=as_json, rows=limit))
+        say(printed(report, as_json=as_json, rows=limit))
 
 
 @cli.command("listing")
@@ -148,4 +148,4 @@ def listing(  # noqa: PLR0913 (one for each option)
         if settings.config_path is not None:
             warn(settings)
         report = run(survey(settings, wish, sys.stderr))
-        click.echo(printed(report, as_json=as_json))
+        say(printed(report, as_json=as_json))

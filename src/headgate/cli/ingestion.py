@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.options import JSON_NOT_TABLES
-from headgate.cli.place import Place, placed, settings_at
-from headgate.cli.running import ending, run_until_interrupted
+from headgate.cli.place import Place, ending_at, placed, settings_at
+from headgate.cli.running import run_until_interrupted, say
 
 if TYPE_CHECKING:
     from headgate.app.knowledge.ingesting import Wish
+    from headgate.app.knowledge.summary import Ingested
 
 INTERRUPTED = "interrupted; what was ingested so far is kept, and the same command goes on from there"
 _STOPPED = "stopped; what was ingested is kept"
@@ -23,18 +24,28 @@ _STOPPED = "stopped; what was ingested is kept"
 class _Named(click.Path):
     """A path that is not empty: one from a variable that is not set would be the whole directory here."""
 
+    def __init__(self, empty: str) -> None:
+        """`empty` says what to name instead."""
+        super().__init__(path_type=Path)
+        self._empty = empty
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("A PATH is empty; name a file or a directory, such as . for this one.", param, ctx)
+            self.fail(self._empty, param, ctx)
         return super().convert(value, param, ctx)
 
 
-_PATHS = click.argument("paths", nargs=-1, metavar="PATH...", type=_Named(path_type=Path))
+_PATHS = click.argument(
+    "paths",
+    nargs=-1,
+    metavar="PATH...",
+    type=_Named("A PATH is empty; name a file or a directory, such as . for this one."),
+)
 _GRAPH = click.option(
     "--graph",
     "graphs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=_Named("It is empty; name a JSONL or CSV file."),
     metavar="FILE",
     help="Import entities or relationships from this JSONL or CSV; several may be named. A CSV has the "
     "columns name,type and maybe id,aliases,confidence, or source,target,type and maybe confidence.",
@@ -122,10 +133,10 @@ def ingest(
     from headgate.app.knowledge import ingesting
     from headgate.app.knowledge.summary import printed_summary
 
-    with ending(verbose=place.verbose, interrupted=INTERRUPTED):
+    with ending_at(place, interrupted=INTERRUPTED):
         work = ingesting.ingest(settings_at(place), wish, sys.stderr)
         ingested = run_until_interrupted(work, INTERRUPTED)
-        click.echo(printed_summary(ingested, as_json=as_json))
+        say(printed_summary(ingested, as_json=as_json))
     if ingested.all_failed or (strict and ingested.failed):
         sys.exit(1)
 
@@ -147,7 +158,7 @@ def watch(
     interval: float,
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Ingest, and follow what changes until Ctrl-C.
+    """Ingest, and follow what changes until Ctrl-C or SIGTERM.
 
     Everything is as with `ingest`, and the options are those of this command alone.
     """
@@ -156,12 +167,18 @@ def watch(
 
     # Of the clock on the wall, which whoever watches has too.
     news = News(lambda: datetime.now().astimezone())
-    with ending(verbose=place.verbose, interrupted=_STOPPED):
+    with ending_at(place, interrupted=_STOPPED) as store_log_released:
+
+        def tell(ingested: "Ingested") -> None:
+            # From now on a store that is away does not end it.
+            store_log_released()
+            say(news.told(ingested, as_json=as_json))
+
         work = ingesting.watch(
             settings_at(place),
             wish,
             sys.stderr,
             interval_seconds=interval,
-            tell=lambda ingested: click.echo(news.told(ingested, as_json=as_json)),
+            tell=tell,
         )
         run_until_interrupted(work, _STOPPED)

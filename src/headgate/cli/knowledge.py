@@ -10,8 +10,8 @@ import click
 from headgate.cli.asking import chunk, search, sources, vendor
 from headgate.cli.ingestion import ingest, watch
 from headgate.cli.options import HOST, JSON_NOT_TABLES, PORT, TRANSPORT
-from headgate.cli.place import Place, flags_at, placed, settings_at
-from headgate.cli.running import ending, run
+from headgate.cli.place import Place, ending_at, flags_at, placed, settings_at
+from headgate.cli.running import ending, run, say
 
 if TYPE_CHECKING:
     from headgate.app.knowledge.exporting import What
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 # The words of `What`, without what would have to be imported for them.
 _PARTS = ("all", "sources", "chunks", "graph", "mentions", "imported")
+# To somebody who sees nothing else: a client is no person at a terminal.
+_WAITING = (
+    "waiting for an MCP client on standard input; Ctrl-C ends it. "
+    "For clients that come over HTTP: headgate knowledge serve --transport http"
+)
 
 
 @click.group()
@@ -41,9 +46,9 @@ def stats(
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.printing import printed_statistics
 
-    with ending(verbose=place.verbose):
+    with ending_at(place):
         found = run(commands.stats(settings_at(place)))
-        click.echo(printed_statistics(found, as_json=as_json))
+        say(printed_statistics(found, as_json=as_json))
 
 
 @knowledge.command()
@@ -66,17 +71,17 @@ def export(
     """Write what there is as JSON lines, for other programs.
 
     To FILE, or without one to standard output. `ingest --graph` reads two of the parts: `imported` is what it
-    brought in and nothing else, for a backup; `graph` has also what was found in the documents. `mentions` tell
-    from which character of which chunk to which one an entity is spoken of.
+    brought in and nothing else, for a backup; `graph` has also what was found in the documents. `mentions`
+    tell from which character of a chunk to which one it speaks of an entity.
     """
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.printing import printed_counts
 
     path = None if file is None or str(file) == "-" else file
-    with ending(verbose=place.verbose, interrupted="interrupted; the export is not complete"):
+    with ending_at(place, interrupted="interrupted; the export is not complete"):
         counts = run(commands.export(settings_at(place), what, path, sys.stdout))
         if path is not None:
-            click.echo(printed_counts(counts, as_json=as_json))
+            say(printed_counts(counts, as_json=as_json))
 
 
 @knowledge.command()
@@ -96,9 +101,9 @@ def forget(
     from headgate.app.knowledge import commands
     from headgate.app.knowledge.forgetting import printed_forgotten
 
-    with ending(verbose=place.verbose, interrupted="interrupted; the same command goes on from there"):
+    with ending_at(place, interrupted="interrupted; the same command goes on from there"):
         forgotten = run(commands.forget(settings_at(place), name))
-        click.echo(printed_forgotten(forgotten, as_json=as_json))
+        say(printed_forgotten(forgotten, as_json=as_json))
 
 
 @knowledge.command()
@@ -122,4 +127,6 @@ def serve(place: Place, transport: str | None, host: str | None, port: int | Non
         settings = read()
         set_up(settings.log_level, settings.log_format, settings.log_file)
         warn(settings)
+        if settings.transport == "stdio" and sys.stdin.isatty():
+            click.echo(f"headgate: {_WAITING}", err=True)
         sys.exit(run(commands.serve(settings, read)))

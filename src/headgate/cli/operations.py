@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headgate.cli.options import CONFIG, DATA_DIR, JSON
-from headgate.cli.running import ending, run, settings_of
+from headgate.cli.running import ending, run, say, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,8 +46,12 @@ def list_operations(
     from headgate.delivery.ledger import State
 
     wanted = tuple(map(State, states)) or ledger.OPEN_STATES
-    found = _asked(config, data_dir, lambda settings: ledger.list_operations(settings, wanted))
-    click.echo(ledger.printed_list(found, as_json=as_json))
+    _tell(
+        config,
+        data_dir,
+        lambda settings: ledger.list_operations(settings, wanted),
+        lambda found: ledger.printed_list(found, as_json=as_json),
+    )
 
 
 @operations.command("show")
@@ -64,8 +68,12 @@ def show_operation(
     """Tell what is known of the recorded call OP_ID."""
     from headgate.app import operations as ledger
 
-    found = _asked(config, data_dir, lambda settings: ledger.show_operation(settings, op_id))
-    click.echo(ledger.printed_operation(found, as_json=as_json))
+    _tell(
+        config,
+        data_dir,
+        lambda settings: ledger.show_operation(settings, op_id),
+        lambda found: ledger.printed_operation(found, as_json=as_json),
+    )
 
 
 @operations.command("resolve")
@@ -88,17 +96,23 @@ def resolve_operation(
         raise click.UsageError("--happened and --did-not-happen contradict each other: say one of them.")
     if not happened and not did_not_happen:
         raise click.UsageError("Say --happened or --did-not-happen.")
-    found = _asked(
-        config, data_dir, lambda settings: ledger.resolve_operation(settings, op_id, happened=happened)
+    _tell(
+        config,
+        data_dir,
+        lambda settings: ledger.resolve_operation(settings, op_id, happened=happened),
+        lambda found: f"Operation {found.op_id} is {found.state}.",
     )
-    click.echo(f"Operation {found.op_id} is {found.state}.")
 
 
-def _asked(
-    config: Path | None, data_dir: Path | None, work: "Callable[[Settings], Coroutine[Any, Any, T]]"
-) -> "T":
-    """What the ledger says; a refusal ends the command."""
+def _tell(
+    config: Path | None,
+    data_dir: Path | None,
+    work: "Callable[[Settings], Coroutine[Any, Any, T]]",
+    printed: "Callable[[T], str]",
+) -> None:
+    """Print what the ledger says; a refusal ends the command."""
     from headgate.config import Flags
 
     with ending(verbose=False):
-        return run(work(settings_of(Flags(config=config, data_dir=data_dir))))
+        found = run(work(settings_of(Flags(config=config, data_dir=data_dir))))
+        say(printed(found))

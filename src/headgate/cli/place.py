@@ -1,6 +1,7 @@
 """Where the documents are that a command is about: the options that all of `headgate knowledge` take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from headgate.cli.options import CONFIG, DATA_DIR, VERBOSE
-from headgate.cli.running import settings_of
+from headgate.cli.running import ending, settings_of
 
 if TYPE_CHECKING:
     from headgate.config import Flags, Settings
@@ -48,6 +49,19 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
         command(Place(config, data_dir, store, verbose), **rest)
 
     return of_place
+
+
+@contextmanager
+def ending_at(place: Place, interrupted: str = "") -> Iterator[Callable[[], None]]:
+    """As `ending`; what is wrong with the store is told once, so that its log waits until that is called."""
+    # Imported here as everywhere below, so that `headgate --help` answers at once.
+    from headgate.cli.store_log import held_back
+
+    with ending(verbose=place.verbose, interrupted=interrupted), held_back() as released:
+        if place.verbose:
+            # A traceback does not say why.
+            released()
+        yield released
 
 
 def settings_at(place: Place) -> "Settings":

@@ -1,6 +1,7 @@
 """Runs what a command asks for: settings read, log set up, and an error told in one sentence."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headgate.cli import INTERRUPTED
-from headgate.domain.errors import HeadgateError, InvalidGraph, KnowledgeError, StoreAway
+from headgate.cli import INTERRUPTED, TERMINATED
+from headgate.domain.errors import ConfigError, HeadgateError, InvalidGraph, KnowledgeError, StoreAway
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -42,6 +43,7 @@ def ending(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
         if verbose:
             raise
         click.echo(f"headgate: {_printable(_sentence(error))}", err=True)
+        _drop_output()
         sys.exit(2)
     except KeyboardInterrupt:
         if interrupted:
@@ -63,9 +65,32 @@ def _sentence(error: HeadgateError) -> str:
     return f"{error.message}; {error.hint}"
 
 
+def _drop_output() -> None:
+    """What standard output does not take is not tried once more at the very end, as a traceback."""
+    if sys.stdout is None:
+        # It was closed before the command began.
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _printable(sentence: str) -> str:
     """The sentence without what a terminal would obey: it may quote a document."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in sentence)
+
+
+def say(text: str) -> None:
+    """Print a result; raises ConfigError where it cannot be written, unless its reader has gone away."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"standard output cannot be written: {error.strerror}", hint="write it to a disk that has room"
+        ) from error
 
 
 def settings_of(flags: "Flags", *, with_servers: bool = True) -> "Settings":
@@ -90,19 +115,29 @@ def run(work: "Coroutine[Any, Any, T]") -> "T":
 
 
 def run_until_interrupted(work: "Coroutine[Any, Any, T]", interrupted: str) -> "T":
-    """As `run`, but Ctrl-C ends the process with this sentence once the work has closed what it opened.
+    """As `run`, but Ctrl-C and SIGTERM end the process with this sentence once the work has closed its own.
 
     A thread may be in the middle of a large document, for minutes: nothing of that would be kept.
     """
     import asyncio
 
+    terminated = False
+
+    def terminate(working: "asyncio.Task[T]") -> None:
+        nonlocal terminated
+        terminated = True
+        working.cancel()
+
     async def interruptible() -> "T":
+        working = asyncio.ensure_future(work)
+        if sys.platform != "win32":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate, working)
         try:
-            return await work
+            return await working
         except asyncio.CancelledError:
             click.echo(f"headgate: {interrupted}", err=True)
             sys.stdout.flush()
-            os._exit(INTERRUPTED)
+            os._exit(TERMINATED if terminated else INTERRUPTED)
 
     return run(interruptible())
 
