@@ -120,7 +120,7 @@ def test_a_table_of_both_kinds_is_refused_with_the_way_out(lines: list[str]) -> 
         read_graph("both.csv", lines)
 
 
-@pytest.mark.parametrize("kind", ["source", "chunk"])
+@pytest.mark.parametrize("kind", ["source", "chunk", "mention"])
 def test_a_whole_export_is_told_from_a_graph(kind: str) -> None:
     with pytest.raises(InvalidGraph, match=r"^all\.jsonl is a whole export") as refused:
         read_graph("all.jsonl", [GOOD, f'{{"kind": "{kind}", "id": 1}}'])

@@ -16,7 +16,7 @@ from tests.upstream.conversation import Noted, outgoing
 from tests.upstream.raw_server import Behaviour, RawServer, raw_server
 from tests.upstream.spool import in_memory
 
-WAIT_SECONDS = 3.0
+WAIT_SECONDS = 10.0
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 

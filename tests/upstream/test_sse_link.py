@@ -25,7 +25,7 @@ from tests.upstream.raw_server import Received, raw_server
 from tests.upstream.spool import in_memory
 from tests.waiting import eventually
 
-WAIT_SECONDS = 3.0
+WAIT_SECONDS = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 

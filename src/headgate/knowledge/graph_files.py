@@ -26,7 +26,7 @@ _OF_EMPTY_CELLS: Final = "".join((*_DELIMITERS, '" \r\n'))
 _MOST_TOLD: Final = 10
 _KINDS: Final = ("entity", "relationship")
 # What else a whole export has.
-_NO_GRAPH: Final = ("source", "chunk")
+_NO_GRAPH: Final = ("source", "chunk", "mention")
 _MIXED: Final = "mixes entities and relationships; one kind per CSV, use JSONL for both"
 
 _Graph = tuple[list[NewEntity], list[NewRelationship]]
