@@ -8,8 +8,17 @@ import pytest
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.modes import VENDOR_FIELDS, Mode
 from headgate.knowledge.tools import failure
-from headgate.knowledge.values import Document, Mention, NewChunk, NewEntity, NewRelationship, Source
-from tests.knowledge.tools.desk import Desk
+from headgate.knowledge.values import (
+    Document,
+    Mention,
+    NewChunk,
+    NewEntity,
+    NewRelationship,
+    Source,
+    Vicinity,
+)
+from tests.knowledge.memory import Memory
+from tests.knowledge.tools.desk import NOON, Desk
 
 MODES = [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL]
 AROUND = {"execution_time_ms", "pagination"}
@@ -471,3 +480,15 @@ async def test_a_cursor_belongs_to_its_vendor() -> None:
     desk.restarted()
     again = await desk.ask("find_vendor_info", vendor_name="ACME inc", cursor=first["pagination"]["cursor"])
     assert again["top_entities"][0]["entity_id"] == 6
+
+
+async def test_what_changed_last_of_the_vendor_or_of_those_around_it_is_told() -> None:
+    class Older(Memory):
+        async def around(self, entity_id: int) -> Vicinity:
+            neighbours, edges, _ = await super().around(entity_id)
+            return Vicinity(neighbours, edges, updated=1.0)
+
+    desk = Desk(store=Older(lambda: NOON))
+    await desk.know([NewEntity(type="ORG", name="Acme")], [])
+    answer = await desk.ask("find_vendor_info", vendor_name="Acme")
+    assert answer["last_updated"] == "2026-11-16T12:00:00Z"

@@ -380,6 +380,21 @@ async def test_a_short_name_of_two_imported_companies_is_neither_and_all_are_lis
     assert (await vendors.vendor("Bolt Ltd.")).name == "Bolt Ltd"
 
 
+async def test_two_imported_companies_are_two_also_where_only_the_legal_form_differs(store: Store) -> None:
+    await store.import_graph("a.csv", [entity("Acme GmbH", kind="VENDOR")], [])
+    await store.import_graph("b.csv", [entity("Acme", kind="VENDOR")], [])
+    assert set(await all_entities(store)) == {"Acme GmbH", "Acme"}
+
+
+async def test_an_alias_says_more_of_whom_texts_meant_than_a_name_without_its_form(
+    store: Store,
+) -> None:
+    await store.replace(document("a.md", "of Acme", entities=[entity("Acme", 0)]))
+    await store.replace(document("b.md", "of ACM", entities=[entity("ACM", 0)]))
+    await store.import_graph("v.csv", [entity("Acme GmbH", kind="VENDOR", aliases=("ACM",))], [])
+    assert {one.name: one.id for one in (await all_entities(store)).values()} == {"Acme": 1, "Acme GmbH": 2}
+
+
 async def test_namesakes_with_ids_of_their_own_are_two(store: Store) -> None:
     two = [entity("Acme", kind="VENDOR", external_id="1"), entity("ACME", kind="VENDOR", external_id="2")]
     assert await store.import_graph("o", two, [related("1", "OWNS", "2")]) == (2, 1)
