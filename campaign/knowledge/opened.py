@@ -17,6 +17,8 @@ CODES = {
     "INVALID_PARAMS", "DB_CONNECTION", "SEARCH_FAILED", "SERVICE_UNAVAILABLE", "RESULT_NOT_FOUND",
 }  # fmt: skip
 AWAY = "Database unavailable, retry in 5s"
+# What an operator is told instead, with the reason and what to do behind it.
+AWAY_FOR_OPERATORS = "headgate: the store of the documents cannot be used: "
 # A pool has up to ten connections, and a file some for those who read and write.
 _SPARE_FILES = 24
 
@@ -69,6 +71,6 @@ async def opened(
 
 
 def told_once(err: str) -> bool:
-    """Whether a command said in one sentence that the store is away; its log may say why."""
+    """Whether a command said in one sentence that the store is away, why, and what to do."""
     lines = [line for line in err.splitlines() if line.startswith("headgate: ")]
-    return len(lines) == 1 and AWAY in lines[0] and "Traceback" not in err
+    return len(lines) == 1 and lines[0].startswith(AWAY_FOR_OPERATORS) and "Traceback" not in err

@@ -20,7 +20,7 @@ _LONGEST_SECONDS = 10.0
 @case(
     "K03",
     "kill -9 of PostgreSQL amid searches and an ingestion, and its restart",
-    "meanwhile only `Database unavailable, retry in 5s`; then all works, nothing half, the same gate",
+    "agents get `Database unavailable, retry in 5s`, operators the reason; then all works, nothing half",
     quick_seconds=120,
     full_seconds=900,
 )
