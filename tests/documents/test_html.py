@@ -179,3 +179,9 @@ def test_a_page_that_names_the_wrong_encoding_is_read_all_the_same(page: str, ma
 
 def test_a_page_that_is_nested_deeper_than_the_stack_is_read() -> None:
     assert "bottom" in text_of(parse(b"<div>" * 3_000 + b"bottom"))
+
+
+def test_a_page_that_is_only_called_utf_8_is_read_as_its_editor_wrote_it() -> None:
+    assert "München" in text_of(parse("<meta charset='utf-8'><p>München".encode("cp1252")))
+    mixed = "<meta charset='utf-8'><p>München".encode() + b"</p><p>\xff</p>"
+    assert "München" in text_of(parse(mixed))

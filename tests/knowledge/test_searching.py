@@ -234,9 +234,12 @@ async def test_a_min_score_that_nothing_reaches_is_told_with_the_best_there_is()
     assert warning.message == f"No result reaches min_score 0.999: the best has {best:g}."
 
 
-async def test_a_phrase_is_told_as_missing_also_where_a_minimum_keeps_it_in_quotes() -> None:
+@pytest.mark.parametrize("strategy", [Strategy.HYBRID, Strategy.VECTOR, Strategy.BM25, Strategy.AUTO])
+async def test_a_phrase_is_told_as_missing_also_where_a_minimum_keeps_it_in_quotes(
+    strategy: Strategy,
+) -> None:
     search = search_in(await library(), meaning())
-    ranking, _ = await search.find(query('"zebra crossing" car', Strategy.BM25, min_score=0.1))
+    ranking, _ = await search.find(query('"zebra crossing" car', strategy, min_score=0.01))
     (warning,) = ranking.warnings
     assert (ranking.found, warning.code) == ((), "PHRASE_NOT_FOUND")
     assert warning.message == 'No passage has "zebra crossing" word for word.'

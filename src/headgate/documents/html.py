@@ -140,7 +140,10 @@ def _text(content: bytes) -> str:
     if codec is None or is_known:
         return decoded(content)
     # One character that is wrong does not make all others mean something else.
-    return clean(content.decode(codec, "replace"))
+    text = content.decode(codec, "replace")
+    # Unless all are: pages that call themselves UTF-8 may be written in what their editor had.
+    is_wrong = codec == "utf-8" and text.replace("\ufffd", "").isascii()
+    return decoded(content) if is_wrong else clean(text)
 
 
 def _dates(page: LexborHTMLParser) -> Iterator[str]:

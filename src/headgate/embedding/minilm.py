@@ -145,6 +145,7 @@ class MiniLM:
 
     def _in_turn(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
         """What is said of each window, with its place; those of passages are read alone, in some threads."""
+        self._refuse_when_closed()
         if self._for_passages is None:
             self._for_passages = Weights(threads=1, multiplies_whole_numbers=True)
         weights = self._for_passages

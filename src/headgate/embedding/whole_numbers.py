@@ -33,7 +33,7 @@ _SEVEN_BITS: Final = 0x7F
 
 
 def in_whole_numbers(model: bytes) -> bytes:
-    """The model that reads the same within a hundredth, in half the time."""
+    """The model that reads nearly the same, in half the time."""
     fields = list(_fields(model))
     changed = [
         _Field(_MODEL_GRAPH, _BYTES, _rewritten(one.content)) if one.number == _MODEL_GRAPH else one

@@ -130,8 +130,9 @@ class TokenBudget:
         if wait is not None:
             steps.append(f"retry in {_spoken(wait)}")
         elif not steps[0] and (smaller := advice(total)):
-            wait = math.ceil(account.wait_for(account.taken(now), now))
-            steps.append(f"retry in {_spoken(wait)} with less: {smaller}")
+            later = math.ceil(account.wait_for(account.taken(now), now))
+            # Without a number for programs: the same call would never fit.
+            steps.append(f"retry in {_spoken(later)} with less: {smaller}")
         hint = ", or ".join(filter(None, steps)) or "ask for less: it is more than the budget of a whole day"
         return BudgetSpent(left, total, tokens, hint=hint, retry_after_seconds=wait)
 

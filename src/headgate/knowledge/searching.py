@@ -197,7 +197,7 @@ class Search:
             return (NOTHING_INGESTED,)
         notices = [
             lacking.warning if lacking is not None and lacking.told else None,
-            await self._unmatched(query) if strategy is Strategy.BM25 and not found else None,
+            await self._unmatched(query, strategy) if not found else None,
             far([one.fused for one in found]) if strategy is not Strategy.BM25 else None,
             too_high(query.min_score, strategy, self._fusion, self._boosts if query.boosted else None)
             or below(query.min_score, found),
@@ -205,9 +205,9 @@ class Search:
         ]
         return tuple(notice for notice in notices if notice is not None)
 
-    async def _unmatched(self, query: Query) -> Notice | None:
-        """What to tell somebody for whom words found nothing."""
-        if not terms(query.text):
+    async def _unmatched(self, query: Query, strategy: Strategy) -> Notice | None:
+        """What to tell somebody for whom nothing was found."""
+        if strategy is Strategy.BM25 and not terms(query.text):
             return _NO_WORDS
         sources = query.filters.of_sources
         if sources != ANYTHING and not await self._passages.source_ids(sources):
@@ -216,6 +216,8 @@ class Search:
         if query.filters.phrases and query.min_score > 0:
             # Otherwise it is searched for without the quotes next, and that tells more.
             return unfound(query.filters.phrases)
+        if strategy is not Strategy.BM25:
+            return None
         other = query.strategy is not Strategy.HYBRID and self._nearness.possible
         try_also = ", or strategy 'hybrid', which also finds by meaning" if other else ""
         return Notice(

@@ -115,3 +115,8 @@ def test_letters_that_are_twice_as_wide_take_twice_the_room() -> None:
 def test_a_word_that_is_wider_than_a_line_is_cut() -> None:
     assert wrapped("ab " + "x" * 25, 10) == ["ab", "x" * 10, "x" * 10, "x" * 5]
     assert wrapped("", 10) == [""]
+
+
+@pytest.mark.parametrize("width", [-3, 0, 1])
+def test_no_width_is_too_narrow_for_a_letter(width: int) -> None:
+    assert "".join(wrapped("ab cd", width)) == "abcd"

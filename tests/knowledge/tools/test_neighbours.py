@@ -279,3 +279,8 @@ async def test_types_that_nobody_has_are_told_with_those_that_there_are(argument
             "and relationship_types LOCATED_IN, MAKES, WORKS_FOR",
         }
     ]
+
+
+async def test_those_who_are_only_unsure_are_not_told_as_of_other_types() -> None:
+    answer = await (await town()).ask("neighbours", entity="Acme", entity_types="PLACE")
+    assert [one["code"] for one in answer["warnings"]] == ["BELOW_CONFIDENCE"]

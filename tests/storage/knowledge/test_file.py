@@ -116,7 +116,9 @@ async def test_who_leaves_in_the_middle_of_a_long_read_ends_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("by", ["another", "nothing"])
-async def test_a_file_that_was_removed_or_replaced_while_it_is_used_is_told(tmp_path: Path, by: str) -> None:
+async def test_a_file_that_was_removed_or_replaced_while_it_is_used_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, by: str
+) -> None:
     path = tmp_path / "knowledge.db"
     async with open_store(path) as store:
         await store.replace(document("a.md", "text"))
@@ -127,11 +129,14 @@ async def test_a_file_that_was_removed_or_replaced_while_it_is_used_is_told(tmp_
         if by == "another":
             async with open_store(path) as other:
                 await other.replace(document("b.md", "text"))
-        with pytest.raises(StoreAway) as away:
-            await store.check()
+        with caplog.at_level(logging.INFO):
+            for use in (store.check, store.revision, store.check, store.statistics):
+                with pytest.raises(StoreAway) as away:
+                    await use()
         assert away.value.why == (
             "the file was removed or replaced while this process uses it; restart this process"
         )
+        assert len(caplog.records) == 1, "told once, and not that it can be used again"
 
 
 async def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ _GAP: Final = "  "
 _INDENT: Final = "   "
 _BELOW: Final = "      "
 _DEEPER: Final = "        "
+# A terminal that is narrower breaks the lines itself.
+_NARROWEST: Final = 20
 # Of a line that is better wide than cut.
 _WIDEST: Final = 100_000
 _CHUNK: Final = {"chunk": "chunk_id"}
@@ -91,7 +93,7 @@ def _glimpses(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) ->
     yield f"{head}{_GAP}where"
     for begin, result, row in zip(begins, results, rows, strict=True):
         yield from _whole_words(f"{begin}{_GAP}", printable(row[-1]))
-        snippet = wrapped(printable(result["chunk_snippet"]), width() - len(_DEEPER))
+        snippet = wrapped(printable(result["chunk_snippet"]), max(_NARROWEST, width() - len(_DEEPER)))
         yield from (f"{_DEEPER}{line}" for line in snippet)
         yield ""
 

@@ -25,7 +25,8 @@ def printable(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The words of a text in lines no wider than `width`."""
+    """The words of a text in lines no wider than `width`; a letter fits in any."""
+    width = max(1, width)
     lines = [""]
     for word in text.split():
         for part in _parts(word, width):

@@ -115,7 +115,8 @@ class Neighbours:
         start = await self._vendors.entity(question.name)
         walked = await walk(self._graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
-        missed = question.terms.chooses_types and not walked.reached
+        # What is only not sure enough is told as that.
+        missed = question.terms.chooses_types and not walked.reached and not walked.unsure
         instead = await surroundings(self._graph, start) if missed else None
         return Snapshot((tuple(walked.reached),), revision, Around(start, walked, instead), related)
 

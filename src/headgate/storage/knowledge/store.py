@@ -68,6 +68,8 @@ class KnowledgeFile:
         self._is_ours = False
         # Which file it was when it was last found to be well.
         self._checked: tuple[int, int] | None = None
+        # Whether there was another one, or none, when it was last looked at.
+        self._is_replaced = False
         # Why it could not be used the last time; empty while it can.
         self._trouble = ""
         # Each is used by the thread of one of the two.
@@ -238,8 +240,8 @@ class KnowledgeFile:
         with self._translated():
             there = await asyncio.to_thread(_identity, self._path)
             # Our connections would go on with the file that was there before.
-            if self._checked is not None and there != self._checked:
-                raise StoreFailed(REPLACED)
+            self._is_replaced = self._checked is not None and there != self._checked
+            self._refuse_replaced()
         if there is not None:
             # A file that fails is opened anew with the next use, whichever it is then.
             self._checked = None
@@ -277,9 +279,14 @@ class KnowledgeFile:
             return await (committer or self._committer).read(at_one_moment)
 
     async def _refuse_foreign(self) -> None:
+        self._refuse_replaced()
         if not self._is_ours:
             await asyncio.to_thread(schema.refuse_foreign, self._path)
             self._is_ours = True
+
+    def _refuse_replaced(self) -> None:
+        if self._is_replaced:
+            raise StoreFailed(REPLACED)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
