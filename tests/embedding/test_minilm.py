@@ -134,3 +134,16 @@ def test_every_product_with_weights_is_one_of_whole_numbers() -> None:
     # Three products of attention, one behind them, and two that widen and narrow, in each of six layers.
     assert content.count(b"DynamicQuantizeMatMul") == 6 * 6
     assert content.count(b"IsNaN") == 0
+
+
+def test_processors_that_add_in_fewer_bits_are_asked_for_a_way_that_gives_the_same() -> None:
+    text = "The supplier delivers within thirty days of the order, unless both parties agree otherwise."
+    vectors = [
+        MiniLM(
+            pieces=128,
+            windows=5,
+            for_passages=Weights(threads=1, multiplies_whole_numbers=True, sums_are_wide=wide),
+        ).embed([text])[0]
+        for wide in (True, False)
+    ]
+    assert cosine(*vectors) == pytest.approx(1.0, abs=1e-4)

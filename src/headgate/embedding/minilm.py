@@ -53,9 +53,17 @@ class Weights:
     """The model in memory; loading takes a moment and is work for a thread."""
 
     def __init__(
-        self, model: Path | None = None, *, threads: int = 2, multiplies_whole_numbers: bool = False
+        self,
+        model: Path | None = None,
+        *,
+        threads: int = 2,
+        multiplies_whole_numbers: bool = False,
+        sums_are_wide: bool | None = None,
     ) -> None:
-        """Load the model of the extra, or another file with the same content."""
+        """Load the model of the extra, or another file with the same content.
+
+        `sums_are_wide` says how the processor adds products of whole numbers; None is to look.
+        """
         # It tells its makers about the machine unless it is asked not to before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         runtime = needed("onnxruntime", choice=CHOICE, extra=EXTRA)
@@ -72,7 +80,7 @@ class Weights:
         options.enable_cpu_mem_arena = False
         if multiplies_whole_numbers:
             content = in_whole_numbers(content)
-            if not _sums_are_wide():
+            if not (_sums_are_wide() if sums_are_wide is None else sums_are_wide):
                 options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self.pieces = WordPiece(_vocabulary())
