@@ -64,20 +64,20 @@ class Judged(msgspec.Struct, frozen=True):
     fused: list[Fused]
 
 
-def measure(knowledge: Knowledge, url: str | None) -> Judged:
+def measure(knowledge: Knowledge, url: str | None, *, sections_apart: bool = False) -> Judged:
     """Ask every question of the set, in every way; those of PostgreSQL only with the URL of a server."""
     print(f"bench: knowledge, quality, {knowledge.name}", file=sys.stderr, flush=True)
-    return asyncio.run(_measure(knowledge, url))
+    return asyncio.run(_measure(knowledge, url, sections_apart=sections_apart))
 
 
-async def _measure(knowledge: Knowledge, url: str | None) -> Judged:
+async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: bool) -> Judged:
     kept = KeptPassages()
     # One that takes too long would be answered by words alone.
     kept.prepare([one.query for one in knowledge.questions])
     vectors = PassageEmbedder(lambda: kept)
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
         async with open_store(Path(directory) / "knowledge.db") as store:
-            await take_in(store, knowledge.documents, vectors)
+            await take_in(store, knowledge.documents, vectors, sections_apart=sections_apart)
             chunks = [chunk async for chunk in store.every_chunk()]
             ids = {f"docs/{one.file}": one.id for one in knowledge.documents}
             names = {chunk.id: ids[chunk.file] for chunk in chunks}

@@ -1,9 +1,9 @@
 """The seed's scenario in tokens: 50 ids, then 10 with their sources, then 3 texts, against 50 texts."""
 
 import asyncio
-import json
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from headgate.embedding.passages import PassageEmbedder
 from headgate.knowledge.budget import TokenBudget
 from headgate.knowledge.searching import Search
 from headgate.knowledge.tools.knowledge import KnowledgeTools
+from headgate.knowledge.writing import written
 from headgate.storage.knowledge.store import open_store
 
 # Of the manual's questions every so many-th.
@@ -32,40 +33,62 @@ CHOSEN: Final = {
     "metadata": ["chunk_id", "source_file"],
     "full": ["chunk_id", "chunk_text", "context_header"],
 }
+# How an agent goes about it.
+SEARCHED: Final = "three searches, as the modes come"
+FETCHED: Final = "two searches and get_chunks, as the modes come"
+CHOSEN_FIELDS: Final = "two searches and get_chunks, with fields chosen"
+IN_STRUCTURE: Final = "three searches, read as structuredContent"
+WAYS: Final = (SEARCHED, FETCHED, CHOSEN_FIELDS, IN_STRUCTURE)
 # What the seed says a result takes.
 SAID: Final = {"ids_only": 10, "metadata": 250, "preview": 500, "full": 1500}
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """One question asked step by step and at once, in tokens of the answers."""
+    """One question asked step by step and at once, in tokens of what a model reads of the answers."""
 
     query: str
-    # The steps as the modes come.
+    # The steps as the modes come, each a search.
     steps: tuple[int, int, int]
-    # The same by an agent that names the fields it wants, and gets the texts by their ids.
+    # The last of them as the tools advise: `get_chunks` of the three that were chosen.
+    fetched: int
+    # The steps by an agent that also names the fields it wants.
     chosen: tuple[int, int, int]
     # 50 texts at once.
     whole: int
-    # Of one result: ids, metadata, preview, full.
+    # The steps, and 50 texts, by clients that show `structuredContent` to the model instead of the text.
+    in_structure: tuple[int, int, int]
+    whole_in_structure: int
+    # Of one result, ids, metadata, preview, full: one of ten with what is around them, and one more.
     each: dict[str, float]
+    further: dict[str, float]
 
     @property
-    def saved(self) -> float:
-        """The share that the steps do not take."""
-        return 1 - sum(self.steps) / self.whole
+    def taken(self) -> dict[str, tuple[int, int]]:
+        """What the steps take, and 50 texts, by how an agent goes about it."""
+        ids, metadata, _ = self.steps
+        return {
+            SEARCHED: (sum(self.steps), self.whole),
+            FETCHED: (ids + metadata + self.fetched, self.whole),
+            CHOSEN_FIELDS: (sum(self.chosen), self.whole),
+            IN_STRUCTURE: (sum(self.in_structure), self.whole_in_structure),
+        }
 
-    @property
-    def saved_by_choice(self) -> float:
-        """The same with fields chosen."""
-        return 1 - sum(self.chosen) / self.whole
+
+def saved(spent: Sequence[Spent]) -> dict[str, float]:
+    """The share of the tokens of 50 texts that the steps do not take, by how an agent goes about it."""
+    shares = {}
+    for way in WAYS:
+        steps, whole = (sum(column) for column in zip(*(one.taken[way] for one in spent), strict=True))
+        shares[way] = 1 - steps / whole
+    return shares
 
 
-def spent() -> list[Spent]:
+def spent(*, sections_apart: bool = False) -> list[Spent]:
     """Some questions about the manual."""
-    return asyncio.run(_spent())
+    return asyncio.run(_spent(sections_apart=sections_apart))
 
 
-async def _spent() -> list[Spent]:
+async def _spent(*, sections_apart: bool) -> list[Spent]:
     kept = KeptPassages()
     manual = read(MANUAL)
     asked = [one.query for one in manual.questions[::_EVERY]]
@@ -73,7 +96,7 @@ async def _spent() -> list[Spent]:
     vectors = PassageEmbedder(lambda: kept)
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
         async with open_store(Path(directory) / "knowledge.db") as store:
-            await take_in(store, manual.documents, vectors)
+            await take_in(store, manual.documents, vectors, sections_apart=sections_apart)
             tools = KnowledgeTools(
                 Search(store, store, vectors, clock=time.monotonic, today=date.today),
                 store,
@@ -90,14 +113,22 @@ async def _spent() -> list[Spent]:
 async def _one(tools: KnowledgeTools, query: str) -> Spent:
     ids, metadata, full = [await _found(tools, query, mode, size) for mode, size in STEPS]
     lean = [await _found(tools, query, mode, size, CHOSEN[mode]) for mode, size in STEPS[:2]]
-    wanted = [one["chunk_id"] for one in full["results"]]
-    texts = await tools.call("get_chunks", {"chunk_ids": wanted, "fields": CHOSEN["full"]}, LOCAL)
+    whole = await _found(tools, query, *WHOLE)
+    wanted = {"chunk_ids": [one["chunk_id"] for one in full["results"]]}
+    texts = await tools.call("get_chunks", wanted, LOCAL)
+    lean_texts = await tools.call("get_chunks", {**wanted, "fields": CHOSEN["full"]}, LOCAL)
+    ten = {mode: _read(await _found(tools, query, mode, 10)) for mode in SAID}
+    fifty = {mode: _read(await _found(tools, query, mode, 50)) for mode in SAID}
     return Spent(
         query=query,
-        steps=(_tokens(ids), _tokens(metadata), _tokens(full)),
-        chosen=(_tokens(lean[0]), _tokens(lean[1]), _tokens(texts)),
-        whole=_tokens(await _found(tools, query, *WHOLE)),
-        each={mode: _tokens(await _found(tools, query, mode, 10)) / 10 for mode in SAID},
+        steps=(_read(ids), _read(metadata), _read(full)),
+        fetched=_read(texts),
+        chosen=(_read(lean[0]), _read(lean[1]), _read(lean_texts)),
+        whole=_read(whole),
+        in_structure=(_structured(ids), _structured(metadata), _structured(full)),
+        whole_in_structure=_structured(whole),
+        each={mode: tokens / 10 for mode, tokens in ten.items()},
+        further={mode: (fifty[mode] - ten[mode]) / 40 for mode in SAID},
     )
 
 
@@ -108,5 +139,9 @@ async def _found(
     return await tools.call("semantic_search", arguments | ({"fields": fields} if fields else {}), LOCAL)
 
 
-def _tokens(answer: dict[str, Any]) -> int:
-    return count_tokens(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode())
+def _read(answer: dict[str, Any]) -> int:
+    return count_tokens(written(answer))
+
+
+def _structured(answer: dict[str, Any]) -> int:
+    return count_tokens(msgspec.json.encode(answer))

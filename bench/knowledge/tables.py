@@ -7,7 +7,7 @@ from typing import Final
 from bench.knowledge.latency import STEPS, Filled, Timed
 from bench.knowledge.measured import Measured
 from bench.knowledge.quality import Line
-from bench.knowledge.scenario import SAID
+from bench.knowledge.scenario import SAID, saved
 from bench.pages import Table
 from bench.tables import figure
 
@@ -119,14 +119,15 @@ def tokens(measured: Measured) -> Table:
         (
             one.query,
             *(f"{value:,}" for value in (*one.steps, sum(one.steps), one.whole)),
-            f"{one.saved:.1%}",
-            f"{sum(one.chosen):,}",
-            f"{one.saved_by_choice:.1%}",
+            *(f"{share:.1%}" for share in saved([one]).values()),
         )
         for one in measured.spent
     ]
-    header = ("question", "50 ids", "10 metadata", "3 full", "together", "50 full", "saved")
-    return (*header, "together, fields chosen", "saved"), rows
+    if measured.spent:
+        shares = (f"{share:.1%}" for share in saved(measured.spent).values())
+        rows.append(("all questions", "", "", "", "", "", *shares))
+    header = ("question", "50 ids", "10 metadata", "3 full", "together", "50 full")
+    return (*header, "saved", "3 by `get_chunks`", "fields chosen", "as `structuredContent`"), rows
 
 
 def modes(measured: Measured) -> Table:
@@ -134,10 +135,15 @@ def modes(measured: Measured) -> Table:
     if not measured.spent:
         return (), ()
     rows = [
-        (mode, figure(mean(one.each[mode] for one in measured.spent)), f"{said:,}")
+        (
+            mode,
+            figure(mean(one.each[mode] for one in measured.spent)),
+            figure(mean(one.further[mode] for one in measured.spent)),
+            f"{said:,}",
+        )
         for mode, said in SAID.items()
     ]
-    return ("response mode", "tokens per result", "reserved before"), rows
+    return ("response mode", "one of ten, with its share of the frame", "one more", "reserved before"), rows
 
 
 # Every table by the name that the documentation has for it, with its title.
@@ -150,5 +156,5 @@ TABLES: Final[dict[str, tuple[str, Callable[[Measured], Table]]]] = {
     "stores": ("what the stores take", stores),
     "ingestion": ("chunks per second", ingestion),
     "tokens": ("the seed's scenario in tokens", tokens),
-    "modes": ("tokens of one result, mean of ten results with what is around them", modes),
+    "modes": ("tokens of one result", modes),
 }

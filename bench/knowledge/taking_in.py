@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from bench.knowledge.sets import Document
 from headgate.catalog.tokens import count_tokens
 from headgate.documents.library import open_library
 from headgate.knowledge.extraction import extract
 from headgate.knowledge.ingestion import Extract, Ingestion, Summary
+from headgate.knowledge.places import Places
+from headgate.knowledge.reading import Inventory, Library, Reading
 from headgate.knowledge.store import Intake
 from headgate.knowledge.values import NewChunk, NewEntity, NewRelationship
 from headgate.knowledge.vectors import Vectors
@@ -29,8 +33,37 @@ def nothing(chunks: Sequence[NewChunk]) -> tuple[tuple[NewEntity, ...], tuple[Ne
     return (), ()
 
 
+class EachSectionApart:
+    """A library in which no two sections share a chunk."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    @property
+    def edition(self) -> str:
+        """Its own."""
+        return f"{self._library.edition}-apart"
+
+    async def inventory(self, known: Places) -> Inventory:
+        """As it is."""
+        return await self._library.inventory(known)
+
+    async def read(self, file: str, known: str) -> Reading | None:
+        """The same text, with each section by itself."""
+        reading = await self._library.read(file, known)
+        if reading is None:
+            return None
+        sections = tuple(replace(section, apart=True) for section in reading.parsed.sections)
+        return replace(reading, parsed=replace(reading.parsed, sections=sections))
+
+
 async def take_in(
-    store: Intake, documents: Sequence[Document], vectors: Vectors | None, extracted: Extract = nothing
+    store: Intake,
+    documents: Sequence[Document],
+    vectors: Vectors | None,
+    extracted: Extract = nothing,
+    *,
+    sections_apart: bool = False,
 ) -> Summary:
     """Write the documents as files into a directory `docs`, and take that in."""
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
@@ -41,7 +74,7 @@ async def take_in(
         async with open_library([root]) as library:
             ingestion = Ingestion(
                 store,
-                library,
+                EachSectionApart(library) if sections_apart else library,
                 count=lambda text: count_tokens(text.encode()),
                 extract=extracted,
                 vectors=vectors,

@@ -15,7 +15,7 @@ from bench.knowledge.latency import Timed
 from bench.knowledge.measured import Measured
 from bench.knowledge.measures import Quality, documents_of, judge, ndcg, recall
 from bench.knowledge.quality import BM25, HYBRID, VECTOR, Line
-from bench.knowledge.scenario import Spent
+from bench.knowledge.scenario import CHOSEN_FIELDS, FETCHED, IN_STRUCTURE, SEARCHED, Spent, saved
 from bench.knowledge.sets import DATA, MANUAL, NAMES, read
 from headgate.domain.words import terms
 from headgate.knowledge import bm25
@@ -178,14 +178,33 @@ def test_vectors_have_length_one_and_lie_in_clusters() -> None:
 
 
 def test_saved_is_what_step_by_step_does_not_take() -> None:
-    spent = Spent(query="q", steps=(100, 200, 700), chosen=(50, 50, 400), whole=10_000, each={})
-    assert spent.saved == pytest.approx(0.9)
-    assert spent.saved_by_choice == pytest.approx(0.95)
+    one, other = _spent(ids=100), _spent(ids=500)
+    assert saved([one]) == {
+        SEARCHED: pytest.approx(0.9),
+        FETCHED: pytest.approx(0.92),
+        CHOSEN_FIELDS: pytest.approx(0.95),
+        IN_STRUCTURE: pytest.approx(0.85),
+    }
+    assert saved([one, other])[SEARCHED] == pytest.approx(0.88)
+
+
+def _spent(ids: int) -> Spent:
+    return Spent(
+        query="q",
+        steps=(ids, 200, 700),
+        fetched=500,
+        chosen=(50, 50, 400),
+        whole=10_000,
+        in_structure=(800, 1000, 1200),
+        whole_in_structure=20_000,
+        each={},
+        further={},
+    )
 
 
 def test_a_hybrid_that_finds_less_and_a_slow_cache_miss_their_goals() -> None:
     judged = {one.text: one.met for one in goals(_measured(hybrid=0.5, hit_ms=2.0, ids=900))}
-    assert list(judged.values()) == [False, True, True, True, False, False, True]
+    assert list(judged.values()) == [False, True, True, True, False, False, False, True]
     judged = {one.text: one.met for one in goals(_measured(hybrid=0.8, hit_ms=0.4, ids=100))}
     assert all(judged.values())
 
@@ -205,5 +224,5 @@ def _measured(*, hybrid: float, hit_ms: float, ids: int) -> Measured:
         ],
         filled=[],
         ingested=[],
-        spent=[Spent(query="q", steps=(ids, 100, 300), chosen=(50, 50, 300), whole=10_000, each={})],
+        spent=[_spent(ids)],
     )

@@ -15,8 +15,9 @@ from headgate.embedding.choice import Offline
 from headgate.upstream.builtin import Asked, BuiltinTool, Outcome
 
 
-def settings(data_dir: Path, **more: Any) -> Settings:
-    return Settings(data_dir=data_dir, knowledge=KnowledgeSettings(embedder="BM25"), **more)
+def settings(data_dir: Path, *, structured_content: bool = True, **more: Any) -> Settings:
+    wanted = KnowledgeSettings(embedder="BM25", structured_content=structured_content)
+    return Settings(data_dir=data_dir, knowledge=wanted, **more)
 
 
 async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> Outcome:
@@ -30,11 +31,25 @@ async def test_a_model_and_a_program_are_told_the_same(tmp_path: Path) -> None:
     async with KnowledgeServer(settings(tmp_path), Offline()).open() as tools:
         said = await call(tools, "list_sources")
         assert not said.failed
-        assert json.loads(said.text) == said.structured
+        assert said.structured is not None
+        assert json.loads(said.text).items() <= said.structured.items()
+        assert said.structured.keys() - json.loads(said.text).keys() == {"execution_time_ms"}
         wrong = await call(tools, "semantic_search", query="")
     assert wrong.failed
+    assert wrong.structured is not None
     assert wrong.text == wrong.structured["error"] == "Query cannot be empty or whitespace-only"
     assert wrong.meta["io.headgate/error"]["code"] == wrong.structured["code"] == "INVALID_PARAMS"
+
+
+async def test_answers_are_text_alone_where_clients_show_structure_to_the_model(tmp_path: Path) -> None:
+    async with KnowledgeServer(settings(tmp_path, structured_content=False), Offline()).open() as tools:
+        said = await call(tools, "list_sources")
+        wrong = await call(tools, "semantic_search", query="")
+    assert json.loads(said.text)["total_found"] == 0
+    assert said.structured is None
+    # What a program has to tell apart it is told all the same.
+    assert wrong.structured is not None
+    assert wrong.structured["code"] == "INVALID_PARAMS"
 
 
 async def test_what_it_did_is_counted_while_it_is_open(tmp_path: Path) -> None:
@@ -57,7 +72,7 @@ async def test_it_can_be_opened_again(tmp_path: Path) -> None:
     server = KnowledgeServer(settings(tmp_path), Offline())
     for _ in range(2):
         async with server.open() as tools:
-            assert (await call(tools, "list_sources")).structured["total_found"] == 0
+            assert json.loads((await call(tools, "list_sources")).text)["total_found"] == 0
 
 
 async def test_what_was_spent_stays_spent_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -74,6 +89,7 @@ async def test_a_secret_in_what_was_asked_comes_back_in_no_form(tmp_path: Path) 
         wrong = await call(tools, "find_vendor_info", vendor_name="password=hunter2")
     assert wrong.failed
     assert "hunter2" not in f"{wrong.text} {wrong.structured} {wrong.meta}"
+    assert wrong.structured is not None
     assert wrong.text == wrong.structured["error"]
 
 

@@ -31,6 +31,7 @@ SECTIONS = st.lists(
         st.lists(st.sampled_from("ABC"), max_size=3).map(tuple),
         st.text(st.sampled_from("ab .!?\n\t`#é漢"), min_size=1, max_size=200),
         st.booleans(),
+        st.booleans(),
     ),
     max_size=8,
 )
@@ -72,9 +73,46 @@ def test_a_heading_of_a_page_is_shortened_in_the_header() -> None:
     assert chunk.header.endswith("…")
 
 
-def test_every_section_has_its_own_chunk_however_small_it_is() -> None:
-    sections = [Section(("A",), "a one\n"), Section(("B",), "b two\n"), Section(("B", "C"), "c three\n")]
-    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B", "f > B > C"]
+def test_small_sections_share_a_chunk_below_the_headings_that_all_of_them_have() -> None:
+    sections = [Section(("A", "B", name), f"### {name}\n\n{prose(20, name)}") for name in ("C", "D")]
+    sections.append(Section(("A", "E"), f"## E\n\n{prose(30, 'E')}"))
+    together = chunked("f", sections, by_words, size=60, overlap=0)
+    assert [chunk.header for chunk in together] == ["f > A > B", "f > A > E"]
+    assert "### C" in together[0].text
+    assert "### D" in together[0].text
+    [whole] = chunked("f", sections, by_words)
+    assert whole.header == "f > A"
+
+
+def test_top_level_headings_never_share_a_chunk_however_small_they_are() -> None:
+    sections = [Section(("A",), "a one\n"), Section(("B",), "b two\n"), Section((), "c three\n")]
+    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B", "f"]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=20))
+def test_no_section_that_fits_a_chunk_is_cut_and_no_two_neighbours_would_fit_one(sizes: list[int]) -> None:
+    texts = [prose(size, f"s{number}x") for number, size in enumerate(sizes)]
+    sections = [Section(("A", str(number)), text) for number, text in enumerate(texts)]
+    found = list(pieces(sections, by_words, size=60, overlap=10))
+    assert [piece.overlap for piece in found] == [0] * len(found)
+    assert all(any(text in piece.text for piece in found) for text in texts)
+    whole = [sum(size for size, text in zip(sizes, texts, strict=True) if text in one.text) for one in found]
+    firsts = [
+        next(size for size, text in zip(sizes, texts, strict=True) if text in one.text) for one in found
+    ]
+    assert all(before + first > 60 for before, first in zip(whole, firsts[1:], strict=False))
+
+
+def test_what_only_a_path_tells_stays_apart() -> None:
+    pages = [Section(("A", f"Page {number}"), f"text {number}", apart=True) for number in (1, 2)]
+    found = chunked("f", [*pages, Section(("A", "B"), "## B\n\nmore")], by_words)
+    assert [chunk.header for chunk in found] == ["f > A > Page 1", "f > A > Page 2", "f > A > B"]
+
+
+def test_records_share_no_chunk_with_other_sections() -> None:
+    sections = [Section(("A", name), f"{name}: 1\n\n", records=True) for name in ("B", "C")]
+    assert len(chunked("f", sections, by_words)) == 2
 
 
 def test_headings_alone_are_joined_below_the_heading_that_they_share() -> None:
@@ -95,8 +133,19 @@ def test_a_heading_without_text_does_not_cross_to_the_next_top_level_heading() -
     assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B"]
 
 
+def test_a_heading_without_text_is_not_left_behind_in_the_chunk_before_it() -> None:
+    sections = [
+        Section(("A", "B"), f"## B\n\n{prose(30)}"),
+        Section(("A", "C"), "## C\n\n"),
+        Section(("A", "C", "D"), f"### D\n\n{prose(40)}"),
+    ]
+    found = chunked("f", sections, by_words, size=60, overlap=0)
+    assert [chunk.header for chunk in found] == ["f > A > B", "f > A > C > D"]
+    assert found[1].text.startswith("## C\n\n### D\n\n")
+
+
 def test_large_siblings_stay_apart() -> None:
-    sections = [Section(("A", name), prose(200, name)) for name in ("B", "C")]
+    sections = [Section(("A", name), prose(300, name)) for name in ("B", "C")]
     assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A > B", "f > A > C"]
 
 

@@ -34,7 +34,7 @@ def test_what_was_written_is_read_again_and_short(revision: int, places: list[in
 
 
 def test_a_usual_cursor_costs_few_characters() -> None:
-    assert len(written()) < 40
+    assert len(written()) < 28
 
 
 @settings(max_examples=60)
@@ -62,6 +62,15 @@ def test_each_wrong_cursor_is_told_apart() -> None:
     assert "not one that this server gave" in refusal("eyJvZmZzZXQiOjEwfQ")
     assert "not one that this server gave" in refusal("next page, please")
     assert "not one that this server gave" in refusal("A")
+
+
+def test_an_argument_that_looks_the_same_is_told_by_all_of_them_together() -> None:
+    text = written()
+    sentences = {refusal(text, query=f"query {number}") for number in range(2000)}
+    assert sentences == {
+        "cursor belongs to another query; leave it out to start again",
+        "cursor belongs to other arguments; leave it out to start again",
+    }
 
 
 @settings(max_examples=60)

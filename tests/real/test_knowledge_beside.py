@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from tests.gate import Gate, running_gate
-from tests.real.knowledge import BY_WORDS, SECONDS, TOOLS, Door, entered, environment, told, write_all
+from tests.real.knowledge import (
+    BY_WORDS,
+    SECONDS,
+    TOOLS,
+    Door,
+    entered,
+    environment,
+    first_text,
+    told,
+    write_all,
+)
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import configuration
 
@@ -88,6 +98,17 @@ async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gat
         )
     assert len(str(first)) > 8000
     assert len({one["chunk_id"] for one in first["results"] + rest["results"]}) == first["total_found"]
+
+
+async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: Gate) -> None:
+    async with entered(gate.url, "modern") as door:
+        asked = {"tool": "knowledge_semantic_search", "arguments": {"query": "badger", "page_size": 3}}
+        kept = await door.call("proxy_filter", {**asked, "fields": ["results.source_file"]})
+        files = json.loads(first_text(kept))["results"]
+        sql = "SELECT count(DISTINCT source_file) AS files FROM rows"
+        counted = await door.call("proxy_query", {**asked, "path": "results", "sql": sql})
+    assert [set(one) for one in files] == [{"source_file"}] * 3
+    assert "3" in first_text(counted)
 
 
 async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: Gate) -> None:

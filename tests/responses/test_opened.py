@@ -4,6 +4,7 @@ import json
 import mmap
 import tempfile
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -33,6 +34,35 @@ def test_its_texts_are_known_by_the_place_of_their_block_and_whether_they_are_js
 def test_what_stands_in_structure_counts_with_its_spaces() -> None:
     data = b'{"content":[],"structuredContent":{ "a" : "\xc3\xa4" }}'
     assert opened(data).size == opened(data).structured_size == len('{ "a" : "ä" }')
+
+
+TABLE = b'{"columns":["a","b"],"rows":[[1,2],[3,4]]}'
+OBJECTS = b'[{"a":1,"b":2},{"a":3,"b":4}]'
+
+
+def twofold(written: bytes, structured: bytes) -> bytes:
+    """A result whose text is the first, and whose structure the second."""
+    block = msgspec.json.encode(text(written.decode()))
+    return b'{"content":[' + block + b'],"structuredContent":' + structured + b"}"
+
+
+@pytest.mark.parametrize("more", [b"", b',"seconds":2'])
+def test_a_text_that_is_the_structure_in_tables_is_looked_at_as_that(more: bytes) -> None:
+    structured = b'{"rows":' + OBJECTS + more + b"}"
+    made = opened(twofold(b'{"rows":' + TABLE + b"}", structured))
+    assert made.tight == {0: structured}
+    assert made.texts == {0: b'{"rows":' + TABLE + b"}"}
+
+
+@pytest.mark.parametrize("structured", [b'{"rows":[]}', b"null"])
+def test_a_text_in_tables_that_says_something_else_is_looked_at_as_it_is(structured: bytes) -> None:
+    made = opened(twofold(b'{"rows":' + TABLE + b"}", structured))
+    assert made.tight == made.texts == {0: b'{"rows":' + TABLE + b"}"}
+
+
+def test_a_table_with_rows_that_do_not_fit_is_looked_at_as_it_is() -> None:
+    broken = b'{"rows":{"columns":["a"],"rows":[[1,2]]}}'
+    assert opened(twofold(broken, b'{"rows":[]}')).tight == {0: broken}
 
 
 def test_its_texts_are_made_once() -> None:

@@ -60,6 +60,9 @@ class KnowledgeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     token_budget: Annotated[
         int, between(0, 1_000_000_000, "The tokens that a caller may have in 24 hours; 0 is no limit.")
     ] = 100_000
+    structured_content: Annotated[
+        bool, about("Whether answers have structuredContent too, which some clients show to the model.")
+    ] = True
     cache_entries: Annotated[int, between(1, 1_000_000, "The most searches that are remembered.")] = 1000
     cache_ttl_seconds: Annotated[
         float, seconds(1, _WEEK, "How long a search is remembered, if nothing is ingested meanwhile.")

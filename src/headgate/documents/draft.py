@@ -19,6 +19,7 @@ class Draft:
         self._sections: list[Section] = []
         self._texts: list[str] = []
         self._path: tuple[str, ...] = ()
+        self._is_apart = False
         self._ends_with_item = False
         self._has_records = False
         self._length = 0
@@ -27,13 +28,12 @@ class Draft:
         """A section begins; its heading is part of its text. The level of a title is 0."""
         line = one_line(clean(text))
         if line:
-            self.section(self._outline.enter(level, line))
+            self._begin(self._outline.enter(level, line), apart=False)
             self._add(f"{'#' * max(1, level)} {line}\n\n")
 
     def section(self, path: tuple[str, ...]) -> None:
         """A section begins that has this path and no heading of its own."""
-        self._close()
-        self._path = path
+        self._begin(path, apart=True)
 
     def paragraph(self, text: str) -> None:
         """What stands by itself; nothing where there is only white space."""
@@ -56,6 +56,10 @@ class Draft:
         self._close()
         return tuple(self._sections)
 
+    def _begin(self, path: tuple[str, ...], *, apart: bool) -> None:
+        self._close()
+        self._path, self._is_apart = path, apart
+
     def _put(self, text: str) -> None:
         text = text.strip("\n").rstrip()
         if text:
@@ -70,6 +74,8 @@ class Draft:
 
     def _close(self) -> None:
         if self._texts:
-            self._sections.append(Section(self._path, "".join(self._texts), records=self._has_records))
+            self._sections.append(
+                Section(self._path, "".join(self._texts), self._has_records, self._is_apart)
+            )
             self._texts = []
         self._has_records = False

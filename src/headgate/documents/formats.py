@@ -9,7 +9,7 @@ from headgate.documents.text import is_empty
 from headgate.knowledge.reading import Parsed, Unreadable
 
 # Changes when a parser would find something else in the same bytes.
-EDITION: Final = "3"
+EDITION: Final = "4"
 
 # The module and the function, which are loaded when the first such file comes, and what they call a document.
 _PARSERS: Final = {

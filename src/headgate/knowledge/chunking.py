@@ -2,15 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
 from headgate.knowledge.reading import Section
 from headgate.knowledge.values import NewChunk
 
 # Changes when the same sections would give other chunks.
-EDITION: Final = "1"
+EDITION: Final = "2"
 CHUNK_TOKENS: Final = 512
 OVERLAP_TOKENS: Final = 50
 # A heading is for orientation: one of a page's length would fill the chunk.
@@ -75,29 +76,68 @@ def pieces(
 ) -> Iterator[Piece]:
     """The text of all sections in pieces of at most `size` tokens; without overlaps they are that text.
 
-    Each section begins a piece, so that its headings say what it is about. Headings alone go with what
-    follows them below the same top-level heading. A piece that goes on in the middle of a section begins with
-    the end of the one before it; between two records, that is as many whole ones as fit.
+    Sections that stand under one top-level heading share a piece as far as they fit whole, and its headings
+    are those that all of them stand under. A piece that goes on in the middle of a section begins with the
+    end of the one before it; between two records, that is as many whole ones as fit.
     """
     cutter = _Cutter(count, size - overlap)
-    open_piece = _Open()
-    only_headings = False
+    piece = _Open()
+    for part in _parts(sections):
+        units = chain.from_iterable(map(cutter.units, part.sections))
+        ahead, fits = _as_far_as(units, size - piece.tokens)
+        if piece.units and not (fits and piece.is_joined_by(part)):
+            yield piece.closed()
+            piece = _Open()
+        piece.enter(part)
+        for unit in chain(ahead, units):
+            if piece.units and piece.tokens + unit.tokens > size:
+                yield piece.closed()
+                piece = _Open(
+                    part.path, *cutter.repeated(piece.units, unit, overlap), stands_apart=part.stands_apart
+                )
+            piece.add(unit)
+    if piece.units:
+        yield piece.closed()
+
+
+class _Part(NamedTuple):
+    """A section, with the headings before it that have no text of their own."""
+
+    path: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+    @property
+    def stands_apart(self) -> bool:
+        return any(section.apart or section.records for section in self.sections)
+
+
+def _parts(sections: Iterable[Section]) -> Iterator[_Part]:
+    """Headings alone go with what follows them below the same top-level heading."""
+    headings = _Part((), ())
     for section in sections:
-        if open_piece.units and not (only_headings and _shared(open_piece.path, section.path)):
-            yield open_piece.closed()
-            open_piece, only_headings = _Open(), False
-        follows = only_headings
+        shared = _shared(headings.path, section.path)
+        if headings.sections and not shared:
+            yield headings
+            headings = _Part((), ())
         only_headings = _is_heading(section)
-        open_piece.path = (
-            _shared(open_piece.path, section.path) if follows and only_headings else section.path
-        )
-        for unit in cutter.units(section):
-            if open_piece.units and open_piece.tokens + unit.tokens > size:
-                yield open_piece.closed()
-                open_piece = _Open(section.path, *cutter.repeated(open_piece.units, unit, overlap))
-            open_piece.add(unit)
-    if open_piece.units:
-        yield open_piece.closed()
+        path = shared if headings.sections and only_headings else section.path
+        part = _Part(path, (*headings.sections, section))
+        if not only_headings:
+            yield part
+        headings = part if only_headings else _Part((), ())
+    if headings.sections:
+        yield headings
+
+
+def _as_far_as(units: Iterator["_Unit"], room: int) -> tuple[list["_Unit"], bool]:
+    """The first units, until they take more than the room, and whether all of them fit."""
+    ahead = []
+    for unit in units:
+        ahead.append(unit)
+        room -= unit.tokens
+        if room < 0:
+            return ahead, False
+    return ahead, True
 
 
 class _Unit(NamedTuple):
@@ -114,6 +154,15 @@ class _Open:
     before: str = ""
     tokens: int = 0
     units: list[_Unit] = field(default_factory=list)
+    stands_apart: bool = False
+
+    def is_joined_by(self, part: _Part) -> bool:
+        """Whether the part may follow: no place that only a path tells may get lost."""
+        return bool(_shared(self.path, part.path)) and not (self.stands_apart or part.stands_apart)
+
+    def enter(self, part: _Part) -> None:
+        self.path = _shared(self.path, part.path) if self.units else part.path
+        self.stands_apart = part.stands_apart
 
     def add(self, unit: _Unit) -> None:
         self.units.append(unit)

@@ -16,8 +16,11 @@ _MARK_BYTES: Final = 2
 _TOOLS: Final = ("semantic_search", "find_vendor_info", "list_sources", "neighbours")
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PRINT_BYTES: Final = 3
-_BOUND_BYTES: Final = 2
-_CHECK_BYTES: Final = 4
+# Agents pay for every byte with every page: one of each argument tells which of them is another now, and in
+# one of 256 cases does not, so that a few more of all together make it certain.
+_PART_BYTES: Final = 1
+_WHOLE_BYTES: Final = 2
+_CHECK_BYTES: Final = 3
 _SEVEN_BITS: Final = 0x7F
 _MORE: Final = 0x80
 _START_AGAIN: Final = "leave it out to start again"
@@ -41,9 +44,10 @@ def print_of(lists: Sequence[Sequence[int]]) -> bytes:
 
 def write_cursor(cursor: Cursor, tool: str, caller: Caller, bound: Mapping[str, object]) -> str:
     """The text of a cursor that works for this caller, tool and these arguments."""
-    parts = b"".join(_digest(repr(value), _BOUND_BYTES) for value in _tied(caller, bound).values())
+    tied = _tied(caller, bound)
+    parts = b"".join(_digest(value, _PART_BYTES) for value in tied.values())
     numbers = b"".join(map(_number, (cursor.revision, *cursor.places)))
-    body = bytes([_TOOLS.index(tool)]) + parts + cursor.print + numbers
+    body = bytes([_TOOLS.index(tool)]) + parts + _digest(tied, _WHOLE_BYTES) + cursor.print + numbers
     marked = bytes([_MARK, _MARK_BYTES + len(body) + _CHECK_BYTES]) + body
     return _text(marked + _check(marked))
 
@@ -54,11 +58,14 @@ def read_cursor(text: str, tool: str, caller: Caller, bound: Mapping[str, object
     given_for = _TOOLS[body[0]] if body[0] < len(_TOOLS) else "another tool"
     if given_for != tool:
         raise _refusal(f"cursor belongs to {given_for}, not to {tool}")
-    rest = body[1:]
-    for name, value in _tied(caller, bound).items():
-        if rest[:_BOUND_BYTES] != _digest(repr(value), _BOUND_BYTES):
+    rest, tied = body[1:], _tied(caller, bound)
+    for name, value in tied.items():
+        if rest[:_PART_BYTES] != _digest(value, _PART_BYTES):
             raise _refusal(f"cursor belongs to another {name}")
-        rest = rest[_BOUND_BYTES:]
+        rest = rest[_PART_BYTES:]
+    if rest[:_WHOLE_BYTES] != _digest(tied, _WHOLE_BYTES):
+        raise _refusal("cursor belongs to other arguments")
+    rest = rest[_WHOLE_BYTES:]
     revision, *places = _numbers(rest[_PRINT_BYTES:])
     return Cursor(revision, rest[:_PRINT_BYTES], tuple(places))
 
@@ -91,9 +98,9 @@ def _tied(caller: Caller, bound: Mapping[str, object]) -> dict[str, object]:
     return {"caller": (caller.tenant, caller.principal), **bound}
 
 
-def _digest(text: str, size: int) -> bytes:
+def _digest(value: object, size: int) -> bytes:
     # What was sent may hold half a character.
-    return blake2b(text.encode("utf-8", "replace"), digest_size=size).digest()
+    return blake2b(repr(value).encode("utf-8", "replace"), digest_size=size).digest()
 
 
 def _check(marked: bytes) -> bytes:

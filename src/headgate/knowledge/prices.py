@@ -9,6 +9,7 @@ import msgspec
 from headgate.domain.call import Caller
 from headgate.knowledge.budget import Reservation, TokenBudget
 from headgate.knowledge.modes import RICHEST_FIRST, TOKENS_PER_RESULT, Mode
+from headgate.knowledge.writing import written
 
 # What is counted at once.
 _SHORT_BYTES: Final = 32 * 1024
@@ -98,11 +99,11 @@ class Till:
         return answer
 
     async def tokens_of(self, answer: dict[str, Any]) -> int:
-        """How many tokens it has as compact JSON."""
-        written = msgspec.json.encode(answer)
-        if self._counted and len(written) <= _SHORT_BYTES:
-            return self._count(written)
+        """How many tokens it has as it is written."""
+        text = written(answer)
+        if self._counted and len(text) <= _SHORT_BYTES:
+            return self._count(text)
         # The first count reads a vocabulary, and one of a long text takes a moment.
-        tokens = await asyncio.to_thread(self._count, written)
+        tokens = await asyncio.to_thread(self._count, text)
         self._counted = True
         return tokens

@@ -15,6 +15,8 @@ class Section(msgspec.Struct, frozen=True):
     text: str
     # Whether each paragraph is a record, of which nothing may be read without the rest.
     records: bool = False
+    # Whether its path tells what its text does not, such as the number of a page.
+    apart: bool = False
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,17 +4,21 @@ import re
 from functools import cached_property
 
 import msgspec
-from msgspec import DecodeError
+from msgspec import DecodeError, Raw
 
 from headgate.responses.anatomy import Anatomy, Document, dissect, document, says_more, text_of
 from headgate.responses.content import Content, Scratch, first_sign, is_json
 from headgate.responses.escapes import mended
+from headgate.responses.processing import Refused
+from headgate.responses.tables import expanded
 from headgate.responses.tokens import tokens_of
 
 _WINDOW = 4 * 1024 * 1024
 # A list that came as one block for each element is looked at as one; a few texts are looked at one by one.
 MANY = 8
 _INDENTED = re.compile(rb"[,:\[{]\s")
+_members = msgspec.json.Decoder(dict[str, Raw])
+_TABLE = b'{"columns":['
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -37,8 +41,15 @@ class Opened:
 
     @cached_property
     def tight(self) -> dict[int, Content]:
-        """The texts, JSON without the white space that indents it: what is searched is what is shown."""
-        return {index: _tight(text) if self.json[index] else text for index, text in self.texts.items()}
+        """The texts, JSON without the white space that indents it: what is searched is what is shown.
+
+        One that says in tables what stands in structure is that: objects can be asked for by their keys.
+        """
+        texts = {index: _tight(text) if self.json[index] else text for index, text in self.texts.items()}
+        structured = self.anatomy.structured
+        if structured is None or len(texts) != 1:
+            return texts
+        return {index: _unfolded(text, structured) for index, text in texts.items()}
 
     @cached_property
     def document(self) -> Document:
@@ -89,6 +100,18 @@ class Opened:
     def json(self) -> dict[int, bool]:
         """Which texts are JSON."""
         return {index: is_json(text) for index, text in self.texts.items()}
+
+
+def _unfolded(text: Content, structured: Raw) -> Content:
+    """What stands in structure, where the text says that or a part of it in tables; otherwise the text."""
+    if not isinstance(text, bytes) or _TABLE not in text:
+        return text
+    objects = bytes(structured)
+    try:
+        same = _members.decode(expanded(text)).items() <= _members.decode(objects).items()
+    except (Refused, ValueError):
+        return text
+    return objects if same else text
 
 
 def _readable(text: Content) -> Content:

@@ -36,7 +36,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """What a tool says to a program as well as to a model."""
 
     text: str
-    structured: Mapping[str, Any]
+    # None where all are told by the text alone.
+    structured: Mapping[str, Any] | None
     # Read after the text, as a block of its own.
     advice: str = ""
     meta: Mapping[str, Any] = {}
@@ -147,8 +148,9 @@ def _said(said: str | Outcome) -> Answer:
     texts = [said.text, said.advice] if said.advice else [said.text]
     result: dict[str, Any] = {
         "content": [{"type": "text", "text": text} for text in texts],
-        "structuredContent": said.structured,
     }
+    if said.structured is not None:
+        result["structuredContent"] = said.structured
     if said.failed:
         result["isError"] = True
     if said.meta:

@@ -3,14 +3,13 @@
 import datetime
 from typing import Any
 
-import msgspec
-
 from headgate.catalog.tokens import count_tokens
 from headgate.domain.call import LOCAL, Caller
 from headgate.knowledge.budget import TokenBudget
 from headgate.knowledge.searching import Search
 from headgate.knowledge.tools import KnowledgeTools
 from headgate.knowledge.values import Document, NewChunk, NewEntity, NewRelationship, Source
+from headgate.knowledge.writing import written
 from tests.knowledge.meaning import Meaning, embed_all
 from tests.knowledge.memory import Memory
 
@@ -76,5 +75,5 @@ class Desk:
 
 
 def tokens_of(answer: dict[str, Any]) -> int:
-    """Those of the answer as compact JSON."""
-    return count_tokens(msgspec.json.encode(answer))
+    """Those of the answer as a model reads it."""
+    return count_tokens(written(answer))

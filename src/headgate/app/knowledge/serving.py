@@ -58,9 +58,10 @@ class KnowledgeServer:
             watched(knowledge.store, health) as store_health,
         ):
             tools = self._tools = knowledge.tools
+            run = partial(_run, tools, store_health, structured=self._settings.knowledge.structured_content)
             try:
                 yield tuple(
-                    BuiltinTool(definition, partial(_run, tools, store_health, definition["name"]))
+                    BuiltinTool(definition, partial(run, definition["name"]))
                     for definition in tools.definitions
                 )
             finally:
@@ -93,7 +94,13 @@ class KnowledgeServer:
 
 
 async def _run(
-    tools: "KnowledgeTools", health: "StoreHealth", name: str, arguments: dict[str, Any], asked: Asked
+    tools: "KnowledgeTools",
+    health: "StoreHealth",
+    name: str,
+    arguments: dict[str, Any],
+    asked: Asked,
+    *,
+    structured: bool,
 ) -> Outcome:
     try:
         answer = await tools.call(name, arguments, asked.caller)
@@ -104,7 +111,7 @@ async def _run(
         meta = {"io.headgate/error": error.told}
         return Outcome(told["error"], told, cleaned(error.advice), meta, failed=True)
     health.seen(away=False)
-    return Outcome(msgspec.json.encode(answer).decode(), answer, sized=True)
+    return Outcome(tools.written(answer), answer if structured else None, sized=True)
 
 
 def alone(settings: Settings) -> Settings:

@@ -78,7 +78,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
             "response_mode": {
                 **_mode(Mode.METADATA),
                 # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
-                "description": "tokens per result, about: ids_only 25, metadata 50, preview 115, full 475",
+                "description": "tokens per result, about: ids_only 15, metadata 30, preview 90, full 520",
             },
             "filters": _FILTERS,
             "min_score": {**_SHARE, "default": 0},

@@ -22,6 +22,7 @@ from headgate.knowledge.tools.list_sources import ListSources
 from headgate.knowledge.tools.neighbours import Neighbours
 from headgate.knowledge.tools.semantic_search import Search, SemanticSearch
 from headgate.knowledge.vendors import Vendors
+from headgate.knowledge.writing import written
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,10 @@ class KnowledgeTools:
             entry = secrets.token_hex(6)
             log.exception("knowledge tool failed", extra={"entry": entry, "tool": name})
             raise SearchFailed(entry) from error
+
+    def written(self, answer: Mapping[str, Any]) -> str:
+        """An answer as a model reads it."""
+        return written(answer).decode()
 
     def failed(self, name: str, arguments: Mapping[str, Any], error: KnowledgeError) -> dict[str, Any]:
         """The structured content of a call that was refused or failed, in the envelope if that was wanted."""

@@ -9,10 +9,10 @@ from headgate.knowledge.values import Chunk, Entity, Relationship, Source
 
 _SNIPPET: Final = 200
 # About what one takes in an answer, as it was counted for typical ones.
-SOURCE_TOKENS: Final = 75
-ENTITY_TOKENS: Final = 30
-WHOLE_ENTITY_TOKENS: Final = 50
-RELATIONSHIP_TOKENS: Final = 60
+SOURCE_TOKENS: Final = 60
+ENTITY_TOKENS: Final = 25
+WHOLE_ENTITY_TOKENS: Final = 45
+RELATIONSHIP_TOKENS: Final = 35
 ID_TOKENS: Final = 4
 
 SOURCE_FIELDS: Final = (
