@@ -5,7 +5,7 @@ from typing import Final
 from bench.knowledge.latency import STEPS
 from bench.knowledge.measured import Measured
 from bench.knowledge.quality import BM25, HYBRID, VECTOR
-from bench.knowledge.scenario import IN_STRUCTURE, saved
+from bench.knowledge.scenario import saved
 from bench.knowledge.tables import WANTED
 from bench.retrieval.goals import Goal
 from bench.tables import figure
@@ -51,6 +51,4 @@ def _tokens(measured: Measured) -> list[Goal]:
     return [
         Goal(f"{text}, {way}", f"{share:.1%}", share >= _SAVED)
         for way, share in saved(measured.spent).items()
-        # What is meant for programs is told beside it.
-        if way != IN_STRUCTURE
     ]

@@ -53,7 +53,11 @@ class EachSectionApart:
         reading = await self._library.read(file, known)
         if reading is None:
             return None
-        sections = tuple(replace(section, apart=True) for section in reading.parsed.sections)
+        # Headings alone go with what follows them either way.
+        sections = tuple(
+            replace(section, apart=any(map(str.strip, section.text.split("\n")[1:])))
+            for section in reading.parsed.sections
+        )
         return replace(reading, parsed=replace(reading.parsed, sections=sections))
 
 

@@ -73,20 +73,66 @@ def test_a_heading_of_a_page_is_shortened_in_the_header() -> None:
     assert chunk.header.endswith("…")
 
 
-def test_small_sections_share_a_chunk_below_the_headings_that_all_of_them_have() -> None:
-    sections = [Section(("A", "B", name), f"### {name}\n\n{prose(20, name)}") for name in ("C", "D")]
-    sections.append(Section(("A", "E"), f"## E\n\n{prose(30, 'E')}"))
-    together = chunked("f", sections, by_words, size=60, overlap=0)
-    assert [chunk.header for chunk in together] == ["f > A > B", "f > A > E"]
-    assert "### C" in together[0].text
-    assert "### D" in together[0].text
+def headed(path: str, words: int) -> Section:
+    """A section as parsers give it: its heading is the first line of its text."""
+    headings = tuple(path.split("/"))
+    return Section(headings, f"{'#' * len(headings)} {headings[-1]}\n\n{prose(words, headings[-1])}")
+
+
+def headers(sections: list[Section], size: int) -> list[str]:
+    return [chunk.header for chunk in chunked("f", sections, by_words, size=size, overlap=5)]
+
+
+def test_small_sections_share_a_chunk_which_has_the_headings_that_it_begins_under() -> None:
+    sections = [headed("A/B/C", 18), headed("A/B/D", 18), headed("A/E", 38)]
+    assert headers(sections, 60) == ["f > A > B > C", "f > A > E"]
     [whole] = chunked("f", sections, by_words)
-    assert whole.header == "f > A"
+    assert whole.header == "f > A > B > C"
+    assert [line for line in whole.text.split("\n") if line.startswith("#")] == ["### C", "### D", "## E"]
 
 
-def test_top_level_headings_never_share_a_chunk_however_small_they_are() -> None:
-    sections = [Section(("A",), "a one\n"), Section(("B",), "b two\n"), Section((), "c three\n")]
-    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B", "f"]
+def test_top_level_sections_share_a_chunk_too() -> None:
+    sections = [Section((), "before\n\n"), headed("A", 5), headed("B", 5)]
+    assert headers(sections, 60) == ["f"]
+    assert headers(sections[1:], 60) == ["f > A"]
+
+
+def test_the_rest_of_a_section_keeps_its_heading_when_others_follow_it() -> None:
+    long = Section(("Manual", "Backup"), "## Backup\n\n" + "".join(prose(20, f"b{n}") for n in range(4)))
+    found = chunked("f", [long, headed("Manual/Restore", 10)], by_words, size=60, overlap=5)
+    assert [chunk.header for chunk in found] == ["f > Manual > Backup"] * 2
+    assert "## Restore" in found[1].text
+
+
+def test_a_part_of_a_section_keeps_its_heading_when_the_next_section_follows_it() -> None:
+    sections = [
+        headed("Manual/Windows", 50),
+        headed("Manual/Windows/Install", 15),
+        headed("Manual/Linux", 15),
+    ]
+    assert headers(sections, 60) == ["f > Manual > Windows", "f > Manual > Windows > Install"]
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.lists(st.sampled_from("ABC"), min_size=1, max_size=3), st.integers(0, 40))))
+def test_whatever_is_read_stands_under_headings_that_the_header_or_the_text_before_it_names(
+    outline: list[tuple[list[str], int]],
+) -> None:
+    sections = [headed("/".join(path), words) for path, words in outline]
+    found = list(pieces(sections, by_words, size=30, overlap=3))
+    for piece in found:
+        seen = set(piece.path)
+        for line in piece.text[piece.overlap :].split("\n"):
+            if line.startswith("#"):
+                seen.add(line.lstrip("# "))
+            elif line.strip():
+                assert re.split(r"\d", line.strip())[0] in seen
+
+
+def test_headings_without_text_are_above_the_sections_that_share_a_chunk() -> None:
+    sections = [Section(("Title",), "# Title\n\n"), headed("Title/Setup", 5), headed("Title/Use", 5)]
+    assert headers(sections[:2], 60) == ["f > Title > Setup"]
+    assert headers(sections, 60) == ["f > Title"]
 
 
 @settings(max_examples=60)
@@ -128,9 +174,15 @@ def test_a_heading_without_text_belongs_to_what_follows() -> None:
     assert (chunk.header, chunk.text) == ("f > A > B", "# A\n\nfew words")
 
 
-def test_a_heading_without_text_does_not_cross_to_the_next_top_level_heading() -> None:
+def test_a_heading_without_text_goes_with_whatever_follows_it() -> None:
     sections = [Section(("A",), "# A\n\n"), Section(("B",), "# B\n\nfew words")]
-    assert [chunk.header for chunk in chunked("f", sections, by_words)] == ["f > A", "f > B"]
+    [chunk] = chunked("f", sections, by_words)
+    assert (chunk.header, chunk.text) == ("f > B", "# A\n\n# B\n\nfew words")
+
+
+def test_a_page_that_has_only_a_heading_is_a_page_of_its_own() -> None:
+    pages = [Section(("A", f"Page {number}"), text, apart=True) for number, text in ((1, "A"), (2, "more"))]
+    assert [chunk.header for chunk in chunked("f", pages, by_words)] == ["f > A > Page 1", "f > A > Page 2"]
 
 
 def test_a_heading_without_text_is_not_left_behind_in_the_chunk_before_it() -> None:

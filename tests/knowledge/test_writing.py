@@ -63,8 +63,20 @@ def test_texts_stay_beside_their_keys() -> None:
 
 
 def test_one_thing_alone_and_things_that_differ_are_no_table() -> None:
-    answer = {"results": [found(1)], "missing": [{"a": 1}, {"b": 2}]}
+    answer = {"results": [found(1)], "missing": [{"a": 1}, {"b": 2}], "odd": [{"a": 1}, None, "a"]}
     assert json.loads(written(answer)) == answer
+
+
+def test_what_looks_like_a_table_already_is_not_mixed_up_with_one() -> None:
+    attributes = {"columns": ["a"], "rows": [[1]]}
+    answer = {"entities": [{"name": "A", "attributes": attributes}, {"name": "B", "attributes": {}}]}
+    assert json.loads(written(answer)) == answer
+
+
+def test_a_text_that_speaks_of_columns_is_no_table() -> None:
+    answer = {"results": [found(1, source_file='{"columns":["a"],"rows":[]}'), found(2, source_file="b")]}
+    assert json.loads(written(answer))["results"]["columns"][-1] == "source_file"
+    assert json.loads(expanded(written(answer))) == answer
 
 
 def test_the_same_answer_is_written_with_the_same_bytes_however_long_it_took() -> None:

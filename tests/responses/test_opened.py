@@ -60,6 +60,20 @@ def test_a_text_in_tables_that_says_something_else_is_looked_at_as_it_is(structu
     assert made.tight == made.texts == {0: b'{"rows":' + TABLE + b"}"}
 
 
+def test_a_large_table_is_not_taken_for_a_summary_of_what_stands_in_structure() -> None:
+    rows = [{"identifier": number, "a_long_name": 1} for number in range(50)]
+    table = {"columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}
+    made = opened(twofold(*(msgspec.json.encode({"rows": value}) for value in (table, rows))))
+    assert 2 * len(made.texts[0]) < made.structured_size
+    assert not made.is_summed_up
+
+
+def test_a_structure_that_is_nested_too_deep_to_compare_is_left_alone() -> None:
+    text = b'{"rows":' + TABLE + b"}"
+    deep = b'{"rows":' + b"[" * 3000 + b"]" * 3000 + b"}"
+    assert opened(twofold(text, deep)).tight == {0: text}
+
+
 def test_a_table_with_rows_that_do_not_fit_is_looked_at_as_it_is() -> None:
     broken = b'{"rows":{"columns":["a"],"rows":[[1,2]]}}'
     assert opened(twofold(broken, b'{"rows":[]}')).tight == {0: broken}

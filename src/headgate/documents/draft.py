@@ -75,7 +75,7 @@ class Draft:
     def _close(self) -> None:
         if self._texts:
             self._sections.append(
-                Section(self._path, "".join(self._texts), self._has_records, self._is_apart)
+                Section(self._path, "".join(self._texts), records=self._has_records, apart=self._is_apart)
             )
             self._texts = []
         self._has_records = False

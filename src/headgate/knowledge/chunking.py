@@ -76,8 +76,8 @@ def pieces(
 ) -> Iterator[Piece]:
     """The text of all sections in pieces of at most `size` tokens; without overlaps they are that text.
 
-    Sections that stand under one top-level heading share a piece as far as they fit whole, and its headings
-    are those that all of them stand under. A piece that goes on in the middle of a section begins with the
+    Sections share a piece as far as they fit whole. Its path has the headings that its beginning stands
+    under; those that follow are in its text. A piece that goes on in the middle of a section begins with the
     end of the one before it; between two records, that is as many whole ones as fit.
     """
     cutter = _Cutter(count, size - overlap)
@@ -85,16 +85,17 @@ def pieces(
     for part in _parts(sections):
         units = chain.from_iterable(map(cutter.units, part.sections))
         ahead, fits = _as_far_as(units, size - piece.tokens)
-        if piece.units and not (fits and piece.is_joined_by(part)):
-            yield piece.closed()
-            piece = _Open()
-        piece.enter(part)
+        if fits and piece.units and not (piece.stands_apart or part.stands_apart):
+            piece.path = piece.begins
+        else:
+            if piece.units:
+                yield piece.closed()
+            piece = _Open(part.path, begins=part.sections[0].path, stands_apart=part.stands_apart)
         for unit in chain(ahead, units):
             if piece.units and piece.tokens + unit.tokens > size:
                 yield piece.closed()
-                piece = _Open(
-                    part.path, *cutter.repeated(piece.units, unit, overlap), stands_apart=part.stands_apart
-                )
+                repeated = cutter.repeated(piece.units, unit, overlap)
+                piece = _Open(part.path, *repeated, begins=part.path, stands_apart=part.stands_apart)
             piece.add(unit)
     if piece.units:
         yield piece.closed()
@@ -103,30 +104,27 @@ def pieces(
 class _Part(NamedTuple):
     """A section, with the headings before it that have no text of their own."""
 
+    # The headings above its text, or above all where there is no text.
     path: tuple[str, ...]
     sections: tuple[Section, ...]
 
     @property
     def stands_apart(self) -> bool:
+        """Whether it shares no piece: what only its path tells would get lost."""
         return any(section.apart or section.records for section in self.sections)
 
 
 def _parts(sections: Iterable[Section]) -> Iterator[_Part]:
-    """Headings alone go with what follows them below the same top-level heading."""
-    headings = _Part((), ())
+    """The sections one after the other; headings alone go with what follows them."""
+    headings: list[Section] = []
     for section in sections:
-        shared = _shared(headings.path, section.path)
-        if headings.sections and not shared:
-            yield headings
-            headings = _Part((), ())
-        only_headings = _is_heading(section)
-        path = shared if headings.sections and only_headings else section.path
-        part = _Part(path, (*headings.sections, section))
-        if not only_headings:
-            yield part
-        headings = part if only_headings else _Part((), ())
-    if headings.sections:
-        yield headings
+        if _is_heading(section) and not section.apart:
+            headings.append(section)
+        else:
+            yield _Part(section.path, (*headings, section))
+            headings = []
+    if headings:
+        yield _Part(headings[0].path, tuple(headings))
 
 
 def _as_far_as(units: Iterator["_Unit"], room: int) -> tuple[list["_Unit"], bool]:
@@ -154,15 +152,9 @@ class _Open:
     before: str = ""
     tokens: int = 0
     units: list[_Unit] = field(default_factory=list)
+    # The headings above its first character; its path has also those that its text begins with.
+    begins: tuple[str, ...] = ()
     stands_apart: bool = False
-
-    def is_joined_by(self, part: _Part) -> bool:
-        """Whether the part may follow: no place that only a path tells may get lost."""
-        return bool(_shared(self.path, part.path)) and not (self.stands_apart or part.stands_apart)
-
-    def enter(self, part: _Part) -> None:
-        self.path = _shared(self.path, part.path) if self.units else part.path
-        self.stands_apart = part.stands_apart
 
     def add(self, unit: _Unit) -> None:
         self.units.append(unit)
@@ -178,15 +170,6 @@ def _is_heading(section: Section) -> bool:
     headings = {" ".join(heading.split()) for heading in section.path}
     lines = (" ".join(line.strip("#=-~* \t").split()) for line in section.text.split("\n"))
     return all(line in headings for line in lines if line)
-
-
-def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return first[:length]
 
 
 class _Cutter:

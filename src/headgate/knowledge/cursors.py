@@ -16,8 +16,8 @@ _MARK_BYTES: Final = 2
 _TOOLS: Final = ("semantic_search", "find_vendor_info", "list_sources", "neighbours")
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PRINT_BYTES: Final = 3
-# Agents pay for every byte with every page: one of each argument tells which of them is another now, and in
-# one of 256 cases does not, so that a few more of all together make it certain.
+# Agents pay for every byte with every page. One of each argument tells which of them is another now; where
+# that is the same by chance, as in one of 256 cases, those of all arguments together are not.
 _PART_BYTES: Final = 1
 _WHOLE_BYTES: Final = 2
 _CHECK_BYTES: Final = 3

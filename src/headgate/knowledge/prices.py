@@ -99,7 +99,7 @@ class Till:
         return answer
 
     async def tokens_of(self, answer: dict[str, Any]) -> int:
-        """How many tokens it has as it is written."""
+        """How many tokens it has as a model reads it."""
         text = written(answer)
         if self._counted and len(text) <= _SHORT_BYTES:
             return self._count(text)

@@ -65,7 +65,7 @@ class Opened:
     def is_summed_up(self) -> bool:
         """Whether the texts say less than what stands in structure, which then is what is looked at."""
         structured = self.anatomy.structured
-        return structured is not None and says_more(structured, self.texts)
+        return structured is not None and says_more(structured, self.tight)
 
     @cached_property
     def is_one(self) -> bool:
@@ -109,7 +109,7 @@ def _unfolded(text: Content, structured: Raw) -> Content:
     objects = bytes(structured)
     try:
         same = _members.decode(expanded(text)).items() <= _members.decode(objects).items()
-    except (Refused, ValueError):
+    except (Refused, ValueError, RecursionError):
         return text
     return objects if same else text
 

@@ -78,7 +78,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
             "response_mode": {
                 **_mode(Mode.METADATA),
                 # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
-                "description": "tokens per result, about: ids_only 15, metadata 30, preview 90, full 520",
+                "description": "tokens per result, about: ids_only 10, metadata 25, preview 85, full 510",
             },
             "filters": _FILTERS,
             "min_score": {**_SHARE, "default": 0},

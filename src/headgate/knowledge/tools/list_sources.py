@@ -14,11 +14,15 @@ from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Passages
 from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
-from headgate.knowledge.tools.views import SOURCE_FIELDS, SOURCE_TOKENS, of_source
+from headgate.knowledge.tools.views import FRAME_TOKENS, SOURCE_FIELDS, SOURCE_TOKENS, of_source
 from headgate.knowledge.values import ANYTHING, Filters
 
 NAME: Final = "list_sources"
 _KNOWN: Final = arguments_of(NAME)
+
+
+def _tokens(_: Mode, sources: int) -> int:
+    return FRAME_TOKENS + SOURCE_TOKENS * sources
 
 
 class ListSources:
@@ -41,7 +45,7 @@ class ListSources:
         opened = await self.pager.open(arguments.cursor(), caller, bound, lambda: self._snapshot(filters))
         ids, place = opened.snapshot.lists[0], opened.places[0]
         results = max(0, min(size, len(ids) - place))
-        price = Price({Mode.FULL: SOURCE_TOKENS * results}, lambda _, count: SOURCE_TOKENS * count, results)
+        price = Price({Mode.FULL: _tokens(Mode.FULL, results)}, _tokens, results)
         with self._till.reserve(caller, price) as reserved:
             page = await page_of(ids, place, size, self._passages.sources)
             cursor = None

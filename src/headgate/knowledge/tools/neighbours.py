@@ -15,7 +15,13 @@ from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Graph
 from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
-from headgate.knowledge.tools.views import ENTITY_TOKENS, RELATIONSHIP_TOKENS, of_entity, of_relationship
+from headgate.knowledge.tools.views import (
+    ENTITY_TOKENS,
+    FRAME_TOKENS,
+    RELATIONSHIP_TOKENS,
+    of_entity,
+    of_relationship,
+)
 from headgate.knowledge.values import Entity, name_key
 from headgate.knowledge.vendors import Vendors
 from headgate.knowledge.walking import (
@@ -200,7 +206,7 @@ def _price(question: Question, opened: Opened[Around]) -> Price:
 
     def tokens(_: Mode, count: int) -> int:
         relationships = sum(len(leading.get(id, ())) for id in ids[:count]) if related else 0
-        return ENTITY_TOKENS * (1 + min(count, len(ids))) + RELATIONSHIP_TOKENS * relationships
+        return FRAME_TOKENS + ENTITY_TOKENS * min(count, len(ids)) + RELATIONSHIP_TOKENS * relationships
 
     return Price({Mode.FULL: tokens(Mode.FULL, len(ids))}, tokens, len(ids))
 

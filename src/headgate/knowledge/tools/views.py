@@ -8,8 +8,9 @@ from headgate.knowledge.query import Ranked, Ranking
 from headgate.knowledge.values import Chunk, Entity, Relationship, Source
 
 _SNIPPET: Final = 200
-# About what one takes in an answer, as it was counted for typical ones.
-SOURCE_TOKENS: Final = 60
+# About what one takes in an answer, and what is around all of them, as it was counted for typical ones.
+FRAME_TOKENS: Final = 80
+SOURCE_TOKENS: Final = 50
 ENTITY_TOKENS: Final = 25
 WHOLE_ENTITY_TOKENS: Final = 45
 RELATIONSHIP_TOKENS: Final = 35
