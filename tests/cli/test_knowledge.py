@@ -261,6 +261,26 @@ def test_files_that_cannot_be_read_are_an_error_when_there_is_no_other_or_when_a
     assert run(tmp_path, "ingest", "docs", "--strict").exit_code == 1
 
 
+def test_a_file_of_a_kind_that_is_not_read_is_an_error_when_there_is_no_other(tmp_path: Path) -> None:
+    (tmp_path / "notes.xyz").write_text("words", encoding="utf-8")
+    alone = run(tmp_path, "ingest", "notes.xyz")
+    assert alone.exit_code == 1
+    assert alone.stdout.startswith("files   1 skipped (1 .xyz)\n")
+    assert alone.stdout.splitlines()[-1].startswith("note: what can be read are .csv, .docx, ")
+    (tmp_path / "notes.txt").write_text("words", encoding="utf-8")
+    assert run(tmp_path, "ingest", "notes.xyz", "notes.txt").exit_code == 0
+
+
+def test_what_was_deleted_from_a_document_is_not_found_any_more(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("---\ntitle: Old\n---\nmarmots whistle\n", encoding="utf-8")
+    told(tmp_path, "ingest", "docs")
+    (docs / "a.md").write_text("---\ntitle: Old\n---\n", encoding="utf-8")
+    assert told(tmp_path, "ingest", "docs").startswith("files   1 changed; 1 without any text\n")
+    assert json.loads(told(tmp_path, "search", "marmots", "--json"))["results"] == []
+
+
 def test_an_empty_directory_takes_no_document_away_until_it_is_meant(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()

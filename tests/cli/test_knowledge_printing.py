@@ -106,7 +106,7 @@ def test_files_that_failed_for_one_reason_are_one_line_with_the_first_of_them() 
 
 def test_documents_without_text_are_told() -> None:
     ingested = Ingested(documents=Summary(added=3), without_text=2)
-    assert printed_summary(ingested, as_json=False).startswith("files   3 added; 2 of them have no text\n")
+    assert printed_summary(ingested, as_json=False).startswith("files   3 added; 2 without any text\n")
     assert json.loads(printed_summary(ingested, as_json=True))["without_text"] == 2
 
 

@@ -86,9 +86,17 @@ async def test_a_page_that_is_broken_is_told_with_the_name_of_its_file(
     assert "Traceback" not in caplog.text
 
 
-async def test_a_file_without_text_says_so() -> None:
+@pytest.mark.parametrize(
+    ("extension", "content"),
+    [
+        (".html", b"<script>1</script>"),
+        (".md", b"---\ntitle: x\n---\n"),
+        (".json", b"[]"),
+        (".json", b"{}"),
+        (".csv", b",,\n"),
+        (".docx", word()),
+    ],
+)
+async def test_a_file_in_which_there_is_no_text_is_read_all_the_same(extension: str, content: bytes) -> None:
     async with asyncio.timeout(WAIT_SECONDS), open_parsing() as parsing:
-        with pytest.raises(Unreadable, match="has no text"):
-            await parsing.parse(".html", b"<script>1</script>")
-        with pytest.raises(Unreadable, match="has no text"):
-            await parsing.parse(".md", b"---\ntitle: x\n---\n")
+        assert text_of(await parsing.parse(extension, content)) == ""

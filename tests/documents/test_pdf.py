@@ -1,8 +1,10 @@
 """PDF: pages and chapters, and one sentence for what cannot be read."""
 
+import io
 import re
 
 import pytest
+from pypdf import PdfWriter
 
 from headgate.documents.pdf import parse
 from headgate.knowledge.reading import Unreadable
@@ -22,6 +24,20 @@ def test_pages_stand_below_the_titles_of_the_outline() -> None:
         ("Page 1",),
         ("Terms", "Page 2"),
         ("Terms", "Page 3"),
+    ]
+
+
+def test_a_page_on_which_several_titles_begin_stands_below_the_first_of_them() -> None:
+    writer = PdfWriter(clone_from=io.BytesIO(pdf("one", "two", "three")))
+    part = writer.add_outline_item("Part", 0)
+    for title, page in (("A", 0), ("B", 1), ("C", 1)):
+        writer.add_outline_item(title, page, parent=part)
+    written = io.BytesIO()
+    writer.write(written)
+    assert [section.path for section in parse(written.getvalue()).sections] == [
+        ("Part", "A", "Page 1"),
+        ("Part", "B", "Page 2"),
+        ("Part", "C", "Page 3"),
     ]
 
 

@@ -173,9 +173,9 @@ def test_only_so_many_callers_are_kept_and_none_who_is_being_answered() -> None:
 def test_the_cheaper_mode_that_fits_is_named() -> None:
     price = price_of_results(10, ALL)
     assert price.advice(Mode.FULL, 6000) == "page_size 4 fits, or response_mode 'preview'"
-    assert price.advice(Mode.FULL, 100) == "response_mode 'ids_only' fits"
-    assert price.advice(Mode.FULL, 45) == "page_size 4 with response_mode 'ids_only' fits"
-    assert price.advice(Mode.FULL, 9) == ""
+    assert price.advice(Mode.FULL, 180) == "response_mode 'ids_only' fits"
+    assert price.advice(Mode.FULL, 125) == "page_size 4 with response_mode 'ids_only' fits"
+    assert price.advice(Mode.FULL, 89) == ""
 
 
 def test_where_only_one_mode_would_do_fewer_results_are_named() -> None:

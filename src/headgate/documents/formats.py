@@ -29,6 +29,11 @@ def extension_of(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
+def known_extensions() -> list[str]:
+    """Those of files that can be read."""
+    return sorted(_PARSERS)
+
+
 def is_known(extension: str) -> bool:
     """Whether there is a parser for such files."""
     return extension in _PARSERS
@@ -48,7 +53,4 @@ def parse(extension: str, content: bytes) -> Parsed:
         raise Unreadable(
             f'needs the package {missing.name!r} to be read: pip install "headgate[knowledge]"'
         ) from missing
-    parsed = parser(content)
-    if not any(section.text.strip() for section in parsed.sections):
-        raise Unreadable("has no text that could be searched")
-    return parsed
+    return parser(content)

@@ -2,6 +2,7 @@
 
 import io
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,10 +72,21 @@ def _add_pages(reader: PdfReader, texts: Sequence[str], draft: Draft) -> None:
     chapters, labels = _chapters(reader), _labels(reader)
     chapter: tuple[str, ...] = ()
     for number, text in enumerate(texts):
-        chapter = chapters.get(number, chapter)
+        begun = chapters.get(number, [])
         label = labels[number] if number < len(labels) else str(number + 1)
-        draft.section((*chapter, f"Page {label}"))
+        draft.section((*(_first(begun) or chapter), f"Page {label}"))
         draft.paragraph(text)
+        chapter = begun[-1] if begun else chapter
+
+
+def _first(begun: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Of the titles that begin on a page the first, with those that begin right below it."""
+    path: tuple[str, ...] = ()
+    for title in begun:
+        if path and title[:-1] != path:
+            break
+        path = title
+    return path
 
 
 def _labels(reader: PdfReader) -> list[str]:
@@ -85,13 +97,15 @@ def _labels(reader: PdfReader) -> list[str]:
         return []
 
 
-def _chapters(reader: PdfReader) -> dict[int, tuple[str, ...]]:
-    """The titles above each page on which one of them begins, by its number from 0."""
+def _chapters(reader: PdfReader) -> dict[int, list[tuple[str, ...]]]:
+    """The titles that begin on each page, with those above them, by its number from 0."""
+    begun: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
     try:
-        return dict(_entries(reader, reader.outline, ()))
+        for number, path in _entries(reader, reader.outline, ()):
+            begun[number].append(path)
     except Exception as error:  # noqa: BLE001 (the text is there all the same)
         log.warning("the outline cannot be read (%s)", type(error).__name__)
-        return {}
+    return begun
 
 
 def _entries(

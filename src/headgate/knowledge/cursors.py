@@ -80,7 +80,7 @@ def _body(text: str) -> bytes:
     if len(raw) < _MARK_BYTES or raw[0] != _MARK:
         raise _refusal("cursor is not one that this server gave")
     if len(raw) < raw[1]:
-        raise _refusal("cursor is cut off: its end is missing")
+        raise _refusal("cursor is cut off: its end is not there")
     checked = raw[-_CHECK_BYTES:] == _check(raw[:-_CHECK_BYTES]) and _text(raw) == text
     if not checked or len(raw) <= _MARK_BYTES + _CHECK_BYTES:
         raise _refusal("cursor is damaged: it is not as it was given")

@@ -75,8 +75,10 @@ async def _of_files(passages: Passages, wanted: Sequence[str]) -> Notice | None:
     for start in range(0, len(ids), _BATCH):
         batch = await passages.sources(ids[start : start + _BATCH])
         files += [source.file for source in batch.values()]
-    names = {file: _last(file) for file in files}
-    near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
+    near = _holding(files, wanted)
+    if not near:
+        names = {file: _last(file) for file in files}
+        near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
     # What was added to a pattern nobody has asked for.
     asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
     return _notice("source_file", asked, near)
@@ -98,6 +100,12 @@ def _days_of(there: Statistics) -> str:
     if not there.first_date:
         return "none has a date at all"
     return f"the oldest is of {there.first_date}, the newest of {there.last_date}"
+
+
+def _holding(files: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """The first files whose path has what is wanted somewhere, in any case."""
+    parts = [part for one in wanted[:_MOST_WANTED] if (part := one.strip("*/").casefold())]
+    return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
 
 
 def _last(path: str) -> str:

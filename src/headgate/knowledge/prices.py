@@ -15,6 +15,10 @@ from headgate.knowledge.writing import written
 _SHORT_BYTES: Final = 32 * 1024
 # At most, with all boosts.
 _EXPLANATION_TOKENS: Final = 120
+# What is around ids, what the envelope adds, and what the keys of each take there; richer results have room.
+_FRAME_TOKENS: Final = 80
+_ENVELOPE_TOKENS: Final = 100
+_KEYS_TOKENS: Final = 10
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -50,12 +54,17 @@ class Price(msgspec.Struct, frozen=True):
         return "" if cheaper is None else f"response_mode '{cheaper}'"
 
 
-def price_of_results(results: int, modes: Iterable[Mode], *, explained: bool = False) -> Price:
+def price_of_results(
+    results: int, modes: Iterable[Mode], *, explained: bool = False, enveloped: bool = False
+) -> Price:
     """That of so many chunks of which nothing is known yet, in each of the modes that would do."""
     more = _EXPLANATION_TOKENS if explained else 0
 
     def tokens(mode: Mode, count: int) -> int:
-        return (TOKENS_PER_RESULT[mode] + more) * count
+        results = (TOKENS_PER_RESULT[mode] + more) * count
+        if mode is not Mode.IDS_ONLY:
+            return results
+        return results + _FRAME_TOKENS + (_ENVELOPE_TOKENS + _KEYS_TOKENS * count if enveloped else 0)
 
     return Price({mode: tokens(mode, results) for mode in modes}, tokens, results)
 

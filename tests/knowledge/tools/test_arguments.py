@@ -82,7 +82,11 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
         ("semantic_search", "Mode", "response_mode"),
         ("semantic_search", "doc_type", "filters"),
         ("find_vendor_info", "vendor", "vendor_name"),
+        ("find_vendor_info", "entity", "vendor_name"),
+        ("find_vendor_info", "top_k", "page_size"),
         ("neighbours", "name", "entity"),
+        ("neighbours", "vendor_name", "entity"),
+        ("neighbours", "types", "entity_types"),
         ("get_chunk", "id", "chunk_id"),
         ("get_chunks", "ids", "chunk_ids"),
     ],
@@ -90,6 +94,18 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
 def test_what_other_tools_call_an_argument_is_understood(tool: str, sent: str, meant: str) -> None:
     with pytest.raises(InvalidQuestion, match=f"has no argument '{sent}'; did you mean {meant}\\?"):
         Arguments(tool, {sent: "x"}, arguments_of(tool))
+
+
+def test_an_argument_of_another_tool_is_not_taken_for_one_that_is_misspelt() -> None:
+    with pytest.raises(InvalidQuestion, match="has no argument 'response_format'; allowed: "):
+        Arguments("find_vendor_info", {"response_format": "desktop"}, arguments_of("find_vendor_info"))
+
+
+def test_a_number_that_is_too_high_for_any_id_is_told_how_high_one_may_be() -> None:
+    with pytest.raises(InvalidQuestion, match="from 1 to 9223372036854775807, not 9223372036854775808"):
+        Arguments("get_chunk", {"chunk_id": 2**63}, ["chunk_id"]).id("chunk_id")
+    with pytest.raises(InvalidQuestion, match="from 1 on, not 0"):
+        Arguments("get_chunk", {"chunk_id": 0}, ["chunk_id"]).id("chunk_id")
 
 
 def test_filters_are_checked_by_name() -> None:

@@ -44,6 +44,11 @@ async def test_one_that_is_gone_is_not_found() -> None:
         await (await shelf()).ask("get_chunk", chunk_id=99)
 
 
+async def test_ids_that_are_not_given_are_asked_for() -> None:
+    with pytest.raises(InvalidQuestion, match=r"chunk_ids is missing; it must be a list of 1 to 50 ids$"):
+        await Desk().ask("get_chunks")
+
+
 @pytest.mark.parametrize("ids", [None, [], list(range(1, 52)), [0], [True], ["x"], 5, "1,2"])
 async def test_ids_that_are_none_are_refused(ids: object) -> None:
     with pytest.raises(InvalidQuestion, match="chunk_ids"):

@@ -10,6 +10,8 @@ import pytest
 from headgate.catalog.tokens import count_tokens
 from headgate.domain.call import LOCAL, Caller
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, SearchFailed, StoreAway
+from headgate.knowledge.modes import Mode
+from headgate.knowledge.prices import price_of_results
 from headgate.knowledge.tools import DEFINITIONS, failure
 from tests.knowledge.tools.desk import Desk, tokens_of
 
@@ -91,7 +93,7 @@ async def test_a_cheaper_mode_that_lacks_the_wanted_fields_is_not_proposed() -> 
         (15_000, "chunk_text"),
         (5000, "chunk_snippet"),
         (2500, "source_file"),
-        (100, "rank"),
+        (180, "rank"),
     ],
 )
 async def test_auto_takes_the_richest_mode_that_is_affordable(total: int | None, keys: str) -> None:
@@ -100,8 +102,8 @@ async def test_auto_takes_the_richest_mode_that_is_affordable(total: int | None,
 
 
 async def test_auto_refuses_when_not_even_ids_are_affordable() -> None:
-    with pytest.raises(BudgetSpent, match=r"may take 100; page_size 9 fits$"):
-        await (await library(99)).ask("semantic_search", query="delivery", response_mode="auto")
+    with pytest.raises(BudgetSpent, match=r"may take 180; page_size 9 fits$"):
+        await (await library(179)).ask("semantic_search", query="delivery", response_mode="auto")
 
 
 async def test_auto_takes_the_mode_that_has_the_wanted_fields() -> None:
@@ -128,8 +130,8 @@ async def test_auto_names_the_fields_of_all_modes_where_one_is_wrong() -> None:
 
 
 async def test_an_explanation_is_reserved_too() -> None:
-    with pytest.raises(BudgetSpent, match="may take 1300"):
-        await (await library(1299)).ask(
+    with pytest.raises(BudgetSpent, match="may take 1380"):
+        await (await library(1379)).ask(
             "semantic_search", query="delivery", response_mode="ids_only", explain=True
         )
     desk = await library(100_000)
@@ -142,7 +144,23 @@ async def test_an_explanation_is_reserved_too() -> None:
         response_format="desktop",
     )
     context = answer["execution_context"]
-    assert context["tokens_used"] <= context["tokens_estimated"] == 1300
+    assert context["tokens_used"] <= context["tokens_estimated"] == 1580
+
+
+@pytest.mark.parametrize("many", [1, 10, 50])
+@pytest.mark.parametrize("mode", ["ids_only", "metadata", "preview"])
+@pytest.mark.parametrize("wrapping", ["standard", "desktop"])
+async def test_what_is_reserved_is_enough_for_what_is_around_the_results_too(
+    many: int, mode: str, wrapping: str
+) -> None:
+    desk = Desk()
+    for number in range(50):
+        await desk.add(f"documents/handbook/{number}.md", f"delivery {'of many things ' * 20}{number}")
+    answer = await desk.ask(
+        "semantic_search", query="delivery", page_size=many, response_mode=mode, response_format=wrapping
+    )
+    price = price_of_results(many, [Mode(mode)], enveloped=wrapping == "desktop")
+    assert tokens_of(answer) <= price.by_mode[Mode(mode)]
 
 
 async def test_an_error_is_in_the_envelope_that_was_asked_for() -> None:

@@ -281,6 +281,11 @@ async def test_types_that_nobody_has_are_told_with_those_that_there_are(argument
     ]
 
 
+async def test_types_that_nobody_has_however_unsure_are_told_as_that() -> None:
+    answer = await (await town()).ask("neighbours", entity="Acme", entity_types="NOSUCH")
+    assert [one["code"] for one in answer["warnings"]] == ["NO_SUCH_TYPE"]
+
+
 async def test_those_who_are_only_unsure_are_not_told_as_of_other_types() -> None:
     answer = await (await town()).ask("neighbours", entity="Acme", entity_types="PLACE")
     assert [one["code"] for one in answer["warnings"]] == ["BELOW_CONFIDENCE"]

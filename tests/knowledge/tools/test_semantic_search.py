@@ -292,6 +292,8 @@ async def test_filters_choose_the_documents() -> None:
         ({"doc_type": "xlsx"}, "No document has doc_type 'xlsx'", "csv, text"),
         ({"doc_type": "md"}, "No document has doc_type 'markdown' or 'md'", "csv, text"),
         ({"source_file": "expense.csv"}, "No document has source_file 'expense.csv'", "money/expenses.csv"),
+        ({"source_file": "Notes/*"}, "No document has source_file 'Notes/*'", "notes/zebra.txt"),
+        ({"source_file": "oney/*"}, "No document has source_file 'oney/*'", "money/expenses.csv"),
     ],
 )
 async def test_a_filter_that_no_document_passes_is_told_with_what_is_near(

@@ -9,6 +9,7 @@ import msgspec
 from headgate.app.knowledge.printing import document, line_width, many
 from headgate.app.progress import Progress, speed
 from headgate.catalog.evaluation.columns import columns, printable
+from headgate.documents.formats import known_extensions
 from headgate.knowledge.ingestion import Summary
 from headgate.knowledge.reading import Failure
 
@@ -46,17 +47,20 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_failed(self) -> bool:
-        """Whether there were documents, and none of them could be read."""
+        """Whether there were files, and none of them could be read."""
         summary = self.documents
-        if summary is None or not summary.failed:
+        if summary is None or not (summary.failed or summary.skipped):
             return False
-        return not (summary.added or summary.changed or summary.unchanged)
+        return not (summary.added or summary.changed or summary.unchanged or summary.removed)
 
     @property
     def advice(self) -> str:
-        """What to do to get vectors that are missing; empty when none is."""
-        said = self.documents.advice if self.documents is not None else ""
-        return said.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT)
+        """What to do to get vectors that are missing, or to have a file that can be read; or nothing."""
+        if self.documents is None:
+            return ""
+        if self.all_failed and self.documents.skipped:
+            return f"what can be read are {', '.join(known_extensions())}"
+        return self.documents.advice.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT)
 
 
 class IngestionProgress:
@@ -156,7 +160,7 @@ def _facts(ingested: Ingested) -> Iterator[tuple[str, str]]:
         "failed": len(summary.failed),
     }
     empty = ingested.without_text
-    without = f"; {empty:,} of them {'has' if empty == 1 else 'have'} no text" if empty else ""
+    without = f"; {empty:,} without any text" if empty else ""
     yield "files", f"{_counts(files) or 'none'}{without}"
     chunks = {
         "added": summary.chunks_added,

@@ -28,17 +28,17 @@ _FILTERS: Final = ("date_from", "date_to", "doc_type", "source_category", "sourc
 _MEANT: Final[dict[str, tuple[str, ...]]] = {
     word: meant
     for words, meant in {
-        "limit top count size n k num_results max_results per_page": ("page_size",),
+        "limit top top_k count size n k num_results max_results per_page": ("page_size",),
         "q text question search search_query": ("query",),
         "name vendor company supplier": ("vendor_name", "entity"),
-        "entity_name": ("entity", "vendor_name"),
+        "entity_name vendor_name entity": ("entity", "vendor_name"),
         "mode detail": ("response_mode",),
-        "format": ("response_format",),
+        "format response_format": ("response_format",),
         "id ids": ("chunk_id", "chunk_ids"),
         "offset page next next_cursor": ("cursor",),
         "category": ("source_category", "filters"),
         "file path filename source": ("source_file", "filters"),
-        "type": ("doc_type", "entity_types", "filters"),
+        "type types": ("doc_type", "entity_types", "filters"),
         "from since after": ("date_from",),
         "to until before": ("date_to",),
         "source_category source_file doc_type date_from date_to": ("filters",),
@@ -156,8 +156,10 @@ class Arguments:
         """A list of ids, each once."""
         value = _list(self._given.get(name))
         if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
-            told = "missing" if value is None else f"not {shown(value)}"
-            raise _refusal(f"{name} must be a list of 1 to {most} ids, {told}")
+            what = f"a list of 1 to {most} ids"
+            problem = "is missing; it must be" if value is None else "must be"
+            told = "" if value is None else f", not {shown(value)}"
+            raise _refusal(f"{name} {problem} {what}{told}")
         return tuple(
             dict.fromkeys(whole(f"{name}[{at}]", one, 1, _HIGHEST_ID) for at, one in enumerate(value))
         )
@@ -205,7 +207,9 @@ def whole(name: str, value: object, lowest: int, highest: int) -> int:
     elif isinstance(value, float):
         number = int(value) if value.is_integer() else None
     if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
-        allowed = f"from {lowest} to {highest}" if highest < _HIGHEST_ID else f"from {lowest} on"
+        is_too_high = isinstance(number, int) and number > highest
+        open_ended = highest == _HIGHEST_ID and not is_too_high
+        allowed = f"from {lowest} on" if open_ended else f"from {lowest} to {highest}"
         raise _refusal(f"{name} must be a whole number {allowed}, not {shown(value)}")
     return number
 
@@ -311,8 +315,10 @@ def _decoded(text: str) -> object:
 
 def _instead(name: object, known: Sequence[str]) -> str:
     word = str(name)[:_LONGEST_SHOWN]
-    meant = [argument for argument in _MEANT.get(word.lower(), ()) if argument in known]
-    nearest = meant or difflib.get_close_matches(word, known, n=1)
+    meant = _MEANT.get(word.lower())
+    # A word that means something else here is not misspelt.
+    near = difflib.get_close_matches(word, known, n=1) if meant is None else meant
+    nearest = [argument for argument in near if argument in known]
     allowed = f"allowed: {', '.join(sorted(known))}"
     return f"did you mean {nearest[0]}? {allowed}" if nearest else allowed
 

@@ -121,8 +121,11 @@ class Neighbours:
         start = await self._vendors.entity(question.name)
         walked = await walk(self._graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
-        # What is only not sure enough is told as that.
-        missed = question.terms.chooses_types and not walked.reached and not walked.unsure
+        missed = question.terms.chooses_types and not walked.reached
+        if missed and walked.unsure:
+            # What is only not sure enough is told as that.
+            surely = msgspec.structs.replace(question.terms, min_confidence=0.0)
+            missed = not (await walk(self._graph, start.id, surely)).reached
         instead = await surroundings(self._graph, start) if missed else None
         return Snapshot((tuple(walked.reached),), revision, Around(start, walked, instead), related)
 
@@ -152,11 +155,11 @@ class Neighbours:
         answer["execution_time_ms"] = 0.0
         answer["pagination"] = envelope.pagination(cursor, question.page_size, total)
         warnings = [_CUT[question.terms.hops]] if around.walk.cut else []
-        # Once is enough for those who read on.
-        if around.walk.unsure and not opened.places[0]:
-            warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
         if around.instead is not None:
             warnings.append(_of_other_types(around.instead))
+        # Once is enough for those who read on.
+        elif around.walk.unsure and not opened.places[0]:
+            warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
         return envelope.with_warnings(answer, warnings)
 
 

@@ -109,7 +109,8 @@ class SemanticSearch:
         opened = await self._open(question, caller) if question.cursor else None
         results = min(question.page_size, _left(opened)) if opened else question.page_size
         modes = fitting_modes(Mode.AUTO, question.fields, question.known)
-        price = price_of_results(results, modes, explained=question.query.explain)
+        enveloped = question.format is Format.DESKTOP
+        price = price_of_results(results, modes, explained=question.query.explain, enveloped=enveloped)
         mode = self._till.affordable(caller, price, question.modes)
         with self._till.reserve(caller, price, mode) as reserved:
             opened = opened or await self._open(question, caller)
