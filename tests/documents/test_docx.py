@@ -18,6 +18,12 @@ DAMAGED = re.sub(
     rb"(word/document\.xml).{40}", rb"\1" + b"\xff" * 40, word(("Normal", "x")), count=1, flags=re.DOTALL
 )
 
+DECLARING = (
+    b'<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]>'
+    b'<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    b"<w:body><w:p><w:r><w:t>words &x;</w:t></w:r></w:p></w:body></w:document>"
+)
+
 
 def test_styles_make_sections_lists_and_tables() -> None:
     parsed = reading.parse(
@@ -83,6 +89,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
         (word(("Normal", "x"))[:-40], "no DOCX that can be read"),
         (word_with("word/document.xml", b"<w:document><w:bo"), "no DOCX that can be read"),
         (word_with("word/styles.xml", b""), "no DOCX that can be read"),
+        (word_with("word/document.xml", DECLARING), "declares entities, which no DOCX may; save it again"),
         (DAMAGED, "no DOCX that can be read"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", "save it as DOCX without a password"),
     ],

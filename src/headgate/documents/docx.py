@@ -57,6 +57,9 @@ def parse(content: bytes) -> Parsed:
         document = Document(io.BytesIO(content))
     except _BROKEN as error:
         raise Unreadable("is no DOCX that can be read; save it again") from error
+    if document.element.getroottree().docinfo.doctype:
+        # The format forbids it, and what its entities stand for is not looked up.
+        raise Unreadable("declares entities, which no DOCX may; save it again")
     leave_out_hidden(document)
     draft = Draft()
     styles: dict[str | None, str] = {}
