@@ -271,6 +271,20 @@ def test_a_file_of_a_kind_that_is_not_read_is_an_error_when_there_is_no_other(tm
     assert run(tmp_path, "ingest", "notes.xyz", "notes.txt").exit_code == 0
 
 
+def test_what_could_not_be_read_is_an_error_also_where_other_documents_left(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (docs / name).write_text("words", encoding="utf-8")
+    told(tmp_path, "ingest", "docs")
+    for name in ("a.txt", "b.txt"):
+        (docs / name).unlink()
+    (docs / "bad.pdf").write_bytes(b"no pdf")
+    (docs / "picture.png").write_bytes(b"png")
+    ended = run(tmp_path, "ingest", "docs")
+    assert (ended.exit_code, "what can be read" in ended.stdout) == (1, False)
+
+
 def test_what_was_deleted_from_a_document_is_not_found_any_more(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()

@@ -180,6 +180,17 @@ def test_a_heading_without_text_goes_with_whatever_follows_it() -> None:
     assert (chunk.header, chunk.text) == ("f > B", "# A\n\n# B\n\nfew words")
 
 
+def test_headings_that_fill_more_than_a_chunk_are_headed_by_where_each_chunk_begins() -> None:
+    names = [f"H{number}" for number in range(30)]
+    sections = [*(Section((name,), f"# {name}\n\n") for name in names), headed("Last", 10)]
+    found = chunked("f", sections, by_words, size=20, overlap=0)
+    first_lines = [chunk.text.split("\n")[0].lstrip("# ") for chunk in found]
+    assert [chunk.header for chunk in found[:-1]] == [f"f > {name}" for name in first_lines[:-1]]
+    assert found[-1].header == "f > Last"
+    trailing = chunked("f", sections[:-1], by_words, size=20, overlap=0)
+    assert [chunk.header for chunk in trailing] == [f"f > {chunk.text.split()[1]}" for chunk in trailing]
+
+
 def test_a_page_that_has_only_a_heading_is_a_page_of_its_own() -> None:
     pages = [Section(("A", f"Page {number}"), text, apart=True) for number, text in ((1, "A"), (2, "more"))]
     assert [chunk.header for chunk in chunked("f", pages, by_words)] == ["f > A > Page 1", "f > A > Page 2"]

@@ -58,8 +58,8 @@ def parse(content: bytes) -> Parsed:
     except _BROKEN as error:
         raise Unreadable("is no DOCX that can be read; save it again") from error
     if document.element.getroottree().docinfo.doctype:
-        # The format forbids it, and what its entities stand for is not looked up.
-        raise Unreadable("declares entities, which no DOCX may; save it again")
+        # The format forbids it, and what entities that it declares stand for is not looked up.
+        raise Unreadable("has a document type declaration, which no DOCX may have; save it again")
     leave_out_hidden(document)
     draft = Draft()
     styles: dict[str | None, str] = {}

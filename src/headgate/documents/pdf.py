@@ -105,6 +105,7 @@ def _chapters(reader: PdfReader) -> dict[int, list[tuple[str, ...]]]:
             begun[number].append(path)
     except Exception as error:  # noqa: BLE001 (the text is there all the same)
         log.warning("the outline cannot be read (%s)", type(error).__name__)
+        return {}
     return begun
 
 

@@ -83,35 +83,33 @@ def pieces(
     cutter = _Cutter(count, size - overlap)
     piece = _Open()
     for part in _parts(sections):
-        units = chain.from_iterable(map(cutter.units, part.sections))
+        apart = any(section.apart or section.records for section in part.sections)
+        units = ((section, unit) for section in part.sections for unit in cutter.units(section))
         ahead, fits = _as_far_as(units, size - piece.tokens)
-        if fits and piece.units and not (piece.stands_apart or part.stands_apart):
+        joins = fits and bool(piece.units) and not (piece.stands_apart or apart)
+        if joins:
             piece.path = piece.begins
         else:
             if piece.units:
                 yield piece.closed()
-            piece = _Open(part.path, begins=part.sections[0].path, stands_apart=part.stands_apart)
-        for unit in chain(ahead, units):
+            piece = _Open.at(part.sections[0], stands_apart=apart)
+        for section, unit in chain(ahead, units):
             if piece.units and piece.tokens + unit.tokens > size:
                 yield piece.closed()
                 repeated = cutter.repeated(piece.units, unit, overlap)
-                piece = _Open(part.path, *repeated, begins=part.path, stands_apart=part.stands_apart)
+                piece = _Open.at(section, *repeated, stands_apart=apart)
+            if section is part.text and not joins:
+                piece.path = section.path
             piece.add(unit)
     if piece.units:
         yield piece.closed()
 
 
 class _Part(NamedTuple):
-    """A section, with the headings before it that have no text of their own."""
+    """A section with text and the headings before it that have none, or the headings at the end."""
 
-    # The headings above its text, or above all where there is no text.
-    path: tuple[str, ...]
     sections: tuple[Section, ...]
-
-    @property
-    def stands_apart(self) -> bool:
-        """Whether it shares no piece: what only its path tells would get lost."""
-        return any(section.apart or section.records for section in self.sections)
+    text: Section | None
 
 
 def _parts(sections: Iterable[Section]) -> Iterator[_Part]:
@@ -121,17 +119,17 @@ def _parts(sections: Iterable[Section]) -> Iterator[_Part]:
         if _is_heading(section) and not section.apart:
             headings.append(section)
         else:
-            yield _Part(section.path, (*headings, section))
+            yield _Part((*headings, section), section)
             headings = []
     if headings:
-        yield _Part(headings[0].path, tuple(headings))
+        yield _Part(tuple(headings), None)
 
 
-def _as_far_as(units: Iterator["_Unit"], room: int) -> tuple[list["_Unit"], bool]:
+def _as_far_as(units: Iterator["_Placed"], room: int) -> tuple[list["_Placed"], bool]:
     """The first units, until they take more than the room, and whether all of them fit."""
     ahead = []
-    for unit in units:
-        ahead.append(unit)
+    for section, unit in units:
+        ahead.append((section, unit))
         room -= unit.tokens
         if room < 0:
             return ahead, False
@@ -144,6 +142,9 @@ class _Unit(NamedTuple):
     begins_record: bool = False
 
 
+_Placed = tuple[Section, _Unit]
+
+
 @dataclass(slots=True)
 class _Open:
     """A piece that is being filled."""
@@ -152,9 +153,16 @@ class _Open:
     before: str = ""
     tokens: int = 0
     units: list[_Unit] = field(default_factory=list)
-    # The headings above its first character; its path has also those that its text begins with.
+    # The headings above its first character; where headings are all that comes before a text, its path has
+    # those of the text, for as long as no other section follows.
     begins: tuple[str, ...] = ()
+    # Whether no other section may follow: what only its path tells would get lost.
     stands_apart: bool = False
+
+    @classmethod
+    def at(cls, section: Section, before: str = "", tokens: int = 0, *, stands_apart: bool) -> "_Open":
+        """One that begins there, with what it repeats of the one before."""
+        return cls(section.path, before, tokens, begins=section.path, stands_apart=stands_apart)
 
     def add(self, unit: _Unit) -> None:
         self.units.append(unit)

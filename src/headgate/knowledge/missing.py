@@ -20,6 +20,8 @@ _MOST_NAMED: Final = 10
 _MOST_WANTED: Final = 5
 _LONGEST_WANTED: Final = 60
 _LIKE_ENOUGH: Final = 50
+# What is shorter is somewhere in many paths.
+_SHORTEST_PART: Final = 3
 # So many documents are looked at for one whose name is near; they are read in batches.
 _MOST_LOOKED_AT: Final = 5000
 _BATCH: Final = 500
@@ -104,7 +106,8 @@ def _days_of(there: Statistics) -> str:
 
 def _holding(files: Iterable[str], wanted: Sequence[str]) -> list[str]:
     """The first files whose path has what is wanted somewhere, in any case."""
-    parts = [part for one in wanted[:_MOST_WANTED] if (part := one.strip("*/").casefold())]
+    parts = [one.strip("*/").casefold() for one in wanted[:_MOST_WANTED]]
+    parts = [part for part in parts if len(part) >= _SHORTEST_PART]
     return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
 
 

@@ -247,7 +247,7 @@ async def test_the_nearest_of_very_many_names_are_the_nearest_of_all() -> None:
 
 
 async def test_who_cannot_afford_the_ids_is_told_a_page_that_he_can() -> None:
-    desk = Desk(100)
+    desk = Desk(210)
     names = [f"P{number}" for number in range(50)]
     await desk.know(
         [NewEntity(type="ORG", name="Acme"), *(NewEntity(type="PERSON", name=name) for name in names)],

@@ -49,18 +49,22 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
     def all_failed(self) -> bool:
         """Whether there were files, and none of them could be read."""
         summary = self.documents
-        if summary is None or not (summary.failed or summary.skipped):
+        if summary is None or summary.added or summary.changed or summary.unchanged:
             return False
-        return not (summary.added or summary.changed or summary.unchanged or summary.removed)
+        # Where documents left, others may well be all that is there.
+        return bool(summary.failed or (summary.skipped and not summary.removed))
 
     @property
     def advice(self) -> str:
         """What to do to get vectors that are missing, or to have a file that can be read; or nothing."""
         if self.documents is None:
             return ""
-        if self.all_failed and self.documents.skipped:
-            return f"what can be read are {', '.join(known_extensions())}"
-        return self.documents.advice.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT)
+        kinds = f"what can be read are {', '.join(known_extensions())}"
+        said = [
+            kinds if self.all_failed and not self.failed else "",
+            self.documents.advice.replace(_WHEN_IT_ANSWERS, _WITH_THE_NEXT),
+        ]
+        return "; ".join(filter(None, said))
 
 
 class IngestionProgress:

@@ -17,6 +17,7 @@ from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
 from headgate.knowledge.tools.views import (
     ENTITY_TOKENS,
+    FRAME_TOKENS,
     ID_TOKENS,
     RELATIONSHIP_TOKENS,
     WHOLE_ENTITY_TOKENS,
@@ -227,7 +228,7 @@ def _price(question: Question, opened: Opened[Surroundings]) -> Price:
 
 def _tokens(mode: Mode, shown: Most) -> int:
     if mode is Mode.IDS_ONLY:
-        return TOKENS_PER_RESULT[mode] + ID_TOKENS * sum(shown)
+        return FRAME_TOKENS + ID_TOKENS * sum(shown)
     entity = WHOLE_ENTITY_TOKENS if mode is Mode.FULL else ENTITY_TOKENS
     # All but the ids begin with what metadata has too: the statistics.
     listed = entity * shown.entities + RELATIONSHIP_TOKENS * shown.relationships

@@ -9,7 +9,7 @@ from headgate.knowledge.values import Chunk, Entity, Relationship, Source
 
 _SNIPPET: Final = 200
 # About what one takes in an answer, and what is around all of them, as it was counted for typical ones.
-FRAME_TOKENS: Final = 80
+FRAME_TOKENS: Final = 120
 SOURCE_TOKENS: Final = 50
 ENTITY_TOKENS: Final = 25
 WHOLE_ENTITY_TOKENS: Final = 45
