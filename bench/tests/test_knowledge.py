@@ -17,6 +17,8 @@ from bench.knowledge.measures import Quality, documents_of, judge, ndcg, recall
 from bench.knowledge.quality import BM25, HYBRID, VECTOR, Line
 from bench.knowledge.scenario import CHOSEN_FIELDS, FETCHED, IN_STRUCTURE, SEARCHED, Spent, saved
 from bench.knowledge.sets import DATA, MANUAL, NAMES, read
+from bench.knowledge.sets import Document as Written
+from bench.knowledge.taking_in import take_in
 from headgate.domain.words import terms
 from headgate.knowledge import bm25
 from headgate.knowledge.store import Store
@@ -175,6 +177,17 @@ def test_vectors_have_length_one_and_lie_in_clusters() -> None:
     assert numpy.allclose(numpy.linalg.norm(made, axis=1), 1.0, atol=1e-5)
     nearest = numpy.sort(made @ made.T, axis=1)[:, -2]
     assert numpy.median(nearest) > 0.8
+
+
+async def test_the_same_text_is_cut_both_ways(tmp_path: Path) -> None:
+    text = "# Title\n\n## One\n\nfirst words\n\n## Two\n\nother words\n"
+    texts = {}
+    for apart in (False, True):
+        async with open_store(tmp_path / f"{apart}.db") as store:
+            await take_in(store, [Written("a", "", text)], None, sections_apart=apart)
+            texts[apart] = [chunk.text async for chunk in store.every_chunk()]
+    assert (len(texts[False]), len(texts[True])) == (1, 2)
+    assert "\n\n".join(texts[True]) == texts[False][0]
 
 
 def test_saved_is_what_step_by_step_does_not_take() -> None:

@@ -271,12 +271,18 @@ def test_a_file_of_a_kind_that_is_not_read_is_an_error_when_there_is_no_other(tm
     assert run(tmp_path, "ingest", "notes.xyz", "notes.txt").exit_code == 0
 
 
-def test_what_could_not_be_read_is_an_error_also_where_other_documents_left(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
+def two_documents(place: Path) -> Path:
+    """A directory with two documents that were ingested."""
+    docs = place / "docs"
     docs.mkdir()
     for name in ("a.txt", "b.txt"):
         (docs / name).write_text("words", encoding="utf-8")
-    told(tmp_path, "ingest", "docs")
+    told(place, "ingest", "docs")
+    return docs
+
+
+def test_what_could_not_be_read_is_an_error_also_where_other_documents_left(tmp_path: Path) -> None:
+    docs = two_documents(tmp_path)
     for name in ("a.txt", "b.txt"):
         (docs / name).unlink()
     (docs / "bad.pdf").write_bytes(b"no pdf")
@@ -296,11 +302,7 @@ def test_what_was_deleted_from_a_document_is_not_found_any_more(tmp_path: Path) 
 
 
 def test_an_empty_directory_takes_no_document_away_until_it_is_meant(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name in ("a.txt", "b.txt"):
-        (docs / name).write_text("words", encoding="utf-8")
-    told(tmp_path, "ingest", "docs")
+    docs = two_documents(tmp_path)
     docs.rename(tmp_path / "away")
     docs.mkdir()
     ended = run(tmp_path, "ingest", "docs")

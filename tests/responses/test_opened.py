@@ -68,6 +68,13 @@ def test_a_large_table_is_not_taken_for_a_summary_of_what_stands_in_structure() 
     assert not made.is_summed_up
 
 
+def test_an_indented_text_is_not_taken_for_a_summary_of_the_same_structure() -> None:
+    indented = json.dumps({"rows": [[number] for number in range(50)]}, indent=8).encode()
+    made = opened(twofold(indented, indented))
+    assert 2 * len(made.tight[0]) < made.structured_size
+    assert not made.is_summed_up
+
+
 def test_a_structure_that_is_nested_too_deep_to_compare_is_left_alone() -> None:
     text = b'{"rows":' + TABLE + b"}"
     deep = b'{"rows":' + b"[" * 3000 + b"]" * 3000 + b"}"

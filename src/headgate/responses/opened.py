@@ -65,7 +65,9 @@ class Opened:
     def is_summed_up(self) -> bool:
         """Whether the texts say less than what stands in structure, which then is what is looked at."""
         structured = self.anatomy.structured
-        return structured is not None and says_more(structured, self.tight)
+        # As written or as looked at: neither indentation nor tables make a summary of a text.
+        longer = {index: max(text, self.tight[index], key=len) for index, text in self.texts.items()}
+        return structured is not None and says_more(structured, longer)
 
     @cached_property
     def is_one(self) -> bool:

@@ -21,10 +21,6 @@ NAME: Final = "list_sources"
 _KNOWN: Final = arguments_of(NAME)
 
 
-def _tokens(_: Mode, sources: int) -> int:
-    return FRAME_TOKENS + SOURCE_TOKENS * sources
-
-
 class ListSources:
     """Answers the tool."""
 
@@ -68,3 +64,7 @@ class ListSources:
     async def _why_none(self, filters: Filters) -> tuple[Notice, ...]:
         there = await self._passages.source_ids(ANYTHING) if filters != ANYTHING else ()
         return await missing(self._passages, filters) if there else (NOTHING_INGESTED,)
+
+
+def _tokens(_: Mode, sources: int) -> int:
+    return FRAME_TOKENS + SOURCE_TOKENS * sources

@@ -124,8 +124,8 @@ class Neighbours:
         missed = question.terms.chooses_types and not walked.reached
         if missed and walked.unsure:
             # What is only not sure enough is told as that.
-            surely = msgspec.structs.replace(question.terms, min_confidence=0.0)
-            missed = not (await walk(self._graph, start.id, surely)).reached
+            however_unsure = msgspec.structs.replace(question.terms, min_confidence=0.0)
+            missed = not (await walk(self._graph, start.id, however_unsure)).reached
         instead = await surroundings(self._graph, start) if missed else None
         return Snapshot((tuple(walked.reached),), revision, Around(start, walked, instead), related)
 
