@@ -62,9 +62,18 @@ class RawServer:
 
     behaviour: Behaviour
     received: list[Received] = field(default_factory=list)
-    connections: int = 0
-    open: int = 0
     port: int = 0
+    _streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made."""
+        return len(self._streams)
+
+    @property
+    def open(self) -> int:
+        """How many connections neither side has closed, whatever a behaviour still waits for."""
+        return sum(not (reader.at_eof() or writer.is_closing()) for reader, writer in self._streams)
 
     @property
     def url(self) -> str:
@@ -75,8 +84,7 @@ class RawServer:
         return [request.json()["method"] for request in self.received if request.body]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.open += 1
+        self._streams.append((reader, writer))
         number = self.connections
         try:
             while (request := await _read(reader, writer, number)) is not None:
@@ -85,7 +93,6 @@ class RawServer:
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
-            self.open -= 1
             writer.close()
 
 
