@@ -16,6 +16,7 @@ from headgate.domain.errors import (
     StillRunning,
     UpstreamLost,
     UpstreamTimeout,
+    UpstreamUnavailable,
     UpstreamUnreachable,
 )
 from headgate.domain.profile import PLAIN, profile_of
@@ -270,6 +271,41 @@ async def test_an_error_of_the_server_is_told_with_the_operation_in_its_data() -
     assert (await told(strange, None))["error"]["data"] == [1]
 
 
+RECORDED_ERROR = Receipt(op_id="o", state="done")
+QUESTION = b'{"resultType":"input_required","inputRequests":{}}'
+NO = b'{"code":-32602,"message":"no"}'
+COMPLETED = {"processed": True, "final_status": "completed"}
+NOT_DONE = {"processed": False, "final_status": "failed", "error_code": "INVALID_PARAMS"}
+UNKNOWN = {"final_status": "failed", "error_code": "INVALID_PARAMS"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(b"{}"), COMPLETED),
+        (Answer(b'{"isError":true}'), COMPLETED),
+        (Answer(error=b'{"code":-32000,"message":"no"}'), COMPLETED),
+        (
+            Answer(error=b'{"code":-32603,"message":"no"}', receipt=Receipt(op_id="o", state="done")),
+            COMPLETED,
+        ),
+        (Answer(error=NO), NOT_DONE),
+        (Answer(error=NO, receipt=Receipt(op_id="o", state="failed")), NOT_DONE),
+        (Answer(error=NO, receipt=Receipt(unrecorded=True)), NOT_DONE),
+        (Answer(error=NO, receipt=Receipt(doubted=True)), UNKNOWN),
+        (Answer(error=NO, receipt=Receipt(op_id="o", state="in_doubt")), UNKNOWN),
+        (Answer(QUESTION, typed=True), {"processed": False}),
+        (Answer(QUESTION, typed=True, receipt=Receipt(op_id="o", state="asked")), {"processed": False}),
+    ],
+)
+async def test_a_receipt_says_of_an_answer_what_the_ledger_says(answer: Answer, said: dict[str, Any]) -> None:
+    shown = await with_receipt(answer, SPOKE)
+    told = json.loads(shown.error)["data"] if shown.error else json.loads(bytes(shown.result))  # type: ignore[arg-type]
+    receipt = told["_meta"]["rmcp"]
+    common = {"ack": True, "duplicate": False, "request_id": "r-1", "attempts": 1}
+    assert receipt == {**common, **said}
+
+
 # What a client is told of a failure.
 
 
@@ -295,6 +331,21 @@ def with_attempts(error: HeadgateError, **receipt: Any) -> HeadgateError:
         ),
         (StillRunning("pay", "o-1"), {"ack": True, "attempts": 0}),
         (BrokenTransfer("part 1"), {"ack": True, "processed": True, "attempts": 1}),
+        # The ledger has no answer of it, and so does not call it done.
+        (
+            with_attempts(BrokenTransfer("part 1"), op_id="o-1", state="in_doubt"),
+            {"ack": True, "attempts": 1},
+        ),
+        (
+            with_attempts(UpstreamUnreachable("bank", "no"), op_id="o-1", state="in_doubt", attempts=2),
+            {"ack": True, "attempts": 2},
+        ),
+        (
+            with_attempts(
+                UpstreamUnavailable("bank", "it rests", retry_after_seconds=1.0), op_id="o-1", state="failed"
+            ),
+            {"ack": True, "processed": False, "attempts": 1},
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

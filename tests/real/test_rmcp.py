@@ -20,7 +20,9 @@ from tests.real.visitors import Guests, words
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 START_SECONDS = 30.0
+# By their eras, and by the name under which they speak rmcp.
 UPSTREAMS = ("legacy_plain", "legacy_rmcp", "modern_plain", "modern_rmcp")
+BY_ALIAS = ("legacy_mcp_tx", "modern_mcp_tx")
 # Whose name is heard where nobody speaks it.
 WORDS = (b"rmcp", b"mcp_tx", b"idempotency", b"onDoubt", b"tx-of-client", b"key-of-client")
 SPEAKING = {
@@ -50,14 +52,14 @@ class Yard:
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     place = tmp_path_factory.mktemp("rmcp")
-    journals = {name: place / f"{name}.journal" for name in UPSTREAMS}
+    journals = {name: place / f"{name}.journal" for name in (*UPSTREAMS, *BY_ALIAS)}
     servers = {}
     for name, journal in journals.items():
-        script = [sys.executable, "-IS", str(SERVERS / "recorder.py"), *name.split("_"), str(journal)]
+        script = [sys.executable, "-IS", str(SERVERS / "recorder.py"), *name.split("_", 1), str(journal)]
         servers[name] = stdio_entry(script)
     config = configuration(servers, enableAutoTruncation=False, chunkAboveBytes=LARGE_BYTES)
     with running_gate(config, place, start_seconds=START_SECONDS) as gate:
-        gate.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
+        gate.wait_until_ready(*UPSTREAMS, *BY_ALIAS, seconds=START_SECONDS)
         yield Yard(gate, journals)
 
 
@@ -143,6 +145,43 @@ async def test_a_nack_of_the_server_is_a_failure_for_every_client(
     assert told["_meta"]["io.headgate/error"]["effect"] == "none"
     # With a code that says that another attempt would not help either.
     assert len(yard.lines(upstream)) == before + 2
+
+
+@pytest.mark.parametrize("upstream", BY_ALIAS)
+@ERAS
+async def test_an_upstream_that_announces_the_older_name_is_spoken_to(
+    yard: Yard, era: str, upstream: str
+) -> None:
+    said = {"request_id": "r-1", "idempotency_key": f"alias {era} {upstream}"}
+    params = {"name": f"{upstream}_pay", "arguments": {}, "_meta": {"rmcp": said}}
+    meta = speaker(yard, era).ask("tools/call", params)["result"]["_meta"]
+    assert "mcp_tx" not in meta
+    assert (meta["of"], meta["rmcp"]["processed"]) == ("the server", True)
+    sent = yard.last_call(upstream)["_meta"]
+    # It finds the key of the operation under its own name.
+    assert sent["mcp_tx"] == sent["rmcp"]
+    assert sent["mcp_tx"]["idempotency_key"] == meta["io.headgate/operation"]["op_id"]
+    refused = {"name": f"{upstream}_refuse", "arguments": {}, "_meta": {"rmcp": {}}}
+    told = speaker(yard, era).ask("tools/call", refused)["result"]["_meta"]
+    assert told["rmcp"]["processed"] is False
+
+
+@ERAS
+async def test_a_client_that_declares_the_older_name_is_answered_under_it(yard: Yard, era: str) -> None:
+    declared = {"experimental": {"mcp_tx": SPEAKING["experimental"]["rmcp"]}}
+    client = (Handshaker if era == "legacy" else Stateless)(yard.gate.url, declared)
+    greeting = (
+        client.welcome if isinstance(client, Handshaker) else client.ask("server/discover", {})["result"]
+    )
+    experimental = greeting["capabilities"]["experimental"]
+    assert experimental["mcp_tx"] == experimental["rmcp"] == SPEAKING["experimental"]["rmcp"]
+    said = {"request_id": "r-2", "idempotency_key": f"by alias {era}"}
+    params = {"name": "legacy_plain_pay", "arguments": {}, "_meta": {"mcp_tx": said}}
+    for duplicate in (False, True):
+        meta = client.ask("tools/call", params)["result"]["_meta"]
+        assert meta["mcp_tx"] == meta["rmcp"]
+        assert (meta["mcp_tx"]["processed"], meta["mcp_tx"]["duplicate"]) == (True, duplicate)
+    check_what_reached(yard, "legacy_plain")
 
 
 async def test_what_a_server_says_of_itself_is_not_promised_to_clients(yard: Yard) -> None:

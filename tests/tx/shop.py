@@ -40,19 +40,22 @@ class _Declaring(Server[Any]):
     """Says that it speaks rmcp, in both eras."""
 
     features: Sequence[str] | None = None
+    # What it calls rmcp.
+    rmcp_name = "rmcp"
 
     def get_capabilities(self, *given: Any, **named: Any) -> types.ServerCapabilities:
         """What the SDK derives, with rmcp beside it."""
         capabilities = super().get_capabilities(*given, **named)
         if self.features is not None:
-            capabilities.experimental = {"rmcp": {"version": "0.1.0", "features": list(self.features)}}
+            announced = {"version": "0.1.0", "features": list(self.features)}
+            capabilities.experimental = {self.rmcp_name: announced}
         return capabilities
 
 
 class Shop:
     """`requests` is what it was asked, `executed` what it carried out; `script` says what comes first."""
 
-    def __init__(self, features: Sequence[str] | None = None) -> None:
+    def __init__(self, features: Sequence[str] | None = None, rmcp_name: str = "rmcp") -> None:
         self.requests: list[tuple[str, Mapping[str, Any]]] = []
         self.executed: list[tuple[str, dict[str, Any]]] = []
         self.script: dict[str, list[Outcome]] = {}
@@ -63,7 +66,7 @@ class Shop:
         self._answers: dict[str, types.CallToolResult] = {}
         self._bodies: dict[str, bytes] = {}
         self.server = _Declaring("shop", on_list_tools=self._list, on_call_tool=self._call)
-        self.server.features = features
+        self.server.features, self.server.rmcp_name = features, rmcp_name
         self.server.middleware.append(self._record)
         if features is not None:
             self.server.add_request_handler("rmcp/chunk", _ChunkParams, self._chunk)
@@ -87,7 +90,7 @@ class Shop:
         return types.ListToolsResult(tools=tools, next_cursor=None if second else "2")
 
     async def _call(self, _: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        rmcp: dict[str, Any] = dict[str, Any](params.meta or {}).get("rmcp") or {}
+        rmcp: dict[str, Any] = dict[str, Any](params.meta or {}).get(self.server.rmcp_name) or {}
         key = rmcp.get("idempotency_key") if "idempotency" in (self.server.features or ()) else None
         if key in self._answers:
             return self._with_receipt(self._answers[key], rmcp, duplicate=True)
@@ -128,7 +131,7 @@ class Shop:
             "sha256": digest,
         }
         answer = text("in chunks")
-        answer.meta = {"rmcp": {"chunked": announced}}
+        answer.meta = {self.server.rmcp_name: {"chunked": announced}}
         return answer
 
     def _with_receipt(
@@ -137,8 +140,8 @@ class Shop:
         if self.server.features is None or not rmcp:
             return answer
         told = {"ack": True, "processed": True, "duplicate": duplicate, "request_id": rmcp["request_id"]}
-        before = (answer.meta or {}).get("rmcp") or {}
-        return answer.model_copy(update={"meta": {"rmcp": {**before, **told}}})
+        before = (answer.meta or {}).get(self.server.rmcp_name) or {}
+        return answer.model_copy(update={"meta": {self.server.rmcp_name: {**before, **told}}})
 
     async def _chunk(self, _: Any, params: "_ChunkParams") -> dict[str, Any]:
         if params.index in self.lost_chunks:

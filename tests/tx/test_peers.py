@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from headgate.tx import TxConfig, TxSession
-from headgate.tx.rmcp import agreed, capability
+from headgate.tx.rmcp import agreed, capability, names_of
 from tests.parts import ROOT
 from tests.real.upstreams import http_server
 from tests.tx.shop import FEATURES, Shop, text
@@ -78,14 +78,6 @@ async def test_case_10_only_the_server_speaks_rmcp(mode: str) -> None:
     assert "rmcp" not in json.dumps(shop.requests)
 
 
-async def test_a_handshake_that_was_made_without_rmcp_stays_without() -> None:
-    shop = Shop(FEATURES)
-    async with Client(shop.server, mode="legacy") as client, TxSession(client) as tx:
-        assert tx.features == frozenset()
-        assert (await tx.call_tool("pay", idempotency_key="k")).final_status == "completed"
-    assert "rmcp" not in json.dumps(shop.requests)
-
-
 async def test_without_a_handshake_an_open_session_may_still_declare_it() -> None:
     shop = Shop(FEATURES)
     async with Client(shop.server) as client:
@@ -96,6 +88,30 @@ async def test_without_a_handshake_an_open_session_may_still_declare_it() -> Non
     with_rmcp, without = shop.asked("tools/call")
     assert with_rmcp["_meta"][META]["experimental"]["rmcp"] == capability(FEATURES)
     assert "rmcp" not in json.dumps(without)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("opened", [False, True])
+async def test_a_server_that_announces_the_older_name_is_understood(mode: str, *, opened: bool) -> None:
+    shop = Shop(FEATURES, rmcp_name="mcp_tx")
+    async with AsyncExitStack() as stack:
+        for duplicate in (False, True):
+            client = Client(shop.server, mode=mode)
+            if opened:
+                await stack.enter_async_context(client)
+            tx = await stack.enter_async_context(TxSession(client))
+            assert (tx.features, tx.is_durable) == (frozenset(FEATURES), True)
+            answer = await tx.call_tool("pay", idempotency_key="k")
+            assert (answer.duplicate, answer.durable) == (duplicate, True)
+            large = await tx.call_tool("big", {"size": 5000})
+            assert large.unwrap().content[0].text == "é" * 5000
+    assert [tool for tool, _ in shop.executed].count("pay") == 1
+    meta = shop.asked("tools/call")[0]["_meta"]
+    # One that knows only its own name finds it, and one that knows both finds the same.
+    assert meta["mcp_tx"] == meta["rmcp"]
+    if mode == "auto":
+        declared = meta[META]["experimental"]
+        assert declared["mcp_tx"] == declared["rmcp"] == capability(FEATURES)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -120,6 +136,27 @@ async def test_a_server_with_fewer_features_gets_only_those(mode: str) -> None:
 )
 def test_another_language_is_not_spoken(said: Any) -> None:
     assert agreed({"experimental": {"rmcp": said}}, FEATURES) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "features", "names"),
+    [
+        ({"mcp_tx": {"version": "0.1.0", "features": ["ack"]}}, {"ack"}, ("rmcp", "mcp_tx")),
+        ({"rmcp": {"version": "9.0.0"}, "mcp_tx": {"version": "0.1.0"}}, frozenset(), ("rmcp", "mcp_tx")),
+        (
+            {
+                "rmcp": {"version": "0.1.0", "features": ["ack"]},
+                "mcp_tx": {"version": "0.1.0", "features": ["retry"]},
+            },
+            {"ack"},
+            ("rmcp",),
+        ),
+        ({"mcp_tx": 5}, None, ("rmcp",)),
+    ],
+)
+def test_the_current_name_is_preferred_to_the_older_one(said: Any, features: Any, names: Any) -> None:
+    assert agreed({"experimental": said}, FEATURES) == features
+    assert names_of({"experimental": said}) == names
 
 
 def test_features_that_are_no_list_of_names_are_none() -> None:

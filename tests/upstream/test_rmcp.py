@@ -245,6 +245,16 @@ async def test_what_an_error_says_of_delivery_goes_no_further() -> None:
     assert json.loads(answer.error) == {"code": 5, "message": "rmcp", "data": {"_meta": {"x": 1}, "y": 2}}
 
 
+@pytest.mark.parametrize("name", ["rmcp", "mcp_tx"])
+async def test_a_gateway_that_was_refused_and_knows_of_an_attempt_before_is_not_sure(name: str) -> None:
+    said = {"ack": True, "final_status": "failed", "error_code": "INVALID_PARAMS"}
+    error = {"code": -32602, "message": "no", "data": {"_meta": {name: said}}}
+    server = Server(lambda _: Answer(error=json.dumps(error).encode()))
+    with pytest.raises(UpstreamUnsure, match="INVALID_PARAMS") as raised:
+        await peer(server).send(a_call())
+    assert raised.value.effect is Effect.UNKNOWN
+
+
 async def test_only_a_server_that_speaks_it_can_refuse_in_these_words() -> None:
     nack = answering({"ack": False})
     assert (await peer(Server(lambda _: nack), features=()).send(a_call())).result is nack

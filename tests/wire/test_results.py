@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.wire.members import members
-from headgate.wire.results import NeedsInput, for_handshake, for_stateless, without_connection_keys
+from headgate.wire.results import (
+    NeedsInput,
+    for_handshake,
+    for_stateless,
+    is_tool_error,
+    without_connection_keys,
+)
 from tests.wire.spelling import JsonValue, Pen, objects, pens
 
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -89,3 +95,20 @@ def test_a_result_of_any_depth_passes_between_the_eras(depth: int) -> None:
     assert deep.encode() in for_handshake(result)
     assert deep.encode() in without_connection_keys(result)
     assert deep.encode() in for_stateless(result)
+
+
+@pytest.mark.parametrize(
+    ("result", "failed"),
+    [
+        (b'{"content":[],"isError":true}', True),
+        (b'{"isError" :\n true}', True),
+        (b'{"content":[],"isError":false}', False),
+        (b'{"content":[]}', False),
+        (b'{"structuredContent":{"isError":true}}', False),
+        (b'{"structuredContent":{"isError":true},"isError":false}', False),
+        (b'{"structuredContent":{"isError":false},"isError":true}', True),
+        (b'{"content":[{"type":"text","text":"{\\"isError\\":true}"}]}', False),
+    ],
+)
+def test_a_tool_says_itself_whether_it_failed(result: bytes, failed: bool) -> None:  # noqa: FBT001 (a case)
+    assert is_tool_error(result) is failed

@@ -17,6 +17,7 @@ from headgate.wire.rmcp import (
     encoded,
     speaks,
     spoken,
+    spoken_as,
     take_asked,
     take_said,
     undeclared,
@@ -103,6 +104,32 @@ def test_what_was_declared_can_be_taken_back(others: dict[str, Any]) -> None:
 def test_another_spelling_of_the_name_does_not_get_through() -> None:
     sly = b'{"experimental":{"\\u0072mcp":{"version":"0.1.0","features":["ack"]}}}'
     assert undeclared(sly) == b"{}"
+
+
+OLD = {"version": "0.1.0", "features": ["ack"]}
+
+
+@pytest.mark.parametrize(
+    ("experimental", "features", "names"),
+    [
+        ({"mcp_tx": OLD}, {"ack"}, ("rmcp", "mcp_tx")),
+        ({"mcp_tx": OLD, "rmcp": {"version": "0.1.0", "features": ["retry"]}}, {"retry"}, ("rmcp",)),
+        ({"mcp_tx": OLD, "rmcp": {"version": "7.0.0"}}, {"ack"}, ("rmcp", "mcp_tx")),
+        # One that cannot be read does not hide the other.
+        ({"mcp_tx": OLD, "rmcp": 5}, {"ack"}, ("rmcp", "mcp_tx")),
+        ({"mcp_tx": 5, "rmcp": OLD}, {"ack"}, ("rmcp",)),
+        ({"mcp_tx": {"version": "1.0.0"}}, set(), ("rmcp",)),
+        ({"x": 1}, set(), ("rmcp",)),
+    ],
+)
+def test_the_older_name_is_read_as_the_same(
+    experimental: dict[str, Any], features: set[str], names: tuple[str, ...]
+) -> None:
+    capabilities = json.dumps({"experimental": experimental}).encode()
+    assert spoken(capabilities, OURS) == features
+    assert spoken_as(capabilities) == names
+    left = json.loads(undeclared(capabilities)).get("experimental", {})
+    assert left.keys() == experimental.keys() - {"rmcp", "mcp_tx"}
 
 
 # What a request says.

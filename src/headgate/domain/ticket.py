@@ -26,6 +26,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     # Of a client that speaks rmcp: what it calls this request, and the features that both have.
     request_id: str = ""
     features: frozenset[str] = frozenset()
+    # The names under which it is answered: a client that writes the older name is answered under both.
+    rmcp_names: tuple[str, ...] = ("rmcp",)
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

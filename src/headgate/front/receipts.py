@@ -4,8 +4,11 @@
 that speaks it and spoke of it in its call:
 
 - `ack` is false when the call was refused before anything was done for it: neither sent nor recorded.
-- `processed` is true for an answer of the server, false when nothing happened, and absent when nobody knows.
-- `final_status` is `completed` for an answer of the server, whatever it says, else `timeout` or `failed`.
+- `processed` is what the ledger says: true for `done`, false for `failed` and `asked`, absent for `in_doubt`
+  and `intent`. A call without a record is judged by the same rules.
+- `final_status` is `completed` for `done`, whatever the server answered, else `timeout` or `failed`. It is
+  absent for `asked`: the call goes on with the client's answer.
+- `error_code` says why there is no `completed`: also for an error with which the server refused to begin.
 """
 
 import asyncio
@@ -18,13 +21,18 @@ from headgate.domain.errors import Effect, HeadgateError, StillRunning, Upstream
 from headgate.domain.ticket import Receipt, Ticket
 from headgate.wire.envelope import decode_object, encode_object
 from headgate.wire.metas import Edit, edited, edited_on_disk
-from headgate.wire.rmcp import META, Said, encoded, take_said
+from headgate.wire.results import asks
+from headgate.wire.rmcp import Said, encoded, take_said
+from headgate.wire.violations import refusal_of
 
 OPERATION = "io.headgate/operation"
 _PLAIN = Receipt()
 _COMPLETED, _FAILED, _TIMEOUT = "completed", "failed", "timeout"
-# In the words of the ledger.
-_IN_DOUBT = "in_doubt"
+# In the words of the ledger, which is below this package.
+_DONE, _ASKED, _NOT_DONE, _IN_DOUBT = "done", "asked", "failed", "in_doubt"
+_PROCESSED = {_DONE: True, _ASKED: False, _NOT_DONE: False}
+_BY_EFFECT = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}
+_NOBODY = Ticket()
 # To look through a larger result takes so long that others would notice.
 _LARGE_BYTES = 256 * 1024
 
@@ -41,11 +49,13 @@ class _Operation(msgspec.Struct, omit_defaults=True):
 async def with_receipt(answer: Answer, ticket: Ticket | None) -> Answer:
     """The answer of a server, and what became of the call."""
     receipt = answer.receipt or _PLAIN
-    said = _answered(receipt, ticket) if _hears(ticket) else None
+    ticket = ticket or _NOBODY
+    said = _answered(answer, receipt, ticket) if _hears(ticket) else None
     if said is None and not _recorded(receipt):
         return answer
     if answer.error:
-        return msgspec.structs.replace(answer, error=_in_error(answer.error, _members(receipt, said)))
+        members = _members(receipt, said, ticket)
+        return msgspec.structs.replace(answer, error=_in_error(answer.error, members))
     edit, result = _edit(receipt, said, ticket), answer.result
     if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
         return msgspec.structs.replace(answer, result=edited(result, edit))
@@ -60,19 +70,20 @@ def failure_meta(error: HeadgateError, ticket: Ticket | None) -> dict[str, Raw]:
     if error.receipt is None and ticket is None:
         return {}
     receipt = error.receipt or _PLAIN
-    return _members(receipt, _refused(error, receipt, ticket) if _hears(ticket) else None)
+    ticket = ticket or _NOBODY
+    return _members(receipt, _refused(error, receipt, ticket) if _hears(ticket) else None, ticket)
 
 
-def _hears(ticket: Ticket | None) -> bool:
+def _hears(ticket: Ticket) -> bool:
     """Whether the client spoke of delivery in words that both know."""
-    return ticket is not None and bool(ticket.features) and bool(ticket.request_id)
+    return bool(ticket.features) and bool(ticket.request_id)
 
 
 def _recorded(receipt: Receipt) -> bool:
     return bool(receipt.op_id) or receipt.unrecorded
 
 
-def _members(receipt: Receipt, said: Said | None) -> dict[str, Raw]:
+def _members(receipt: Receipt, said: Said | None, ticket: Ticket) -> dict[str, Raw]:
     members: dict[str, Raw] = {}
     if _recorded(receipt):
         operation = _Operation(
@@ -85,43 +96,62 @@ def _members(receipt: Receipt, said: Said | None) -> dict[str, Raw]:
         )
         members[OPERATION] = Raw(msgspec.json.encode(operation))
     if said is not None:
-        members[META] = encoded(said)
+        members |= dict.fromkeys(ticket.rmcp_names, encoded(said))
     return members
 
 
-def _edit(receipt: Receipt, said: Said | None, ticket: Ticket | None) -> Edit:
+def _edit(receipt: Receipt, said: Said | None, ticket: Ticket) -> Edit:
     def edit(meta: dict[str, Raw]) -> None:
         ours = said
-        if ours is not None and ticket is not None:
+        if ours is not None:
             # What is there is ours too, and says that the result is to be fetched in parts.
             chunked = take_said(meta).chunked if "chunking" in ticket.features else None
             ours = msgspec.structs.replace(ours, chunked=chunked)
-        meta.update(_members(receipt, ours))
+        meta.update(_members(receipt, ours, ticket))
 
     return edit
 
 
-def _answered(receipt: Receipt, ticket: Ticket | None) -> Said:
+def _answered(answer: Answer, receipt: Receipt, ticket: Ticket) -> Said:
+    refusal = refusal_of(answer.error).code
+    state = receipt.state or _unrecorded_state(answer, receipt, refusal)
     return Said(
         ack=True,
-        # A server may refuse an attempt, and have carried out the one before.
-        processed=None if receipt.state == _IN_DOUBT else True,
+        processed=_PROCESSED.get(state),
         duplicate=receipt.duplicate,
-        request_id=ticket.request_id if ticket is not None else None,
+        request_id=ticket.request_id,
         attempts=receipt.attempts,
-        final_status=_COMPLETED,
+        final_status=_FINAL.get(state, _FAILED),
+        error_code=refusal or None,
     )
 
 
-def _refused(error: HeadgateError, receipt: Receipt, ticket: Ticket | None) -> Said:
+# An operation that waits for the client's answer has not ended.
+_FINAL = {_DONE: _COMPLETED, _ASKED: None}
+
+
+def _unrecorded_state(answer: Answer, receipt: Receipt, refusal: str) -> str:
+    """What the ledger would say of a call that it does not have."""
+    if refusal:
+        # A server may refuse an attempt, and have carried out the one before.
+        return _IN_DOUBT if receipt.doubted else _NOT_DONE
+    result = answer.result
+    if not answer.typed or not isinstance(result, bytes) or len(result) > _LARGE_BYTES:
+        # Questions are small, and nothing that is large is opened for this.
+        return _DONE
+    return _ASKED if asks(result) else _DONE
+
+
+def _refused(error: HeadgateError, receipt: Receipt, ticket: Ticket) -> Said:
     waiting = isinstance(error, StillRunning)
     taken = error.effect is not Effect.NONE or bool(receipt.op_id) or waiting
-    processed = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}[error.effect]
+    # The ledger knows of earlier attempts, too.
+    processed = _PROCESSED.get(receipt.state) if receipt.state else _BY_EFFECT[error.effect]
     return Said(
         ack=taken,
         processed=None if waiting else processed,
         duplicate=receipt.duplicate,
-        request_id=ticket.request_id if ticket is not None else None,
+        request_id=ticket.request_id,
         attempts=receipt.attempts if error.receipt is not None else int(taken and not waiting),
         final_status=_TIMEOUT if error.code == UpstreamTimeout.code else _FAILED,
         error_code=error.code,

@@ -21,6 +21,8 @@ _LONGEST = 255
 _RESERVED = "headgate:"
 _LONGEST_TIMEOUT_MS = 7_200_000
 _NOTHING = Asked()
+_ONE_NAME = (META,)
+_BOTH_NAMES = (META, META_ALIAS)
 
 
 def take_ticket(
@@ -33,6 +35,7 @@ def take_ticket(
     if header is None and not features and _OURS.isdisjoint(meta):
         # Nearly always.
         return None
+    by_alias = bool(features) and META_ALIAS in meta and META not in meta
     try:
         asked = take_asked(meta)
         own, doubt = _text(meta, KEY), _text(meta, ON_DOUBT)
@@ -50,6 +53,7 @@ def take_ticket(
             # Whoever speaks of delivery is spoken to of it, also when it gave its request no name.
             request_id=_short(said.request_id, "request_id") or (str(uuid4()) if asked else ""),
             features=features,
+            rmcp_names=_BOTH_NAMES if by_alias else _ONE_NAME,
         )
     except ValueError as error:
         raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error

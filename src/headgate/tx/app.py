@@ -9,7 +9,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self
 
-from headgate.tx.config import RetryPolicy, TxConfig, check_policy, check_timeout
+from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_policy, check_timeout
 from headgate.tx.errors import TxError
 from headgate.tx.results import TxResult
 from headgate.tx.session import TxSession
@@ -100,6 +100,7 @@ class TxApp:
             raise TxError(f"no tool {name!r} is declared; {hint}", "TOOL_NOT_FOUND")
         if self._stack is None:
             raise TxError(f"{name!r} was called before `async with app`", "SERVICE_UNAVAILABLE")
+        check_arguments(arguments)
         return await self._tx.call_tool(
             name,
             arguments,

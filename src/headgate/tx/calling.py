@@ -12,7 +12,7 @@ from headgate.tx.failures import Failure
 from headgate.tx.peer import Peer, meta_of, text_of
 from headgate.tx.requests import RequestState, TxRequest
 from headgate.tx.results import TxResult
-from headgate.wire.rmcp import META
+from headgate.tx.rmcp import receipt_of
 
 log = logging.getLogger("headgate.tx")
 
@@ -59,6 +59,10 @@ class Calling:
         """Whether the call may be sent again although it may have happened."""
         if request.idempotency_key is not None and self._peer.honours_keys():
             return True
+        return await self.is_harmless(request)
+
+    async def is_harmless(self, request: TxRequest) -> bool:
+        """Whether a second execution does no harm, whatever becomes of the key."""
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
                 return (await self._peer.kind_of(request.tool)).repeatable
@@ -71,8 +75,10 @@ class Calling:
         has_turn = False
         try:
             async with asyncio.timeout(request.timeout_ms / 1000) as clock, self._slots:
-                if self._peer.is_lost and not await self._found_again(request):
-                    return failures.of_changed_peer(request.tool)
+                if self._peer.is_lost:
+                    await self._peer.reopen()
+                if not await self._may_be_sent(request):
+                    return failures.of_doubt(request.tool, request.idempotency_key, request.repeats_doubt)
                 has_turn = request.sent = True
                 request.state = RequestState.SENT
                 reply = await self._peer.send(request, self._now())
@@ -87,10 +93,9 @@ class Calling:
             return failure
         return _read(request, reply)
 
-    async def _found_again(self, request: TxRequest) -> bool:
-        """Connect anew; False when whoever is there now would not tell a second attempt from the first."""
-        await self._peer.reopen()
-        return not request.in_doubt or await self.is_repeatable(request)
+    async def _may_be_sent(self, request: TxRequest) -> bool:
+        """Whether the peer that is there now would tell this attempt from one that may have happened."""
+        return not request.in_doubt or request.retries_doubt or await self.is_repeatable(request)
 
     async def _goes_on(self, request: TxRequest, failure: Failure) -> bool:
         wanted = retrying.is_wanted(
@@ -107,11 +112,12 @@ def _read(request: TxRequest, reply: Any) -> TxResult | Failure:
         if failure is not None:
             return failure
     request.state = RequestState.COMPLETED
-    receipt = meta.get(META)
-    told = receipt if isinstance(receipt, dict) else {}
+    told = receipt_of(meta)
     return TxResult(
         result=reply,
         ack=True,
+        answered=True,
+        durable=request.durable,
         processed=told.get("processed") is not False,
         duplicate=told.get("duplicate") is True,
         attempts=request.attempts,
@@ -121,14 +127,23 @@ def _read(request: TxRequest, reply: Any) -> TxResult | Failure:
 
 def _ended(request: TxRequest, failure: Failure) -> TxResult:
     late = failure.code == "TIMEOUT"
-    unclear = request.in_doubt and failure.effect is Effect.NONE
+    # What a peer has on record under the key holds for every attempt with it.
+    settled = request.durable and failure.is_recorded
+    unclear = request.in_doubt and failure.effect is Effect.NONE and not settled
     request.state = RequestState.TIMEOUT if late else RequestState.FAILED
+    if failure.shown != failure.message:
+        log.info("%r failed: %s", request.tool, failure.message)
     return TxResult(
+        ack=failure.ack or failure.is_answer,
+        answered=failure.is_answer,
+        durable=request.durable,
+        duplicate=failure.duplicate,
         processed=None if unclear else _PROCESSED[failure.effect],
         attempts=request.attempts,
         final_status=request.state,
         error_code=failure.code,
-        error_message=failure.message,
+        error_message=failure.shown,
+        error_detail=failure.message,
         retryable=failure.retryable,
         request_id=request.request_id,
     )

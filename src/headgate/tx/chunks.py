@@ -13,6 +13,7 @@ import msgspec
 from headgate.domain.errors import Effect
 from headgate.tx.errors import TxError
 from headgate.tx.failures import of_exception
+from headgate.tx.rmcp import receipt_of
 from headgate.wire.rmcp import CHUNK_METHOD, DONE_METHOD, META, Chunked
 
 log = logging.getLogger("headgate.tx")
@@ -38,10 +39,9 @@ class Transfers:
 
         When the result of a transfer that broke off is announced again, only what is missing is fetched.
         """
-        meta = result.get("_meta")
-        receipt = meta.get(META) if isinstance(meta, Mapping) else None
-        announced = receipt.get("chunked") if isinstance(receipt, Mapping) else None
-        if not isinstance(receipt, Mapping) or announced is None:
+        receipt = receipt_of(result.get("_meta"))
+        announced = receipt.get("chunked")
+        if announced is None:
             return result
         try:
             transfer = self._read(announced)
@@ -51,7 +51,8 @@ class Transfers:
         except Exception as error:
             # The call was carried out, whatever became of its chunks.
             failure = of_exception(error)
-            raise TxError(failure.message, failure.code, retryable=True, effect=Effect.DONE) from error
+            code = "NETWORK_ERROR" if failure.is_answer else failure.code
+            raise TxError(failure.shown, code, retryable=True, effect=Effect.DONE) from error
         await _release(transfer, fetch)
         kept = {key: value for key, value in receipt.items() if key != "chunked"}
         whole["_meta"] = {**(whole.get("_meta") or {}), META: kept}

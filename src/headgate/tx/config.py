@@ -1,9 +1,9 @@
 """What a program may set: how long it waits, how often it tries again, and what it remembers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from headgate.domain import errors
 from headgate.domain.ticket import FEATURES
@@ -109,6 +109,17 @@ def check_key(key: str | None) -> str | None:
     if key.startswith(_RESERVED):
         raise ValueError(f"idempotency_key must not begin with {_RESERVED!r}")
     return key
+
+
+def check_arguments(arguments: Any) -> dict[str, Any] | None:
+    """The same arguments, if a tool can have them; raises TypeError."""
+    if arguments is None:
+        return None
+    if not isinstance(arguments, Mapping):
+        raise TypeError(f"arguments must be a dict with string keys, not {type(arguments).__name__}")
+    if strange := [key for key in arguments if not isinstance(key, str)]:
+        raise TypeError(f"arguments must be a dict with string keys, not one with the key {strange[0]!r}")
+    return arguments if isinstance(arguments, dict) else dict(arguments)
 
 
 def check_policy(policy: RetryPolicy) -> RetryPolicy:

@@ -13,9 +13,12 @@ class TxError(Exception):
         retryable: bool = False,  # noqa: FBT001, FBT002 - the documented signature
         *,
         effect: Effect = Effect.NONE,
+        detail: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
+        # The same in full, where `message` quotes a server and was cut to 200 characters.
+        self.detail = detail or message
         self.error_code = error_code
         self.retryable = retryable
         self.effect = effect
@@ -52,6 +55,7 @@ _BY_CODE: dict[str, type[TxError]] = {
 }
 
 
-def error_for(message: str, error_code: str, *, retryable: bool, effect: Effect) -> TxError:
+def error_for(message: str, error_code: str, *, retryable: bool, effect: Effect, detail: str = "") -> TxError:
     """The error of the class that its code asks for."""
-    return _BY_CODE.get(error_code, TxError)(message, error_code, retryable, effect=effect)
+    kind = _BY_CODE.get(error_code, TxError)
+    return kind(message, error_code, retryable, effect=effect, detail=detail)

@@ -1,14 +1,17 @@
 """What went wrong with one attempt, and what may have happened all the same."""
 
+import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headgate.domain.errors import Effect
+from headgate.domain.errors import Effect, quoted
 from headgate.domain.redaction import cleaned
 from headgate.tx.errors import TxError
-from headgate.wire.rmcp import META, RETRYABLE
+from headgate.tx.rmcp import receipt_of
+from headgate.wire.rmcp import RETRYABLE
+from headgate.wire.violations import NOT_BEGUN
 
 ERROR_META: Final = "io.headgate/error"
 OPERATION_META: Final = "io.headgate/operation"
@@ -16,9 +19,10 @@ OPERATION_META: Final = "io.headgate/operation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why one attempt brought no answer."""
+    """Why one attempt brought no answer, or that the answer was an error."""
 
     code: str
+    # In full, without secrets.
     message: str
     effect: Effect = Effect.UNKNOWN
     # Whether the peer said that another attempt may help, and not before when.
@@ -26,6 +30,20 @@ class Failure:
     retry_after_seconds: float | None = None
     # Whether nobody foresaw it.
     is_unknown: bool = False
+    # Whether the message is a text from elsewhere.
+    is_quoted: bool = False
+    # Whether the server itself answered, with an error.
+    is_answer: bool = False
+    # What a peer that speaks rmcp says beside it: that it took the call, and had answered it before.
+    ack: bool = False
+    duplicate: bool = False
+    # Whether a peer that keeps the key has on record that no attempt was carried out.
+    is_recorded: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The message as it stands in an error: a text from elsewhere is cut."""
+        return quoted(self.message) if self.is_quoted else self.message
 
 
 def of_timeout(tool: str, timeout_ms: float, *, sent: bool) -> Failure:
@@ -37,25 +55,35 @@ def of_timeout(tool: str, timeout_ms: float, *, sent: bool) -> Failure:
     return Failure(code="TIMEOUT", message=message, effect=Effect.NONE)
 
 
-def of_changed_peer(tool: str) -> Failure:
-    """A call that was to be made again, and whoever is there now does not know its key."""
-    message = f"the connection was lost while {tool!r} was under way, so it may have been carried out"
-    return Failure(code="NETWORK_ERROR", message=message)
+def of_doubt(tool: str, key: str | None, is_repeat: bool) -> Failure:  # noqa: FBT001 - read as a fact
+    """A call that may have been carried out, and the peer that is there now does not know its key."""
+    if not is_repeat:
+        message = f"the connection was lost while {tool!r} was under way, so it may have been carried out"
+        return Failure(code="NETWORK_ERROR", message=message)
+    message = (
+        f"an earlier call of {tool!r} with the key {(key or '')[:200]!r} may have been carried out, so it is "
+        'not sent again; check whether it was, or repeat it with on_doubt="retry" '
+        "if a second time does no harm"
+    )
+    return Failure(code="IN_DOUBT", message=message)
 
 
-# Nobody carried it out: unknown method or parameters, a header or a version that does not fit, no JSON.
-_REFUSED: Final = {
-    -32700: "INVALID_MESSAGE",
-    -32600: "INVALID_MESSAGE",
-    -32601: "TOOL_NOT_FOUND",
-    -32602: "INVALID_PARAMS",
-    -32020: "INVALID_MESSAGE",
-    -32021: "INVALID_MESSAGE",
-    -32022: "VERSION_MISMATCH",
-}
-# What the SDK says of its own connection.
-_CONNECTION_CLOSED: Final = -32000
-_REQUEST_TIMEOUT: Final = -32001
+# What the official SDK says of its own connection under a number that servers use too. It says so without
+# data and in these words; any other error with the number is the answer of a server. A server in these words
+# is one that was built with the SDK, was stopped or lost its own connection, and does not know either.
+_OF_THE_SDK: Final = (
+    (-32000, re.compile(r"Connection closed|SSE stream (?:ended|failed)\b.*", re.DOTALL), "NETWORK_ERROR"),
+    (-32001, re.compile(r"Request '.*' timed out", re.DOTALL), "TIMEOUT"),
+    # An answer came, and could not be read.
+    (-32700, re.compile(r"Failed to parse (?:JSON response|SSE message): .*", re.DOTALL), "INVALID_MESSAGE"),
+    (
+        -32600,
+        re.compile(r"Unexpected content type: .*|server answered a request with 202 .*", re.DOTALL),
+        "INVALID_MESSAGE",
+    ),
+    # An HTTP status from 400 on, without a word of the server.
+    (-32603, re.compile("Server returned an error response"), "INTERNAL"),
+)
 # The gateway's own numbers.
 _NUMBERS: Final = {
     1001: ("TIMEOUT", Effect.UNKNOWN, False),
@@ -80,23 +108,36 @@ def of_exception(error: Exception) -> Failure:
         error = error.exceptions[0]
     message = cleaned(str(error) or type(error).__name__)
     if isinstance(error, TxError):
-        return Failure(code=error.error_code, message=message, effect=error.effect, retryable=error.retryable)
+        return Failure(
+            code=error.error_code,
+            message=cleaned(error.detail),
+            effect=error.effect,
+            retryable=error.retryable,
+        )
     number = getattr(error, "code", None)
     if isinstance(number, int) and not isinstance(number, bool):
         return _of_number(number, message, getattr(error, "data", None))
     if isinstance(error, ConnectionRefusedError | socket.gaierror) or _is_named(error, _NEVER_CONNECTED):
-        return Failure(code="CONNECTION_ERROR", message=message, effect=Effect.NONE, retryable=True)
+        return _foreign("CONNECTION_ERROR", message, effect=Effect.NONE, retryable=True)
     if isinstance(error, TimeoutError) or _is_named(error, _TIMED_OUT):
-        return Failure(code="TIMEOUT", message=message)
+        return _foreign("TIMEOUT", message)
     if isinstance(error, OSError | EOFError) or _is_named(error, _LOST):
-        return Failure(code="NETWORK_ERROR", message=message)
-    return Failure(code="INTERNAL", message=message, is_unknown=True)
+        return _foreign("NETWORK_ERROR", message)
+    if _is_named(error, _NOT_WRITTEN):
+        return _foreign("INVALID_PARAMS", message, effect=Effect.NONE)
+    return _foreign("INTERNAL", message, is_unknown=True)
+
+
+def _foreign(code: str, message: str, **more: Any) -> Failure:
+    return Failure(code=code, message=message, is_quoted=True, **more)
 
 
 # By name, because the libraries that raise them are the wrapped session's, not ours.
 _NEVER_CONNECTED: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 _TIMED_OUT: Final = frozenset({"TimeoutException"})
 _LOST: Final = frozenset({"TransportError", "ClosedResourceError", "BrokenResourceError", "EndOfStream"})
+# Arguments that are no JSON.
+_NOT_WRITTEN: Final = frozenset({"PydanticSerializationError"})
 
 
 def _is_named(error: Exception, names: frozenset[str]) -> bool:
@@ -106,34 +147,65 @@ def _is_named(error: Exception, names: frozenset[str]) -> bool:
 def _of_number(number: int, message: str, data: object) -> Failure:
     if isinstance(data, Mapping) and isinstance(data.get("code"), str) and "effect" in data:
         return _told(data, message)
-    if number == _REQUEST_TIMEOUT:
-        return Failure(code="TIMEOUT", message=message)
-    if number == _CONNECTION_CLOSED:
-        return Failure(code="NETWORK_ERROR", message=message)
-    if number in _REFUSED:
-        # The server refused this attempt, and a gateway may know of one before that it did not.
-        effect = Effect.UNKNOWN if _is_in_doubt(data) else Effect.NONE
-        return Failure(code=_REFUSED[number], message=message, effect=effect)
+    if data is None:
+        for known, words, code in _OF_THE_SDK:
+            if number == known and words.fullmatch(message):
+                return _foreign(code, message)
     if number in _NUMBERS:
         code, effect, retryable = _NUMBERS[number]
-        return Failure(code=code, message=message, effect=effect, retryable=retryable)
-    # The server answered, and nobody knows how far it had come.
-    return Failure(code="INTERNAL", message=message)
+        return _foreign(code, message, effect=effect, retryable=retryable)
+    return _answered(NOT_BEGUN.get(number, ""), message, data)
 
 
-def _is_in_doubt(data: object) -> bool:
-    for name in ("_meta", OPERATION_META, "state"):
-        data = data.get(name) if isinstance(data, Mapping) else None
-    return data == "in_doubt"
+def _answered(refusal: str, message: str, data: object) -> Failure:
+    """The error of a server: it did not begin, or it did what it did and answered."""
+    effect = Effect.NONE if refusal else Effect.DONE
+    meta = data.get("_meta") if isinstance(data, Mapping) else None
+    receipt = receipt_of(meta)
+    if receipt:
+        # A gateway knows more: of the attempts before this one, and of the number of a server of its own.
+        processed = receipt.get("processed")
+        effect = Effect.DONE if processed is True else Effect.NONE if processed is False else Effect.UNKNOWN
+    effect = _recorded(meta, effect)
+    return Failure(
+        code=refusal or "INTERNAL",
+        message=message,
+        effect=effect,
+        is_quoted=True,
+        is_answer=effect is not Effect.UNKNOWN,
+        ack=receipt.get("ack") is not False,
+        duplicate=receipt.get("duplicate") is True or _operation(meta).get("duplicate") is True,
+        is_recorded=_operation(meta).get("state") == _FAILED,
+    )
+
+
+def _operation(meta: object) -> Mapping[str, Any]:
+    """What a gateway says of its record of the call."""
+    told = meta.get(OPERATION_META) if isinstance(meta, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def _recorded(meta: object, effect: Effect) -> Effect:
+    """The effect of a call, after what the ledger of a gateway says of all its attempts."""
+    state = _operation(meta).get("state")
+    return _BY_STATE.get(state, effect) if isinstance(state, str) else effect
+
+
+_FAILED: Final = "failed"
+_BY_STATE: Final = {"in_doubt": Effect.UNKNOWN, "intent": Effect.UNKNOWN, _FAILED: Effect.NONE}
 
 
 def of_meta(meta: Mapping[str, Any], text: str) -> Failure | None:
     """What a gateway says instead of an answer: its own error, or a NACK; None for an answer."""
     told = meta.get(ERROR_META)
+    receipt = receipt_of(meta)
+    ack, duplicate = receipt.get("ack") is True, receipt.get("duplicate") is True
     if isinstance(told, Mapping) and isinstance(told.get("code"), str):
-        return _told(told, cleaned(text) or told["code"])
-    receipt = meta.get(META)
-    if not isinstance(receipt, Mapping):
+        failure = _told(told, cleaned(text[:_LONGEST_SENTENCE]) or told["code"])
+        effect = _recorded(meta, failure.effect)
+        recorded = _operation(meta).get("state") == _FAILED
+        return replace(failure, effect=effect, ack=ack, duplicate=duplicate, is_recorded=recorded)
+    if not receipt:
         return None
     processed = receipt.get("processed")
     refused = receipt.get("ack") is False
@@ -147,11 +219,16 @@ def of_meta(meta: Mapping[str, Any], text: str) -> Failure | None:
         message=cleaned(text) or f"the peer did not accept the call ({code or 'without a reason'})",
         effect=Effect.NONE if nothing else Effect.UNKNOWN,
         retryable=code in RETRYABLE,
+        is_quoted=bool(text),
+        ack=ack,
+        duplicate=duplicate,
     )
 
 
 # How a call ended to which the peer has no answer, because it is a gateway.
 _WITHOUT_ANSWER: Final = ("failed", "timeout")
+# A gateway writes its own sentences, with what to do next, and has cut what it quotes.
+_LONGEST_SENTENCE: Final = 4000
 
 
 def _told(told: Mapping[str, Any], message: str) -> Failure:

@@ -30,6 +30,11 @@ class Held:
         """Whether its transport has failed, or it was closed."""
         return self._task is None or self._task.done()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been opened, and nothing has ended it since."""
+        return self._opened.is_set() and not self.is_over
+
     async def open(self) -> None:
         """Open it; raises what the SDK raises, or TxNetworkError when that was cancelled."""
         task = self._task = asyncio.create_task(self._hold())

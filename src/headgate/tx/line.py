@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from headgate.tx import rmcp
 from headgate.tx.chunks import Transfers
 from headgate.wire.eras import META_CAPABILITIES, META_PREFIX
-from headgate.wire.rmcp import META
 
 Params = Mapping[str, Any]
+_GREETINGS = ("initialize", "server/discover")
+# For a server that does not answer what it does not know.
+_NEGOTIATION_SECONDS = 5.0
 # A name inside the SDK: without it a loss is noticed by the calls that fail.
 _CLOSED = "_closed"
 
@@ -27,12 +29,17 @@ class Wire(Protocol):
 class Line:
     """A dispatcher in front of another one.
 
-    `features` are those that both sides have; None while the peer is not known to speak rmcp.
+    `features` are those that both sides have; None while the peer is not known to speak rmcp. `names` are
+    those of rmcp by which the peer is written to. `is_settled` says that it is known whether it speaks rmcp.
     """
 
     def __init__(self, wire: Wire, config_features: frozenset[str], transfers: Transfers) -> None:
         self.wire = wire
         self.features: frozenset[str] | None = None
+        self.names: tuple[str, ...] = rmcp.ONE_NAME
+        self.is_settled = not config_features
+        # Whether each request declares rmcp because the handshake, which did not, is over.
+        self._is_late = False
         self._offered = config_features
         self._transfers = transfers
 
@@ -43,9 +50,10 @@ class Line:
         """Send a request as the SDK wrote it, with our capability where it belongs."""
         if not self._offered:
             return await self.wire.send_raw_request(method, params, opts)
-        if method in ("initialize", "server/discover"):
+        if method in _GREETINGS:
             result = await self.wire.send_raw_request(method, self._declared(params), opts)
-            self.features = rmcp.agreed(result.get("capabilities"), self._offered)
+            self._learn(result.get("capabilities"))
+            self.is_settled = True
             return result
         if self.features is None:
             return await self.wire.send_raw_request(method, params, opts)
@@ -60,10 +68,30 @@ class Line:
         """Whether the SDK knows that nothing can be sent any more."""
         return getattr(self.wire, _CLOSED, False) is True
 
-    def recognise(self, capabilities: object) -> None:
-        """Learn what the peer of a session without a handshake has said before we came."""
-        if self._offered:
-            self.features = rmcp.agreed(capabilities, self._offered)
+    def recognise(self, capabilities: object, *, handshake: bool) -> bool:
+        """Learn what the peer of an open session has announced to it; whether it announced rmcp."""
+        self._learn(capabilities)
+        self.is_settled = self.features is not None
+        self._is_late = handshake and self.is_settled
+        return self.is_settled
+
+    async def negotiate(self, version: str) -> None:
+        """Declare rmcp to the peer of a session whose handshake is over; raises whatever the SDK raises.
+
+        A server that does not know the question refuses it, as it refuses a client of the stateless era.
+        """
+        meta = {META_CAPABILITIES: self._with_rmcp({})}
+        options = {"timeout": _NEGOTIATION_SECONDS, "headers": {"mcp-protocol-version": version}}
+        try:
+            result = await self.wire.send_raw_request("server/discover", {"_meta": meta}, options)
+            self._learn(result.get("capabilities"))
+            self._is_late = self.features is not None
+        finally:
+            self.is_settled = True
+
+    def _learn(self, capabilities: object) -> None:
+        self.features = rmcp.agreed(capabilities, self._offered)
+        self.names = rmcp.names_of(capabilities)
 
     def _declared(self, params: Params | None) -> Params | None:
         """The same parameters, with our capability beside the client's others, wherever the era has them."""
@@ -73,13 +101,15 @@ class Line:
             declared["capabilities"] = self._with_rmcp(declared["capabilities"])
         elif isinstance(meta, Mapping) and isinstance(meta.get(META_CAPABILITIES), Mapping):
             declared["_meta"] = {**meta, META_CAPABILITIES: self._with_rmcp(meta[META_CAPABILITIES])}
+        elif self._is_late:
+            declared["_meta"] = {**(meta or {}), META_CAPABILITIES: self._with_rmcp({})}
         else:
             return params
         return declared
 
     def _with_rmcp(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-        experimental = capabilities.get("experimental") or {}
-        return {**capabilities, "experimental": {**experimental, META: rmcp.capability(self._offered)}}
+        ours = dict.fromkeys(self.names, rmcp.capability(self._offered))
+        return {**capabilities, "experimental": {**(capabilities.get("experimental") or {}), **ours}}
 
     def _fetching(self, params: Params, opts: Params) -> Callable[[str, Params], Awaitable[dict[str, Any]]]:
         """How to ask for chunks under the same conditions as the call that announced them."""

@@ -1,6 +1,7 @@
 """The session that is wrapped: opening it, what its peer speaks, and what its tools say of themselves."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,7 +18,8 @@ from headgate.tx.failures import of_exception
 from headgate.tx.holding import Held
 from headgate.tx.line import Line
 from headgate.tx.requests import TxRequest
-from headgate.wire.rmcp import META
+
+log = logging.getLogger("headgate.tx")
 
 # Names inside the SDK: without them a session is not opened by us, and plain MCP is spoken.
 _DISPATCHER: Final = "_dispatcher"
@@ -39,34 +41,55 @@ class Peer:
         self._held: Held | None = None
         self._opening = asyncio.Lock()
         self._kinds: dict[str, ToolClass] = {}
+        # What the peer was last known to have in common with us.
+        self._features: frozenset[str] | None = None
 
     @property
     def features(self) -> frozenset[str] | None:
-        """The features of rmcp that both have; None when the peer is not known to speak it."""
-        return self._line.features if self._line is not None else None
+        """The features of rmcp that both have; None when the peer is not known to speak it.
+
+        While the connection is lost, those of the peer that was there.
+        """
+        if self._line is not None and self._line.is_settled:
+            self._features = self._line.features
+        return self._features
+
+    @property
+    def fallback(self) -> str | None:
+        """Why plain MCP is spoken; None when rmcp is."""
+        if self.features is not None:
+            return None
+        if not self._offered:
+            return "TxConfig.features is empty"
+        if self._line is None:
+            return "the wrapped session is not open, or none of the official SDK 2.x"
+        return "the server does not announce rmcp"
 
     def honours_keys(self) -> bool:
-        """Whether the peer itself carries out one call for each key."""
-        return "idempotency" in (self.features or ())
+        """Whether the peer that is there now carries out one call for each key."""
+        return not self.is_lost and "idempotency" in (self.features or ())
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is known to be gone, so that nothing can be sent."""
+        """Whether the connection is known to be gone or not there yet, so that nothing can be sent."""
         if self._held is None:
             return False
-        return self._held.is_over or (self._line is not None and self._line.is_closed)
+        return not self._held.is_open or (self._line is not None and self._line.is_closed)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Stand in the line of the session, and open the session unless its owner has."""
         is_client = hasattr(self.session, _BUILD)
         if not _is_closed(self.session):
-            self._stand_in(self.session.session if is_client else self.session, stack)
+            opened = self._stand_in(self.session.session if is_client else self.session, stack)
+            await self._negotiate(opened)
         elif is_client:
             stack.push_async_callback(self._leave)
             await self._hold()
         else:
             self._stand_in(self.session, stack)
             await stack.enter_async_context(self.session)
+        if self.fallback is not None:
+            log.info("plain MCP is spoken: %s", self.fallback)
 
     async def reopen(self) -> None:
         """Connect anew after a loss; raises TxError, after which nothing was sent."""
@@ -75,13 +98,16 @@ class Peer:
                 # Somebody else was faster.
                 return
             try:
+                before = self.features
                 await self._close()
                 self.session = _again(self.session)
                 await self._hold()
+                if before is not None and self.fallback is not None:
+                    log.warning("plain MCP is spoken since the connection was lost: %s", self.fallback)
             except TxError:
                 raise
             except Exception as error:
-                reason = of_exception(error).message
+                reason = of_exception(error).shown
                 raise TxNetworkError(
                     f"the connection was lost and could not be opened again: {reason}",
                     "CONNECTION_ERROR",
@@ -100,6 +126,7 @@ class Peer:
         setattr(client, _BUILD, build_declaring)
         self._held = Held(client)
         await self._held.open()
+        await self._negotiate(client.session)
 
     async def _close(self) -> None:
         if self._held is not None:
@@ -114,8 +141,10 @@ class Peer:
         """Call the tool once; raises whatever the session raises."""
         meta = request.meta
         features = self.features
-        if features is not None:
-            meta = {**(meta or {}), META: rmcp.request_meta(request, features, now)}
+        request.durable = request.idempotency_key is not None and self.honours_keys()
+        if features is not None and self._line is not None:
+            asked = rmcp.request_meta(request, features, now)
+            meta = {**(meta or {}), **dict.fromkeys(self._line.names, asked)}
         options: dict[str, Any] = {}
         if meta is not None:
             options["meta"] = meta
@@ -144,11 +173,26 @@ class Peer:
         self._line = Line(wire, self._offered, Transfers(self._config.max_transfer_bytes))
         setattr(session, _DISPATCHER, self._line)
         stack.callback(_stand_down, session, self._line)
-        discovered = getattr(session, "discover_result", None)
-        if discovered is not None:
-            # Without a handshake every request declares anew, so it is not too late.
-            self._line.recognise(discovered.capabilities.model_dump(by_alias=True))
         return session
+
+    async def _negotiate(self, session: Any) -> None:
+        """Find out whether the peer of an open session speaks rmcp, which nobody has declared to it yet.
+
+        In the stateless era every request declares anew. In the handshake era ours do from now on.
+        """
+        line, version = self._line, getattr(session, "protocol_version", None)
+        if line is None or line.is_settled or not isinstance(version, str):
+            return
+        handshake = getattr(session, "discover_result", None) is None
+        capabilities = session.server_capabilities
+        announced = capabilities.model_dump(by_alias=True) if capabilities is not None else None
+        if line.recognise(announced, handshake=handshake):
+            return
+        try:
+            await (line.negotiate(version) if handshake else session.send_discover(version))
+        except Exception:
+            line.is_settled = True
+            log.debug("the server does not negotiate rmcp", exc_info=True)
 
     async def _listed(self) -> dict[str, ToolClass]:
         listed: dict[str, ToolClass] = {}

@@ -42,3 +42,7 @@ class TxRequest:
     sent: bool = False
     # Whether some attempt may have been carried out without an answer.
     in_doubt: bool = False
+    # Whether that was an attempt of an earlier call with the same key.
+    repeats_doubt: bool = False
+    # Whether it was last sent to a peer that keeps its key.
+    durable: bool = False

@@ -19,6 +19,10 @@ class TxResult:
     result: Any = None
     # Whether the peer took the call: as it says itself, or because it answered.
     ack: bool = False
+    # Whether the server itself answered, with a result or with an error.
+    answered: bool = False
+    # Whether the peer keeps the call's key, so that a repeat gets the answer after this program has ended.
+    durable: bool = False
     # Whether the tool was carried out; None when nobody knows.
     processed: bool | None = None
     # Whether this is the answer of an earlier call with the same key.
@@ -27,7 +31,9 @@ class TxResult:
     # Completed, failed or timeout.
     final_status: RequestState = RequestState.COMPLETED
     error_code: str | None = None
+    # What a server said is cut to 200 characters here, and in full in `error_detail`; both without secrets.
     error_message: str | None = None
+    error_detail: str | None = None
     retryable: bool = False
     request_id: str = ""
 
@@ -47,4 +53,5 @@ class TxResult:
             self.error_code or "INTERNAL",
             retryable=self.retryable,
             effect=self.effect,
+            detail=self.error_detail or "",
         )

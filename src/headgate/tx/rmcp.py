@@ -8,7 +8,10 @@ import msgspec
 
 from headgate.domain.ticket import FEATURES
 from headgate.tx.requests import TxRequest
-from headgate.wire.rmcp import META, VERSION, Asked, speaks
+from headgate.wire.rmcp import META, META_ALIAS, VERSION, Asked, speaks
+
+ONE_NAME = (META,)
+BOTH_NAMES = (META, META_ALIAS)
 
 
 def capability(features: Collection[str]) -> dict[str, Any]:
@@ -18,15 +21,35 @@ def capability(features: Collection[str]) -> dict[str, Any]:
 
 def agreed(capabilities: object, offered: Collection[str]) -> frozenset[str] | None:
     """The features that a server has too, by its capabilities; None when it does not speak rmcp."""
-    experimental = capabilities.get("experimental") if isinstance(capabilities, Mapping) else None
-    said = experimental.get(META) if isinstance(experimental, Mapping) else None
-    if not isinstance(said, Mapping):
+    said = _announced(capabilities, META) or _announced(capabilities, META_ALIAS)
+    if said is None:
         return None
-    version, features = said.get("version"), said.get("features")
-    if not isinstance(version, str) or not speaks(version):
-        return None
+    features = said.get("features")
     named = features if isinstance(features, list | tuple) else ()
     return frozenset(offered).intersection(name for name in named if isinstance(name, str))
+
+
+def names_of(capabilities: object) -> tuple[str, ...]:
+    """The names under which a server is written to; one that announces only the older one gets both."""
+    by_alias = _announced(capabilities, META) is None and _announced(capabilities, META_ALIAS) is not None
+    return BOTH_NAMES if by_alias else ONE_NAME
+
+
+def _announced(capabilities: object, name: str) -> Mapping[str, Any] | None:
+    """What a server announces under that name, if it is a version that we speak."""
+    experimental = capabilities.get("experimental") if isinstance(capabilities, Mapping) else None
+    said = experimental.get(name) if isinstance(experimental, Mapping) else None
+    version = said.get("version") if isinstance(said, Mapping) else None
+    return said if isinstance(version, str) and speaks(version) else None
+
+
+def receipt_of(meta: object) -> Mapping[str, Any]:
+    """What an answer says of its delivery in its `_meta`, under either name; empty when it says nothing."""
+    for name in BOTH_NAMES:
+        receipt = meta.get(name) if isinstance(meta, Mapping) else None
+        if isinstance(receipt, Mapping):
+            return receipt
+    return {}
 
 
 def request_meta(request: TxRequest, features: frozenset[str], now: float) -> dict[str, Any]:

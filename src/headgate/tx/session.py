@@ -1,6 +1,7 @@
 """A session whose calls are delivered: tried again where that is safe, and carried out once for each key."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,13 +16,14 @@ import msgspec
 from headgate.delivery.fingerprint import fingerprint
 from headgate.domain.errors import Effect
 from headgate.tx.calling import Calling
-from headgate.tx.config import RetryPolicy, TxConfig, check_key, check_policy, check_timeout
-from headgate.tx.errors import TxError, TxInDoubtError
+from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_key, check_policy, check_timeout
 from headgate.tx.peer import Peer
 from headgate.tx.requests import RequestState, TxRequest
 from headgate.tx.results import TxResult
 from headgate.tx.transaction import Transaction
 from headgate.tx.window import Entry, Window
+
+log = logging.getLogger("headgate.tx")
 
 # For calls that nobody waits for any more to tell their peers so.
 _CLOSING_SECONDS = 5.0
@@ -30,9 +32,9 @@ _CLOSING_SECONDS = 5.0
 class TxSession:
     """Wraps a `Client` or a `ClientSession` of the official SDK, or anything with its `call_tool`.
 
-    Entered, it opens what it wraps unless that is open already; what is opened through it declares rmcp to
-    its peer, and a handshake that was made before means plain MCP. A `Client` that it opened is opened again
-    when its connection is lost. What is not defined here is the wrapped session's own.
+    Entered, it opens what it wraps unless that is open already, and negotiates rmcp with its peer in either
+    case; `fallback` says why plain MCP is spoken, if it is. A `Client` that it opened is opened again when
+    its connection is lost. What is not defined here is the wrapped session's own.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TxSession:
         self._active: dict[str, TxRequest] = {}
         self._running: set[asyncio.Task[TxResult]] = set()
         self._stack: AsyncExitStack | None = None
+        self._is_warned = False
 
     def __getattr__(self, name: str) -> Any:
         if name == "_peer":
@@ -98,8 +101,21 @@ class TxSession:
 
     @property
     def features(self) -> frozenset[str]:
-        """The features of rmcp that this session and its peer have in common; none with plain MCP."""
+        """The features of rmcp that this session and its peer have in common; none with plain MCP.
+
+        While the connection is lost, those of the peer that was there.
+        """
         return self._peer.features or frozenset()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the peer keeps idempotency keys, so that they outlive this program."""
+        return "idempotency" in self.features
+
+    @property
+    def fallback(self) -> str | None:
+        """Why plain MCP is spoken, as one sentence; None when rmcp is."""
+        return self._peer.fallback
 
     async def call_tool(
         self,
@@ -118,11 +134,15 @@ class TxSession:
         `timeout_ms` bounds each attempt. A failed delivery is no exception: `final_status` is failed or
         timeout, and `error_code` says why; `unwrap()` raises it. Raised are TxConflictError, when the key
         names another call; TxInDoubtError, when an earlier call with the key may have been carried out and
-        `on_doubt` is not "retry"; and ValueError or TypeError for a parameter that is not allowed.
+        `on_doubt` is not "retry"; and ValueError or TypeError for a parameter that is not allowed, before
+        anything is sent.
         """
+        arguments = check_arguments(arguments)
         limit = self.config.default_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
         if on_doubt not in ("fail", "retry"):
             raise ValueError(f'on_doubt must be "fail" or "retry", not {on_doubt!r}')
+        if idempotency_key is not None:
+            self._warn_once()
         return await self.deliver(
             TxRequest(
                 request_id=str(uuid4()),
@@ -154,6 +174,14 @@ class TxSession:
             answer.unwrap()
         return answer
 
+    def _warn_once(self) -> None:
+        """Tell a program that chooses keys when they end with it."""
+        if self._is_warned or self.is_durable:
+            return
+        self._is_warned = True
+        reason = self.fallback or "the server has no idempotency among its features"
+        log.warning("idempotency keys are kept by this process alone, and end with it: %s", reason)
+
     async def _call(self, request: TxRequest) -> TxResult:
         self._active[request.request_id] = request
         try:
@@ -172,8 +200,9 @@ class TxSession:
             if entry is not None and entry.answer is not None:
                 return replace(entry.answer, duplicate=True)
             if entry is None or entry.running is None:
-                if entry is not None and not self._may_repeat(request):
-                    raise _in_doubt(request.tool, key)
+                if entry is not None:
+                    # Sent only where that is no second execution: the peer may have to be found first.
+                    request.in_doubt = request.repeats_doubt = True
                 entry = self._begin(request, key, mark)
                 joined = False
             answer = await self._await(entry, None if not joined else max(0.0, deadline - time_of()))
@@ -181,10 +210,6 @@ class TxSession:
                 return replace(answer, duplicate=True) if joined else answer
             if joined and time_of() >= deadline:
                 return _still_running(request)
-
-    def _may_repeat(self, request: TxRequest) -> bool:
-        """Whether a call in doubt may be sent again: the caller says so, or the peer knows the key."""
-        return request.retries_doubt or self._peer.honours_keys()
 
     def _begin(self, request: TxRequest, key: str, mark: bytes) -> Entry:
         entry = self._window.begin(key, mark, request.tool)
@@ -198,11 +223,11 @@ class TxSession:
         keeps = False
         try:
             answer = await self._call(request)
-            if answer.final_status is RequestState.COMPLETED:
+            if answer.answered and answer.effect is Effect.DONE:
                 entry.answer = answer
                 keeps = True
             elif answer.effect is not Effect.NONE:
-                keeps = not await self._calling.is_repeatable(request)
+                keeps = not await self._is_harmless(request)
             return answer
         except asyncio.CancelledError:
             # Nobody waits any more; what was sent may still be carried out.
@@ -213,6 +238,13 @@ class TxSession:
             entry.born = self._clock()
             if not keeps:
                 self._window.forget(key, entry)
+
+    async def _is_harmless(self, request: TxRequest) -> bool:
+        """Whether the key may be forgotten, because a second execution does no harm."""
+        if request.durable:
+            # A repeat asks the peer, so that it need not be found out now, when the peer may be away.
+            return self._peer.known_kind_of(request.tool).repeatable
+        return await self._calling.is_harmless(request)
 
     async def _await(self, entry: Entry, seconds: float | None) -> TxResult | None:
         """What its call comes to; None when that is not known in time, or when everybody else has left it."""
@@ -239,15 +271,6 @@ def _acknowledging(request: TxRequest, callback: Callable[..., Any]) -> Callable
         await callback(*told, **named)
 
     return progressed
-
-
-def _in_doubt(tool: str, key: str) -> TxError:
-    return TxInDoubtError(
-        f"an earlier call of {tool!r} with the key {key[:200]!r} may have been carried out, so it is not "
-        'sent again; check whether it was, or repeat it with on_doubt="retry" if a second time does no harm',
-        "IN_DOUBT",
-        effect=Effect.UNKNOWN,
-    )
 
 
 def _still_running(request: TxRequest) -> TxResult:

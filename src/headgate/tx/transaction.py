@@ -15,9 +15,10 @@ from uuid import uuid4
 from headgate.delivery.transactions import plan
 from headgate.delivery.transactions.plan import Move, Phase, Remedy, Shown, StepState
 from headgate.domain.care import ToolClass
-from headgate.domain.errors import Effect
+from headgate.domain.errors import Effect, quoted
+from headgate.domain.redaction import cleaned
 from headgate.tx import counterpart
-from headgate.tx.config import RetryPolicy, TxConfig, check_key, check_policy, check_timeout
+from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_key, check_policy, check_timeout
 from headgate.tx.errors import TxError, TxTimeoutError
 from headgate.tx.failures import of_exception
 from headgate.tx.peer import is_error, text_of
@@ -121,7 +122,11 @@ class Transaction:
         Raises TxError when the step fails, also when the tool itself says so, or when all is over; and
         ValueError or TypeError for a parameter that is not allowed.
         """
-        remedy, key = compensation_of(compensate), check_key(idempotency_key)
+        remedy, key, arguments = (
+            compensation_of(compensate),
+            check_key(idempotency_key),
+            check_arguments(arguments),
+        )
         if retry_policy is not None:
             check_policy(retry_policy)
         async with self._turn:
@@ -180,15 +185,19 @@ class Transaction:
             self._settle(step, StepState.DOUBT if request.sent else StepState.FAILED, "cancelled")
             raise
         if answer.final_status is not RequestState.COMPLETED:
-            self._settle(step, _STEP_AFTER[answer.effect], answer.error_message or "")
+            # A server that answers with an error did not do what it was asked, as with `isError`.
+            state = StepState.FAILED if answer.answered else _STEP_AFTER[answer.effect]
+            self._settle(step, state, answer.error_message or "")
             if step.state is StepState.FAILED and answer.error_code == "TOOL_NOT_FOUND" and self._is_counted:
                 # The peer refused it before it was a step, and expects its number of the next one.
                 self._steps.remove(step)
             answer.unwrap()
         if is_error(answer.result):
-            self._settle(step, StepState.FAILED, text_of(answer.result))
-            problem = f"step {step.number} ({step.tool!r}) failed: {text_of(answer.result)[:200]}"
-            raise TxError(problem, "TRANSACTION_ERROR")
+            said = cleaned(text_of(answer.result))
+            self._settle(step, StepState.FAILED, said)
+            problem = f"step {step.number} ({step.tool!r}) failed"
+            detail = f"{problem}: {said}"
+            raise TxError(f"{problem}: {quoted(said)}", "TRANSACTION_ERROR", detail=detail)
         step.answer = answer.result
         self._settle(step, StepState.DONE)
         return answer
@@ -235,12 +244,13 @@ class Transaction:
             log.warning("the compensation of step %d failed", step.number, exc_info=True)
             # What is no TxError came from the program's own function, before anything was sent.
             effect = error.effect if isinstance(error, TxError) else Effect.NONE
-            self._settle(step, _UNDO_AFTER[effect], of_exception(error).message)
+            self._settle(step, _UNDO_AFTER[effect], of_exception(error).shown)
             return
         if answer.final_status is not RequestState.COMPLETED:
-            self._settle(step, _UNDO_AFTER[answer.effect], answer.error_message or "")
+            state = StepState.UNDO_FAILED if answer.answered else _UNDO_AFTER[answer.effect]
+            self._settle(step, state, answer.error_message or "")
         elif is_error(answer.result):
-            self._settle(step, StepState.UNDO_FAILED, text_of(answer.result))
+            self._settle(step, StepState.UNDO_FAILED, cleaned(text_of(answer.result)))
         else:
             self._settle(step, StepState.UNDONE)
 

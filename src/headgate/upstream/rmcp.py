@@ -45,7 +45,6 @@ from headgate.wire.rmcp import (
     Said,
     encoded,
     take_said,
-    unsaid,
 )
 
 _MARKS = (META.encode(), META_ALIAS.encode())
@@ -118,7 +117,11 @@ class Courier:
         Raises NotProcessed, UpstreamUnsure, BrokenTransfer, InvalidAnswer or UpstreamLost.
         """
         if answer.error:
-            return _unsaid_error(answer)
+            said, answer = _read_error(answer)
+            if said.final_status in _WITHOUT_ANSWER and said.processed is None:
+                # A gateway was refused this attempt, and does not know what became of the one before.
+                raise self._failure(said, what)
+            return answer
         said, result = await _read(answer.result)
         if said.ack is False or (said.final_status in _WITHOUT_ANSWER and not said.processed):
             discard(result)
@@ -220,18 +223,24 @@ async def _read(result: Payload) -> tuple[Said, Payload]:
     return said, rest
 
 
-def _unsaid_error(answer: Answer) -> Answer:
-    """An error without what its `data` says of delivery."""
+def _read_error(answer: Answer) -> tuple[Said, Answer]:
+    """What an error says of delivery in its `data`, and the error without it."""
     if not any(mark in answer.error for mark in _MARKS):
-        return answer
+        return NOTHING, answer
+    said = NOTHING
+
+    def take(meta: dict[str, Raw]) -> None:
+        nonlocal said
+        said = take_said(meta)
+
     try:
         members = decode_object(answer.error)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return answer
+        return NOTHING, answer
     if "data" not in members:
-        return answer
-    members["data"] = Raw(unsaid(bytes(members["data"])))
-    return msgspec.structs.replace(answer, error=encode_object(members))
+        return NOTHING, answer
+    members["data"] = Raw(edited(bytes(members["data"]), take))
+    return said, msgspec.structs.replace(answer, error=encode_object(members))
 
 
 def _fits(chunked: Chunked) -> bool:

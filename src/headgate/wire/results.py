@@ -1,5 +1,6 @@
 """What each era wants a result to look like; everything that an upstream put into it stays."""
 
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -13,6 +14,12 @@ INPUT_REQUIRED = b'"input_required"'
 # What may not be kept by anybody, said in the words of the stateless era.
 UNCACHED = b'"ttlMs":0,"cacheScope":"private"'
 _MARK = META_PREFIX.encode()
+_IS_ERROR = b'"isError"'
+_TRUE = re.compile(rb"\s*+:\s*+true")
+
+
+class _Flag(msgspec.Struct):
+    isError: bool = False  # noqa: N815 (the protocol's spelling)
 
 
 class NeedsInput(ValueError):
@@ -96,6 +103,28 @@ def asks(result: bytes) -> bool:
         return False
 
 
+def is_tool_error(result: bytes) -> bool:
+    """Whether a tool says that it failed; only a result in which something says so is opened."""
+    if not claims_error(result):
+        return False
+    try:
+        return msgspec.json.decode(result, type=_Flag).isError
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        # Something that cannot be opened says so.
+        return True
+
+
+def claims_error(text: bytes) -> bool:
+    """Whether anything in a result, at whatever depth, is an `isError` that is true."""
+    at = text.find(_IS_ERROR)
+    while at >= 0:
+        at += len(_IS_ERROR)
+        if _TRUE.match(text, at):
+            return True
+        at = text.find(_IS_ERROR, at)
+    return False
+
+
 def renamed(result: bytes, name: str, public_name: str) -> bytes:
     """What was read from a resource under the URI that the client asked for."""
     try:
@@ -163,6 +192,7 @@ def _array(elements: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(elements) + b"]"
 
 
-def text_failure(text: str, meta: dict[str, object]) -> bytes:
-    """A tool result that says what went wrong."""
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": True, "_meta": meta})
+def text_failure(text: str, meta: dict[str, object], details: str = "") -> bytes:
+    """A tool result that says what went wrong, with `details` as a block of their own."""
+    content = [{"type": "text", "text": each} for each in (text, details) if each or each is text]
+    return msgspec.json.encode({"content": content, "isError": True, "_meta": meta})

@@ -107,7 +107,9 @@ class _Capability(Struct):
 
 
 class _Experimental(Struct):
-    rmcp: _Capability | None = None
+    # Each is read by itself: one that cannot be read does not hide the other.
+    rmcp: Raw = Raw(b"null")
+    mcp_tx: Raw = Raw(b"null")
 
 
 class _Declared(Struct):
@@ -119,22 +121,46 @@ class _Declared(Struct):
 
 def spoken(capabilities: bytes, ours: Sequence[str]) -> frozenset[str]:
     """The features that a peer of these capabilities shares with us; none when it does not speak it."""
-    if b'"rmcp"' not in capabilities or len(capabilities) > _MOST_BYTES:
+    if not _names_it(capabilities) or len(capabilities) > _MOST_BYTES:
         # Nearly always: it is not opened.
         return frozenset()
-    return _spoken(capabilities, tuple(ours))
+    found = _capability(capabilities)
+    return frozenset(ours) & frozenset(found[1].features) if found is not None else frozenset()
+
+
+def spoken_as(capabilities: bytes) -> tuple[str, ...]:
+    """The names under which a peer of these capabilities is written to.
+
+    A peer that announces only the older name may know only that one, and one that follows the current
+    specification reads the other: it is sent the same under both.
+    """
+    if not _names_it(capabilities) or len(capabilities) > _MOST_BYTES:
+        return (META,)
+    found = _capability(capabilities)
+    return (META, META_ALIAS) if found is not None and found[0] == META_ALIAS else (META,)
+
+
+def _names_it(capabilities: bytes) -> bool:
+    return b'"rmcp"' in capabilities or b'"mcp_tx"' in capabilities
 
 
 @lru_cache(maxsize=256)
-def _spoken(capabilities: bytes, ours: tuple[str, ...]) -> frozenset[str]:
+def _capability(capabilities: bytes) -> tuple[str, _Capability] | None:
+    """The capability that we speak, and its name; the current name is preferred to the older one."""
     try:
-        declared = msgspec.json.decode(capabilities, type=_Declared)
+        experimental = msgspec.json.decode(capabilities, type=_Declared).experimental
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return frozenset()
-    found = declared.experimental.rmcp if declared.experimental is not None else None
-    if found is None or not speaks(found.version):
-        return frozenset()
-    return frozenset(ours) & frozenset(found.features)
+        return None
+    if experimental is None:
+        return None
+    for name, raw in ((META, experimental.rmcp), (META_ALIAS, experimental.mcp_tx)):
+        try:
+            found = msgspec.json.decode(raw, type=_Capability | None)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if found is not None and speaks(found.version):
+            return name, found
+    return None
 
 
 def speaks(version: str) -> bool:
@@ -144,31 +170,32 @@ def speaks(version: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def declaring(capabilities: bytes, features: tuple[str, ...]) -> bytes:
-    """The capabilities, and that we speak rmcp with these features."""
+def declaring(capabilities: bytes, features: tuple[str, ...], names: tuple[str, ...] = (META,)) -> bytes:
+    """The capabilities, and that we speak rmcp with these features, under each of the names."""
     try:
         declared = msgspec.json.decode(capabilities or b"{}", type=dict[str, Any])
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return capabilities
     others = declared.get("experimental")
     experimental = {**others} if isinstance(others, dict) else {}
-    experimental[META] = {"version": VERSION, "features": features}
+    experimental |= {name: {"version": VERSION, "features": features} for name in names}
     return msgspec.json.encode({**declared, "experimental": experimental})
 
 
 @lru_cache(maxsize=256)
 def undeclared(capabilities: bytes) -> bytes:
     """The capabilities without what they say of rmcp; the very same bytes where that is nothing."""
-    if b'"rmcp"' not in capabilities and b"\\u" not in capabilities:
+    if not _names_it(capabilities) and b"\\u" not in capabilities:
         return capabilities
     try:
         declared = msgspec.json.decode(capabilities, type=dict[str, Any])
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return capabilities
     experimental = declared.get("experimental")
-    if not isinstance(experimental, dict) or META not in experimental:
+    if not isinstance(experimental, dict) or experimental.keys().isdisjoint((META, META_ALIAS)):
         return capabilities
-    del experimental[META]
+    experimental.pop(META, None)
+    experimental.pop(META_ALIAS, None)
     if not experimental:
         del declared["experimental"]
     return msgspec.json.encode(declared)

@@ -1,6 +1,9 @@
 """What the protocol forbids: the numbers that the specification names, and the HTTP status of each."""
 
+from typing import Final
+
 import msgspec
+from msgspec import DecodeError
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -22,6 +25,39 @@ HTTP_STATUS = {
     MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
 }
+
+# With these a server says that it has not even begun; each with the code that clients are given for it.
+NOT_BEGUN: Final = {
+    PARSE_ERROR: "INVALID_MESSAGE",
+    INVALID_REQUEST: "INVALID_MESSAGE",
+    METHOD_NOT_FOUND: "TOOL_NOT_FOUND",
+    INVALID_PARAMS: "INVALID_PARAMS",
+    HEADER_MISMATCH: "INVALID_MESSAGE",
+    MISSING_CAPABILITY: "INVALID_MESSAGE",
+    UNSUPPORTED_VERSION: "VERSION_MISMATCH",
+}
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A JSON-RPC error that says that the call was not begun; without a code any other error."""
+
+    code: str = ""
+    message: str = ""
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+def refusal_of(error: bytes) -> Refusal:
+    """What an error of a server says of a call that it did not begin."""
+    try:
+        read = msgspec.json.decode(error or b"{}", type=_Error)
+    except (DecodeError, UnicodeDecodeError):
+        return Refusal()
+    code = NOT_BEGUN.get(read.code, "")
+    return Refusal(code, read.message) if code else Refusal()
 
 
 class Violation(Exception):
