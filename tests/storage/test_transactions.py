@@ -208,7 +208,7 @@ async def test_what_ended_is_forgotten_after_its_window_and_nothing_else(one: Ga
         await saved(one.store, transaction(f"young-{phase}", phase, young))
     kept = structs.replace(transaction("old-done", Phase.DONE, old), revision=0)
     assert await one.store.save(kept, EVENT, step())
-    assert await one.store.sweep() == 2
+    assert await one.store.sweep() == len([phase for phase in Phase if phase.is_final])
     for phase in Phase:
         place = transaction(f"old-{phase}").place
         assert (await one.store.load(place) is None) == phase.is_final

@@ -104,11 +104,20 @@ class Bookkeeping:
         """Go on with what was under way when a gateway ended, then keep the ledger tidy; never returns."""
         # A gateway that records nothing has none.
         await self._committer.used.wait()
+        await self._enter()
         await self._recover()
         assert self._sagas is not None
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sagas.watch(), name="transactions")
+            group.create_task(self._sagas.follow_operator(), name="decisions of operators")
             group.create_task(self._sweep(), name="ledger")
+
+    async def _enter(self) -> None:
+        """Be there before the first write, so that an operator knows that a gateway runs."""
+        try:
+            await asyncio.to_thread(self._ledger.presence.enter)
+        except OSError as error:
+            log.warning("ledger not entered", extra={"reason": str(error)})
 
     async def _recover(self) -> None:
         recovered = await self.journal.recover(self._tool)

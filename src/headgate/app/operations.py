@@ -1,20 +1,19 @@
 """What an operator asks of the ledger: what is in doubt, what became of a call, and his own word on it."""
 
-import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from headgate.app.operator_ledger import ledger_exists, open_operator_ledger
 from headgate.catalog.evaluation.columns import columns, printable
 from headgate.config.settings import Settings
-from headgate.delivery.ledger import Operation, Outcome, State, StoreFailed, effect_of
-from headgate.domain.errors import ConfigError, InvalidArguments, OperationNotFound
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.delivery.ledger import Operation, Outcome, State, effect_of
+from headgate.delivery.transactions.plan import Phase
+from headgate.domain.errors import InvalidArguments, OperationNotFound
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile
 
 # Those that somebody may have to do something about.
 OPEN_STATES: Final = (State.DOUBT, State.INTENT)
@@ -40,6 +39,8 @@ class Listing(msgspec.Struct, frozen=True):
 
     operations: list[Operation]
     nothing: str
+    # How many transactions wait for a person.
+    stuck: int = 0
 
 
 async def list_operations(settings: Settings, states: Collection[State]) -> Listing:
@@ -47,26 +48,28 @@ async def list_operations(settings: Settings, states: Collection[State]) -> List
 
     Raises ConfigError when the ledger cannot be read, as all of these do.
     """
-    if not await _exists(settings):
+    if not await ledger_exists(settings):
         return Listing([], f"No call has been recorded: there is no {LEDGER_NAME} in {settings.data_dir}.")
-    async with _opened(settings) as ledger:
+    async with open_operator_ledger(settings) as opened:
+        stuck = (await opened.transactions.counts())[Phase.STUCK]
         nothing = f"No operation is {' or '.join(_WORDS[state] for state in states)}."
-        return Listing(await ledger.listed(states, _MOST), nothing)
+        return Listing(await opened.calls.listed(states, _MOST), nothing, stuck)
 
 
 async def show_operation(settings: Settings, op_id: str) -> Operation:
     """The operation of that id; raises OperationNotFound."""
-    if not await _exists(settings):
+    if not await ledger_exists(settings):
         raise OperationNotFound(op_id)
-    async with _opened(settings) as ledger:
-        return await _found(ledger, op_id)
+    async with open_operator_ledger(settings) as opened:
+        return await _found(opened.calls, op_id)
 
 
 async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -> Operation:
     """Settle an operation in doubt, or one that a gateway left behind; raises HeadgateError for any other."""
-    if not await _exists(settings):
+    if not await ledger_exists(settings):
         raise OperationNotFound(op_id)
-    async with _opened(settings) as ledger:
+    async with open_operator_ledger(settings) as opened:
+        ledger = opened.calls
         found = await _found(ledger, op_id)
         fence: int | None = found.fence
         if found.state is State.INTENT:
@@ -76,26 +79,6 @@ async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -
         if found.state not in OPEN_STATES or fence is None or not await ledger.finish(op_id, fence, outcome):
             raise _no_doubt(await _found(ledger, op_id))
         return await _found(ledger, op_id)
-
-
-@asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[LedgerFile]:
-    """The ledger, whether a gateway has it open or not."""
-    path = settings.data_dir / LEDGER_NAME
-    committer = Committer(path, LEDGER_TABLES)
-    try:
-        async with committer, open_ledger(committer, settings.data_dir) as ledger:
-            yield ledger
-    except StoreFailed as failure:
-        raise ConfigError(
-            f"{path} cannot be used: {failure}",
-            hint="mend the data directory, or name another with --data-dir",
-        ) from failure
-
-
-async def _exists(settings: Settings) -> bool:
-    """Whether there is a ledger; whoever only looks makes none."""
-    return await asyncio.to_thread((settings.data_dir / LEDGER_NAME).exists)
 
 
 async def _found(ledger: LedgerFile, op_id: str) -> Operation:
@@ -122,29 +105,45 @@ def _no_doubt(operation: Operation) -> InvalidArguments:
 # What is printed.
 
 
-def printed_list(listing: Listing, *, as_json: bool) -> str:
-    """A table, or one JSON document."""
+def printed_list(listing: Listing, *, as_json: bool, options: str = "") -> str:
+    """A table with a line about stuck transactions, or one JSON document.
+
+    `options` are the options of the command that a further one has to repeat.
+    """
     if as_json:
-        return _json([_document(operation) for operation in listing.operations])
-    if not listing.operations:
-        return printable(listing.nothing)
+        return json_text([_document(operation) for operation in listing.operations])
     rows = [_row(operation) for operation in listing.operations]
-    others = [max(len(printable(row[place])) for row in (_HEAD, *rows)) for place in range(len(_HEAD) - 1)]
+    lines = table(_HEAD, rows) if rows else [printable(listing.nothing)]
+    if listing.stuck:
+        them = "it" if listing.stuck == 1 else "them"
+        lines.append(stuck_line(listing.stuck, f"headgate transactions list{options}", them))
+    return "\n".join(lines)
+
+
+def stuck_line(stuck: int, command: str, what: str) -> str:
+    """How many transactions are stuck, and the command that shows what to know next."""
+    are = "1 transaction is stuck and waits" if stuck == 1 else f"{stuck} transactions are stuck and wait"
+    return f"{are} for a person: `{command}` shows {what}."
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose last column alone is wrapped."""
+    others = [max(len(printable(row[place])) for row in (head, *rows)) for place in range(len(head) - 1)]
     # An id is there to be copied: the widest column gives way, and so that has to be the last one.
-    width = sum(others) + max(others) + 1 + _GAP * len(_HEAD)
-    return "\n".join(columns(_HEAD, rows, max(width, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns)))
+    width = sum(others) + max(others) + 1 + _GAP * len(head)
+    return columns(head, rows, max(width, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns))
 
 
 def printed_operation(operation: Operation, *, as_json: bool) -> str:
     """Everything that is known of one operation: a line for each fact, or one JSON document."""
     document = _document(operation) | {"arguments": _text(operation.arguments)}
     if as_json:
-        return _json(document)
+        return json_text(document)
     longest = max(map(len, document))
     facts = document | {
-        "created": _moment(operation.created),
-        "updated": _moment(operation.updated),
-        "lease_until": _moment(operation.lease_until),
+        "created": moment(operation.created),
+        "updated": moment(operation.updated),
+        "lease_until": moment(operation.lease_until),
     }
     said = {name: printable(str(value)) for name, value in facts.items() if value != ""}
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in said.items())
@@ -155,7 +154,7 @@ def _row(operation: Operation) -> tuple[str, ...]:
     return (
         operation.op_id,
         operation.state,
-        _age(time.time() - operation.created),
+        age(time.time() - operation.created),
         operation.server,
         operation.tool,
         operation.key,
@@ -189,7 +188,8 @@ def _document(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _json(document: object) -> str:
+def json_text(document: object) -> str:
+    """A JSON document as a person reads it."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
@@ -197,7 +197,7 @@ def _text(arguments: bytes) -> str:
     return arguments.decode("utf-8", "replace")
 
 
-def _age(seconds: float) -> str:
+def age(seconds: float) -> str:
     """How long that is, in the two largest units."""
     left = max(0, int(seconds))
     for unit, smaller, size, step in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
@@ -206,5 +206,6 @@ def _age(seconds: float) -> str:
     return f"{left}s"
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """A time of day, where the operator is."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

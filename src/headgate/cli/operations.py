@@ -1,19 +1,11 @@
 """`headgate operations`: recorded calls, and an operator's word on those in doubt."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headgate.cli.ledger import options_of, tell_of_ledger
 from headgate.cli.options import CONFIG, DATA_DIR, JSON
-from headgate.cli.running import ending, run, say, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from headgate.config import Settings
-
-T = TypeVar("T")
 
 # The words of `State`, without what would have to be imported for them.
 _STATES = ("in_doubt", "intent", "asked", "done", "failed")
@@ -46,11 +38,11 @@ def list_operations(
     from headgate.delivery.ledger import State
 
     wanted = tuple(map(State, states)) or ledger.OPEN_STATES
-    _tell(
+    tell_of_ledger(
         config,
         data_dir,
         lambda settings: ledger.list_operations(settings, wanted),
-        lambda found: ledger.printed_list(found, as_json=as_json),
+        lambda found: ledger.printed_list(found, as_json=as_json, options=options_of(config, data_dir)),
     )
 
 
@@ -68,7 +60,7 @@ def show_operation(
     """Tell what is known of the recorded call OP_ID."""
     from headgate.app import operations as ledger
 
-    _tell(
+    tell_of_ledger(
         config,
         data_dir,
         lambda settings: ledger.show_operation(settings, op_id),
@@ -96,23 +88,9 @@ def resolve_operation(
         raise click.UsageError("--happened and --did-not-happen contradict each other: say one of them.")
     if not happened and not did_not_happen:
         raise click.UsageError("Say --happened or --did-not-happen.")
-    _tell(
+    tell_of_ledger(
         config,
         data_dir,
         lambda settings: ledger.resolve_operation(settings, op_id, happened=happened),
         lambda found: f"Operation {found.op_id} is {found.state}.",
     )
-
-
-def _tell(
-    config: Path | None,
-    data_dir: Path | None,
-    work: "Callable[[Settings], Coroutine[Any, Any, T]]",
-    printed: "Callable[[T], str]",
-) -> None:
-    """Print what the ledger says; a refusal ends the command."""
-    from headgate.config import Flags
-
-    with ending(verbose=False):
-        found = run(work(settings_of(Flags(config=config, data_dir=data_dir))))
-        say(printed(found))

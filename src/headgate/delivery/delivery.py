@@ -22,7 +22,9 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.item import Item
+from headgate.domain.payload import HasEdges
 from headgate.domain.ticket import Receipt, Ticket
+from headgate.wire.results import claims_error, is_tool_error
 
 _TOOL_CALL = "tools/call"
 # These change nothing; what a method that the gateway does not know does, nobody can tell.
@@ -45,6 +47,8 @@ _READING_METHODS = frozenset(
 _PATIENT_SECONDS = 10.0
 # The upstream ends a call at its deadline or a moment before or after it.
 _MOMENT_SECONDS = 0.05
+# Of each end of a result on disk.
+_EDGE_BYTES = 8 * 1024
 
 _PLAIN_ERRAND = Errand()
 
@@ -138,7 +142,7 @@ class Delivery:
                 answer = await self._send(lane, sent, probe=probe)
             except HeadgateError as error:
                 answer = await self._again(lane, self._bounded(sent, started), error, kind, plain=plain)
-            outcome = "error" if answer.error else "ok"
+            outcome = _outcome(answer)
             return answer if plain or answer.receipt is not None else _counted(answer, 1)
         except HeadgateError as error:
             outcome = error.code
@@ -351,6 +355,17 @@ def _repeated(call: Call, failures: int) -> Call:
     errand = call.errand or _PLAIN_ERRAND
     errand = msgspec.structs.replace(errand, retry_count=errand.retry_count + failures)
     return msgspec.structs.replace(call, errand=errand)
+
+
+def _outcome(answer: Answer) -> str:
+    """The word under which an answer is counted."""
+    result = answer.result
+    if answer.error:
+        return "error"
+    if isinstance(result, bytes):
+        return "tool_error" if is_tool_error(result) else "ok"
+    # The flag stands before or behind what is large.
+    return "tool_error" if isinstance(result, HasEdges) and claims_error(result.edges(_EDGE_BYTES)) else "ok"
 
 
 def _counted(answer: Answer, attempts: int, *, doubted: bool = False) -> Answer:

@@ -20,7 +20,7 @@ from headgate.delivery.ledger import (
 )
 from headgate.delivery.promises import Promises
 from headgate.delivery.record import Record, asks_something, close, in_doubt
-from headgate.delivery.settled import not_begun, receipt_of, word_of
+from headgate.delivery.settled import not_begun, receipt_of, refused, word_of
 from headgate.domain.call import Answer, Call, Errand
 from headgate.domain.care import Care, ToolClass
 from headgate.domain.errors import (
@@ -289,6 +289,8 @@ class Operating:
         outcome = Outcome(state=state, answer=answer, attempts=operation.attempts)
         if state is State.DOUBT:
             outcome = in_doubt(operation)
+        elif state is State.FAILED:
+            outcome = refused(answer, operation.attempts)
         try:
             recorded = await self._record.finish(operation, outcome)
         except LedgerAway as away:

@@ -5,7 +5,7 @@ import logging
 from contextlib import suppress
 
 from headgate.delivery.ledger import Ledger, Operation, Outcome, State, StoreFailed, effect_of
-from headgate.delivery.settled import not_begun
+from headgate.delivery.settled import not_begun, refused
 from headgate.domain.call import Answer
 from headgate.domain.errors import Effect, LedgerAway, OperationNotFound
 from headgate.wire.results import asks
@@ -118,7 +118,10 @@ class Record:
     async def _finish_late(self, operation: Operation, answer: Answer) -> None:
         # What asks something has not been carried out, and nobody is there any more to go on with it.
         state = State.FAILED if not_begun(answer) or asks_something(answer) else State.DONE
-        outcome = Outcome(state=state, answer=answer, attempts=max(1, operation.attempts), resolved_by="late")
+        attempts = max(1, operation.attempts)
+        outcome = Outcome(state=state, answer=answer, attempts=attempts, resolved_by="late")
+        if not_begun(answer):
+            outcome = refused(answer, attempts, "late")
         try:
             if state is State.DONE or await self._awaits_word(operation):
                 await self.try_to_finish(operation, outcome)

@@ -3,33 +3,13 @@
 from typing import Final
 
 import msgspec
-from msgspec import DecodeError
 
-from headgate.delivery.ledger import Operation, State
+from headgate.delivery.ledger import Operation, Outcome, State
 from headgate.domain.call import Answer
+from headgate.domain.errors import quoted
 from headgate.domain.ticket import Receipt
-from headgate.wire.violations import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-)
+from headgate.wire.violations import refusal_of
 
-# With these a server says that it has not even begun.
-_NOT_BEGUN: Final = frozenset(
-    {
-        PARSE_ERROR,
-        INVALID_REQUEST,
-        METHOD_NOT_FOUND,
-        INVALID_PARAMS,
-        HEADER_MISMATCH,
-        MISSING_CAPABILITY,
-        UNSUPPORTED_VERSION,
-    }
-)
 _WORDS: Final = {
     "probe": "a probe says so",
     "operator": "an operator says so",
@@ -37,18 +17,22 @@ _WORDS: Final = {
 }
 
 
-class _Error(msgspec.Struct):
-    code: int = 0
-
-
 def not_begun(answer: Answer) -> bool:
     """Whether an answer says that the call was not carried out, so that a repeat may be."""
-    if not answer.error:
-        return False
-    try:
-        return msgspec.json.decode(answer.error, type=_Error).code in _NOT_BEGUN
-    except (DecodeError, UnicodeDecodeError):
-        return False
+    return bool(answer.error) and bool(refusal_of(answer.error).code)
+
+
+def refused(answer: Answer, attempts: int, resolved_by: str = "") -> Outcome:
+    """What is recorded of a call that its server did not begin: nothing happened, and why."""
+    refusal = refusal_of(answer.error)
+    return Outcome(
+        state=State.FAILED,
+        answer=answer,
+        attempts=attempts,
+        error_code=refusal.code,
+        error=quoted(refusal.message),
+        resolved_by=resolved_by,
+    )
 
 
 def receipt_of(operation: Operation, *, state: State | None = None, duplicate: bool = False) -> Receipt:

@@ -211,6 +211,11 @@ class LedgerFile:
         place = (tenant, principal, key)
         return await self._committer.read(lambda connection: rows.find_key(connection, place))
 
+    async def under_keys(self, tenant: str, principal: str, beginning: str) -> list[Operation]:
+        """The operations whose keys begin so, in the order of their keys."""
+        place = (tenant, principal, beginning)
+        return await self._committer.read(lambda connection: rows.under_keys(connection, place))
+
     async def answer(self, op_id: str) -> Answer | None:
         """The stored answer, byte for byte; whoever takes it closes its payload."""
         reading = asyncio.ensure_future(

@@ -213,6 +213,15 @@ def find_key(connection: sqlite3.Connection, place: tuple[str, str, str]) -> Ope
     return next(_selected(connection, where, place), None)
 
 
+def under_keys(connection: sqlite3.Connection, place: tuple[str, str, str]) -> list[Operation]:
+    """Those of that tenant and principal whose keys begin so."""
+    tenant, principal, beginning = place
+    # A range, so that the index of keys is used: nothing that begins so comes after its last letter raised.
+    end = beginning[:-1] + chr(ord(beginning[-1]) + 1)
+    where = "WHERE tenant = ? AND principal = ? AND key >= ? AND key < ? ORDER BY key"
+    return list(_selected(connection, where, (tenant, principal, beginning, end)))
+
+
 def in_states(connection: sqlite3.Connection, states: Iterable[State], limit: int = -1) -> list[Operation]:
     """Those in one of the states, oldest first; a negative limit is none."""
     names = [state.value for state in states]

@@ -40,6 +40,13 @@ class Presence:
             return self._descriptor is not None
         return not _cleared(self._directory / id)
 
+    def others_are_there(self) -> bool:
+        """Whether any other process is there; raises OSError."""
+        if not self._directory.exists():
+            return False
+        found = [path for path in self._directory.iterdir() if path.name != self.id]
+        return any(not _cleared(path) for path in found if path.suffix != _DRAFT)
+
     def close(self) -> None:
         """Be gone."""
         with self._lock:

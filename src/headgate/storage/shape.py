@@ -2,9 +2,11 @@
 
 import sqlite3
 
-# Another number means another shape. The first had the calls of a tool beside its definition.
-_SHAPE = 2
+# Another number means another shape. The first had the calls of a tool beside its definition, the second
+# one definition of each server.
+_SHAPE = 3
 _FIRST_SHAPE = 1
+_EARLIER_SHAPES = (1, 2)
 _CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
   server_name  TEXT NOT NULL,
@@ -17,14 +19,17 @@ CREATE TABLE IF NOT EXISTS calls (
 _TABLES = (
     """
     CREATE TABLE servers (
-      name  TEXT PRIMARY KEY,
-      spec  TEXT NOT NULL
+      name       TEXT NOT NULL,
+      spec       TEXT NOT NULL,
+      last_used  REAL NOT NULL,
+      PRIMARY KEY (name, spec)
     )
     """,
     """
     CREATE TABLE tools (
       id           INTEGER PRIMARY KEY,
       server_name  TEXT NOT NULL,
+      spec         TEXT NOT NULL,
       position     INTEGER NOT NULL,
       name         TEXT NOT NULL,
       description  TEXT,
@@ -33,18 +38,19 @@ _TABLES = (
       definition   BLOB NOT NULL,
       first_seen   REAL NOT NULL,
       last_seen    REAL NOT NULL,
-      UNIQUE (server_name, name)
+      UNIQUE (server_name, spec, name)
     )
     """,
     """
     CREATE TABLE listings (
       server_name  TEXT NOT NULL,
+      spec         TEXT NOT NULL,
       kind         TEXT NOT NULL,
       definitions  BLOB NOT NULL,
       places       BLOB NOT NULL,
       ttl_ms       INTEGER NOT NULL,
       public       INTEGER NOT NULL,
-      PRIMARY KEY (server_name, kind)
+      PRIMARY KEY (server_name, spec, kind)
     )
     """,
     _CALLS,
@@ -61,7 +67,7 @@ _TABLES = (
 
 
 def fitted(connection: sqlite3.Connection) -> bool:
-    """Whether the file has the tables of this version; new ones and those of the first shape get them."""
+    """Whether the file has the tables of this version; new ones and those of an earlier shape get them."""
     if _shape(connection) == _SHAPE:
         return True
     # In one step: several gateways may start at once and share their directory.
@@ -69,8 +75,8 @@ def fitted(connection: sqlite3.Connection) -> bool:
         connection.execute("BEGIN IMMEDIATE")
         # Asked again, because another one may have been quicker.
         shape = _shape(connection)
-        if shape == _FIRST_SHAPE:
-            _keep_calls_alone(connection)
+        if shape in _EARLIER_SHAPES:
+            _keep_calls_alone(connection, shape)
         elif connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return shape == _SHAPE
         for statement in _TABLES:
@@ -83,14 +89,15 @@ def _shape(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _keep_calls_alone(connection: sqlite3.Connection) -> None:
+def _keep_calls_alone(connection: sqlite3.Connection, shape: int) -> None:
     """Drop all but calls and vectors: what servers listed, they have to tell another version anew anyway."""
     connection.execute(_CALLS)
-    connection.execute(
-        """
-        INSERT OR IGNORE INTO calls
-        SELECT server_name, name, calls, coalesce(last_called, last_seen) FROM tools WHERE calls > 0
-        """
-    )
+    if shape == _FIRST_SHAPE:
+        connection.execute(
+            """
+            INSERT OR IGNORE INTO calls
+            SELECT server_name, name, calls, coalesce(last_called, last_seen) FROM tools WHERE calls > 0
+            """
+        )
     for table in ("servers", "tools", "listings"):
         connection.execute(f"DROP TABLE {table}")

@@ -2,15 +2,17 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from headgate.delivery.transactions.plan import OnFailure, Phase, Remedy, StepState
-from headgate.delivery.transactions.record import Event, Heading, Place, Step, Transaction
+from headgate.delivery.transactions.record import Event, HandedOver, Heading, Place, Step, Transaction
 from headgate.storage.committing import Committer
 from headgate.storage.presence import Presence
+
+T = TypeVar("T")
 
 TRANSACTION_TABLES: Final = (
     """
@@ -27,7 +29,7 @@ TRANSACTION_TABLES: Final = (
       updated     REAL NOT NULL,
       deadline    REAL NOT NULL,
       revision    INTEGER NOT NULL,
-      -- The gateway that changed it last.
+      -- The gateway that changed it last; empty after a decision of an operator.
       owner       TEXT NOT NULL,
       UNIQUE (tenant, principal, id)
     )
@@ -69,6 +71,8 @@ WINDOW_SECONDS = 24 * 3600.0
 # So many go at once, so that calls do not wait for a long removal.
 _SWEPT_AT_ONCE = 200
 _AT = "tenant = ? AND principal = ? AND id = ?"
+# What is read of a transaction beside its place.
+_COLUMNS = "number, phase, on_failure, timed_out, reason, created, updated, deadline, revision"
 # The columns of a step that are fields of `Step`.
 _FIELDS = tuple(field for field in Step.__struct_fields__ if field != "elsewhere")
 
@@ -124,24 +128,21 @@ class TransactionFile:
 
     async def load(self, place: Place) -> Transaction | None:
         """The transaction with its steps in order and its history."""
-        return await self._committer.read(lambda connection: self._load(connection, place))
 
-    def _load(self, connection: sqlite3.Connection, place: Place) -> Transaction | None:
-        # In one view of the file: a change between two looks would give a transaction that never was.
-        connection.execute("BEGIN")
-        try:
-            found = connection.execute(
-                f"""
-                SELECT number, phase, on_failure, timed_out, reason, created, updated, deadline, revision
-                FROM transactions WHERE {_AT}
-                """,
-                place,
-            ).fetchone()
+        def load(connection: sqlite3.Connection) -> Transaction | None:
+            found = connection.execute(f"SELECT {_COLUMNS} FROM transactions WHERE {_AT}", place).fetchone()
             return self._read(connection, place, found) if found is not None else None
-        finally:
-            connection.execute("COMMIT")
 
-    def _read(self, connection: sqlite3.Connection, place: Place, found: tuple[Any, ...]) -> Transaction:
+        return await self._committer.read(lambda connection: _in_one_view(connection, load))
+
+    def _read(
+        self,
+        connection: sqlite3.Connection,
+        place: Place,
+        found: tuple[Any, ...],
+        *,
+        with_history: bool = True,
+    ) -> Transaction:
         number, phase, on_failure, timed_out, reason, created, updated, deadline, revision = found
         return Transaction(
             tenant=place.tenant,
@@ -156,12 +157,7 @@ class TransactionFile:
             deadline=deadline,
             revision=revision,
             steps=self._steps(connection, number),
-            history=tuple(
-                Event(at, text)
-                for at, text in connection.execute(
-                    "SELECT at, text FROM history WHERE whose = ? ORDER BY number", (number,)
-                )
-            ),
+            history=_history(connection, number) if with_history else (),
         )
 
     def _steps(self, connection: sqlite3.Connection, whose: int) -> tuple[Step, ...]:
@@ -178,7 +174,7 @@ class TransactionFile:
         return tuple(steps)
 
     def _is_elsewhere(self, owner: str) -> bool:
-        return owner != self._presence.id and self._presence.is_there(owner)
+        return owner not in ("", self._presence.id) and self._presence.is_there(owner)
 
     async def save(self, transaction: Transaction, event: Event, step: Step | None) -> bool:
         """Record a change, an event and a step that is new or changed; False when the revision is old."""
@@ -187,27 +183,12 @@ class TransactionFile:
     def _save(
         self, connection: sqlite3.Connection, changed: Transaction, event: Event, step: Step | None
     ) -> bool:
-        found = connection.execute(
-            f"""
-            UPDATE transactions SET
-              phase = ?, timed_out = ?, reason = ?, updated = ?, revision = revision + 1, owner = ?
-            WHERE {_AT} AND revision = ? RETURNING number
-            """,
-            (
-                changed.phase.value,
-                changed.timed_out,
-                _whole(changed.reason),
-                changed.updated,
-                self._presence.enter(),
-                *changed.place,
-                changed.revision,
-            ),
-        ).fetchone()
-        if found is None:
+        number = _update(connection, changed, self._presence.enter())
+        if number is None:
             return False
-        _add_event(connection, found[0], event)
+        _add_event(connection, number, event)
         if step is not None:
-            self._put(connection, found[0], step)
+            self._put(connection, number, step)
         return True
 
     def _put(self, connection: sqlite3.Connection, whose: int, step: Step) -> None:
@@ -218,6 +199,23 @@ class TransactionFile:
             f"INSERT OR REPLACE INTO steps (whose, owner, {', '.join(_FIELDS)}) VALUES ({marks})",
             (whose, self._presence.id, *values),
         )
+
+    async def decide(self, transaction: Transaction, event: Event, steps: Sequence[Step]) -> bool:
+        """Record a decision of an operator with all steps that it changes; False when the revision is old.
+
+        No process owns the transaction then, so that any gateway may continue its rollback.
+        """
+
+        def decide(connection: sqlite3.Connection) -> bool:
+            number = _update(connection, transaction, "")
+            if number is None:
+                return False
+            _add_event(connection, number, event)
+            for step in steps:
+                self._put(connection, number, step)
+            return True
+
+        return await self._committer.do(decide)
 
     async def unfinished(self) -> list[Heading]:
         """Those that have not ended and that no other gateway is at work on, oldest first."""
@@ -236,6 +234,10 @@ class TransactionFile:
             if not self._is_elsewhere(owner)
         ]
 
+    async def handed_over(self) -> list[HandedOver]:
+        """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
+        return await self._committer.read(_handed_over)
+
     async def operation(self, place: Place, key: str) -> str | None:
         """The op_id that the ledger has under a key of the transaction's owner."""
 
@@ -247,6 +249,37 @@ class TransactionFile:
             return found[0] if found is not None else None
 
         return await self._committer.read(find)
+
+    async def places(self, beginning: str, limit: int) -> list[Place]:
+        """Whose transactions have this id; if there is none, those whose ids begin with it, oldest first."""
+
+        def find(connection: sqlite3.Connection) -> list[Place]:
+            for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
+                rows = connection.execute(
+                    f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
+                    (beginning, limit),
+                ).fetchall()
+                if rows:
+                    return [Place(*row) for row in rows]
+            return []
+
+        return await self._committer.read(find)
+
+    async def listed(self, phases: Collection[Phase], limit: int) -> list[Transaction]:
+        """Transactions in one of the phases, without their history, oldest first."""
+
+        def find(connection: sqlite3.Connection) -> list[Transaction]:
+            marks = ", ".join("?" * len(phases))
+            rows = connection.execute(
+                f"""
+                SELECT tenant, principal, id, {_COLUMNS} FROM transactions
+                WHERE phase IN ({marks}) ORDER BY number LIMIT ?
+                """,
+                (*(phase.value for phase in phases), limit),
+            ).fetchall()
+            return [self._read(connection, Place(*row[:3]), row[3:], with_history=False) for row in rows]
+
+        return await self._committer.read(lambda connection: _in_one_view(connection, find))
 
     async def counts(self) -> dict[Phase, int]:
         """How many there are in each phase."""
@@ -268,13 +301,58 @@ class TransactionFile:
         ended = connection.execute(
             """
             SELECT number FROM transactions
-            WHERE phase IN ('done', 'compensated') AND updated < ? LIMIT ?
+            WHERE phase IN ('done', 'compensated', 'left') AND updated < ? LIMIT ?
             """,
             (self._now() - self._window_seconds, _SWEPT_AT_ONCE),
         ).fetchall()
         for table, column in (("steps", "whose"), ("history", "whose"), ("transactions", "number")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
         return len(ended)
+
+
+def _in_one_view(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
+    """What `read` finds: a change between two of its queries would give a transaction that never was."""
+    connection.execute("BEGIN")
+    try:
+        return read(connection)
+    finally:
+        connection.execute("COMMIT")
+
+
+def _history(connection: sqlite3.Connection, whose: int) -> tuple[Event, ...]:
+    rows = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
+    return tuple(Event(at, text) for at, text in rows)
+
+
+def _handed_over(connection: sqlite3.Connection) -> list[HandedOver]:
+    rows = connection.execute(
+        """
+        SELECT tenant, principal, id, revision FROM transactions
+        WHERE phase = 'compensating' AND owner = '' ORDER BY number
+        """
+    )
+    return [HandedOver(Place(*place), revision) for *place, revision in rows]
+
+
+def _update(connection: sqlite3.Connection, changed: Transaction, owner: str) -> int | None:
+    """Change the row of a transaction, and return its number; None when its revision is another by now."""
+    found = connection.execute(
+        f"""
+        UPDATE transactions SET
+          phase = ?, timed_out = ?, reason = ?, updated = ?, revision = revision + 1, owner = ?
+        WHERE {_AT} AND revision = ? RETURNING number
+        """,
+        (
+            changed.phase.value,
+            changed.timed_out,
+            _whole(changed.reason),
+            changed.updated,
+            owner,
+            *changed.place,
+            changed.revision,
+        ),
+    ).fetchone()
+    return found[0] if found is not None else None
 
 
 def _add_event(connection: sqlite3.Connection, whose: int | None, event: Event) -> None:

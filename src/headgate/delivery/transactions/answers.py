@@ -42,20 +42,26 @@ def is_question(answer: Answer) -> bool:
 
 def refusal(answer: Answer) -> str | None:
     """What the server says went wrong, cut to a sentence; None when it did what it was asked."""
+    said = whole_refusal(answer)
+    if said is None:
+        return None
+    return quoted(said) or f"an error without a {'message' if answer.error else 'text'}"
+
+
+def whole_refusal(answer: Answer) -> str | None:
+    """What the server says went wrong, as it said it; None when it did what it was asked."""
     if answer.error:
         try:
-            said = msgspec.json.decode(answer.error, type=_Error).message
+            return msgspec.json.decode(answer.error, type=_Error).message
         except _UNREADABLE:
-            said = ""
-        return quoted(said) or "an error without a message"
+            return ""
     if not isinstance(answer.result, bytes) or b'"isError"' not in answer.result:
         # What is too large for memory is no error.
         return None
     result = _read(answer.result)
     if not result.is_error:
         return None
-    text = next((block.text for block in result.content if block.text), "")
-    return quoted(text) or "an error without a text"
+    return next((block.text for block in result.content if block.text), "")
 
 
 async def with_remedy(step: Step, key: str, op_id: str, answer: Answer) -> Step:

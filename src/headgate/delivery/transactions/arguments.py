@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import DecodeError, Meta, Raw
 
-from headgate.delivery.transactions.names import BEGIN, RESOLVE, STEP
+from headgate.delivery.transactions.names import BEGIN, STEP
 from headgate.delivery.transactions.plan import OnFailure
 from headgate.delivery.transactions.steps import Wish
-from headgate.domain.arguments import as_object, decoded
+from headgate.domain.arguments import (
+    CONTAINERS,
+    as_object,
+    decoded,
+    members_of,
+    nested_arguments,
+    refuse_unknown,
+)
 from headgate.domain.call import Request
 from headgate.domain.errors import InvalidArguments
 
@@ -38,34 +45,39 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
         return self.timeout_ms / 1000 if self.timeout_ms is not None else otherwise
 
 
-class _Compensate(msgspec.Struct, frozen=True, kw_only=True):
-    tool: str = ""
-    args: Raw = Raw(b"")
-    arguments: Raw = Raw(b"")
-
-
 class _Step(msgspec.Struct, frozen=True, kw_only=True):
     transaction_id: str = ""
     tool: str = ""
-    args: Raw = Raw(b"")
-    # What models call it that have not seen the schema.
-    arguments: Raw = Raw(b"")
-    compensate: _Compensate | None = None
+    compensate: Raw = Raw(b"null")
     sequence: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Which transaction is meant, and the step that stays as it is."""
+    """Which transaction is meant."""
 
     transaction_id: str = ""
+
+
+class Rollback(Named, frozen=True, kw_only=True):
+    """Which transaction is meant, and the step that stays as it is."""
+
     leave: Annotated[int, Meta(ge=1)] | None = None
 
 
-class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """Which operation is meant, and whether it happened."""
+class Identified(msgspec.Struct, frozen=True, kw_only=True):
+    """Which operation is meant."""
 
     op_id: str = ""
+
+
+class Resolution(Identified, frozen=True, kw_only=True):
+    """Which operation is meant, and whether it happened."""
+
     happened: bool | None = None
+
+
+_Named = TypeVar("_Named", bound=Named)
+_Identified = TypeVar("_Identified", bound=Identified)
 
 
 def beginning(params: Mapping[str, Raw]) -> Beginning:
@@ -74,35 +86,37 @@ def beginning(params: Mapping[str, Raw]) -> Beginning:
     return decoded(params, Beginning, BEGIN, _BEGIN_EXAMPLE, allowed, strict=False)
 
 
-def named(tool: str, params: Mapping[str, Raw]) -> Named:
+def named(tool: str, params: Mapping[str, Raw], shape: type[_Named]) -> _Named:
     """Which transaction is meant; raises InvalidArguments."""
     example = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
-    given = decoded(params, Named, tool, example, strict=False)
+    given = decoded(params, shape, tool, example, strict=False)
     if not given.transaction_id:
         raise InvalidArguments(tool, "transaction_id is not given", hint=example)
     return given
 
 
-def resolution(tool: str, params: Mapping[str, Raw]) -> Resolution:
+def identified(tool: str, params: Mapping[str, Raw], shape: type[_Identified]) -> _Identified:
     """Which operation is meant; raises InvalidArguments."""
-    fields = {"op_id": "..."} | ({"happened": True} if tool == RESOLVE else {})
+    fields = {"op_id": "..."} | ({"happened": True} if shape is Resolution else {})
     example = f"call it with {msgspec.json.encode(fields).decode()}"
-    given = decoded(params, Resolution, tool, example, strict=False)
+    given = decoded(params, shape, tool, example, strict=False)
     if not given.op_id:
         raise InvalidArguments(tool, "op_id is not given", hint=example)
-    if tool == RESOLVE and given.happened is None:
+    if isinstance(given, Resolution) and given.happened is None:
         raise InvalidArguments(tool, "happened is not given", hint=example)
     return given
 
 
 def step_of(request: Request) -> tuple[str, Wish]:
     """The transaction and the step that a call of the tool asks for; raises InvalidArguments."""
-    given = decoded(request.params, _Step, STEP, _STEP_EXAMPLE, strict=False)
+    given = decoded(request.params, _Step, STEP, _STEP_EXAMPLE, strict=False, container="args")
     for argument, value in (("transaction_id", given.transaction_id), ("tool", given.tool)):
         if not value:
             raise InvalidArguments(STEP, f"{argument} is not given", hint=_STEP_EXAMPLE)
-    arguments = as_object(bytes(given.args) or bytes(given.arguments), STEP, "args", _STEP_EXAMPLE)
-    undo_tool, undo_template = _compensation(given.compensate, STEP, _STEP_EXAMPLE)
+    members = members_of(request.params, STEP, _STEP_EXAMPLE)
+    arguments = nested_arguments(members, STEP, _STEP_EXAMPLE)
+    remedy = _members(given.compensate, STEP, "compensate", _STEP_EXAMPLE)
+    undo_tool, undo_template = _compensation(remedy, STEP, _STEP_EXAMPLE)
     wish = Wish(
         tool=given.tool,
         arguments=bytes(arguments),
@@ -122,7 +136,9 @@ def plain_step(request: Request, begins_seconds: float) -> tuple[str, Wish]:
     if not _ID.fullmatch(ticket.transaction):
         problem = f"transaction_id is {ticket.transaction[:100]!r}"
         raise InvalidArguments("tools/call", problem, hint=f"an id has {_ID_HINT}")
-    undo_tool, undo_template = _compensation(_from_meta(request), "tools/call", _META_EXAMPLE)
+    raw = request.meta.get(COMPENSATE_META, Raw(b"null"))
+    remedy = _members(raw, "tools/call", COMPENSATE_META, _META_EXAMPLE)
+    undo_tool, undo_template = _compensation(remedy, "tools/call", _META_EXAMPLE)
     wish = Wish(
         tool=request.name,
         arguments=bytes(request.params.get("arguments", b"{}")),
@@ -135,22 +151,33 @@ def plain_step(request: Request, begins_seconds: float) -> tuple[str, Wish]:
     return ticket.transaction, wish
 
 
-def _from_meta(request: Request) -> _Compensate | None:
-    raw = request.meta.get(COMPENSATE_META)
-    if raw is None:
+def _members(raw: Raw, owner: str, argument: str, example: str) -> dict[str, Raw] | None:
+    """What an object says that may have been sent as a text; None for null."""
+    if bytes(raw) == b"null":
         return None
     try:
-        return msgspec.json.decode(raw, type=_Compensate)
+        return msgspec.json.decode(as_object(bytes(raw), owner, argument, example), type=dict[str, Raw])
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"{COMPENSATE_META} cannot be read ({error})"
-        raise InvalidArguments("tools/call", problem, hint=_META_EXAMPLE) from error
+        raise InvalidArguments(owner, f"{argument} cannot be read ({error})", hint=example) from error
 
 
-def _compensation(given: _Compensate | None, tool: str, example: str) -> tuple[str, bytes]:
-    """The tool that takes a step back and the template of its arguments; empty for none."""
+def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> tuple[str, bytes]:
+    """The tool that takes a step back and the template of its arguments; empty for none.
+
+    A compensation that lost an argument would undo something else, so nothing in it is dropped.
+    """
     if given is None:
         return "", b"{}"
-    if not given.tool:
-        raise InvalidArguments(tool, "compensate names no tool", hint=example)
-    template = bytes(given.args) or bytes(given.arguments)
-    return given.tool, bytes(as_object(template, tool, "compensate.args", example))
+    undo = _undo_tool(given, owner, example)
+    said = f"{owner}: compensate"
+    refuse_unknown(said, given, ("tool", "args"), hint=example, accepted=CONTAINERS, target=undo)
+    if not undo:
+        raise InvalidArguments(owner, "compensate names no tool", hint=example)
+    return undo, bytes(nested_arguments(given, owner, example, within="compensate."))
+
+
+def _undo_tool(given: Mapping[str, Raw], owner: str, example: str) -> str:
+    try:
+        return msgspec.json.decode(given.get("tool", b'""'), type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArguments(owner, "compensate.tool: expected a text", hint=example) from error

@@ -10,7 +10,15 @@ import msgspec
 
 from headgate.delivery.ledger import StoreFailed
 from headgate.delivery.transactions.plan import Phase
-from headgate.delivery.transactions.record import Event, Heading, Place, Step, Transaction, TransactionStore
+from headgate.delivery.transactions.record import (
+    Event,
+    HandedOver,
+    Heading,
+    Place,
+    Step,
+    Transaction,
+    TransactionStore,
+)
 from headgate.domain.errors import Effect, LedgerAway, TransactionFailed
 
 # A step holds its transaction for as long as its call takes; whoever waits longer is told so.
@@ -113,6 +121,13 @@ class Book:
         """Those that something may have to be done about; raises LedgerAway."""
         try:
             return await self._store.unfinished()
+        except StoreFailed as failure:
+            raise LedgerAway(str(failure)) from failure
+
+    async def handed_over(self) -> list[HandedOver]:
+        """The rollbacks that an operator lets continue; raises LedgerAway."""
+        try:
+            return await self._store.handed_over()
         except StoreFailed as failure:
             raise LedgerAway(str(failure)) from failure
 

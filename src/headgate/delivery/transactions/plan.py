@@ -19,11 +19,13 @@ class Phase(StrEnum):
     COMPENSATED = "compensated"
     # Something can be neither kept nor undone without a person.
     STUCK = "stuck"
+    # An operator decided that it stays as it is, with steps that are not undone.
+    LEFT = "left"
 
     @property
     def is_final(self) -> bool:
         """Whether nothing follows."""
-        return self in (Phase.DONE, Phase.COMPENSATED)
+        return self in (Phase.DONE, Phase.COMPENSATED, Phase.LEFT)
 
 
 class Shown(StrEnum):
@@ -55,6 +57,8 @@ class StepState(StrEnum):
     # The compensation was tried as often as it may be.
     UNDO_FAILED = "undo_failed"
     UNDONE = "undone"
+    # An operator undid it without its compensation.
+    UNDONE_BY_HAND = "undone_by_hand"
     # A person decided that it stays as it is.
     LEFT = "left"
 
@@ -114,7 +118,7 @@ class Next(NamedTuple):
 
 
 _OPEN = (StepState.SENT, StepState.DOUBT)
-_BEHIND = (StepState.FAILED, StepState.UNDONE, StepState.LEFT)
+_BEHIND = (StepState.FAILED, StepState.UNDONE, StepState.UNDONE_BY_HAND, StepState.LEFT)
 
 
 def next_undo(steps: Sequence[Stage]) -> Next:
@@ -162,7 +166,7 @@ def shown(phase: Phase, steps: Sequence[Stage], *, timed_out: bool) -> Shown:
             return Shown.COMPLETED
         case Phase.COMPENSATED:
             return Shown.ROLLED_BACK
-        case Phase.STUCK:
+        case Phase.STUCK | Phase.LEFT:
             return Shown.FAILED
         case Phase.COMPENSATING if timed_out:
             return Shown.TIMEOUT

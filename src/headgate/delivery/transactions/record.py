@@ -100,6 +100,13 @@ class Heading(msgspec.Struct, frozen=True):
     deadline: float
 
 
+class HandedOver(NamedTuple):
+    """A rollback that an operator lets continue, and that no gateway has taken over yet."""
+
+    place: Place
+    revision: int
+
+
 class TransactionStore(Protocol):
     """A durable store of transactions. Every method is atomic and, when it returns, durable.
 
@@ -117,6 +124,9 @@ class TransactionStore(Protocol):
 
     async def unfinished(self) -> list[Heading]:
         """Those that have not ended and that no other gateway is at work on, oldest first."""
+
+    async def handed_over(self) -> list[HandedOver]:
+        """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
 
     async def operation(self, place: Place, key: str) -> str | None:
         """The op_id that the ledger has under a key of the transaction's owner."""

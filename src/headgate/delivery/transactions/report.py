@@ -37,8 +37,9 @@ def brief(transaction: Transaction) -> dict[str, Any]:
     }
     if transaction.reason:
         told["reason"] = cleaned(transaction.reason)
-    if transaction.phase is Phase.STUCK:
+    if transaction.phase in (Phase.STUCK, Phase.LEFT):
         told["not_undone"] = remaining(transaction.steps)
+    if transaction.phase is Phase.STUCK:
         told["waits_for"] = "a person"
     return told
 
@@ -62,7 +63,7 @@ def _step(step: Step, history: Sequence[Event]) -> dict[str, Any]:
         "tool": step.tool,
         "state": StepState.DONE if undo is not None else step.state,
     }
-    if step.state is StepState.LEFT:
+    if step.state in (StepState.LEFT, StepState.UNDONE_BY_HAND):
         undo = _left_undo(step, history)
     if step.op_id:
         told["op_id"] = step.op_id

@@ -20,7 +20,14 @@ from headgate.delivery.transactions.plan import (
     next_undo,
     unsettled,
 )
-from headgate.delivery.transactions.record import Heading, Place, Step, Transaction, TransactionStore
+from headgate.delivery.transactions.record import (
+    HandedOver,
+    Heading,
+    Place,
+    Step,
+    Transaction,
+    TransactionStore,
+)
 from headgate.delivery.transactions.steps import Find, Steps, Wish, begun
 from headgate.delivery.transactions.telling import blocked, not_running
 from headgate.delivery.transactions.undoing import OVERDUE, Sleep, Undoing, left_reason
@@ -35,6 +42,8 @@ T = TypeVar("T")
 
 # Between looks at what other gateways left behind, at late answers and at the word of an operator.
 _LOOK_SECONDS = 30.0
+# Between looks at what an operator handed over.
+_TAKE_OVER_SECONDS = 1.0
 # So many transactions are rolled back at a time without anybody waiting for it.
 _MOST_AT_ONCE = 8
 _SWEEP_SECONDS = 3600.0
@@ -70,6 +79,7 @@ class Sagas:
         self._attended: set[Place] = set()
         self._attending = asyncio.Semaphore(_MOST_AT_ONCE)
         self._sooner = asyncio.Event()
+        self._handed_over: set[HandedOver] = set()
         self._swept = 0.0
 
     async def begin(self, caller: Caller, *, seconds: float, on_failure: OnFailure) -> Transaction:
@@ -119,7 +129,7 @@ class Sagas:
         async with self._book.alone(place):
             transaction = await self._book.read(place)
             match transaction.phase:
-                case Phase.DONE:
+                case Phase.DONE | Phase.LEFT:
                     raise not_running(transaction)
                 case Phase.COMPENSATED:
                     return transaction
@@ -216,6 +226,27 @@ class Sagas:
                 self._tasks.add(self._started(self._attended_to(heading.place)))
         waits = [heading.deadline - now for heading in headings if heading.phase is Phase.RUNNING]
         return min([_LOOK_SECONDS, *(wait for wait in waits if wait > 0)])
+
+    async def follow_operator(self) -> None:
+        """Continue the rollbacks that an operator handed over, each within about a second; never returns."""
+        while True:
+            await asyncio.sleep(_TAKE_OVER_SECONDS)
+            await self.take_over()
+
+    async def take_over(self) -> None:
+        """Continue the rollbacks that an operator handed over since the last look, beside the caller."""
+        try:
+            found = set(await self._book.handed_over())
+        except LedgerAway:
+            # `resume` reads the same file, and logs why that fails.
+            return
+        # One that cannot continue now is left to `resume`, so that its reason is not logged each second.
+        new = {one for one in found - self._handed_over if one.place not in self._attended}
+        self._handed_over = (found & self._handed_over) | new
+        for place, _ in new:
+            log.info("operator retries transaction", extra={"transaction": place.id})
+            self._attended.add(place)
+            self._tasks.add(self._started(self._attended_to(place)))
 
     async def settle(self) -> None:
         """Wait until all that goes on by itself has come to its end."""

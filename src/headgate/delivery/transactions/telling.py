@@ -52,6 +52,8 @@ def _consequence(transaction: Transaction) -> str:
             return "the transaction was rolled back"
         case Phase.STUCK:
             return f"its rollback waits for a person: {transaction.reason}"
+        case Phase.LEFT:
+            return f"its rollback was given up: {transaction.reason}"
         case _:
             return "the transaction is being rolled back"
 
@@ -68,7 +70,7 @@ def failure(transaction: Transaction, step: Step, error: HeadgateError | None) -
             effect=Effect.UNKNOWN,
         )
     else:
-        stuck = transaction.phase is Phase.STUCK
+        stuck = transaction.phase in (Phase.STUCK, Phase.LEFT)
         failed = TransactionFailed(
             f"{what} failed: {step.error}; {_consequence(transaction)}",
             hint="get_transaction shows every step" if stuck else "mend the cause and begin another one",

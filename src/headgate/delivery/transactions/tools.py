@@ -10,10 +10,14 @@ from headgate.delivery.transactions.answers import close
 from headgate.delivery.transactions.arguments import (
     COMPENSATE_META,
     DEFAULT_SECONDS,
+    Identified,
+    Named,
+    Resolution,
+    Rollback,
     beginning,
+    identified,
     named,
     plain_step,
-    resolution,
     step_of,
 )
 from headgate.delivery.transactions.calls import Operations, Use
@@ -93,20 +97,20 @@ class TransactionTools:
         return answer_with({**brief(transaction), "deadline": moment(transaction.deadline)})
 
     async def _commit(self, request: Request) -> Answer:
-        given = named(COMMIT, request.params)
+        given = named(COMMIT, request.params, Named)
         return answer_with(brief(await self._sagas.commit(_place(request.caller, given.transaction_id))))
 
     async def _rollback(self, request: Request) -> Answer:
-        given = named(ROLLBACK, request.params)
+        given = named(ROLLBACK, request.params, Rollback)
         place = _place(request.caller, given.transaction_id)
         return _outcome(await self._sagas.rollback(place, leave=given.leave))
 
     async def _get_transaction(self, request: Request) -> Answer:
-        given = named(GET_TRANSACTION, request.params)
+        given = named(GET_TRANSACTION, request.params, Named)
         return answer_with(whole(await self._sagas.look(_place(request.caller, given.transaction_id))))
 
     async def _get_operation(self, request: Request) -> Answer:
-        given = resolution(GET_OPERATION, request.params)
+        given = identified(GET_OPERATION, request.params, Identified)
         found = await self._operations.look(request.caller, given.op_id)
         if found.state is not State.DONE or not found.answered:
             return answer_with(operation(found, None))
@@ -117,7 +121,7 @@ class TransactionTools:
             close(answer)
 
     async def _resolve(self, request: Request) -> Answer:
-        given = resolution(RESOLVE, request.params)
+        given = identified(RESOLVE, request.params, Resolution)
         found = await self._operations.resolve(
             request.caller, given.op_id, happened=bool(given.happened), by="caller"
         )
@@ -134,4 +138,4 @@ def _place(caller: Caller, id: str) -> Place:
 
 def _outcome(transaction: Transaction) -> Answer:
     """What a rollback came to; one that is stuck is a failure, and says what remains."""
-    return answer_with(brief(transaction), failed=transaction.phase is Phase.STUCK)
+    return answer_with(brief(transaction), failed=transaction.phase in (Phase.STUCK, Phase.LEFT))

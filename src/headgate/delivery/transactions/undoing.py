@@ -103,7 +103,7 @@ class Undoing:
                             transaction, "rolled back", phase=Phase.COMPENSATED, reason=reason
                         )
                     case _:
-                        transaction = await self._park(transaction, transaction.step(number))
+                        transaction = await self._stopped(transaction, transaction.step(number))
             return transaction
 
     async def settled(self, transaction: Transaction) -> Transaction:
@@ -121,9 +121,22 @@ class Undoing:
         text = f"step {step.number}: {settled.state}"
         return await self._book.write(transaction, text, settled, effect=Effect.UNKNOWN, **changes)
 
+    async def _stopped(self, transaction: Transaction, step: Step) -> Transaction:
+        """The rollback stops at the step, unless the doubt about its compensation is over."""
+        if step.state is not StepState.UNDO_DOUBT:
+            return await self._park(transaction, step)
+        known = await self._calls.undo_settled(transaction, step)
+        if known.state is step.state:
+            return await self._park(transaction, step)
+        text = f"step {step.number}: {known.state}"
+        return await self._book.write(transaction, text, known, effect=Effect.DONE)
+
     async def _park(self, transaction: Transaction, step: Step) -> Transaction:
         reason = _reason(transaction, step)
-        log.warning("transaction stuck", extra={"transaction": transaction.id, "reason": reason})
+        command = f"headgate transactions show {transaction.id}"
+        log.warning(
+            "transaction stuck", extra={"transaction": transaction.id, "reason": reason, "command": command}
+        )
         return await self._book.write(
             transaction, f"waits for a person: {reason}", phase=Phase.STUCK, reason=reason
         )

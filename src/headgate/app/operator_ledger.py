@@ -1,0 +1,56 @@
+"""The ledger of a data directory as an operator's commands open it, whether a gateway runs or not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.config.settings import Settings
+from headgate.delivery.ledger import StoreFailed
+from headgate.domain.errors import ConfigError
+from headgate.storage.committing import Committer
+from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
+
+
+class OperatorLedger(NamedTuple):
+    """The recorded calls and the transactions of one data directory."""
+
+    calls: LedgerFile
+    transactions: TransactionFile
+
+    async def gateway_runs(self) -> bool:
+        """Whether a gateway has this ledger open; raises StoreFailed."""
+        try:
+            return await asyncio.to_thread(self.calls.presence.others_are_there)
+        except OSError as error:
+            raise StoreFailed(f"the gateways that run cannot be seen ({error.strerror})") from error
+
+
+async def ledger_exists(settings: Settings) -> bool:
+    """Whether there is a ledger, because commands that only read do not create one; raises ConfigError."""
+    path = settings.data_dir / LEDGER_NAME
+    try:
+        return await asyncio.to_thread(path.exists)
+    except OSError as error:
+        raise _unusable(path, error.strerror or "it cannot be read") from error
+
+
+@asynccontextmanager
+async def open_operator_ledger(settings: Settings) -> AsyncIterator[OperatorLedger]:
+    """The ledger while the block lasts; raises ConfigError when it cannot be used."""
+    path = settings.data_dir / LEDGER_NAME
+    committer = Committer(path, (*LEDGER_TABLES, *TRANSACTION_TABLES))
+    try:
+        async with committer, open_ledger(committer, settings.data_dir) as ledger:
+            yield OperatorLedger(ledger, TransactionFile(committer, ledger.presence))
+    except StoreFailed as failure:
+        raise _unusable(path, str(failure)) from failure
+
+
+def _unusable(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be used: {reason}",
+        hint="mend the data directory, or name another with --data-dir",
+    )

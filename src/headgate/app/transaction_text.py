@@ -1,0 +1,373 @@
+"""Prints transactions for an operator: tables and sections to read, or JSON documents with stable members."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.app.operations import age, json_text, moment, stuck_line, table
+from headgate.app.transactions import (
+    Resolution,
+    TransactionDetails,
+    TransactionListing,
+    caller_of,
+    word_of_phase,
+)
+from headgate.catalog.evaluation.columns import printable
+from headgate.delivery.ledger import Operation, State
+from headgate.delivery.transactions.decisions import Decision, decided, stuck_operation_key, stuck_step
+from headgate.delivery.transactions.plan import Phase, Remedy, StepState, remaining, shown
+from headgate.delivery.transactions.record import Step, Transaction
+from headgate.domain.errors import TransactionFailed
+from headgate.domain.redaction import without_secret_members, without_secrets
+
+_HEAD = ("transaction", "state", "started", "age", "caller", "done", "problem")
+# As much of the arguments of one call as a person wants to see, and a program.
+_MOST_SHOWN = 300
+_MOST_IN_JSON = 10_000
+_LABEL_WIDTH = 14
+
+# How a step is that is in that state, and how its compensation is.
+_STEPS: Final[Mapping[StepState, tuple[str, str]]] = {
+    StepState.SENT: ("under way", "not run"),
+    StepState.DOUBT: ("may have been carried out", "not run"),
+    StepState.FAILED: ("not carried out", "not needed"),
+    StepState.DONE: ("carried out", "not run"),
+    StepState.UNDOING: ("carried out", "under way"),
+    StepState.UNDO_DOUBT: ("carried out", "may have been carried out"),
+    StepState.UNDO_FAILED: ("carried out", "failed"),
+    StepState.UNDONE: ("carried out", "done"),
+    StepState.UNDONE_BY_HAND: ("undone by hand", "not used"),
+    StepState.LEFT: ("left as it is", "not done"),
+}
+# The same of a compensation, for programs.
+_UNDO_STATES: Final[Mapping[StepState, str]] = {
+    StepState.UNDOING: "under_way",
+    StepState.UNDO_DOUBT: "in_doubt",
+    StepState.UNDO_FAILED: "failed",
+    StepState.UNDONE: "done",
+}
+# What an operator has to find out where a retry is refused.
+_QUESTIONS: Final[Mapping[StepState, str]] = {
+    StepState.DOUBT: "Check whether it was: that decides what is undone.",
+    StepState.UNDO_DOUBT: "Check whether it was: it is not made again without your consent.",
+}
+_NOT_DONE = (StepState.SENT, StepState.DOUBT, StepState.FAILED)
+_UNDONE = (StepState.UNDONE, StepState.UNDONE_BY_HAND)
+
+
+# Several transactions.
+
+
+def printed_transactions(listing: TransactionListing, *, as_json: bool, options: str = "") -> str:
+    """A table with the next step where one is stuck, or one JSON document.
+
+    `options` are the options of the command that a further one has to repeat, as for all of these.
+    """
+    found = listing.transactions
+    if as_json:
+        return json_text([_document(transaction) for transaction in found])
+    if not found:
+        return printable(listing.nothing)
+    lines = table(_HEAD, [_row(transaction) for transaction in found])
+    if listing.total > len(found):
+        lines.append(f"{len(found)} of {listing.total} are shown, the most at once: --state narrows them.")
+    stuck = [transaction.id for transaction in found if transaction.phase is Phase.STUCK]
+    if stuck:
+        command = _command("show", stuck[0] if len(stuck) == 1 else "ID", options)
+        what = "how to resolve it" if len(stuck) == 1 else "how to resolve one of them"
+        lines.append(stuck_line(len(stuck), command, what))
+    return "\n".join(lines)
+
+
+def _row(transaction: Transaction) -> tuple[str, ...]:
+    made = [step for step in transaction.steps if step.state not in _NOT_DONE]
+    return (
+        transaction.id,
+        word_of_phase(transaction.phase),
+        moment(transaction.created),
+        age(time.time() - transaction.created),
+        caller_of(transaction.place),
+        f"{len(made)} of {len(transaction.steps)}",
+        without_secrets(transaction.reason),
+    )
+
+
+def _document(transaction: Transaction) -> dict[str, Any]:
+    """The members of the JSON document, times in seconds since the epoch."""
+    steps = transaction.steps
+    stuck = stuck_step(transaction)
+    return {
+        "transaction_id": transaction.id,
+        "status": word_of_phase(transaction.phase),
+        "state": shown(transaction.phase, steps, timed_out=transaction.timed_out).value,
+        "tenant": transaction.tenant,
+        "principal": transaction.principal,
+        "client": next((step.client for step in steps if step.client), ""),
+        "created": transaction.created,
+        "updated": transaction.updated,
+        "deadline": transaction.deadline,
+        "timed_out": transaction.timed_out,
+        "on_failure": transaction.on_failure.value,
+        "reason": without_secrets(transaction.reason),
+        "step_count": len(steps),
+        "steps_done": sum(step.state not in _NOT_DONE for step in steps),
+        "steps_undone": sum(step.state in _UNDONE for step in steps),
+        "not_undone": remaining(steps),
+        "stuck_step": stuck.number if stuck is not None else None,
+        "stuck_tool": stuck.tool if stuck is not None else "",
+        "stuck_compensation": stuck.undo_tool if stuck is not None else "",
+        "stuck_error": without_secrets(stuck.error) if stuck is not None else "",
+    }
+
+
+# One transaction.
+
+
+def printed_transaction(details: TransactionDetails, *, as_json: bool, options: str = "") -> str:
+    """Everything that is known of one transaction: sections to read, or one JSON document."""
+    known, commands = _advice(details, options)
+    if as_json:
+        return json_text(
+            _document(details.transaction)
+            | {
+                "steps": [_step_document(details, step) for step in details.transaction.steps],
+                "history": [
+                    {"at": event.at, "event": without_secrets(event.text)}
+                    for event in details.transaction.history
+                ],
+                "known": known,
+                "commands": [command for command, _ in commands],
+            }
+        )
+    return "\n".join(
+        [
+            *_facts(details.transaction),
+            *(line for step in details.transaction.steps for line in _step_lines(details, step)),
+            *_history_lines(details.transaction),
+            *_advice_lines(known, commands),
+        ]
+    )
+
+
+def _facts(transaction: Transaction) -> Iterator[str]:
+    document = _document(transaction)
+    since = age(time.time() - transaction.created)
+    yield _line("transaction", transaction.id, "")
+    yield _line("state", f"{document['status']} (its client sees: {document['state']})", "")
+    yield _line("caller", caller_of(transaction.place), "")
+    if document["client"]:
+        yield _line("client", document["client"], "")
+    yield _line("started", f"{moment(transaction.created)} ({since} ago)", "")
+    yield _line("changed", moment(transaction.updated), "")
+    yield _line("time limit", moment(transaction.deadline), "")
+    if transaction.reason:
+        yield _line("reason", document["reason"], "")
+    if transaction.phase in (Phase.STUCK, Phase.LEFT):
+        yield _line("not undone", ", ".join(map(str, document["not_undone"])) or "none", "")
+
+
+def _step_lines(details: TransactionDetails, step: Step) -> Iterator[str]:
+    transaction = details.transaction
+    said, undo_said = _STEPS[step.state]
+    yield ""
+    yield printable(f"Step {step.number}: {step.tool}, {said}")
+    yield _line("arguments", _arguments(step.arguments, _MOST_SHOWN))
+    if (operation := details.operations.get(transaction.key(step))) is not None:
+        yield _line("operation", _call(operation))
+    if step.remedy is Remedy.COMPENSATION:
+        yield _line("compensation", f"{step.undo_tool}, {undo_said}")
+        if step.undo_arguments:
+            yield _line("arguments", _arguments(step.undo_arguments, _MOST_SHOWN))
+        for operation in _undo_operations(details, step):
+            yield _line("operation", _call(operation))
+    else:
+        needless = step.remedy is Remedy.NEEDLESS
+        yield _line("compensation", "not needed: it changed nothing" if needless else "none")
+    if step.error:
+        yield _line("error", _error(details, step))
+
+
+def _step_document(details: TransactionDetails, step: Step) -> dict[str, Any]:
+    call = details.operations.get(details.transaction.key(step))
+    document: dict[str, Any] = {
+        "step": step.number,
+        "tool": step.tool,
+        "state": step.state.value,
+        "arguments": _arguments(step.arguments, _MOST_IN_JSON),
+        "op_id": step.op_id or (call.op_id if call is not None else ""),
+        "operation": _operation(call) if call is not None else None,
+        "error": _error(details, step),
+        "compensation": None,
+    }
+    if step.remedy is Remedy.COMPENSATION:
+        document["compensation"] = {
+            "tool": step.undo_tool,
+            "state": _UNDO_STATES.get(step.state, "not_run"),
+            "arguments": _arguments(step.undo_arguments, _MOST_IN_JSON),
+            "rounds": step.undo_round if step.state is not StepState.DONE else step.undo_round - 1,
+            "op_id": step.undo_op_id,
+            "operations": [_operation(one) for one in _undo_operations(details, step)],
+        }
+    return document
+
+
+def _undo_operations(details: TransactionDetails, step: Step) -> list[Operation]:
+    """The calls that its compensation was, in the order in which they were made."""
+    beginning = f"{details.transaction.key(step)}/undo"
+    found = [operation for key, operation in details.operations.items() if key.startswith(beginning)]
+    return sorted(found, key=lambda operation: operation.created)
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    return {
+        "op_id": operation.op_id,
+        "state": operation.state.value,
+        "class": operation.kind.value,
+        "attempts": operation.attempts,
+        "resolved_by": operation.resolved_by,
+        "error_code": operation.error_code,
+        "error": without_secrets(operation.error),
+    }
+
+
+def _call(operation: Operation) -> str:
+    times = "1 attempt" if operation.attempts == 1 else f"{operation.attempts} attempts"
+    settled = f", settled by {operation.resolved_by}" if operation.resolved_by else ""
+    error = f": {without_secrets(operation.error)}" if operation.error else ""
+    return f"{operation.op_id} ({operation.state}, {operation.kind}, {times}{settled}){error}"
+
+
+def _error(details: TransactionDetails, step: Step) -> str:
+    """The last error of a step, as its server said it."""
+    return without_secrets(details.errors.get(step.number) or step.error)
+
+
+def _arguments(arguments: bytes, most: int) -> str:
+    """Arguments without secrets, cut where they are long."""
+    text = without_secret_members(arguments)
+    return text if len(text) <= most else f"{text[:most]}... ({len(arguments)} bytes)"
+
+
+def _history_lines(transaction: Transaction) -> Iterator[str]:
+    yield ""
+    yield "History"
+    for event in transaction.history:
+        yield printable(f"  {moment(event.at)}  {without_secrets(event.text)}")
+
+
+# What to do about it.
+
+
+def _advice(details: TransactionDetails, options: str) -> tuple[str, list[tuple[str, str]]]:
+    """What is known of a stuck transaction, and each command that resolves it with what it does."""
+    transaction = details.transaction
+    step = stuck_step(transaction)
+    if step is None:
+        return "", []
+    known = details.operations.get(stuck_operation_key(transaction, step))
+
+    def resolve(decision: str) -> str:
+        return _command("resolve", transaction.id, f" {decision}{options}")
+
+    commands = [
+        (resolve("--compensated"), "everything was undone by hand"),
+        (resolve("--leave"), "it stays failed and no longer waits for a person"),
+    ]
+    try:
+        decided(transaction, Decision.RETRY, known)
+    except TransactionFailed:
+        first = _settling(step, known, options)
+        if step.state is StepState.UNDO_DOUBT:
+            first.append((resolve("--retry --on-doubt retry"), "a second call does no harm"))
+        return f"{_known(step)}. {_QUESTIONS.get(step.state, '')}".rstrip(), first + commands
+    retry = (resolve("--retry"), "run the remaining compensations again")
+    return f"{_known(step)}. A retry makes no call twice that was carried out.", [retry, *commands]
+
+
+def _command(name: str, id: str, options: str) -> str:
+    """A command about the transaction; an id that looks like an option comes last."""
+    if id.startswith("-"):
+        return f"headgate transactions {name}{options} -- {id}"
+    return f"headgate transactions {name} {id}{options}"
+
+
+def _settling(step: Step, known: Operation | None, options: str) -> list[tuple[str, str]]:
+    if known is None or known.state not in (State.DOUBT, State.INTENT):
+        return []
+    call = "the compensation" if step.state is StepState.UNDO_DOUBT else "the step"
+    resolve = f"headgate operations resolve {known.op_id}"
+    return [
+        (f"{resolve} --happened{options}", f"{call} was carried out; the rollback continues"),
+        (f"{resolve} --did-not-happen{options}", f"{call} was not carried out; the rollback continues"),
+    ]
+
+
+def _known(step: Step) -> str:
+    said, undo_said = _STEPS[step.state]
+    known = f"Step {step.number} ({step.tool}): {said}"
+    if step.remedy is not Remedy.COMPENSATION:
+        why = f" ({step.error})" if step.error else ""
+        return f"{known}; it has no compensation{why}"
+    return f"{known}; its compensation ({step.undo_tool}): {undo_said}"
+
+
+def _advice_lines(known: str, commands: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if not commands:
+        return
+    yield ""
+    yield "What is known"
+    yield f"  {printable(without_secrets(known))}"
+    yield ""
+    yield "To resolve it"
+    longest = max(len(command) for command, _ in commands)
+    for command, effect in commands:
+        yield f"  {command:<{longest}}  # {effect}"
+
+
+def _line(label: str, value: str, indent: str = "  ") -> str:
+    return f"{indent}{label:<{_LABEL_WIDTH}}{printable(value)}"
+
+
+# A decision.
+
+
+def printed_resolution(resolution: Resolution, *, as_json: bool, options: str = "") -> str:
+    """What a decision came to: sentences, or one JSON document."""
+    transaction = resolution.transaction
+    if as_json:
+        return json_text(
+            _document(transaction)
+            | {
+                "decision": resolution.decision.value,
+                "gateway_runs": resolution.gateway_runs,
+                "operations_in_doubt": list(resolution.doubts),
+            }
+        )
+    sentences = [_outcome(resolution, options)]
+    sentences += [
+        f"Operation {op_id} is still in doubt: `headgate operations resolve {op_id}{options}` "
+        "with --happened or --did-not-happen settles it."
+        for op_id in resolution.doubts
+        if resolution.decision is not Decision.RETRY
+    ]
+    return "\n".join(map(printable, sentences))
+
+
+def _outcome(resolution: Resolution, options: str) -> str:
+    id, data_dir = resolution.transaction.id, resolution.data_dir
+    match resolution.decision:
+        case Decision.COMPENSATED:
+            return f"Transaction {id} is rolled_back: it was undone by hand."
+        case Decision.LEAVE:
+            left = ", ".join(map(str, remaining(resolution.transaction.steps))) or "none"
+            return f"Transaction {id} stays failed and no longer waits for a person. Not undone: {left}."
+        case Decision.RETRY if resolution.gateway_runs:
+            return (
+                f"Transaction {id} is retried: the gateway that runs on {data_dir} continues the rollback "
+                f"within a second or two. `{_command('show', id, options)}` tells what it came to."
+            )
+        case Decision.RETRY:
+            return (
+                f"The retry of transaction {id} is recorded. No gateway runs on {data_dir}: "
+                "the next one that starts there continues the rollback."
+            )

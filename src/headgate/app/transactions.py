@@ -1,0 +1,210 @@
+"""What an operator asks about transactions, and decides about those that are stuck."""
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from headgate.app.operator_ledger import OperatorLedger, ledger_exists, open_operator_ledger
+from headgate.config.settings import Settings
+from headgate.delivery.ledger import Operation, State
+from headgate.delivery.transactions.answers import close, whole_refusal
+from headgate.delivery.transactions.decisions import (
+    Decision,
+    changed,
+    decided,
+    stuck_operation_key,
+    stuck_step,
+)
+from headgate.delivery.transactions.plan import Phase
+from headgate.delivery.transactions.record import Event, Place, Step, Transaction
+from headgate.domain.errors import TransactionFailed
+from headgate.storage.ledger import LEDGER_NAME
+
+# The operator's words for where transactions are, in the order in which they are listed.
+PHASES: Final[Mapping[str, Phase]] = MappingProxyType(
+    {
+        "stuck": Phase.STUCK,
+        "rolling_back": Phase.COMPENSATING,
+        "running": Phase.RUNNING,
+        "left": Phase.LEFT,
+        "rolled_back": Phase.COMPENSATED,
+        "completed": Phase.DONE,
+    }
+)
+# Those that have not ended.
+OPEN_PHASES: Final = ("stuck", "rolling_back", "running")
+MOST_LISTED: Final = 10_000
+# So many of the ids that begin alike are named.
+_MOST_NAMED = 5
+
+
+class TransactionListing(NamedTuple):
+    """Transactions, how many there are of these in all, and the sentence that stands for none."""
+
+    transactions: list[Transaction]
+    total: int
+    nothing: str
+
+
+class TransactionDetails(NamedTuple):
+    """One transaction, its recorded calls by their keys, and what servers said in full, by number of step."""
+
+    transaction: Transaction
+    operations: Mapping[str, Operation]
+    errors: Mapping[int, str]
+
+
+class Resolution(NamedTuple):
+    """A transaction after an operator's decision."""
+
+    transaction: Transaction
+    decision: Decision
+    # Calls of it that are still in doubt.
+    doubts: Sequence[str]
+    # Whether a gateway runs on that directory.
+    gateway_runs: bool
+    data_dir: Path
+
+
+def word_of_phase(phase: Phase) -> str:
+    """The operator's word for it."""
+    return next(word for word, known in PHASES.items() if known is phase)
+
+
+async def list_transactions(settings: Settings, states: Collection[str]) -> TransactionListing:
+    """The transactions in those states: stuck ones first, in each state the oldest first.
+
+    Raises ConfigError when the ledger cannot be read, as all of these do.
+    """
+    if not await ledger_exists(settings):
+        nothing = f"No transaction has been recorded: there is no {LEDGER_NAME} in {settings.data_dir}."
+        return TransactionListing([], 0, nothing)
+    words = [word for word in PHASES if word in states]
+    async with open_operator_ledger(settings) as opened:
+        counts = await opened.transactions.counts()
+        found: list[Transaction] = []
+        for word in words:
+            found += await opened.transactions.listed((PHASES[word],), MOST_LISTED - len(found))
+    nothing = f"No transaction is {' or '.join(words).replace('_', ' ')}."
+    return TransactionListing(found, sum(counts[PHASES[word]] for word in words), nothing)
+
+
+async def show_transaction(settings: Settings, id: str, principal: str | None) -> TransactionDetails:
+    """The transaction whose id is or begins with this; raises TransactionFailed for none or several."""
+    if not await ledger_exists(settings):
+        raise _unknown(id)
+    async with open_operator_ledger(settings) as opened:
+        transaction = await _found(opened, id, principal)
+        operations = await _operations(opened, transaction)
+        errors = {
+            step.number: said
+            for step in transaction.steps
+            if step.error and (said := await _said(opened, step)) is not None
+        }
+    return TransactionDetails(transaction, operations, errors)
+
+
+async def resolve_transaction(
+    settings: Settings,
+    id: str,
+    principal: str | None,
+    decision: Decision,
+    *,
+    repeats_doubt: bool,
+    note: str,
+) -> Resolution:
+    """A stuck transaction after the decision, which is durable; raises TransactionFailed for any other."""
+    if not await ledger_exists(settings):
+        raise _unknown(id)
+    async with open_operator_ledger(settings) as opened:
+        transaction = await _found(opened, id, principal)
+        operations = await _operations(opened, transaction)
+        step = stuck_step(transaction)
+        known = operations.get(stuck_operation_key(transaction, step)) if step is not None else None
+        change = decided(transaction, decision, known, repeats_doubt=repeats_doubt, note=note)
+        runs = await opened.gateway_runs()
+        now = time.time()
+        after = changed(transaction, change, now)
+        if not await opened.transactions.decide(after, Event(now, change.text), change.steps):
+            raise await _overtaken(opened, transaction.place)
+        doubts = [found.op_id for found in operations.values() if found.state is State.DOUBT]
+        return Resolution(after, decision, doubts, runs, settings.data_dir)
+
+
+async def _operations(opened: OperatorLedger, transaction: Transaction) -> dict[str, Operation]:
+    """The calls of a transaction that the ledger still has, by their keys."""
+    beginning = f"headgate:tx/{transaction.id}/"
+    found = await opened.calls.under_keys(transaction.tenant, transaction.principal, beginning)
+    return {operation.key: operation for operation in found}
+
+
+async def _said(opened: OperatorLedger, step: Step) -> str | None:
+    """What the server said of the last call of a step that it refused; None when that is not recorded."""
+    op_id = step.undo_op_id or step.op_id
+    answer = await opened.calls.answer(op_id) if op_id else None
+    if answer is None:
+        return None
+    try:
+        return await asyncio.to_thread(whole_refusal, answer)
+    finally:
+        close(answer)
+
+
+# Which transaction is meant.
+
+
+async def _found(opened: OperatorLedger, id: str, principal: str | None) -> Transaction:
+    # What a shell passes may hold bytes that are no text, and then names no transaction.
+    wanted = id.encode("utf-8", "backslashreplace").decode()
+    places = await opened.transactions.places(wanted, MOST_LISTED) if wanted else []
+    if principal is not None:
+        places = [place for place in places if principal in (place.principal, caller_of(place))]
+    if len(places) > 1:
+        raise _ambiguous(id, places)
+    found = await opened.transactions.load(places[0]) if places else None
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def caller_of(place: Place) -> str:
+    """Whose it is, in one word."""
+    return f"{place.tenant}/{place.principal}" if place.tenant else place.principal
+
+
+def _unknown(id: str) -> TransactionFailed:
+    return TransactionFailed(
+        f"transaction {id[:100]!r} not found or expired",
+        hint="`headgate transactions list --all` names those that are recorded",
+    )
+
+
+def _ambiguous(id: str, places: Sequence[Place]) -> TransactionFailed:
+    if len({place.id for place in places}) == 1:
+        callers = ", ".join(caller_of(place) for place in places[:_MOST_NAMED])
+        return TransactionFailed(
+            f"{len(places)} callers have a transaction {places[0].id!r}: {callers}",
+            hint="name one of them with --principal",
+        )
+    named = ", ".join(place.id for place in places[:_MOST_NAMED])
+    more = ", ..." if len(places) > _MOST_NAMED else ""
+    return TransactionFailed(
+        f"the ids of {len(places)} transactions begin with {id[:100]!r}: {named}{more}",
+        hint="give more of the id",
+    )
+
+
+async def _overtaken(opened: OperatorLedger, place: Place) -> TransactionFailed:
+    """Another decision was recorded first, and this one was not."""
+    now = await opened.transactions.load(place)
+    if now is None:
+        return _unknown(place.id)
+    why = f" ({now.reason})" if now.reason else ""
+    return TransactionFailed(
+        f"a gateway or another operator was quicker, so nothing was recorded: "
+        f"transaction {place.id} is {word_of_phase(now.phase)} now{why}",
+        hint=f"`headgate transactions show {place.id}` tells what is known of it",
+    )
