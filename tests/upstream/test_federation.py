@@ -1,0 +1,78 @@
+"""No listing comes back to the gateway that it began at."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import GatewayLoop
+from headgate.domain.server import State
+from headgate.upstream.federation import Federation
+from tests.upstream.clock import in_no_time
+from tests.upstream.stage import Scene, soon
+
+OWN, B, C = "0" * 16, "b" * 16, "c" * 16
+
+
+def told(federation: Federation) -> list[str]:
+    found: list[str] = json.loads(b"{" + federation.member + b"}")["io.headgate/gateways"]
+    return found
+
+
+def test_a_gateway_tells_of_itself_and_of_all_behind_it() -> None:
+    federation = Federation(OWN)
+    assert told(federation) == [OWN]
+    federation.learn("b", frozenset({B, C}))
+    federation.learn("c", frozenset({C}))
+    assert told(federation) == [OWN, B, C]
+    federation.keep(["c"])
+    assert told(federation) == [OWN, C]
+    federation.learn("c", frozenset())
+    assert told(federation) == [OWN]
+
+
+@pytest.mark.parametrize(
+    ("gateways", "words"), [({OWN}, "is this gateway itself"), ({OWN, B}, "leads back to this gateway")]
+)
+def test_a_way_back_is_refused_and_told_no_further(gateways: set[str], words: str) -> None:
+    federation = Federation(OWN)
+    federation.learn("b", frozenset({B}))
+    with pytest.raises(GatewayLoop, match=words) as loop:
+        federation.learn("b", frozenset(gateways))
+    assert "'b'" in loop.value.reason
+    assert "remove its entry" in loop.value.reason
+    assert not loop.value.retryable
+    assert told(federation) == [OWN]
+
+
+# On a connection that stands.
+
+
+def listing(*gateways: str) -> Answer:
+    result: dict[str, Any] = {"tools": [{"name": "pay", "inputSchema": {}}]}
+    return Answer(json.dumps(result | {"_meta": {"io.headgate/gateways": gateways}}).encode())
+
+
+@in_no_time
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:9/mcp"])
+async def test_a_gateway_that_comes_to_lead_back_is_dropped_and_its_tools_with_it(url: str) -> None:
+    scene = Scene()
+    scene.facts.instance = OWN
+    scene.server.answers["tools/list"] = listing(B)
+    async with scene.fleet(url=url) as fleet:
+        assert scene.facts.behind == {"bank": frozenset({B})}
+        scene.server.answers["tools/list"] = listing(B, OWN)
+        scene.links[0].say_changed()
+        await soon(lambda: fleet.statuses()[0].state is State.FAILED, 30.0)
+        assert "leads back to this gateway" in (fleet.statuses()[0].last_error or "")
+        assert scene.facts.offers()[-1] == []
+        assert scene.links[0].closed
+        # A command is not started again by itself; another gateway may have been mended.
+        scene.server.answers["tools/list"] = listing(B)
+        if url:
+            await soon(lambda: fleet.statuses()[0].state is State.READY, 100.0)
+        else:
+            with pytest.raises(TimeoutError):
+                await soon(lambda: len(scene.links) > 1, 200.0)
+        assert len(scene.links) == (2 if url else 1)
