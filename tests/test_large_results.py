@@ -116,6 +116,48 @@ async def test_the_result_of_a_task_is_cut_as_well(build: Build) -> None:
     assert other.result == LARGE
 
 
+ROWS = [{"id": number, "name": f"name {number}"} for number in range(500)]
+TYPED = result(text(json.dumps(ROWS)), structuredContent={"rows": ROWS})
+PROMISING = {"name": "typed", "inputSchema": SCHEMA, "outputSchema": {"type": "object", "required": ["rows"]}}
+
+
+def check_typed(reply: bytes) -> None:
+    told = json.loads(reply)["structuredContent"]
+    assert next(iter(told)) == "_headgate"
+    assert told["_headgate"]["cache_id"] == facts_of(reply)["cache_id"]
+    assert told["_headgate"]["shown"] == len(told["rows"]) < told["_headgate"]["total"] == 500
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_structure_that_is_cut_has_the_notice_also_in_a_step_of_a_transaction(
+    build: Build, mode: Mode
+) -> None:
+    steps = Steps()
+    library = build(answer=TYPED, transactions=steps, mode=mode)
+    library.house.offer("bank", Kind.TOOLS, LOOK, PROMISING)
+    check_typed(await library.told("bank_typed"))
+    check_typed(await library.told("call_tool", {"name": "bank_typed"}))
+    check_typed(await library.told("bank_typed", ticket=Ticket(transaction="t")))
+    assert steps.made == ["bank_typed"]
+    assert "structuredContent" not in json.loads(await library.told("bank_look"))
+
+
+async def test_the_result_of_a_task_is_cut_as_the_tool_that_began_it_promises(build: Build) -> None:
+    library = build(answer=result(task={"taskId": "1", "status": "working"}))
+    library.house.offer("bank", Kind.TOOLS, LOOK, PROMISING)
+    await library.call("bank_typed")
+    gateway, asked = library.house.gateway, {"taskId": "1"}
+    # What is asked about the task meanwhile does not hide which tool began it.
+    await gateway.forward(request("tasks/get", params=asked), None)
+    library.house.desk.upstream.script[:] = [Answer(TYPED)]
+    answer = await gateway.forward(request("tasks/result", params=asked), None)
+    assert isinstance(answer.result, bytes)
+    check_typed(answer.result)
+    # Of another one it is not known what was promised.
+    unknown = await gateway.forward(request("tasks/result", params={"taskId": "2"}), "bank")
+    assert unknown.result == TYPED
+
+
 # By a call that is made for it.
 
 

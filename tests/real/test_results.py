@@ -150,6 +150,8 @@ async def test_an_excerpt_is_what_the_tool_promises_to_clients_that_check_it(
     result = await agent.call(f"{upstream}_typed", size=500)
 
     structured = result["structuredContent"]
+    assert next(iter(structured)) == "_headgate"
+    assert structured["_headgate"]["cache_id"] == id_of(result)
     assert structured["total"] == 500
     assert 0 < len(structured["users"]) < 500
     assert structured["users"] == people(500)["users"][: len(structured["users"])]
@@ -163,11 +165,17 @@ async def test_structure_without_a_promise_is_left_out(agent: Agent, upstream: s
     assert json.loads(texts(result)[0])["users"]
 
 
-async def test_text_and_structure_count_together(agent: Agent, upstream: str) -> None:
-    size = next(size for size in range(1, 100) if len(json.dumps(people(size))) > LIMIT // 2 + 500)
+async def test_text_and_structure_that_say_the_same_count_once(agent: Agent, upstream: str) -> None:
+    size = next(size for size in range(1, 100) if len(json.dumps(people(size))) > LIMIT)
 
-    assert is_whole(await agent.call(f"{upstream}_users", size=size))
-    assert not is_whole(await agent.call(f"{upstream}_loose", size=size))
+    assert is_whole(await agent.call(f"{upstream}_users", size=size - 1))
+    for tool in ("loose", "typed", "closed"):
+        whole = await agent.call(f"{upstream}_{tool}", size=size - 1)
+        assert is_whole(whole)
+        assert whole["structuredContent"] == people(size - 1)
+        assert facts(await agent.call(f"{upstream}_{tool}", size=size))["original_size"] == len(
+            json.dumps(people(size))
+        )
 
 
 async def test_the_limit_itself_is_shown_and_one_more_is_not(agent: Agent, upstream: str) -> None:
@@ -286,11 +294,11 @@ async def test_whatever_is_no_text_survives_a_filter(
 
 
 async def test_structure_is_filtered_with_the_text(agent: Agent, upstream: str) -> None:
-    cache_id = id_of(await agent.call(f"{upstream}_typed", size=60))
+    cache_id = id_of(await agent.call(f"{upstream}_typed", size=100))
 
     reply = await agent.call("proxy_filter", cache_id=cache_id, fields=["users.city"])
 
-    cities = {"users": [{"city": user["city"]} for user in people(60)["users"]]}
+    cities = {"users": [{"city": user["city"]} for user in people(100)["users"]]}
     assert reply["structuredContent"] == cities
     assert json.loads(texts(reply)[0]) == cities
 

@@ -185,7 +185,7 @@ async def test_structure_that_says_more_than_the_text_is_within_reach(
 
 @pytest.mark.parametrize(
     ("pattern", "found"),
-    [("(a+)+$", 0), ("(a|aa)+$", 0), ("(.*)*b", 0), ("^(a|a)*!", 1), ("(a?){50}a{50}", 1)],
+    [("(a+)+$", 0), ("(a|aa)+$", 0), ("(.*)*b", 0), ("^(a|a)*!", 1), ("(a?){50}a{50}", 500)],
 )
 async def test_a_pattern_that_could_go_on_for_ever_does_not(
     client: Handshaker, tmp_path: Path, pattern: str, found: int

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gate import Gate
 from tests.real.large import QUESTIONS, READERS, buried, id_of, is_whole, quarry_entry, said, texts, unknown
 from tests.real.plain import Handshaker, Message, Stateless
@@ -64,6 +66,27 @@ def test_head_and_tail_are_shown_where_the_environment_says_so(gateway: Start, t
         counted = call(client, "proxy_query", cache_id=id_of(cut), sql="SELECT count(*) FROM rows")
         assert json.loads(texts(counted)[0])["rows"] == [[1000]]
     assert "every local client" in ann.welcome["instructions"]
+
+
+@pytest.mark.parametrize("limit", [1, 50, 131, 132, 1000, 100_000_000])
+def test_head_and_tail_never_make_an_answer_longer(gateway: Start, tmp_path: Path, limit: int) -> None:
+    gate = started(gateway, environment={"MCPPROXY_TRUNCATE_OUTPUT_LEN": str(limit)})
+    client = Handshaker(gate.url)
+    cut = 0
+    for more in (-1, 0, 1, 31, 33, 200, 300, 400, 600, 1000, 3000):
+        length = max(0, min(limit, 5000) + more)
+        words = "".join(chr(ord("a") + number % 26) for number in range(length))
+        third = [words[: length // 3], words[length // 3 : length // 2], words[length // 2 :]]
+        for result in (said(words), said(*third), said(words, structuredContent={"result": words})):
+            shown = call(client, "quarry_dig", file=buried(tmp_path, result))
+            if is_whole(shown):
+                assert shown == result
+                continue
+            cut += 1
+            assert sum(map(len, texts(shown))) < length
+            assert len(json.dumps(shown)) < len(json.dumps(result))
+            assert id_of(shown) in texts(shown)[-1]
+    assert bool(cut) is (limit <= 5000)
 
 
 def test_tools_that_are_not_listed_are_called_all_the_same(gateway: Start, tmp_path: Path) -> None:

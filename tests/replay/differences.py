@@ -14,7 +14,10 @@ Every function takes the source text of what the server sent and returns what th
 6. of a server some of whose URIs clients know under another name, the links and embedded resources in the
    results of tools and prompts bear that name;
 7. an object of which a member was changed or taken out has no blanks between its other members any more;
-8. an answer that refuses the arguments of a tool has the schema that they must have as well.
+8. an answer that refuses the arguments of a tool has the schema that they must have as well;
+9. where results may be truncated, a tool whose output schema has no place for another member is listed
+   without that schema: clients that show `structuredContent` alone could not tell a truncated result from a
+   whole one (decision 0052).
 
 The gate also repairs odd tools and hides from a handshake client what its era forbids; no recorded server
 gives a reason for that, so nothing of the kind is allowed here.
@@ -103,9 +106,18 @@ def with_link(block: str, public_uri: Callable[[str], str]) -> str:
     return joined(found | changed) if changed else block
 
 
-def definition(text: str, key: str, public: str) -> str:
-    """One item of a listing under its public name."""
+def definition(text: str, key: str, public: str, *, truncated: bool = False) -> str:
+    """One item of a listing under its public name; `truncated` is whether the gate truncates results."""
+    if truncated and is_closed(json.loads(text).get("outputSchema", {})):
+        text = without_member(text, "outputSchema")
     return with_member(text, key, json.dumps(public, ensure_ascii=False))
+
+
+def is_closed(schema: Any) -> bool:
+    """Whether an object has no place for a member of another name, as recorded schemas say it."""
+    if schema.get("additionalProperties", {}) not in ({}, True) or schema.get("type") == "array":
+        return True
+    return any(is_closed(branch) for branch in schema.get("oneOf", ()))
 
 
 def plain_name(server: str, name: str) -> str:
@@ -113,7 +125,9 @@ def plain_name(server: str, name: str) -> str:
     words = [
         re.sub(r"_+", "_", re.sub(r"[^a-z0-9_]", "_", text.lower())).strip("_") for text in (server, name)
     ]
-    return "_".join(words)
+    of_server, own = words
+    # A tool whose name begins with its server's is called by it alone.
+    return own if own == of_server or own.startswith(f"{of_server}_") else f"{of_server}_{own}"
 
 
 def progress(params: str, token: str) -> str:
@@ -125,6 +139,15 @@ def with_member(text: str, wanted: str, value: str) -> str:
     """The object with another value of one member, every other byte as it was."""
     ((start, end),) = [(start, end) for key, start, end in members(text) if key == wanted]
     return text[:start] + value + text[end:]
+
+
+def without_member(text: str, dropped: str) -> str:
+    """The object without one member and the comma before or behind it, every other byte as it was."""
+    found = list(members(text))
+    ((at, end),) = [(at, end) for at, (key, _, end) in enumerate(found) if key == dropped]
+    if at:
+        return text[: found[at - 1][2]] + text[end:]
+    return text[: text.index("{") + 1] + text[text.index('"', end) :]
 
 
 def without(text: str, dropped: set[str]) -> str:

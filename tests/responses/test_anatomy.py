@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw
 
-from headgate.responses.anatomy import Anatomy, dissect, document, measured, text_of
+from headgate.responses.anatomy import Anatomy, compact_size, dissect, document, measured, text_of
 from headgate.responses.content import InMemory
 from headgate.responses.processing import Refused
 from tests.responses.results import IMAGE, LINK, blocks_of, members_of, resource, result, results, text
@@ -112,9 +112,29 @@ def test_a_question_of_an_upstream_is_no_answer() -> None:
     assert not dissect(b'{"resultType":"input_required","content":[]}').complete
 
 
-def test_texts_and_structure_are_counted_in_characters() -> None:
+def test_texts_and_structure_are_counted_in_characters_and_the_larger_counts() -> None:
     data = result(text("äöü😀"), IMAGE, resource("abc"), structuredContent={"n": 1})
-    assert measured(data) == 4 + 3 + len('{"n": 1}')
+    assert measured(data) == 4 + 3
+    data = result(text("äöü😀"), structuredContent={"name": "äöü"})
+    assert measured(data) == len('{"name":"äöü"}')
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        (b'{"a":1}', 7),
+        (b'{ "a" : [1,\n 2] }', 11),
+        (b'{"a, b: c":" [ "}', 17),
+        ('{"a":"ü😀"}'.encode(), 10),
+        (b'{"a":"\\u00fc\\ud83d\\ude00"}', 10),
+        # What has to be escaped is.
+        (b'{"a":"\\u0001\\n\\\\u00fc"}', 23),
+        (b'{"a":' + b"[ " * 5000 + b"]" * 5000 + b"}", 15_006),
+    ],
+    ids=["plain", "white space", "signs in strings", "characters", "escapes", "needed escapes", "deep"],
+)
+def test_structure_counts_as_compact_json(written: bytes, size: int) -> None:
+    assert compact_size(Raw(written)) == size
 
 
 @pytest.mark.parametrize("depth", [2_000, 20_000])

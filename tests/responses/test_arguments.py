@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from headgate.domain.arguments import CONTAINERS
 from headgate.domain.errors import InvalidArguments
 from headgate.responses.jobs import Look
 from headgate.responses.params import ContextType, Keep, Projection, Query, Search, SearchMode, Unit
@@ -246,8 +247,21 @@ def test_a_table_is_wanted_in_one_of_two_forms(tool: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arguments_that_nobody_knows_are_not_minded(name: str) -> None:
-    meant(name.removeprefix("proxy_"), {"cache_id": "0a", "why": "because", **NEEDED[name]})
+def test_a_member_that_the_tool_does_not_have_is_refused(name: str) -> None:
+    said = refusal(name.removeprefix("proxy_"), {"cache_id": "0a", "why": "because", **NEEDED[name]})
+    assert f"{name} has no argument 'why'; allowed: " in said
+    assert "cache_id" in said
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_arguments_of_a_call_have_one_container_of_any_usual_name(name: str, container: str) -> None:
+    given = {"tool": "bank_list", container: {"a": 1}, **NEEDED[name]}
+    assert bytes(meant(name.removeprefix("proxy_"), given).arguments) == b'{"a": 1}'
+    others = {other: None for other in CONTAINERS if other != container}
+    assert bytes(meant(name.removeprefix("proxy_"), given | others).arguments) == b'{"a": 1}'
+    twice = given | {"args" if container != "args" else "input": {}}
+    assert "are both given" in refusal(name.removeprefix("proxy_"), twice)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -267,9 +281,11 @@ def test_no_field_at_all_is_refused_however_it_is_written(fields: Any) -> None:
     assert "fields is empty" in refusal("filter", {"cache_id": "0a", "fields": fields})
 
 
-def test_arguments_that_a_tool_does_not_have_are_kept_to_be_told() -> None:
-    assert asked("search", pattern="a", ignore_case=True, why="curious").ignored == ("ignore_case", "why")
-    assert asked("search", pattern="a").ignored == ()
+def test_the_nearest_argument_that_the_tool_has_is_suggested() -> None:
+    given = {"cache_id": "0a", "pattern": "a", "ignore_case": True, "why": "curious"}
+    said = refusal("search", given)
+    assert "proxy_search has no argument 'ignore_case' (nor 'why'); did you mean case_insensitive?" in said
+    assert "did you mean max_depth?" in refusal("explore", {"cache_id": "0a", "max_dept": 3})
 
 
 def test_a_limit_means_the_most_results_of_a_search() -> None:

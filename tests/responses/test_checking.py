@@ -59,7 +59,8 @@ def test_what_can_be_done_is_let_through() -> None:
 
 
 def test_each_job_is_done_by_what_it_is() -> None:
+    long = opened(result(text("a\nb\n" * 500)))
+    cut = perform(Excerpt(cache_id="0a", limit=1, room=3, message="{cache_id}"), long)
+    assert cut.metadata["excerpt"]["processed_size"] == len("a\n") + 1 + len("0a")
     made = opened(result(text("a\nb\nc")))
-    cut = perform(Excerpt(cache_id="0a", limit=1, room=3, message="{cache_id}"), made)
-    assert cut.metadata["excerpt"]["processed_size"] == 3
     assert perform(job(Reading()), made).metadata["read"]["total"] == 3

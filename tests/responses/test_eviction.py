@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,8 +35,8 @@ def entry(id: str, size: int = 1, touched: float = 0.0, **more: Any) -> Entry:
     return Entry(id=id, created_at=touched, last_accessed_at=touched, size_bytes=size, **{**fields, **more})
 
 
-def in_file(id: str, size: int = 1, touched: float = 0.0) -> Entry:
-    return entry(id, size, touched, content=InFile(size))
+def in_file(id: str, size: int = 1, touched: float = 0.0, **more: Any) -> Entry:
+    return entry(id, size, touched, content=InFile(size), **more)
 
 
 def dropped(shelves: Shelves, agent: str, now: float) -> list[str]:
@@ -143,6 +144,37 @@ def test_arguments_take_memory_too() -> None:
     assert not shelves.fits_in_memory("a", 10)
     assert shelves.fits_in_memory("b", 10)
     assert put(shelves, "a", entry("next", 50, touched=1.0)) == ["talkative"]
+
+
+def test_arguments_of_a_result_on_disk_evict_nothing_of_its_agent() -> None:
+    shelves = Shelves(Limits(memory_per_agent=100))
+    put(shelves, "a", entry("resident", 90))
+    for number in range(5):
+        assert put(shelves, "a", in_file(f"f{number}", arguments=bytes(30))) == []
+    assert shelves.load.memory == 90 + 5 * 30
+    assert shelves.fits_in_memory("a", 10)
+    assert not shelves.fits_in_memory("a", 11)
+
+
+def test_arguments_of_results_on_disk_count_towards_the_memory_of_all() -> None:
+    shelves = Shelves(Limits(memory_per_agent=0, max_memory=100))
+    put(shelves, "a", in_file("first", arguments=bytes(60)))
+    assert put(shelves, "b", in_file("second", touched=1.0, arguments=bytes(60))) == ["first"]
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_with_no_memory_nothing_fits_and_entries_are_still_bounded(*, isolated: bool) -> None:
+    shelves = Shelves(Limits(memory_per_agent=0, entries_per_agent=3, max_entries=3, isolated=isolated))
+    assert not shelves.fits_in_memory("a", 1)
+    gone = [put(shelves, "a", in_file(f"f{n}", touched=n, arguments=b"{}")) for n in range(5)]
+    assert gone == [[], [], [], ["f0"], ["f1"]]
+
+
+def test_with_no_memory_a_result_that_no_disk_took_goes_with_the_next() -> None:
+    shelves = Shelves(Limits(memory_per_agent=0))
+    put(shelves, "a", in_file("file"))
+    put(shelves, "a", entry("unwritten", 50, touched=1.0))
+    assert put(shelves, "a", in_file("next", touched=2.0)) == ["unwritten"]
 
 
 def test_what_came_later_may_end_earlier() -> None:

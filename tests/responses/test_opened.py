@@ -31,9 +31,12 @@ def test_its_texts_are_known_by_the_place_of_their_block_and_whether_they_are_js
     assert made.sizes == {1: 7, 3: 3}
 
 
-def test_what_stands_in_structure_counts_with_its_spaces() -> None:
-    data = b'{"content":[],"structuredContent":{ "a" : "\xc3\xa4" }}'
-    assert opened(data).size == opened(data).structured_size == len('{ "a" : "ä" }')
+def test_structure_counts_without_its_white_space_and_the_larger_of_both_counts() -> None:
+    data = b'{"content":[],"structuredContent":{"a" : "\xc3\xa4" }}'
+    assert opened(data).size == opened(data).structured_size == len('{"a":"ä"}')
+    both = opened(result(text("word " * 20), structuredContent={"a": 1}))
+    alone = opened(result(text("word " * 20)))
+    assert (both.size, both.tokens) == (alone.size, alone.tokens) == (100, alone.tokens)
 
 
 TABLE = b'{"columns":["a","b"],"rows":[[1,2],[3,4]]}'
@@ -71,7 +74,7 @@ def test_a_large_table_is_not_taken_for_a_summary_of_what_stands_in_structure() 
 def test_an_indented_text_is_not_taken_for_a_summary_of_the_same_structure() -> None:
     indented = json.dumps({"rows": [[number] for number in range(50)]}, indent=8).encode()
     made = opened(twofold(indented, indented))
-    assert 2 * len(made.tight[0]) < made.structured_size
+    assert 2 * len(made.tight[0]) < len(indented)
     assert not made.is_summed_up
 
 

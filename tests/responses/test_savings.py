@@ -1,7 +1,7 @@
 """What was kept out of conversations is counted, and nothing twice."""
 
 from headgate.responses.jobs import Done
-from headgate.responses.savings import Savings
+from headgate.responses.savings import Savings, shown
 
 LOOKED = Done(original_size=40_000, processed_size=4000, original_tokens=10_000, processed_tokens=1000)
 
@@ -41,3 +41,11 @@ def test_the_counters_tell_each_tool_apart() -> None:
         ("result_reads", '{tool="proxy_read"}'): 2,
         ("result_reads", '{tool="proxy_query"}'): 1,
     }
+
+
+def test_notices_count_and_what_is_said_twice_counts_once() -> None:
+    text, notice = b"word " * 100, b"[Excerpt: some words.]"
+    assert shown([text, notice], None)[0] == 522
+    assert shown([text, notice], text)[0] == 522
+    assert shown([notice], text) == shown([text], None)
+    assert shown([text, notice], None)[1] > shown([text], None)[1]

@@ -73,7 +73,6 @@ STRICT = {
 
 def _cut(value: Any, schema: Any, room: int) -> Any:
     content = cut_structured(json.dumps(value).encode(), json.dumps(schema).encode(), room)
-    assert content is not None
     cut = json.loads(content)
     jsonschema.validate(cut, schema)
     return cut
@@ -82,10 +81,6 @@ def _cut(value: Any, schema: Any, room: int) -> Any:
 def _comment(text: str, replies: int = 0) -> dict[str, Any]:
     author = {"name": "Ann " * 10, "bio": "b" * 100}
     return {"author": author, "text": text, "replies": [_comment(text) for _ in range(replies)]}
-
-
-def test_without_a_schema_there_is_no_subset() -> None:
-    assert cut_structured(b'{"a":1}', None, 100) is None
 
 
 def test_a_wrapped_list_keeps_its_first_elements() -> None:

@@ -358,6 +358,21 @@ async def test_a_result_over_the_memory_goes_to_disk_and_nobody_has_to_go(
     assert [data(await results.get("a", id)) for id in ids] == [bytes([n]) * 400 for n in range(5)]
 
 
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_without_memory_every_result_is_kept_on_disk(
+    hold: Hold, tmp_path: Path, *, isolated: bool
+) -> None:
+    results = hold(Limits(memory_per_agent=0, isolated=isolated))
+    ids = [await put(results, "a", bytes([number]) * 400) for number in range(5)]
+    ids.append(await put(results, "a", await spooled(tmp_path, bytes([5]) * 400)))
+    assert len(open_files(tmp_path)) == 6
+    assert [data(await results.get("a", id)) for id in ids] == [bytes([n]) * 400 for n in range(6)]
+    stats = await results.stats()
+    assert (stats.bytes_on_disk, stats.total_cached_bytes, stats.evicted) == (2400, 2400, 0)
+    assert await results.clear("a") == 6
+    assert open_files(tmp_path) == []
+
+
 async def test_one_agent_in_its_memory_leaves_the_others_theirs(hold: Hold) -> None:
     results = hold(Limits(memory_per_agent=1000))
     for agent in ("a", "a", "a", "b"):

@@ -203,7 +203,7 @@ def test_half_of_a_surrogate_pair_spoils_one_line_only() -> None:
 
 def test_keys_that_differ_in_case_or_look_like_paths_are_columns_of_their_own() -> None:
     content = [{"id": 1, "ID": 2, "a.b": 3, "a": {"b": 4}}]
-    assert rows(content, 'SELECT id, ID_2, "a.b", "a.b_2" FROM rows') == [[1, 2, 3, 4]]
+    assert rows(content, 'SELECT id, ID_2, "a.b", "a.b_2" FROM rows') == [[1, 2, 4, 3]]
 
 
 def test_more_columns_than_anybody_names_are_left_out_and_counted() -> None:

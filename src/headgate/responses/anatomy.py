@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
 
 from headgate.responses.content import Content, Scratch, is_json
-from headgate.responses.escapes import mended, whole_escapes
+from headgate.responses.escapes import mended, spare_characters, whole_escapes
+from headgate.responses.excerpt.counting import count_characters
 from headgate.responses.processing import Refused
 from headgate.wire.elements import elements
 from headgate.wire.skim import Skimmer
@@ -16,6 +18,7 @@ from headgate.wire.skim import Skimmer
 # A text that is longer as it stands in the message is read and kept piece by piece.
 _LARGE_TEXT = 4 * 1024 * 1024
 _WINDOW = 1024 * 1024
+_WHITE_SPACE = re.compile(rb"\s")
 # What follows no backslash and is one begins an escape.
 _FIRST_BACKSLASH = re.compile(rb"[^\\](?=\\)", re.DOTALL)
 # So far before the end of a piece is looked for an escape that may be cut through.
@@ -157,14 +160,30 @@ def from_outside(result: bytes) -> Anatomy:
 
 
 def measured(result: bytes) -> int:
-    """How many characters a model gets to read: texts, and what stands in structure beside them."""
+    """How many characters a model gets to read.
+
+    A client shows the texts or `structuredContent`, which mostly say the same: the larger of them counts.
+    """
     try:
         anatomy = dissect(result)
         texts = sum(len(plain_text(block.text)) for block in anatomy.blocks if block.text is not None)
-        return texts + (len(bytes(anatomy.structured).decode()) if anatomy.structured is not None else 0)
+        return max(texts, 0 if anatomy.structured is None else compact_size(anatomy.structured))
     except (Refused, UnicodeDecodeError):
         # What nobody can read is as long as it is.
         return len(result)
+
+
+def compact_size(structured: Raw) -> int:
+    """How many characters `structuredContent` has as compact JSON, in which nothing is escaped needlessly."""
+    compact = bytes(structured)
+    # What has no white space in its first megabyte has none that indents it.
+    if _WHITE_SPACE.search(compact, 0, _WINDOW):
+        # What is nested too deep for that counts as it was written.
+        with suppress(DecodeError, RecursionError):
+            compact = msgspec.json.format(compact, indent=-1)
+    # In a larger one escapes count as they were written: to look at each would take seconds.
+    spare = spare_characters(compact) if len(compact) <= _LARGE_TEXT else 0
+    return count_characters(compact) - spare
 
 
 def plain_text(literal: Raw) -> str:

@@ -12,12 +12,24 @@ _ESCAPE: Final = re.compile(
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
+# A character that could stand as itself: a pair of surrogates, or any other but a control character.
+_NEEDLESS: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?!00[01])[0-9a-fA-F]{4}|.)", re.DOTALL
+)
 
 
 def whole_escapes(inside: bytes, start: int = 0) -> int:
     """Where the last whole escape or byte ends, counted from a `start` that is no middle of an escape."""
     whole = _WHOLE.match(inside, start)
     return whole.end() if whole is not None else start
+
+
+def spare_characters(json: bytes) -> int:
+    """How many characters less the JSON would have if nothing was escaped that need not be."""
+    if b"\\u" not in json:
+        return 0
+    escapes: list[bytes] = _NEEDLESS.findall(json)
+    return sum(len(escape) - 1 for escape in escapes if len(escape) > len(b"\\n"))
 
 
 def mended(json: bytes) -> bytes:

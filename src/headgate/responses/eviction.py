@@ -42,6 +42,9 @@ class Load(msgspec.Struct):
 
     contents: int = 0
     memory: int = 0
+    # Of `memory`, the entries whose content is there too. The arguments of a result on disk are not among
+    # them: otherwise a limit of 0 would evict every result but the newest for its arguments.
+    resident: int = 0
     files: int = 0
     disk: int = 0
 
@@ -52,6 +55,8 @@ class Load(msgspec.Struct):
         if _in_file(entry):
             self.files += sign
             self.disk += sign * entry.size_bytes
+        else:
+            self.resident += sign * _memory(entry)
 
 
 def _memory(entry: Entry) -> int:
@@ -88,6 +93,7 @@ class _Scarce(NamedTuple):
 
 _CONTENTS = _Scarce(attrgetter("contents"), None, attrgetter("size_bytes"))
 _MEMORY = _Scarce(attrgetter("memory"), lambda entry: _memory(entry) > 0, _memory)
+_RESIDENT = _Scarce(attrgetter("resident"), lambda entry: not _in_file(entry), _memory)
 _FILES = _Scarce(attrgetter("files"), _in_file, attrgetter("size_bytes"))
 
 
@@ -102,7 +108,9 @@ class Shelves:
         # It stays until the next one comes.
         self._newest: Key = ("", "")
         self._entries_each = limits.entries_per_agent if limits.isolated else limits.max_entries
-        self._memory_each = limits.memory_per_agent if limits.isolated else limits.max_memory
+        # 0 keeps everything on disk, also where agents share one store.
+        bounded = limits.isolated or not limits.memory_per_agent
+        self._memory_each = limits.memory_per_agent if bounded else limits.max_memory
         self.load = Load()
         self.entries = 0
 
@@ -119,7 +127,7 @@ class Shelves:
     def fits_in_memory(self, agent: str, size: int) -> bool:
         """Whether so many bytes more leave the agent, and all together, within their memory."""
         shelf = self._shelves.get(agent)
-        own = shelf.load.memory if shelf else 0
+        own = shelf.load.resident if shelf else 0
         return own + size <= self._memory_each and self.load.memory + size <= self._limits.max_memory
 
     def add(self, agent: str, entry: Entry, ttl_seconds: float) -> None:
@@ -187,8 +195,8 @@ class Shelves:
         while shelf := self._shelves.get(agent):
             if len(shelf.entries) > self._entries_each:
                 key = self._worst(agent, _CONTENTS, now)
-            elif shelf.load.memory > self._memory_each:
-                key = self._worst(agent, _MEMORY, now)
+            elif shelf.load.resident > self._memory_each:
+                key = self._worst(agent, _RESIDENT, now)
             else:
                 break
             if key is None:

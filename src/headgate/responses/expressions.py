@@ -1,5 +1,6 @@
 """The written form of a regular expression: what stands where in it, and what is wrong with it."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 _LINEAR = "this engine has none, so that every search ends in linear time"
@@ -59,6 +60,91 @@ def replaced(pattern: str, meanings: Mapping[str, str]) -> str:
             parts += [pattern[last:position], meanings[sign]]
             last = position + len(sign)
     return "".join([*parts, pattern[last:]])
+
+
+def loosened(pattern: str) -> str:
+    """The pattern with a space allowed, and none needed, where only some writers of JSON put one.
+
+    That is around a colon behind a quotation mark, and behind a comma between two values.
+    """
+    found = list(signs(pattern))
+    parts, last = [], 0
+    for index, (position, sign) in enumerate(found):
+        if sign not in ":," or position < last:
+            continue
+        start, end = _with_spaces(found, index)
+        before, behind = _sign_before(found, start), pattern[end:]
+        if _REPEATED.match(behind):
+            continue
+        if sign == ":" and before in _QUOTES:
+            parts += [pattern[last : found[start][0]], " ?: ?"]
+        elif sign == "," and start == index and '"' in pattern and _parts_values(before, behind):
+            parts += [pattern[last:position], ", ?"]
+        else:
+            continue
+        last = end
+    return "".join([*parts, pattern[last:]])
+
+
+def _with_spaces(found: list[tuple[int, str]], index: int) -> tuple[int, int]:
+    """The index of the first space that leads to a sign, and the position behind the last that follows."""
+    first = last = index
+    while first > 0 and found[first - 1] == (found[first][0] - 1, " "):
+        first -= 1
+    while last + 1 < len(found) and found[last + 1] == (found[last][0] + 1, " "):
+        last += 1
+    return first, found[last][0] + 1
+
+
+def _sign_before(found: list[tuple[int, str]], index: int) -> str:
+    """The sign right before, or the one that is optional or ends a group there; none behind a class."""
+    for position, sign in reversed(found[max(index - 2, 0) : index]):
+        if position + len(sign) != found[index][0]:
+            return ""
+        if sign not in "?)":
+            return sign
+        index -= 1
+    return ""
+
+
+def _parts_values(before: str, behind: str) -> bool:
+    return (before in _VALUE_ENDS or before.isdigit()) and _VALUE_START.match(behind) is not None
+
+
+_QUOTES = ('"', "'", '\\"', "\\'")
+_REPEATED = re.compile(r"[*+?]|\{\d")
+_VALUE_ENDS = ('"', '\\"', "}", "\\}", "]", "\\]", "e", "l")
+_VALUE_START = re.compile(r'\\?["{]|\\\[|[-\d]')
+
+
+def may_read_on(pattern: str) -> bool:
+    """Whether a search may read far behind a hit, and again behind the next one.
+
+    It may if something is repeated without end, as often as possible, in an alternative or in a group that is
+    optional or repeated. Elsewhere it finds the last place where the pattern can end, and goes on from there.
+    """
+    # Of each open group: whether something is repeated in it, and whether it has alternatives.
+    levels = [(False, False)]
+    for position, sign in signs(pattern):
+        repeats, chooses = levels[-1]
+        if sign == "(":
+            levels.append((False, False))
+        elif sign == ")" and len(levels) > 1:
+            levels.pop()
+            if repeats and (chooses or _REPEATED.match(pattern, position + 1)):
+                return True
+            levels[-1] = (levels[-1][0] or repeats, levels[-1][1])
+        else:
+            levels[-1] = (repeats or _is_greedy(pattern, position), chooses or sign == "|")
+    return all(levels[-1])
+
+
+def _is_greedy(pattern: str, position: int) -> bool:
+    repeated = _WITHOUT_END.match(pattern, position)
+    return repeated is not None and not pattern.startswith("?", repeated.end())
+
+
+_WITHOUT_END = re.compile(r"[*+]|\{\d+,\}")
 
 
 def complaint(pattern: str, error: str) -> str:

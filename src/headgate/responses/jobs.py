@@ -21,8 +21,10 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True, tag="excerpt"):
     # The most characters that are shown of the text.
     room: int
     style: Literal["cache", "head_tail"] = "cache"
-    # What the tool promises of `structuredContent`, as its server wrote it.
+    # What the tool promises of `structuredContent`, as its server wrote it; it admits the notice.
     output_schema: bytes | None = None
+    # Of the result of a task it may not be known, and so neither what the tool promises.
+    tool_known: bool = True
     # The words of the notice, with places for what is not known yet.
     message: str
     # Whether tables may be written with their columns named once.
@@ -46,8 +48,6 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
     # Of what a projection leaves, from which element on.
     offset: int = 0
     compact: bool = False
-    # Arguments that the tool does not have; told, because the answer may be another one than was wanted.
-    ignored: tuple[str, ...] = ()
     # The agent has seen nothing of this result yet, images and links included.
     fresh: bool = False
 

@@ -1,6 +1,7 @@
 """The sentences that tell an agent what it does not see, and how to get it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,8 @@ MESSAGE: Final = (
 )
 # A note that tells a name of thousands of characters would be longer than what it is about.
 _LONGEST_NOTE: Final = 600
+# Of the blocks and positions of hits.
+_MOST_NAMED: Final = 10
 # Of an answer so many rows are fetched.
 _MOST_ROWS: Final = 10_000
 
@@ -56,6 +59,7 @@ def _told(told: Mapping[str, Any]) -> list[str]:
         parts.append(str(told["go_on"]))
     elif told.get("too_large_to_show"):
         parts.append(f"{told['too_large_to_show']:,} too large to show: read them by path")
+    parts += _of_hits(told)
     if told.get("other_texts"):
         parts.append("other texts of the result are cut: proxy_read pages through all of them")
     if told.get("reason"):
@@ -70,6 +74,8 @@ def _counted(told: Mapping[str, Any]) -> list[str]:
         parts = [f"{shown:,} of {least}{told['matches']:,} matches"]
         if not told["matches"] and told.get("mode") == "regex":
             parts.append("try case_insensitive, or mode fuzzy or bm25")
+        elif told["matches"] and not shown and not told.get("too_large_to_show"):
+            parts.append(f"the last has offset {told['matches'] - 1}")
         return parts
     if "total" not in told or shown == total:
         return []
@@ -77,6 +83,26 @@ def _counted(told: Mapping[str, Any]) -> list[str]:
     if not shown and 0 < total <= told.get("offset", 0):
         parts.append(f"the last has offset {total - 1}")
     return parts
+
+
+def _of_hits(told: Mapping[str, Any]) -> list[str]:
+    """In which blocks the hits of a search are, and how to read around those that are cut."""
+    parts = []
+    runs = [(block, sum(1 for _ in same)) for block, same in groupby(told.get("blocks", ()))]
+    if runs:
+        parts.append(f"in content block {_some([f'{block} ({count})' for block, count in runs])}")
+    if told.get("cut") and "mode" in told:
+        path = f"path {told['path']}, " if told.get("path") else ""
+        how = "proxy_read shows the rest"
+        if told.get("positions"):
+            way = f"proxy_read with {path}unit characters and an offset a little before"
+            how = f"to see more around one, {way} {_some(told['positions'])}"
+        parts.append(f"{told['cut']:,} cut at …: {how}")
+    return parts
+
+
+def _some(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values[:_MOST_NAMED])) + (", …" if len(values) > _MOST_NAMED else "")
 
 
 def _of_table(told: Mapping[str, Any]) -> list[str]:

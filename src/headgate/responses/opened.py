@@ -6,10 +6,21 @@ from functools import cached_property
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.responses.anatomy import Anatomy, Document, dissect, document, says_more, text_of
+from headgate.responses.anatomy import (
+    Anatomy,
+    Document,
+    compact_size,
+    dissect,
+    document,
+    says_more,
+    text_of,
+)
 from headgate.responses.content import Content, Scratch, first_sign, is_json
+from headgate.responses.embedded import MainJson, held_json, json_array, main_json
 from headgate.responses.escapes import mended
+from headgate.responses.paths import index_of, parse
 from headgate.responses.processing import Refused
+from headgate.responses.processors.lines import json_lines
 from headgate.responses.tables import expanded
 from headgate.responses.tokens import tokens_of
 
@@ -18,6 +29,8 @@ _WINDOW = 4 * 1024 * 1024
 MANY = 8
 _INDENTED = re.compile(rb"[,:\[{]\s")
 _members = msgspec.json.Decoder(dict[str, Raw])
+# Text beside the JSON that is short enough for an introduction.
+_INTRODUCTION_BYTES = 1_000
 _TABLE = b'{"columns":['
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -28,6 +41,7 @@ class Opened:
     def __init__(self, result: Content | memoryview, scratch: Scratch) -> None:
         """Raises Refused when it is no result of the protocol."""
         self.anatomy: Anatomy = dissect(result)
+        self.size_bytes = len(result)
         self.scratch = scratch
 
     @cached_property
@@ -45,7 +59,9 @@ class Opened:
 
         One that says in tables what stands in structure is that: objects can be asked for by their keys.
         """
-        texts = {index: _tight(text) if self.json[index] else text for index, text in self.texts.items()}
+        texts = {
+            index: compacted_json(text) if self.json[index] else text for index, text in self.texts.items()
+        }
         structured = self.anatomy.structured
         if structured is None or len(texts) != 1:
             return texts
@@ -60,6 +76,72 @@ class Opened:
     def as_written(self) -> Content:
         """The same with every sign of it, for whoever reads line by line or sign by sign."""
         return document(self.anatomy, self.texts, self.scratch).content
+
+    @cached_property
+    def values(self) -> dict[int, Content]:
+        """The JSON that the texts are or hold, by the index of their block."""
+        values: dict[int, Content] = {}
+        for index, text in self.tight.items():
+            held = text if self.json[index] else held_json(text, self.scratch)
+            if held is not None:
+                values[index] = held if held is text else compacted_json(held)
+        return values
+
+    @cached_property
+    def is_mixed(self) -> bool:
+        """Whether there are several texts and some of them are not JSON."""
+        return len(self.texts) > 1 and not self.document.json
+
+    @cached_property
+    def blocks(self) -> Content:
+        """The texts as one JSON array: those that are or hold JSON as that, the others as strings."""
+        texts = self.tight.items()
+        return self.scratch.keep(
+            json_array(
+                self.values[index][:] if index in self.values else _string(text) for index, text in texts
+            )
+        )
+
+    def addressed(self, *paths: str) -> Content:
+        """The content that the paths begin at: among several texts an index is the one of a text."""
+        content = self.document.content
+        if self.document.json or not self.texts:
+            return content
+        if len(self.texts) == 1:
+            # The objects of JSON Lines have paths of their own.
+            lines = json_lines(content)
+            return next(iter(self.values.values()), content) if lines is None else content
+        is_only = len(self.values) == 1 and not by_index(*paths)
+        return next(iter(self.values.values())) if is_only else self.blocks
+
+    @cached_property
+    def main(self) -> MainJson | None:
+        """The JSON that the result is but for a short text around it; None where it is JSON, or text."""
+        if self.document.json or not self.texts:
+            return None
+        if len(self.texts) == 1:
+            content = self.document.content
+            found = main_json(content, self.scratch) if json_lines(content) is None else None
+            return None if found is None else MainJson(compacted_json(found.content), found.around)
+        return self._main_of_blocks()
+
+    def _main_of_blocks(self) -> MainJson | None:
+        """The same of several texts: the values of those that are JSON or mainly JSON."""
+        values, around = dict[int, bytes](), list[bytes]()
+        for index, text in self.tight.items():
+            found = None if self.json[index] else main_json(text, self.scratch)
+            if self.json[index] or found is not None:
+                values[index] = (found.content if found is not None else text)[:]
+                around.append(b"" if found is None else found.around)
+            else:
+                around.append(text[:])
+        if not values or sum(map(len, around)) > max(_INTRODUCTION_BYTES, sum(map(len, values.values()))):
+            return None
+        if len(values) > 1:
+            # The same indexes as in paths.
+            return MainJson(self.blocks, b"")
+        block, value = next(iter(values.items()))
+        return MainJson(value, b"\n".join(filter(None, around)), block)
 
     @cached_property
     def is_summed_up(self) -> bool:
@@ -82,21 +164,22 @@ class Opened:
 
     @cached_property
     def structured_size(self) -> int:
-        """How many characters stand in structure beside the texts."""
+        """How many characters `structuredContent` has as compact JSON."""
         structured = self.anatomy.structured
-        return 0 if structured is None else _length(memoryview(structured))
+        return 0 if structured is None else compact_size(structured)
 
     @property
     def size(self) -> int:
-        """How many characters a model would get to read."""
-        return sum(self.sizes.values()) + self.structured_size
+        """How many characters a model would get to read: a client shows the texts or `structuredContent`."""
+        return max(sum(self.sizes.values()), self.structured_size)
 
     @cached_property
     def tokens(self) -> int:
         """About how many tokens that are."""
         structured = self.anatomy.structured
         beside = tokens_of(memoryview(structured)) if structured is not None else 0
-        return sum(map(tokens_of, self.texts.values())) + beside
+        # Both mostly say the same, and a client shows one of them.
+        return max(sum(map(tokens_of, self.texts.values())), beside)
 
     @cached_property
     def json(self) -> dict[int, bool]:
@@ -127,7 +210,17 @@ def _readable(text: Content) -> Content:
     return whole if is_json(whole) else text
 
 
-def _tight(json: Content) -> Content:
+def by_index(*paths: str) -> bool:
+    """Whether one of the paths begins with an index."""
+    return any(steps and index_of(steps[0]) is not None for steps in map(parse, paths))
+
+
+def _string(text: Content) -> bytes:
+    return msgspec.json.encode(text[:].decode(errors="replace"))
+
+
+def compacted_json(json: Content) -> Content:
+    """JSON without the white space that indents it."""
     if not isinstance(json, bytes) or not _INDENTED.search(json, 0, _WINDOW):
         return json
     try:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from typing import Final
@@ -12,6 +12,7 @@ import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
 from headgate.responses.content import Content, InMemory, Scratch, first_sign
+from headgate.responses.embedded import json_in_string
 from headgate.responses.processing import Refused
 
 
@@ -163,7 +164,8 @@ def spelled(path: Iterable[Step]) -> str:
 def part(content: Content, path: str, scratch: Scratch | None = None) -> Content:
     """The value that the path leads to, byte for byte, or the array of all the values that it leads to.
 
-    Names walk through arrays by themselves. Raises Refused when nothing is there.
+    Names walk through arrays by themselves, and steps into a string walk into the JSON that it holds.
+    Raises Refused when nothing is there.
     """
     steps = parse(path)
     if not steps:
@@ -192,7 +194,7 @@ def too_deep() -> Refused:
 def _reached(content: Raw, steps: Path) -> tuple[list[Raw], bool]:
     values, many = [content], False
     for count, step in enumerate(steps):
-        many = many or step is EVERY or (index_of(step) is None and isinstance(opened(values[0]), list))
+        many = many or step is EVERY or (index_of(step) is None and isinstance(entered(values[0]), list))
         found = [taken for value in values for taken in _taken(value, step)]
         if not found and not (many and all(_is_hollow(value, step) for value in values)):
             raise Refused(_missing(values, steps, count))
@@ -201,7 +203,7 @@ def _reached(content: Raw, steps: Path) -> tuple[list[Raw], bool]:
 
 
 def _taken(value: Raw, step: Step) -> Iterable[Raw]:
-    held = opened(value)
+    held = entered(value)
     if held is None:
         return ()
     if isinstance(held, dict):
@@ -228,6 +230,15 @@ def opened(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
         raise not_named() from error
 
 
+def entered(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
+    """The same, and of a string the members or elements of the JSON that it holds."""
+    held = opened(value)
+    if held is None and isinstance(value, Raw):
+        inner = json_in_string(value)
+        return None if inner is None else opened(inner)
+    return held
+
+
 def is_plain(value: Raw) -> bool:
     """Whether it is a string, a number or a word, by its first byte, without the cost of an exception."""
     return memoryview(value)[0] in _PLAIN
@@ -247,7 +258,7 @@ def index_of(step: Step) -> int | None:
 
 def _is_hollow(value: Raw, step: Step) -> bool:
     """Whether there is nothing in it that could have had the step, as in the array of no users."""
-    held = opened(value)
+    held = entered(value)
     if isinstance(held, dict):
         return step is EVERY and not held
     return held is not None and all(_is_hollow(element, step) for element in held)
@@ -257,7 +268,7 @@ def _missing(values: list[Raw], steps: Path, count: int) -> str:
     step, place = steps[count], shown(spelled(steps[:count])) if count else "the top"
     start = f"Nothing is at {shown(spelled(steps[: count + 1]))}: "
     if index_of(step) is not None:
-        arrays = (held for held in map(opened, values) if isinstance(held, list))
+        arrays = (held for held in map(entered, values) if isinstance(held, list))
         longest = max(map(len, arrays), default=None)
         if longest is not None:
             return f"{start}the longest array at {place} has {longest} elements, counted from 0."
@@ -301,20 +312,24 @@ def _ending_in(name: str, objects: list[dict[str, Raw]]) -> list[tuple[str, ...]
 
 
 def _objects_in(value: Raw) -> Iterator[dict[str, Raw]]:
-    held = opened(value)
+    held = entered(value)
     if isinstance(held, dict):
         yield held
     for element in held if isinstance(held, list) else ():
-        if not is_plain(element):
-            yield from _objects_in(element)
+        yield from _objects_in(element)
 
 
 def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
+    keys = dict.fromkeys(islice((key for held in objects for key in held), _MOST_KEYS))
+    return nearest_names(name, list(keys))
+
+
+def nearest_names(name: str, names: Sequence[str]) -> list[str]:
+    """At most five of the names, the nearest first."""
     from rapidfuzz import fuzz, process, utils  # noqa: PLC0415 (only who spells a name wrong pays for it)
 
-    keys = list(dict.fromkeys(islice((key for held in objects for key in held), _MOST_KEYS)))
-    found = process.extract(name, keys, scorer=fuzz.ratio, processor=utils.default_process, limit=5)
-    return [key for key, _, _ in found]
+    found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=5)
+    return [near for near, _, _ in found]
 
 
 def _array(values: list[Raw]) -> Iterator[bytes]:

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice, takewhile
 from typing import Protocol
 
 import re2  # type: ignore[import-untyped]
 from msgspec import Raw
 
 from headgate.responses.content import Content
-from headgate.responses.expressions import complaint, replaced, signs
+from headgate.responses.expressions import complaint, loosened, may_read_on, replaced, signs
 from headgate.responses.processing import Refused
 
 # What RE2 can look at without a copy.
@@ -26,6 +27,9 @@ LONGEST_PATTERN = 1_000
 _LONGEST_HIT_BYTES = 64 * 1024
 _MOST_HITS_OVER_LINES = 20_000
 _MOST_HITS_THAT_RUN_ON = 256 * 1024 * 1024 // (2 * _LONGEST_HIT_BYTES)
+# Of a pattern that may read far behind each of its hits, the hits in one line after which it reads less far.
+_MOST_HITS_READ_FAR = 256
+_SHORT_REACH_BYTES = 512
 # To pass by a hit is cheaper than to begin anew behind its part, to pass by many is not; where one part has
 # many, the next ones mostly have too.
 _MOST_IN_VAIN = 4
@@ -93,9 +97,24 @@ class Pattern:
             alike = alike - 1 if alike else _PARTS_ALIKE
             start = end + 1
 
-    def hits(self, content: Content, start: int = 0) -> Iterator[tuple[int, int]]:
+    def hits_in_line(self, content: Content, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Every hit between two positions of one line, in time that grows with their distance."""
+        if not may_read_on(self.source):
+            yield from takewhile(lambda hit: hit[0] <= end, _each_once(self.scan(content, start)))
+            return
+        # Each hit may read on to the end of the line without being longer for it.
+        far, position = 0, start
+        for hit in islice(self.hits(content, start, end), _MOST_HITS_READ_FAR):
+            far, position = far + 1, hit[1] if hit[1] > hit[0] else _next_character(content, hit[1])
+            yield hit
+        if far == _MOST_HITS_READ_FAR:
+            yield from self.hits(content, position, end, reach=_SHORT_REACH_BYTES)
+
+    def hits(
+        self, content: Content, start: int = 0, stop: int | None = None, reach: int = _LONGEST_HIT_BYTES
+    ) -> Iterator[tuple[int, int]]:
         """Every hit from `start` on; none runs over the end of a line unless `multiline` allows it."""
-        size, reach = len(content), _LONGEST_HIT_BYTES
+        size = len(content) if stop is None else stop
         while start <= size:
             end = min(start + 2 * reach, size)
             hit = self.first(content, start, end)
@@ -190,6 +209,27 @@ def compiled(pattern: str, *, case_insensitive: bool = False, multiline: bool = 
             f"at most {_LONGEST_PROGRAM} are allowed; repeat less, or use * and +"
         )
     return made
+
+
+def compiled_for_json(pattern: str, *, case_insensitive: bool = False, multiline: bool = False) -> Pattern:
+    """The pattern, for which `"id":1` and `"id": 1` are the same; raises Refused as `compiled`."""
+    made = compiled(pattern, case_insensitive=case_insensitive, multiline=multiline)
+    source = loosened(pattern)
+    if source == pattern:
+        return made
+    try:
+        other = Pattern(source, case_insensitive=case_insensitive, multiline=multiline)
+    except re2.error:
+        return made
+    return other if other.size <= _LONGEST_PROGRAM else made
+
+
+def _each_once(hits: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    last = (-1, -1)
+    for hit in hits:
+        if hit != last:
+            yield hit
+        last = hit
 
 
 # `^` and `$` match at line ends.

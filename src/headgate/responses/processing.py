@@ -18,6 +18,10 @@ class ProcessorResult(msgspec.Struct, frozen=True, kw_only=True):
     processed_size: int
     applied: bool
     error: str | None = None
+    # Where in the given content each hit begins that is shown, in bytes, in the order of a search.
+    places: Sequence[int] = ()
+    # Or, of JSON, in which of the outermost elements each of them is.
+    elements: Sequence[int] = ()
 
 
 class Refused(ValueError):
@@ -35,7 +39,14 @@ class Processor(Protocol):
         """What is left of the content; `params` is the structure that belongs to this processor."""
 
 
-def done(given: Content, made: bytes, metadata: Mapping[str, Any]) -> ProcessorResult:
+def done(
+    given: Content,
+    made: bytes,
+    metadata: Mapping[str, Any],
+    *,
+    places: Sequence[int] = (),
+    elements: Sequence[int] = (),
+) -> ProcessorResult:
     """What a processor gives that has worked."""
     return ProcessorResult(
         content=made,
@@ -43,6 +54,8 @@ def done(given: Content, made: bytes, metadata: Mapping[str, Any]) -> ProcessorR
         original_size=len(given),
         processed_size=len(made),
         applied=True,
+        places=places,
+        elements=elements,
     )
 
 
@@ -64,6 +77,8 @@ class Pipeline:
         """What is left in the end; a processor without parameters is skipped, a failure ends the run."""
         given, metadata, applied = content, {}, False
         error: str | None = None
+        places: Sequence[int] = ()
+        elements: Sequence[int] = ()
         for processor in self._processors:
             if params.get(processor.name) is None:
                 continue
@@ -81,6 +96,7 @@ class Pipeline:
             if error is not None:
                 break
             content, applied = result.content, applied or result.applied
+            places, elements = result.places, result.elements
             metadata[processor.name] = dict(result.metadata)
         if error is not None:
             content = given
@@ -91,4 +107,6 @@ class Pipeline:
             processed_size=len(content),
             applied=applied and error is None,
             error=error,
+            places=places,
+            elements=elements,
         )

@@ -38,7 +38,6 @@ _QUICKLY_CUT: Final = 32 * 1024
 # Whatever is asked of so little is answered in about the time that it takes to ask somebody else.
 _QUICKLY_READ: Final = 4 * 1024
 _TOOL_CALL: Final = "tools/call"
-_UNKNOWN_SCHEMA: Final = b'{"$ref":"#/unknown"}'
 _CORRECT: Final = "correct it and call again"
 
 
@@ -127,11 +126,18 @@ class LargeResponses:
             # It is of bounded size, and takes longer here than elsewhere.
             work = await self._work()
             return await asyncio.to_thread(_performed, work, job, result)
-        if job.output_schema is not None:
+        if job.output_schema is not None or not job.tool_known:
             # Clients refuse a result without what its tool promises.
             return Done()
         stand_in = unopened(job.message, job.cache_id, result.size, error.message, typed=answer.typed)
-        return Done(result=stand_in, original_size=result.size)
+        # Not opened, so that a token is taken for four bytes, as in the notice.
+        return Done(
+            result=stand_in,
+            original_size=result.size,
+            processed_size=len(stand_in),
+            original_tokens=result.size // 4,
+            processed_tokens=tokens_of(stand_in),
+        )
 
     def reads(self, tool: str) -> bool:
         """Whether the gateway's own tool of that name reads large results."""
@@ -217,6 +223,7 @@ class LargeResponses:
             room=display.room,
             style=display.style,
             output_schema=_output_schema(call),
+            tool_known=_tool_known(call),
             message=filled(display.message, known),
             compact=display.compact,
         )
@@ -237,11 +244,13 @@ def _can_be_read(result: Payload, wish: Wanted) -> bool:
     return outside.complete and (not outside.failed or wish.look.projection is not None)
 
 
+def _tool_known(call: Call) -> bool:
+    """Whether it is known whose result it is: of a task from before a restart it is not."""
+    return call.request.method == _TOOL_CALL or bool(call.item.definition)
+
+
 def _output_schema(call: Call) -> bytes | None:
-    """What the tool promises of its results, as its server wrote it."""
-    if call.request.method != _TOOL_CALL:
-        # Of a task it is not known which tool went on as it: what it promises is kept whole.
-        return _UNKNOWN_SCHEMA
+    """What the tool promises of its results; what is listed admits the notice of a truncated one."""
     try:
         return bytes(msgspec.json.decode(call.item.definition, type=_Output).outputSchema) or None
     except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,26 @@
 """Counts what was kept out of conversations."""
 
+from collections.abc import Iterable
+
+from msgspec import Raw
+
+from headgate.responses.anatomy import compact_size
+from headgate.responses.content import characters
 from headgate.responses.jobs import Done
+from headgate.responses.tokens import tokens_of
+
+
+def shown(texts: Iterable[bytes], structured: bytes | None) -> tuple[int, int]:
+    """How many characters and about how many tokens a model reads of a reply, notices included.
+
+    Text and structure mostly say the same, and clients show one of them: the larger counts.
+    """
+    read = list(texts)
+    beside = structured or b""
+    return (
+        max(sum(map(characters, read)), compact_size(Raw(beside))),
+        max(sum(map(tokens_of, read)), tokens_of(beside)),
+    )
 
 
 class Savings:

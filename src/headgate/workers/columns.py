@@ -1,7 +1,7 @@
 """What a table is: named columns, and rows that are made only when they are read."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 Value = str | int | float | None
 
@@ -33,17 +33,29 @@ class Table:
     path: str = ""
     # How many columns there were besides, as far as they were counted.
     left_out: int = 0
+    # What names in the statement stand for that are no columns as they are written.
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    # Columns of text that are read as numbers, each with one of its texts; known when the rows are read.
+    readings: dict[str, str] = field(default_factory=dict)
 
 
-def column_names(wished: Iterable[str]) -> tuple[str, ...]:
-    """A name for each column, near to the wished one, that SQLite can tell from all others."""
+def column_names(wished: Sequence[str], later: Sequence[bool] = ()) -> tuple[str, ...]:
+    """A name for each column, near to the wished one, that SQLite can tell from all others.
+
+    Those that are `later` yield to the others where two wish the same.
+    """
     taken: set[str] = set()
-    names = []
-    for wish in wished:
-        name = _free(wish.replace("\0", "").encode(errors="replace").decode()[:_LONGEST_NAME] or "_", taken)
-        taken.add(name.lower())
-        names.append(name)
+    names = [""] * len(wished)
+    for at in sorted(range(len(wished)), key=later.__getitem__ if later else None):
+        wish = wished[at].replace("\0", "").encode(errors="replace").decode()[:_LONGEST_NAME]
+        names[at] = _free(wish or "_", taken)
+        taken.add(names[at].lower())
     return tuple(names)
+
+
+def quoted(name: str) -> str:
+    """The name as SQL takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _free(name: str, taken: set[str]) -> str:

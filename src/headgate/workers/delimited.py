@@ -1,19 +1,18 @@
-"""A table of text with separators, where it is beyond doubt that the text is one."""
+"""Makes a table of text with separators: a type for each column, and NULL for empty numbers."""
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
+from typing import NamedTuple
 
+from headgate.responses.delimited import Delimited
 from headgate.workers.columns import MOST_COLUMNS, NULL, Rows, Table, Value, column_names
+from headgate.workers.identifiers import Asked
+from headgate.workers.notation import ColumnSurvey
 
-_SEPARATORS = ",\t;"
-_SAMPLE = 50
 _BATCH = 500
-# What people call columns: it begins with a letter and is no sentence.
-_NAME = re.compile(r"[^\W\d][\w .()/#%:-]{0,60}")
-_MOST_WORDS = 4
 _TYPES = ("INTEGER", "REAL", "TEXT")
 # Numbers within 64 bits and without needless zeros, since those are parts of codes.
 _WHOLE = r"-?(?:0|[1-9][0-9]{0,17})"
@@ -21,103 +20,148 @@ _NUMBER = _WHOLE + r"(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?"
 # The fields of a column of each of the first two types, one on each line.
 _COLUMNS = tuple(re.compile(rf"(?:(?:{field})?\n)*") for field in (_WHOLE, _NUMBER))
 
-# The lines with their ends, from the first on.
-Lines = Callable[[], Iterator[str]]
+_DECIMALS = re.compile(r"\.([0-9]+)")
+# `1.10` beside `1.9` is a version; `10.0` is how programs write a whole number.
+_PADDED = re.compile(r"\.[0-9]+0\n")
+# What no whole number with points between thousands has.
+_NO_THOUSANDS = re.compile(r"(?:^|\n)-?(?:0|[0-9]{4,})\.|[eE]")
+
 Records = list[list[str]]
 
 
-def delimited_table(lines: Lines, *, small: bool) -> Table | None:
-    """A column for each name in the first line; None if the text may be something else.
+def delimited_table(table: Delimited, *, small: bool, asked: Asked | None = None) -> Table | None:
+    """A column for each name in the first line; None if the text is no such table after all.
 
     Columns of numbers have numbers, with NULL for empty fields. Fields beyond the last name are in `rest`.
     What is small is read once and kept.
     """
-    for separator in _SEPARATORS:
-        if _is_certain(lines, separator):
-            try:
-                return _table(lines, separator, small=small)
-            # A quotation mark that is never closed, or a field too long to be one.
-            except csv.Error:
-                return None
-    return None
-
-
-def _is_certain(lines: Lines, separator: str) -> bool:
     try:
-        sample = list(islice(_records(lines(), separator), _SAMPLE))
+        return _table(table, asked or Asked(), small=small)
+    # A quotation mark that is never closed, or a field too long to be one.
     except csv.Error:
-        return False
-    if len(sample) < 2 or len(sample[0]) < 2:
-        return False
-    header, *others = sample
-    return _is_header(header) and all(
-        len(record) == len(header) and not any(map(str.__eq__, header, record)) for record in others
-    )
+        return None
 
 
-def _is_header(names: list[str]) -> bool:
-    plain = all(_NAME.fullmatch(name.strip()) and len(name.split()) <= _MOST_WORDS for name in names)
-    return plain and len({name.strip().lower() for name in names}) == len(names)
-
-
-def _records(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    return filter(None, csv.reader(lines, delimiter=separator))
-
-
-def _table(lines: Lines, separator: str, *, small: bool) -> Table:
-    names = [name.strip() for name in next(_records(lines(), separator))]
-    batches: Callable[[], Iterator[Records]] = partial(_batches, lines, separator)
+def _table(table: Delimited, asked: Asked, *, small: bool) -> Table:
+    names, separator = list(table.names), table.separator
+    batches: Callable[[], Iterator[Records]] = partial(_batches, table)
     if small:
         batches = list(batches()).__iter__
-    types, longest = _surveyed(batches(), len(names))
+    types, longest = _surveyed(batches(), len(names), separator)
+    surveys = _written(batches(), [at for at, kind in enumerate(types) if kind == "TEXT"])
+    types = ["NUMERIC" if at in surveys else kind for at, kind in enumerate(types)]
     if longest > len(names):
         names.append("rest")
         types.append("TEXT")
+    columns = column_names(names[:MOST_COLUMNS])
+    readings: dict[str, str] = {}
     return Table(
-        column_names(names[:MOST_COLUMNS]),
-        partial(_rows, batches, separator, types),
+        columns,
+        partial(_rows, batches, separator, _Columns(columns, types, surveys, readings)),
         tuple(types[:MOST_COLUMNS]),
         left_out=max(0, len(names) - MOST_COLUMNS),
+        aliases=asked.aliases(names[:MOST_COLUMNS], columns, {}),
+        readings=readings,
     )
 
 
-def _batches(lines: Lines, separator: str) -> Iterator[Records]:
-    records = islice(_records(lines(), separator), 1, None)
+class _Columns(NamedTuple):
+    """The columns of a table: names, types, and how numbers are written that are not plain."""
+
+    names: Sequence[str]
+    types: Sequence[str]
+    surveys: Mapping[int, ColumnSurvey]
+    # Filled when the rows are read.
+    readings: dict[str, str]
+
+    def typed(self, at: int, fields: Sequence[Value]) -> Sequence[Value]:
+        """The fields of a column as SQLite takes them for their type."""
+        survey = self.surveys.get(at)
+        if survey is not None and survey.notation is not None:
+            plain = survey.notation.plain
+            return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
+        return fields if self.types[at] == "TEXT" else [field or NULL for field in fields]
+
+
+def _batches(table: Delimited) -> Iterator[Records]:
+    records = table.records()
     while batch := list(islice(records, _BATCH)):
         yield batch
 
 
-def _surveyed(batches: Iterable[Records], count: int) -> tuple[list[str], int]:
+def _surveyed(batches: Iterable[Records], count: int, separator: str) -> tuple[list[str], int]:
     """The narrowest type that has every field of each column, and the length of the longest record."""
-    ranks, longest, has_fields = [0] * count, 0, [False] * count
+    columns, longest = [_ColumnType(separator) for _ in range(count)], 0
     for batch in batches:
         longest = max(longest, *map(len, batch))
-        for at, fields in enumerate(islice(zip_longest(*batch, fillvalue=""), count)):
-            has_fields[at] = has_fields[at] or any(fields)
-            ranks[at] = _rank(fields, ranks[at])
-    return [_TYPES[rank if known else -1] for rank, known in zip(ranks, has_fields, strict=True)], longest
+        for column, fields in zip(columns, zip_longest(*batch, fillvalue=""), strict=False):
+            column.add(fields)
+    return [column.type for column in columns], longest
 
 
-def _rank(fields: Iterable[str], rank: int) -> int:
-    """Where among the types the narrowest is that has all the fields, and is no narrower than `rank`."""
-    if rank == len(_COLUMNS):
-        return rank
-    column = "\n".join(fields) + "\n"
-    while rank < len(_COLUMNS) and not _COLUMNS[rank].fullmatch(column):
-        rank += 1
-    return rank
+class _ColumnType:
+    """Finds out the type of one column."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._rank = 0
+        self._has_fields = False
+        # How many decimals there are, and what speaks for a version, or against marks between thousands.
+        self._decimals: set[int] = set()
+        self._has_padding = self._is_decimal = False
+
+    def add(self, fields: Sequence[str]) -> None:
+        """Some more fields."""
+        self._has_fields = self._has_fields or any(fields)
+        if self._rank == len(_COLUMNS):
+            return
+        column = "\n".join(fields) + "\n"
+        while self._rank < len(_COLUMNS) and not _COLUMNS[self._rank].fullmatch(column):
+            self._rank += 1
+        if _TYPES[self._rank] == "REAL":
+            self._decimals.update(map(len, _DECIMALS.findall(column)))
+            self._has_padding = self._has_padding or bool(_PADDED.search(column))
+            self._is_decimal = self._is_decimal or bool(_NO_THOUSANDS.search(column))
+
+    @property
+    def type(self) -> str:
+        """The narrowest that has every field, TEXT where numbers could mean something else."""
+        if not self._has_fields:
+            return "TEXT"
+        kind = _TYPES[self._rank]
+        is_version = self._has_padding and len(self._decimals) > 1
+        # Where the comma is the decimal mark, fields are not separated by it.
+        is_grouped = self._separator == ";" and self._decimals == {3} and not self._is_decimal
+        return "TEXT" if kind == "REAL" and (is_version or is_grouped) else kind
+
+
+def _written(batches: Iterable[Records], places: Iterable[int]) -> dict[int, ColumnSurvey]:
+    """How numbers are written in columns of text; a column is left at the first field that is none."""
+    surveys = {at: ColumnSurvey() for at in places}
+    for batch in batches:
+        for at, survey in list(surveys.items()):
+            survey.add(record[at] if at < len(record) else "" for record in batch)
+            if survey.is_over:
+                del surveys[at]
+        if not surveys:
+            break
+    return {at: survey for at, survey in surveys.items() if survey.notation is not None}
 
 
 def _rows(
-    batches: Callable[[], Iterator[Records]], separator: str, types: Sequence[str], wanted: Sequence[int]
+    batches: Callable[[], Iterator[Records]], separator: str, shape: _Columns, wanted: Sequence[int]
 ) -> Iterator[Rows]:
+    types = shape.types
+    shape.readings.update(
+        (shape.names[at], shape.surveys[at].example) for at in wanted if at in shape.surveys
+    )
     for batch in batches():
         filled: Iterable[tuple[Value, ...]] = zip_longest(
             *_folded(batch, separator, len(types)), fillvalue=NULL
         )
         columns = list(filled)
         columns += [(NULL,) * len(batch)] * (len(types) - len(columns))
-        yield Rows(len(batch), [_typed(columns[at], types[at]) for at in wanted])
+        yield Rows(len(batch), [shape.typed(at, columns[at]) for at in wanted])
 
 
 def _folded(batch: Records, separator: str, most: int) -> Records:
@@ -128,7 +172,3 @@ def _folded(batch: Records, separator: str, most: int) -> Records:
         [*record[: most - 1], separator.join(record[most - 1 :])] if len(record) > most else record
         for record in batch
     ]
-
-
-def _typed(fields: Sequence[Value], kind: str) -> Sequence[Value]:
-    return fields if kind == "TEXT" else [field or NULL for field in fields]

@@ -12,12 +12,13 @@ TABLES = ("rows", "result")
 
 _LONGEST_SQL = 10_000
 _READABLE = {*TABLES, "json_each", "json_tree", "sqlite_master", "sqlite_schema"}
-# SQLite's own that only compute; none that could reach a file, or the memory of the process, is among them.
+# SQLite's own that only compute, and `number`; none that could reach a file, or the memory of the process,
+# is among them.
 _FUNCTION_NAMES = """
     abs changes char coalesce concat concat_ws format glob hex if ifnull iif instr last_insert_rowid length
     like likelihood likely lower ltrim max min nullif octet_length printf quote random randomblob regexp
     replace round rtrim sign soundex sqlite_version substr substring total_changes trim typeof unhex unicode
-    unistr unistr_quote unlikely upper zeroblob
+    unistr unistr_quote unlikely upper zeroblob number
     avg count group_concat median percentile percentile_cont percentile_disc string_agg sum total
     cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
     current_date current_time current_timestamp date datetime julianday strftime time timediff unixepoch

@@ -10,7 +10,7 @@ from msgspec import DecodeError, Raw, ValidationError
 from headgate.responses.content import Content
 from headgate.responses.paths import below
 
-_OBJECT, _ARRAY = ord("{"), ord("[")
+_OBJECT, _ARRAY, _STRING = ord("{"), ord("["), ord('"')
 # Objects that are looked into; the table that somebody means is not behind so many others.
 _MOST_OBJECTS = 10_000
 # Each level is read once more than the one above it.
@@ -28,6 +28,8 @@ class Layout:
     rows: list[Raw]
     keys: list[str] | None = None
     path: str = ""
+    # False where the rows are one object with no table in it, or strings.
+    has_records: bool = True
 
 
 def layout_of(content: Content) -> Layout | None:
@@ -36,8 +38,8 @@ def layout_of(content: Content) -> Layout | None:
     if held is None:
         return None
     if isinstance(held, list):
-        return Layout(held)
-    return _largest(held) or Layout([Raw(memoryview(content))])
+        return Layout(held, has_records=not held or _kind(held[0]) != _STRING)
+    return _largest(held) or Layout([Raw(memoryview(content))], has_records=False)
 
 
 def _held(text: Content | Raw) -> dict[str, Raw] | list[Raw] | None:

@@ -11,9 +11,11 @@ from msgspec import DecodeError, Raw
 
 from headgate.responses.content import Content, InMemory, Scratch, characters, first_sign
 from headgate.responses.params import Query
+from headgate.responses.paths import parse
 from headgate.responses.processing import ProcessorResult, Refused, done
 from headgate.responses.processors.places import place
 from headgate.workers.guard import Guard, checked
+from headgate.workers.identifiers import Asked, identifiers
 from headgate.workers.sandbox import MOST_HEAP_BYTES, Sandbox
 from headgate.workers.tables import table_of
 
@@ -46,14 +48,15 @@ class QueryProcessor:
         sql = checked(params.sql)
         try:
             part = place(content, params.path, self._scratch).value
-            table = table_of(_flat(part) if params.path else part, self._scratch)
+            asked = Asked(tuple(identifiers(sql)), parse(params.path))
+            table = table_of(_flat(part) if params.path else part, self._scratch, asked)
             guard = Guard(self._seconds, self._clock)
             with Sandbox(table, sql, guard, most_heap_bytes=self._most_heap_bytes) as sandbox:
                 sandbox.load()
                 columns, rows = sandbox.answer()
                 with closing(rows):
                     shown = _shown(columns, rows, params.room)
-                loaded = sandbox.rows
+                loaded, notes = sandbox.rows, sandbox.notes()
         except MemoryError:
             raise Refused("The statement takes too much memory: ask for less, or give a path.") from None
         metadata: dict[str, Any] = {
@@ -64,6 +67,8 @@ class QueryProcessor:
             "columns_known": list(table.columns[:_MOST_NAMED]),
             "path": table.path,
         }
+        if notes:
+            metadata["reason"] = "; ".join(notes)
         if table.left_out:
             metadata["columns_left_out"] = table.left_out
         return done(content, shown.text, metadata)

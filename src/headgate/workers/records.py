@@ -1,16 +1,18 @@
 """A table of JSON values: a column for each key, those of nested objects included."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.workers.columns import MOST_COLUMNS, NULL, Rows, Table, Value, column_names
+from headgate.workers.identifiers import Asked
+from headgate.workers.notation import ColumnSurvey, Notation
 
 # One JSON value, not parsed.
 Text = Raw | bytes
@@ -33,23 +35,84 @@ _members: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, 
 
 
 def record_table(
-    texts: Callable[[], Iterable[Text]], *, keys: Sequence[str] | None = None, small: bool, path: str = ""
+    texts: Callable[[], Iterable[Text]],
+    *,
+    keys: Sequence[str] | None = None,
+    small: bool,
+    path: str = "",
+    asked: Asked | None = None,
 ) -> Table:
     """A row for each text, with the key of each in a column of its own where there are keys.
 
     What is small is parsed once and kept, anything else as often as it is read.
     """
+    asked = asked or Asked()
     batches: Batches = partial(_batches, texts)
     if small:
         batches = list(batches()).__iter__
     found = _ways(batches())
-    ways = found[: MOST_COLUMNS - (keys is not None)]
-    names = [".".join(steps) if steps else "value" for steps in ways]
-    rows = partial(_rows, batches, ways)
+    ways = [_Way(steps) for steps in found[: MOST_COLUMNS - (keys is not None)]]
+    ways += _asked_for(asked, batches, ways, found)
+    wished = ["key"] * (keys is not None) + [way.name for way in ways]
+    names = column_names(wished, [False] * (keys is not None) + [way.is_dotted for way in ways])
+    own_names = names[len(wished) - len(ways) :]
+    readings: dict[str, str] = {}
+    rows = partial(_rows, batches, ways, own_names, readings)
     if keys is not None:
-        names.insert(0, "key")
         rows = partial(_keyed_rows, rows, keys)
-    return Table(column_names(names), rows, path=path, left_out=len(found) - len(ways))
+    by_keys = {way.steps: name for way, name in zip(ways, own_names, strict=True)}
+    return Table(
+        names,
+        rows,
+        path=path,
+        left_out=max(0, len(found) - len(ways)),
+        aliases=asked.aliases(wished, names, by_keys),
+        readings=readings,
+    )
+
+
+class _Way(NamedTuple):
+    """Where the values of a column are; a walked one goes as deep as its keys, and through arrays."""
+
+    steps: Steps
+    is_walked: bool = False
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.steps) if self.steps else "value"
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether a key has a dot in it; of `a.b` and b in a the second keeps the name, as it is explored."""
+        return any("." in step for step in self.steps)
+
+
+def _asked_for(asked: Asked, batches: Batches, ways: Sequence[_Way], found: Sequence[Steps]) -> list[_Way]:
+    """Ways that are named in the statement, and lead deeper, or through arrays, or to one column too many."""
+    known, further, more = {way.steps for way in ways}, set(found), dict[Steps, None]()
+    for name in asked.names:
+        candidates = asked.keys_of(name)
+        if known.isdisjoint(candidates):
+            more |= dict.fromkeys(
+                steps
+                for steps in candidates
+                if steps in further or (len(steps) > 1 and _leads_somewhere(batches(), steps))
+            )
+    return [_Way(steps, is_walked=True) for steps in more]
+
+
+def _leads_somewhere(batches: Iterable[Batch], steps: Steps) -> bool:
+    return any(_walked(element, steps) is not NULL for _, elements in batches for element in elements)
+
+
+def _walked(value: Any, steps: Steps) -> Any:
+    """What is at the steps, of each element where there is an array on the way; NULL where nothing is."""
+    if not steps:
+        return value
+    if type(value) is list:
+        inside = [found for each in value if (found := _walked(each, steps)) is not NULL]
+        return inside or NULL
+    return _walked(value[steps[0]], steps[1:]) if type(value) is dict and steps[0] in value else NULL
 
 
 def _batches(texts: Callable[[], Iterable[Text]]) -> Iterator[Batch]:
@@ -111,9 +174,44 @@ def _note(objects: list[dict[str, Any]], above: Steps, levels: Levels) -> None:
                 _note([value for value in values if type(value) is dict], (*above, key), levels)
 
 
-def _rows(batches: Batches, ways: Sequence[Steps], wanted: Sequence[int]) -> Iterator[Rows]:
+def _rows(
+    batches: Batches,
+    ways: Sequence[_Way],
+    names: Sequence[str],
+    readings: dict[str, str],
+    wanted: Sequence[int],
+) -> Iterator[Rows]:
+    surveys = _surveyed(batches(), {at: ways[at] for at in wanted})
+    notations = {at: survey.notation for at, survey in surveys.items() if survey.notation is not None}
+    readings |= {names[at]: surveys[at].example for at in notations}
     for batch in batches():
-        yield Rows(len(batch[0]), [_column(batch, ways[at]) for at in wanted])
+        columns = {at: _column(batch, ways[at]) for at in wanted}
+        for at, notation in notations.items():
+            columns[at] = [_read(notation, value) if type(value) is str else value for value in columns[at]]
+        yield Rows(len(batch[0]), [columns[at] for at in wanted])
+
+
+def _read(notation: Notation, text: str) -> Value:
+    number = notation.number(text)
+    return NULL if number is None else number
+
+
+def _surveyed(batches: Iterable[Batch], ways: Mapping[int, _Way]) -> dict[int, ColumnSurvey]:
+    """How numbers are written in columns of text; a column is left at the first value that is none."""
+    surveys = {at: ColumnSurvey() for at in ways}
+    for batch in batches:
+        for at, survey in list(surveys.items()):
+            values = _column(batch, ways[at])
+            texts = [value for value in values if type(value) is str]
+            others = (
+                any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
+            )
+            survey.add(texts)
+            if others or survey.is_over:
+                del surveys[at]
+        if not surveys:
+            break
+    return surveys
 
 
 def _keyed_rows(
@@ -128,7 +226,13 @@ def _keyed_rows(
         start += some.count
 
 
-def _column(batch: Batch, steps: Steps) -> list[Value]:
+def _column(batch: Batch, way: "_Way") -> list[Value]:
+    if way.is_walked:
+        return [_cell(_walked(value, way.steps)) for value in batch[1]]
+    return _nested(batch, way.steps)
+
+
+def _nested(batch: Batch, steps: Steps) -> list[Value]:
     texts, values = batch
     for step in steps:
         values = [value.get(step, NULL) if type(value) is dict else NULL for value in values]
@@ -143,6 +247,12 @@ def _column(batch: Batch, steps: Steps) -> list[Value]:
             for text, value in zip(texts, values, strict=True)
         ]
     return [NULL if value is None else value for value in values] if NoneType in kinds else values
+
+
+def _cell(value: Any) -> Value:
+    if type(value) in _NESTED:
+        return msgspec.json.encode(value).decode()
+    return NULL if value is None else _number(value) if type(value) is int else value
 
 
 def _number(value: int) -> int | str:

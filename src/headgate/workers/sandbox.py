@@ -11,8 +11,12 @@ from typing import Any, Self
 from rapidfuzz import fuzz, process, utils
 
 from headgate.responses.processing import Refused
-from headgate.workers.columns import NULL, Rows, Table, Value
+from headgate.workers.columns import NULL, Rows, Table, Value, quoted
 from headgate.workers.guard import TABLES, Guard
+from headgate.workers.identifiers import backticked, with_columns
+from headgate.workers.program import SUMS, ColumnUse, Program
+from headgate.workers.sql_functions import NumberFunction, checked_sum, quoted_text
+from headgate.workers.text_checks import TextChecks
 
 MOST_ROWS = 1_000_000
 # Columns times rows.
@@ -47,9 +51,6 @@ _LIMITS = (
     (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 0),
     (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
-_QUOTED = re.compile(
-    r"""'(?:[^']|'')*'|`(?:[^`]|``)*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|"(?P<name>(?:[^"]|"")*)\"""", re.DOTALL
-)
 # SQLite does not say which columns these compare.
 _SILENT_JOINS = re.compile(r"\b(?:natural|using)\b", re.IGNORECASE)
 _ROWS, _RESULT = (re.compile(rf"\b{name}\b", re.IGNORECASE) for name in TABLES)
@@ -72,7 +73,11 @@ class Sandbox:
         self.rows = 0
         self._longest_value = _LONG_VALUE
         self._table = table
-        self._sql = sql
+        self._sql = with_columns(sql, table.aliases)
+        self._number = NumberFunction(guard)
+        self._uses: set[ColumnUse] = set()
+        self._checks_sums = False
+        self._warnings: list[str] = []
         self._guard = guard
         self._most_bytes = most_bytes
         self._most_heap_bytes = most_heap_bytes
@@ -115,6 +120,7 @@ class Sandbox:
 
         Whoever does not read them to the end closes them.
         """
+        self._check_text()
         self._watch()
         self._guard.start()
         with self._translated():
@@ -126,6 +132,23 @@ class Sandbox:
     def _fetched(self, cursor: sqlite3.Cursor) -> Generator[tuple[Any, ...], None, None]:
         with self._translated():
             yield from cursor
+
+    def notes(self) -> list[str]:
+        """What to know about the answer, after its rows are read: how text was taken for numbers."""
+        read = self._table.readings.items()
+        notes = [
+            *self._warnings,
+            *(f"{name} is read as numbers, e.g. {quoted_text(text)}" for name, text in read),
+        ]
+        if self._number.unread is not None:
+            notes.append(f"number() is NULL for {quoted_text(self._number.unread)}")
+        return notes
+
+    def _check_text(self) -> None:
+        with self._translated():
+            checks = TextChecks(self._database, self._table)
+            checks.refuse(self._uses)
+            self._warnings = list(checks.warnings(self._uses, self._sql))
 
     def _reopen(self, longest_value: int = _LONG_VALUE) -> None:
         self._database.close()
@@ -152,6 +175,11 @@ class Sandbox:
         self._database.create_function("regexp", 2, self._guard.matches, deterministic=True)
         for name in ("printf", "format"):
             self._database.create_function(name, -1, self._formatted, deterministic=True)
+        self._database.create_function("number", 1, self._number, deterministic=True)
+        self._database.create_function("number", 2, self._number, deterministic=True)
+        if self._checks_sums:
+            for name in SUMS:
+                self._database.create_window_function(name, 1, checked_sum(name, self._guard))
         self._database.set_authorizer(self._guard.permit)
         self._database.set_progress_handler(self._guard.is_late, _STEPS)
 
@@ -166,9 +194,11 @@ class Sandbox:
         with self._translated():
             for name in TABLES:
                 self._create(name)
+            roots = [root for (root,) in self._database.execute("SELECT rootpage FROM sqlite_master")]
             self._watch()
             # A name in double quotes that is no column SQLite takes for a text, one in backticks it does not.
-            self._database.execute(f"EXPLAIN {_QUOTED.sub(_backticked, self._sql)}").close()
+            program = Program(self._database.execute(f"EXPLAIN {backticked(self._sql)}"), roots)
+        self._uses, self._checks_sums = program.uses(), program.sums_other_values()
         columns = self._table.columns
         if _SILENT_JOINS.search(self._sql):
             return list(range(len(columns)))
@@ -177,11 +207,11 @@ class Sandbox:
     def _create(self, name: str) -> None:
         columns = self._table.columns
         types = self._table.types or ("",) * len(columns)
-        defined = (f"{_quoted(column)} {kind}" for column, kind in zip(columns, types, strict=True))
+        defined = (f"{quoted(column)} {kind}" for column, kind in zip(columns, types, strict=True))
         self._database.execute(f"CREATE TABLE {name} ({', '.join(defined)})")
 
     def _insert(self, name: str, wanted: Sequence[int]) -> None:
-        columns = ", ".join(_quoted(self._table.columns[at]) for at in wanted) or "rowid"
+        columns = ", ".join(quoted(self._table.columns[at]) for at in wanted) or "rowid"
         width = max(1, len(wanted))
         start, one = f"INSERT INTO {name} ({columns}) VALUES ", f"({', '.join('?' * width)})"
         many = max(1, _VALUES // width)
@@ -237,8 +267,9 @@ class Sandbox:
                 limit=_MOST_NAMED,
             )
             names = [name for name, _, _ in nearest]
-        shown = ", ".join(name if _PLAIN_NAME.fullmatch(name) else _quoted(name) for name in names)
-        return f"the table is rows, its columns are {shown}, and text goes into single quotes"
+        shown = ", ".join(name if _PLAIN_NAME.fullmatch(name) else quoted(name) for name in names)
+        place = f" (the elements of {self._table.path})" if self._table.path else ""
+        return f"the table is rows{place}, its columns are {shown}, and text goes into single quotes"
 
 
 def _in_rows(some: Rows) -> Iterator[Value]:
@@ -257,12 +288,3 @@ def _packed(values: Iterator[Value], size: int) -> tuple[Iterator[list[Value]], 
         last.extend(pack)
 
     return packs(), last
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _backticked(found: re.Match[str]) -> str:
-    name = found["name"]
-    return found[0] if name is None else "`" + name.replace('""', '"').replace("`", "``") + "`"

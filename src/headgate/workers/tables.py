@@ -1,9 +1,7 @@
 """Makes a table of any result: of JSON, JSON Lines, text with separators, or plain lines."""
 
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from functools import partial
-from io import StringIO
 from itertools import islice
 
 import msgspec
@@ -11,39 +9,47 @@ from msgspec import DecodeError, Raw
 
 from headgate.responses.anatomy import text_of
 from headgate.responses.content import Content, Scratch, first_sign
+from headgate.responses.delimited import delimited, line_windows
+from headgate.responses.embedded import main_json, with_strings_opened
 from headgate.workers.columns import Rows, Table, Value
 from headgate.workers.delimited import delimited_table
+from headgate.workers.identifiers import Asked
 from headgate.workers.layout import layout_of
 from headgate.workers.records import record_table
 
 # Parsed values take several times the room of their text.
 _SMALL_BYTES = 8 * 1024 * 1024
-_WINDOW_BYTES = 1024 * 1024
-_LONGEST_HEADER_BYTES = 16 * 1024
 _SAMPLE = 20
 
 _string = msgspec.json.Decoder(Raw)
 
 
-def table_of(content: Content, scratch: Scratch) -> Table:
-    """The table that the content is; every content is one."""
+def table_of(content: Content, scratch: Scratch, asked: Asked | None = None) -> Table:
+    """The table that the content is; every content is one. `asked` are the names that columns are given."""
+    asked = asked or Asked()
     sign = first_sign(content)
     if sign in (b"{", b"["):
-        table = _json_table(content) or _json_lines_table(content)
+        table = _json_table(content, scratch, asked) or _json_lines_table(content, asked)
         if table is not None:
             return table
     if sign == b'"' and _is_string(content):
         # A path led to it: a log, or a table, that somebody put into JSON.
-        return table_of(text_of(Raw(memoryview(content)), scratch), scratch)
-    return _delimited_table(content) or Table(("n", "line"), partial(_numbered, content))
+        text = text_of(Raw(memoryview(content)), scratch)
+        main = main_json(text, scratch)
+        return table_of(text if main is None else main.content, scratch, asked)
+    return _delimited_table(content, asked) or Table(("n", "line"), partial(_numbered, content))
 
 
-def _json_table(content: Content) -> Table | None:
+def _json_table(content: Content, scratch: Scratch, asked: Asked) -> Table | None:
     layout = layout_of(content)
     if layout is None:
         return None
+    if not layout.has_records:
+        layout = layout_of(with_strings_opened(content, scratch)) or layout
     small = len(content) <= _SMALL_BYTES
-    return record_table(lambda: layout.rows, keys=layout.keys, small=small, path=layout.path)
+    return record_table(
+        lambda: layout.rows, keys=layout.keys, small=small, path=layout.path, asked=asked.below(layout.path)
+    )
 
 
 def _is_string(content: Content) -> bool:
@@ -54,11 +60,11 @@ def _is_string(content: Content) -> bool:
     return True
 
 
-def _json_lines_table(content: Content) -> Table | None:
+def _json_lines_table(content: Content, asked: Asked) -> Table | None:
     sample = list(islice(_filled_lines(content), _SAMPLE))
     if len(sample) < 2 or not all(map(_is_object, sample)):
         return None
-    return record_table(partial(_filled_lines, content), small=len(content) <= _SMALL_BYTES)
+    return record_table(partial(_filled_lines, content), small=len(content) <= _SMALL_BYTES, asked=asked)
 
 
 def _is_object(line: bytes) -> bool:
@@ -72,26 +78,20 @@ def _is_object(line: bytes) -> bool:
 
 
 def _filled_lines(content: Content) -> Iterator[bytes]:
-    for window in _windows(content):
+    for window in line_windows(content):
         yield from (line for line in window.split(b"\n") if line and not line.isspace())
 
 
-def _delimited_table(content: Content) -> Table | None:
-    start = len(BOM_UTF8) if content[: len(BOM_UTF8)] == BOM_UTF8 else 0
-    if content.find(b"\n", start, start + _LONGEST_HEADER_BYTES) < 0:
+def _delimited_table(content: Content, asked: Asked) -> Table | None:
+    table = delimited(content)
+    if table is None:
         return None
-    return delimited_table(partial(_text_lines, content, start), small=len(content) <= _SMALL_BYTES)
-
-
-def _text_lines(content: Content, start: int) -> Iterator[str]:
-    for window in _windows(content, start):
-        # Lines end with a newline only, whatever else separates lines elsewhere.
-        yield from StringIO(window.decode(errors="replace") + "\n", newline="\n")
+    return delimited_table(table, small=len(content) <= _SMALL_BYTES, asked=asked)
 
 
 def _numbered(content: Content, wanted: Sequence[int]) -> Iterator[Rows]:
     number = 1
-    for window in _windows(content):
+    for window in line_windows(content):
         count = window.count(b"\n") + 1
         columns: list[Sequence[Value]] = [
             range(number, number + count) if at == 0 else _lines(window) for at in wanted
@@ -103,15 +103,3 @@ def _numbered(content: Content, wanted: Sequence[int]) -> Iterator[Rows]:
 def _lines(window: bytes) -> list[str]:
     lines = window.decode(errors="replace").split("\n")
     return [line.removesuffix("\r") for line in lines] if b"\r" in window else lines
-
-
-def _windows(content: Content, start: int = 0) -> Iterator[bytes]:
-    """All lines, many at a time, without the last line end of each window."""
-    size = len(content)
-    while start < size:
-        end = content.rfind(b"\n", start, start + _WINDOW_BYTES)
-        if end < 0:
-            end = content.find(b"\n", start + _WINDOW_BYTES)
-        end = size if end < 0 else end
-        yield content[start:end]
-        start = end + 1

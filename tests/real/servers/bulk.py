@@ -35,8 +35,12 @@ PEOPLE_SCHEMA: dict[str, Any] = {
         },
     },
     "required": ["total", "users"],
-    "additionalProperties": False,
 }
+# An object of it has no place for another member.
+CLOSED_SCHEMA: dict[str, Any] = {**PEOPLE_SCHEMA, "additionalProperties": False}
+
+
+SCHEMAS = {"typed": PEOPLE_SCHEMA, "closed": CLOSED_SCHEMA}
 
 
 # What the tools say, for whoever wants to compare.
@@ -99,7 +103,12 @@ class Bulk(Server[Any]):
             "mixed": lambda _: types.CallToolResult(content=mixed(), _meta=META),
             "failed": lambda _: types.CallToolResult(content=mixed(), is_error=True, _meta=META),
             "typed": structured,
+            "closed": structured,
             "loose": structured,
+            "bare": lambda size: structured(size).model_copy(update={"content": []}),
+            "summed": lambda size: structured(size).model_copy(
+                update={"content": told(f"{size} users").content}
+            ),
         }
         self.middleware.append(self._watch)
 
@@ -110,7 +119,7 @@ class Bulk(Server[Any]):
                 name=name,
                 description=f"Says much of {name}.",
                 input_schema=schema,
-                output_schema=PEOPLE_SCHEMA if name == "typed" else None,
+                output_schema=SCHEMAS.get(name),
             )
             for name in (*self._tools, "ask")
         ]

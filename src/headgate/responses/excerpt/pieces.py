@@ -1,6 +1,6 @@
 """JSON values cut to a room: arrays lose their last elements, objects share the room among their members."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -125,7 +125,7 @@ def _cut_array(value: Content | Raw, room: int, depth: int) -> Piece:
         kept.append(first.content)
         if len(elements) == 1:
             return Piece(joined(b"[", kept, b"]"), first.loss)
-    return Piece(joined(b"[", kept, b"]"), _loss(value, len(kept), len(elements), of_array=True))
+    return Piece(joined(b"[", kept, b"]"), loss_of(value, len(kept), len(elements), of_array=True))
 
 
 def _cut_object(value: Content | Raw, room: int, depth: int) -> Piece:
@@ -136,14 +136,19 @@ def _cut_object(value: Content | Raw, room: int, depth: int) -> Piece:
     pieces = pieces or _first_members(members, room - 2, depth)
     kept = joined(b"{", (name + piece.content for name, piece in pieces.items()), b"}")
     losses = [piece.loss for piece in pieces.values() if piece.loss is not None]
-    if not losses and len(pieces) == len(members):
-        return Piece(kept, None)
+    return Piece(kept, most_telling(value, losses, len(pieces), len(members)))
+
+
+def most_telling(value: Content | Raw, losses: Sequence[Loss], shown: int, total: int) -> Loss | None:
+    """What an object has lost, of which so many members are shown: the largest array tells most."""
+    if not losses and shown == total:
+        return None
     arrays = [loss for loss in losses if loss.of_array]
     if arrays:
-        return Piece(kept, max(arrays, key=lambda loss: loss.size))
-    if len(losses) == 1 and len(pieces) == len(members):
-        return Piece(kept, losses[0])
-    return Piece(kept, _loss(value, len(pieces), len(members), of_array=False))
+        return max(arrays, key=lambda loss: loss.size)
+    if len(losses) == 1 and shown == total:
+        return losses[0]
+    return loss_of(value, shown, total, of_array=False)
 
 
 def _shared(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes, Piece]:
@@ -209,5 +214,6 @@ def joined(opening: bytes, parts: Iterable[bytes], closing: bytes) -> bytes:
     return opening + b",".join(parts) + closing
 
 
-def _loss(value: Content | Raw, shown: int, total: int, *, of_array: bool) -> Loss:
+def loss_of(value: Content | Raw, shown: int, total: int, *, of_array: bool) -> Loss:
+    """The loss of elements or members."""
     return Loss(of_array, len(memoryview(value)), shown, total, Unit.ELEMENTS)

@@ -1,10 +1,11 @@
 """What may be taken out of a value such that it satisfies a JSON Schema if it did before."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import msgspec
+
+from headgate.domain.output_schema import referred
 
 # Several schemas that apply to one value.
 Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
@@ -120,18 +121,10 @@ class RuleBook:
         return schema is not False and (not isinstance(schema, Mapping) or _may_be(schema, kind))
 
     def _referred(self, reference: Any) -> Any:
-        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            raise _NotUnderstood
-        place: Any = self._root
-        for step in reference[2:].split("/") if len(reference) > 1 else ():
-            key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(place, Mapping) and key in place:
-                place = place[key]
-            elif isinstance(place, Sequence) and key.isdecimal() and int(key) < len(place):
-                place = place[int(key)]
-            else:
-                raise _NotUnderstood
-        return place
+        try:
+            return referred(self._root, reference)
+        except LookupError:
+            raise _NotUnderstood from None
 
 
 class _NotUnderstood(Exception):

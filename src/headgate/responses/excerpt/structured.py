@@ -6,9 +6,21 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.responses.anatomy import plain_text
 from headgate.responses.content import characters
-from headgate.responses.excerpt.pieces import cut_value, fitting, joined, kind_of, name_of, size_of
+from headgate.responses.excerpt.pieces import (
+    Loss,
+    cut_value,
+    fitting,
+    joined,
+    kind_of,
+    loss_of,
+    most_telling,
+    name_of,
+    size_of,
+)
 from headgate.responses.excerpt.schemas import FIXED, RuleBook, Rules, Schemas
+from headgate.responses.params import Unit
 
 # Below this a value is kept whole: each level is one more scan of what is below it.
 _DEEPEST = 20
@@ -22,13 +34,11 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _value = msgspec.json.Decoder(Raw)
 
 
-def cut_structured(value: bytes, schema: bytes | None, room: int) -> bytes | None:
+def cut_structured(value: bytes, schema: bytes, room: int) -> bytes:
     """A part of the value within `room` characters that satisfies the schema if the value does.
 
-    Where that is impossible, the smallest such part that is found; None when there is no schema to go by.
+    Where that is impossible, the smallest such part that is found.
     """
-    if schema is None:
-        return None
     try:
         opened = _value.decode(value)
         root = msgspec.json.decode(schema)
@@ -39,6 +49,35 @@ def cut_structured(value: bytes, schema: bytes | None, room: int) -> bytes | Non
         return _Cutter(RuleBook(root)).cut(opened, (root,), room, 0)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return value
+
+
+def lost(whole: bytes | Raw, kept: bytes | Raw) -> Loss | None:
+    """What such a part lacks of the whole; None where nothing is missing but white space."""
+    with memoryview(whole) as one, memoryview(kept) as other:
+        if one == other:
+            return None
+    match kind_of(whole):
+        case b"[":
+            return _lost_of_array(whole, _elements.decode(whole), _elements.decode(kept))
+        case b"{":
+            return _lost_of_object(whole, _members.decode(whole), _members.decode(kept))
+        case b'"':
+            shown, total = (len(plain_text(Raw(bytes(text)))) for text in (kept, whole))
+            return Loss(False, len(memoryview(whole)), shown, total, Unit.CHARACTERS)
+    return None
+
+
+def _lost_of_array(whole: bytes | Raw, elements: list[Raw], kept: list[Raw]) -> Loss | None:
+    if len(kept) < len(elements):
+        return loss_of(whole, len(kept), len(elements), of_array=True)
+    losses = [loss for pair in zip(elements, kept, strict=False) if (loss := lost(*pair)) is not None]
+    return max(losses, key=lambda loss: (loss.of_array, loss.size), default=None)
+
+
+def _lost_of_object(whole: bytes | Raw, members: Mapping[str, Raw], kept: Mapping[str, Raw]) -> Loss | None:
+    pairs = ((members[key], value) for key, value in kept.items() if key in members)
+    losses = [loss for pair in pairs if (loss := lost(*pair)) is not None]
+    return most_telling(whole, losses, len(kept), len(members))
 
 
 class _Cutter:

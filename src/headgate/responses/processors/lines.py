@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.responses.content import Content, first_sign
+from headgate.responses.content import Content, Scratch, first_sign
 from headgate.responses.escapes import whole_escapes
 
 # Gives the text from its beginning, in pieces, as often as it is asked.
@@ -55,6 +55,13 @@ def texts_of_string(value: Content) -> Texts:
             start += len(window)
 
     return texts
+
+
+def string_as_text(value: Content, scratch: Scratch) -> Content:
+    """The text that a JSON string stands for; any other value as it is."""
+    if first_sign(value) != b'"':
+        return value
+    return scratch.keep(text.encode(errors="replace") for text in texts_of_string(value)())
 
 
 def start_of_string(value: Raw, size: int) -> str:

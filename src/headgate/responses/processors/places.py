@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.responses.content import Content, InMemory, Scratch
-from headgate.responses.paths import EVERY, Path, each, index_of, opened, parse, part, spelled
+from headgate.responses.paths import EVERY, Path, each, entered, index_of, parse, part, spelled
 from headgate.responses.processors.lines import JsonLines, json_lines
 
 
@@ -34,7 +34,7 @@ def place(content: Content, path: str, scratch: Scratch | None = None) -> Place:
     if not steps:
         return Place(content, "", gathered=False)
     lines = json_lines(content)
-    if lines is not None:
+    if lines is not None and len(lines) > 1:
         content = (scratch or InMemory()).keep(_array(lines))
     return Place(part(content, path, scratch), spelled(steps), gathered=_is_gathered(content, steps))
 
@@ -52,7 +52,7 @@ def _is_gathered(content: Content, steps: Path) -> bool:
         return True
     value: Content | Raw = content
     for step in steps:
-        held, index = opened(value), index_of(step)
+        held, index = entered(value), index_of(step)
         if isinstance(held, list):
             if index is None:
                 return True

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Raw
 
-from headgate.domain.arguments import as_object, decoded
+from headgate.domain.arguments import decoded, members_of, nested_arguments
 from headgate.domain.errors import InvalidArguments
 from headgate.responses import params as told
 from headgate.responses.jobs import Look
@@ -24,6 +24,8 @@ _MODES: Final = {
     "unit": "lines, elements or characters",
     "format": "json or compact",
 }
+# Of the arguments of a tool that is called for its result.
+_CONTAINER: Final = "arguments"
 _Count = Annotated[int, Meta(ge=1, le=100_000)]
 _Around = Annotated[int, Meta(ge=0, le=1_000)]
 _FARTHEST: Final = 2**53
@@ -37,7 +39,6 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
 
     cache_id: str | None = None
     tool: str | None = None
-    arguments: Raw = Raw(b"")
     format: _Format | None = None
 
 
@@ -51,6 +52,8 @@ class _Filter(_Source, frozen=True, kw_only=True):
 
 class _Search(_Source, frozen=True, kw_only=True):
     pattern: str | None = None
+    fields: _Paths | None = None
+    exclude: _Paths | None = None
     mode: SearchMode | None = None
     path: str | None = None
     max_results: _Count | None = None
@@ -104,39 +107,32 @@ def wanted(name: str, params: Mapping[str, Raw], room: int) -> Wanted:
     if not source.cache_id and source.tool in NAMES:
         problem = f"tool is {source.tool}, which reads results and has none of its own"
         raise InvalidArguments(name, problem, hint=_BOTH_WAYS)
-    arguments = as_object(bytes(source.arguments), name, "arguments", _BOTH_WAYS)
-    look = msgspec.structs.replace(
-        look, compact=look.compact or source.format == "compact", ignored=_ignored(params, source)
-    )
+    given = members_of(params, name, _BOTH_WAYS)
+    arguments = nested_arguments(given, name, _BOTH_WAYS, name=_CONTAINER)
+    look = msgspec.structs.replace(look, compact=look.compact or source.format == "compact")
     return Wanted(look, source.cache_id or "", source.tool or "", arguments)
 
 
-def _ignored(params: Mapping[str, Raw], source: _Source) -> tuple[str, ...]:
-    """Arguments that the tool does not have: models guess names, and some give reasons."""
-    given = msgspec.json.decode(params.get("arguments", b"{}"), type=dict[str, Raw])
-    return tuple(name[:40] for name in given if name not in source.__struct_fields__)[:5]
-
-
 def _filter(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
-    given = decoded(params, _Filter, FILTER, _FIELDS, _MODES, strict=False)
+    given = decoded(params, _Filter, FILTER, _FIELDS, _MODES, strict=False, container=_CONTAINER)
     if given.mode is not None and given.mode not in [*Keep]:
         problem = f"mode is {given.mode[:50]!r}"
         raise InvalidArguments(FILTER, problem, hint="mode is include or exclude")
-    projection = _projection(given.fields, given.exclude, given.mode)
+    projection = _projection(FILTER, given.fields, given.exclude, given.mode)
     look = Look(tool=FILTER, cache_id="", room=room, path=given.path or "", projection=projection)
     return given, msgspec.structs.replace(look, offset=given.offset or 0)
 
 
 def _projection(
-    fields: list[str] | str | None, exclude: list[str] | str | None, mode: str | None
+    tool: str, fields: list[str] | str | None, exclude: list[str] | str | None, mode: str | None
 ) -> told.Projection:
     if fields is None and exclude is None:
-        raise InvalidArguments(FILTER, "neither fields nor exclude is given", hint=_FIELDS)
+        raise InvalidArguments(tool, "neither fields nor exclude is given", hint=_FIELDS)
     for name, paths in (("fields", fields), ("exclude", exclude)):
         if paths is not None and not _listed(paths):
-            raise InvalidArguments(FILTER, f"{name} is empty", hint=_FIELDS)
+            raise InvalidArguments(tool, f"{name} is empty", hint=_FIELDS)
         if not all(_listed(paths)):
-            raise InvalidArguments(FILTER, f"{name} has an empty name", hint=_FIELDS)
+            raise InvalidArguments(tool, f"{name} has an empty name", hint=_FIELDS)
     keep = Keep(mode) if mode is not None else Keep.INCLUDE if fields is not None else Keep.EXCLUDE
     return told.Projection(fields=_listed(fields), exclude=_listed(exclude), mode=keep)
 
@@ -153,7 +149,7 @@ def _listed(paths: list[str] | str | None) -> tuple[str, ...]:
 
 def _search(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
     example = 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}'
-    given = decoded(params, _Search, SEARCH, example, _MODES, strict=False)
+    given = decoded(params, _Search, SEARCH, example, _MODES, strict=False, container=_CONTAINER)
     if not given.pattern:
         problem = "pattern is not given" if given.pattern is None else "pattern is empty"
         raise InvalidArguments(SEARCH, problem, hint=example)
@@ -172,19 +168,23 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
         context_type=given.context_type or ContextType.PARAGRAPH,
         room=room,
     )
-    return given, Look(tool=SEARCH, cache_id="", room=room, path=given.path or "", search=search)
+    # The projection runs first: the pattern meets only the fields that are left, and so does the reply.
+    filters = given.fields is not None or given.exclude is not None
+    projection = _projection(SEARCH, given.fields, given.exclude, None) if filters else None
+    look = Look(tool=SEARCH, cache_id="", room=room, path=given.path or "", search=search)
+    return given, msgspec.structs.replace(look, projection=projection)
 
 
 def _explore(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
     example = 'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}'
-    given = decoded(params, _Explore, EXPLORE, example, _MODES, strict=False)
+    given = decoded(params, _Explore, EXPLORE, example, _MODES, strict=False, container=_CONTAINER)
     exploration = told.Exploration(path=given.path or "", max_depth=given.max_depth or 3, room=room)
     return given, Look(tool=EXPLORE, cache_id="", room=room, exploration=exploration)
 
 
 def _read(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
     example = 'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}'
-    given = decoded(params, _Read, READ, example, _MODES, strict=False)
+    given = decoded(params, _Read, READ, example, _MODES, strict=False, container=_CONTAINER)
     reading = told.Reading(
         path=given.path or "", offset=given.offset or 0, limit=given.limit, unit=given.unit, room=room
     )
@@ -193,7 +193,7 @@ def _read(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
 
 def _query(params: Mapping[str, Raw], room: int) -> tuple[_Source, Look]:
     example = 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}'
-    given = decoded(params, _Query, QUERY, example, _MODES, strict=False)
+    given = decoded(params, _Query, QUERY, example, _MODES, strict=False, container=_CONTAINER)
     if not given.sql or not given.sql.strip():
         raise InvalidArguments(QUERY, "sql is not given", hint=example)
     query = told.Query(sql=given.sql, path=given.path or "", room=room)

@@ -12,7 +12,9 @@ _NUMBER: Final = {"type": "integer"}
 _SWITCH: Final = {"type": "boolean"}
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}}
 # Either a stored result, or a call whose result is stored and looked at at once.
-_SOURCE: Final = {"cache_id": _TEXT, "tool": _TEXT, "arguments": {"type": "object"}}
+# The arguments say that they are open, because pydantic-ai closes every object that does not.
+_ARGUMENTS: Final = {"type": "object", "additionalProperties": True}
+_SOURCE: Final = {"cache_id": _TEXT, "tool": _TEXT, "arguments": _ARGUMENTS}
 _OF: Final = "of a stored result (cache_id) or of a new call (tool, arguments)"
 _COMPACT: Final = {"type": "string", "enum": ["json", "compact"]}
 
@@ -27,7 +29,7 @@ def _tool(name: str, description: str, needed: tuple[str, ...], **properties: An
 _TOOLS: Final = {
     FILTER: _tool(
         FILTER,
-        f"Some fields {_OF}, e.g. users.email, users[0], items.*.id.",
+        f"Some fields, or columns of CSV, {_OF}, e.g. users.email, users[0], items.*.id.",
         (),
         fields=_TEXTS,
         exclude=_TEXTS,
@@ -38,11 +40,14 @@ _TOOLS: Final = {
     ),
     SEARCH: _tool(
         SEARCH,
-        f"Lines or elements {_OF} that match a pattern: RE2 regex, or words for bm25 and fuzzy.",
+        f"Lines or elements {_OF} that match a pattern: RE2 regex, or words for bm25 and fuzzy. "
+        "fields and exclude filter first.",
         ("pattern",),
         pattern=_TEXT,
         mode={"type": "string", "enum": [*SearchMode]},
         path=_TEXT,
+        fields=_TEXTS,
+        exclude=_TEXTS,
         max_results=_NUMBER,
         offset=_NUMBER,
         context_lines=_NUMBER,

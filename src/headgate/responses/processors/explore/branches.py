@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import DecodeError, Raw
 
+from headgate.responses.embedded import json_in_string
 from headgate.responses.paths import below, each, opened
 from headgate.responses.processing import Refused
 from headgate.responses.tokens import tokens_of
@@ -17,6 +18,8 @@ _KINDS |= {ord("t"): "boolean", ord("f"): "boolean"}
 # Of many elements so many bytes are looked at, but not fewer elements than the least nor more than the most.
 _LOOKED_AT_BYTES = 128 * 1024
 _LEAST, _MOST = 50, 300
+# Of strings so many bytes are looked into for JSON, and the first whatever its size.
+_OPENED_BYTES = 4 * 1024 * 1024
 # An object with more keys than this may be a map from ids to records.
 _RECORD_KEYS = 50
 # And with more than this it is one, whatever is in it.
@@ -104,6 +107,21 @@ class Branch:
         branch = Branch(path, looked_at, name=name, weight=weight)
         return Inside(branch, total, min(counts), max(counts), is_map=name == "*")
 
+    @cached_property
+    def holds(self) -> str:
+        """The types of the JSON values that strings here hold; empty where they hold none."""
+        return "|".join(dict.fromkeys(kind_of(inner) for inner in self._inner if inner is not None))
+
+    @cached_property
+    def _inner(self) -> list[Raw | None]:
+        """For each value the JSON that it holds as a string."""
+        inner: list[Raw | None] = []
+        left = _OPENED_BYTES
+        for value in self.values:
+            left -= len(memoryview(value)) if memoryview(value)[0] == ord('"') else 0
+            inner.append(json_in_string(value, only_main=True) if left >= 0 or not inner else None)
+        return inner
+
     @property
     def is_closed(self) -> bool:
         """Whether none of the values can be opened, because a key is no UTF-8 or there are no members."""
@@ -135,7 +153,8 @@ class Branch:
 
     @cached_property
     def _held(self) -> list[dict[str, Raw] | list[Raw]]:
-        return [held for held in map(_opened, self.values) if held is not None]
+        values = (inner or value for value, inner in zip(self.values, self._inner, strict=True))
+        return [held for held in map(_opened, values) if held is not None]
 
     @cached_property
     def _objects(self) -> list[dict[str, Raw]]:

@@ -81,6 +81,8 @@ def _shown(branch: Branch, style: _Style, depth: int) -> Iterator[tuple[Branch, 
 
 def _described(branch: Branch, style: _Style, depth: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"type": branch.kinds}
+    if branch.holds:
+        facts["holds"] = branch.holds
     if len(branch.values) < branch.among:
         facts["in"] = f"{len(branch.values)} of {branch.among}"
     facts |= _counted(branch, style)
@@ -126,9 +128,10 @@ def _names(names: Iterable[str], size: int) -> str:
 
 def _sample(branch: Branch, size: int) -> Any:
     """One short value from here or, where they have no line of their own, from the elements here."""
-    values = branch.values[:_SAMPLE_FROM]
+    # The JSON in a string has lines of its own.
+    values = [] if branch.holds else branch.values[:_SAMPLE_FROM]
     if branch.inside is not None and branch.inside.branch.inside is None:
-        values = values + branch.inside.branch.values[:_SAMPLE_FROM]
+        values = values + ([] if branch.inside.branch.holds else branch.inside.branch.values[:_SAMPLE_FROM])
     for value in values if size else ():
         kind = kind_of(value)
         if kind not in _CONTAINERS and len(memoryview(value)) > len('""') * (kind == "string"):

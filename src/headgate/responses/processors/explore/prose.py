@@ -1,14 +1,22 @@
 """What a text is like: how long it is, how it begins, what it seems to be, and what helps to go on."""
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headgate.responses.content import characters
+from headgate.responses.delimited import delimited_lines
+from headgate.responses.processors.explore.markup import (
+    BrokenMarkup,
+    html_structure,
+    is_html_fragment,
+    xml_structure,
+)
+from headgate.responses.processors.explore.yaml_outline import looks_like_yaml, yaml_structure
 from headgate.responses.processors.lines import Texts
 
 _HEAD = 300
@@ -18,6 +26,10 @@ _PROBED_LINES = 200
 _MOST_HEADINGS = 50
 _MOST_COLUMNS = 100
 _LONGEST_NAME = 80
+# Formats with a structure of their own, and as many of their characters as are looked at.
+_STRUCTURED = ("xml", "html", "yaml")
+_MOST_STRUCTURED = 16 * 1024 * 1024
+_MARGIN = 100
 # A list or a head that is not longer is left out rather than cut.
 _SHORT = 10
 
@@ -26,22 +38,60 @@ _WORDS = bytes(ord(" ") if byte in b" \t\n\r\v\f" else ord("x") for byte in rang
 _LEVELS = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL")
 _LEVEL = re.compile(rf"(?<![\w-])({'|'.join(_LEVELS + tuple(map(str.lower, _LEVELS)))})(?![\w-])")
 _TIME = re.compile(r"\W?(\d{4}-\d\d-\d\d|\d\d\d\d/\d\d/\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:)")
+_STAMP = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d"
+)
+# Colours and cursor movements of a terminal, and titles of its window.
+_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _HEADING = re.compile(r"^(?:(#{1,6}) +(\S.*)|```.*|~~~.*)$", re.MULTILINE)
-_XML = re.compile(r"\s*<(?:\?xml\b|!--|[A-Za-z_][\w:.-]*[\s/>])")
-_HTML = re.compile(r"\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
-_COLUMN = re.compile(r"[^\W\d][\w .()/%#:-]*")
+_XML = re.compile(r"\ufeff?\s*<(?:\?xml\b|!--|!DOCTYPE\b|[A-Za-z_][\w:.-]*[\s/>])")
+_HTML = re.compile(r"\ufeff?\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
 
 
-def described_text(texts: Texts, facts: dict[str, Any], room: int) -> bytes:
+def described_text(texts: Texts, facts: dict[str, Any], max_depth: int, room: int) -> bytes:
     """A JSON object of the facts and of what is said of the text; what is least needed goes until it fits."""
     start = _start(texts())
     described = facts | _measured(texts())
+    if "\x1b[" in start:
+        described["ansi_codes"] = True
+        texts, start = _without_codes(texts), _CODE.sub("", start)
     looks_like, told = _recognised(start, texts)
     if looks_like:
         described["looks_like"] = looks_like
     if looks_like != "binary":
         described["head"] = _head(start)
+    if looks_like in _STRUCTURED:
+        left = room - characters(msgspec.json.encode(described)) - _MARGIN
+        told = _structure(looks_like, texts, facts.get("tokens", 0), max_depth, left)
     return _fitted(described | told, room)
+
+
+def _without_codes(texts: Texts) -> Texts:
+    """The text without the codes that colour it."""
+    return lambda: (_CODE.sub("", text) for text in texts())
+
+
+def _structure(looks_like: str, texts: Texts, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
+    """What XML, HTML or YAML consists of; of XML that no parser takes, why."""
+    text = "".join(_limited(texts(), _MOST_STRUCTURED))
+    if looks_like == "yaml":
+        return yaml_structure(text, tokens, max_depth, room)
+    data = text.encode(errors="replace")
+    if looks_like == "html":
+        return html_structure(data, tokens, max_depth, room)
+    try:
+        return xml_structure(data, tokens, max_depth, room)
+    except BrokenMarkup as broken:
+        return {"broken": str(broken)}
+
+
+def _limited(texts: Iterator[str], most: int) -> Iterator[str]:
+    for text in texts:
+        if most <= 0:
+            return
+        yield text[:most]
+        most -= len(text)
 
 
 def _start(texts: Iterator[str]) -> str:
@@ -93,21 +143,21 @@ def _recognised(start: str, texts: Texts) -> _Recognised:
     """What the text is, only where that is sure, and what is known of that kind of text."""
     if "\0" in start:
         return _Recognised("binary", {})
-    if _HTML.match(start):
-        return _Recognised("html", {})
-    if _XML.match(start) and ("</" in start or "/>" in start):
-        return _Recognised("xml", {})
+    if _HTML.match(start) or (_XML.match(start) and ("</" in start or "/>" in start)):
+        is_html = _HTML.match(start) or is_html_fragment(start.encode(errors="replace"))
+        return _Recognised("html" if is_html else "xml", {})
     columns = _columns(start)
     if columns:
-        return _Recognised("csv", {"columns": columns[:_MOST_COLUMNS]})
+        return _Recognised("csv", {"columns": list(columns[:_MOST_COLUMNS])})
     form = _level_form(start)
     if form is not None:
-        return _Recognised("log", {"levels": _levels(texts(), form)})
+        return _Recognised("log", {"levels": _levels(texts(), form)} | _period(texts()))
     if _is_log(start):
-        return _Recognised("log", {})
+        return _Recognised("log", _period(texts()))
     if _is_markdown(start):
         return _Recognised("markdown", _headings(texts()))
-    return _Recognised(None, {})
+    is_yaml = looks_like_yaml(start if len(start) < _PROBE else start[: start.rfind("\n")])
+    return _Recognised("yaml" if is_yaml else None, {})
 
 
 def _lines(start: str) -> list[str]:
@@ -117,25 +167,29 @@ def _lines(start: str) -> list[str]:
     return [line for line in whole if line.strip()][:_PROBED_LINES]
 
 
-def _columns(start: str) -> list[str]:
-    """The names in the first row, if all rows have as many cells and there are at least three."""
-    lines = _lines(start)
-    for delimiter in ",\t;|":
-        try:
-            rows = list(csv.reader(lines, delimiter=delimiter))
-        except csv.Error:
-            continue
-        names = [name.strip() for name in rows[0]] if len(rows) > 2 else []
-        if len(names) < 2 or len(set(names)) < len(names) or {len(row) for row in rows} != {len(names)}:
-            continue
-        if all(_COLUMN.fullmatch(name) and len(name) <= _LONGEST_NAME for name in names):
-            return names
-    return []
+def _columns(start: str) -> tuple[str, ...]:
+    """The names of the columns of text with separators, if it has two records at least."""
+    text = start if len(start) < _PROBE else start[: start.rfind("\n") + 1]
+    table = delimited_lines(lambda: iter(StringIO(text, newline="\n")), fewest_records=2)
+    return () if table is None else table.names
 
 
 def _is_log(start: str) -> bool:
     lines = _lines(start)
     return len(lines) > 2 and sum(bool(_TIME.match(line)) for line in lines) > len(lines) * 0.6
+
+
+def _period(texts: Iterator[str]) -> dict[str, str]:
+    """The times of the first and of the last line that has one."""
+    first = last = ""
+    tail = ""
+    for text in texts:
+        if not first and (found := _STAMP.search(text, 0, _PROBE)):
+            first = found[0]
+        tail = (tail + text)[-_HEAD * 10 :]
+    for found in _STAMP.finditer(tail):
+        last = found[0]
+    return {"from": first, "to": last} if first and last else {}
 
 
 class _Form(NamedTuple):

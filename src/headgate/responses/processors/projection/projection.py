@@ -8,9 +8,11 @@ import msgspec
 from msgspec import UNSET, DecodeError, Raw, UnsetType
 
 from headgate.responses.content import Content, first_sign
+from headgate.responses.delimited import delimited
 from headgate.responses.params import Keep, Projection
 from headgate.responses.paths import Path, nearest_paths, not_named, opened, parse, too_deep
 from headgate.responses.processing import ProcessorResult, Refused, done, unchanged
+from headgate.responses.processors.projection.columns import projected_columns
 from headgate.responses.processors.projection.selection import Elements, Opener, Selection
 
 _MOST_FIELDS = 1_000
@@ -21,7 +23,7 @@ _LARGE_BYTES = 32 * 1024 * 1024
 # For so many of the fields that lead nowhere the nearest ones are looked for.
 _MOST_CORRECTED = 5
 
-_TEXT = "the content is no JSON: proxy_query reads CSV as a table, proxy_search finds lines"
+_TEXT = "the content is neither JSON nor CSV with a header line: proxy_search finds lines"
 
 _encoder = msgspec.json.Encoder()
 _documents = msgspec.json.Decoder(Raw)
@@ -40,7 +42,7 @@ class ProjectionProcessor:
         return "projection"
 
     def process(self, content: Content, params: Projection) -> ProcessorResult:
-        """JSON and JSON Lines with fewer fields; text passes unchanged. Raises Refused."""
+        """JSON with fewer fields, CSV with fewer columns; other text passes unchanged. Raises Refused."""
         fields, exclude = _wanted(params)
         metadata: dict[str, Any] = {"mode": str(Keep.INCLUDE if fields else Keep.EXCLUDE)}
         metadata["fields"] = list(fields or exclude)
@@ -72,7 +74,7 @@ def _projected(
     content: Content, fields: dict[str, Path], exclude: dict[str, Path], metadata: dict[str, Any]
 ) -> ProcessorResult:
     if first_sign(content) not in (b"{", b"["):
-        return unchanged(content, metadata | {"reason": _TEXT})
+        return _projected_text(content, fields, exclude, metadata)
     keep = None if () in fields.values() else Selection.of(fields.items())
     drop = Selection.of(exclude.items())
     work, values = _Work(len(content)), [Raw(memoryview(content))]
@@ -81,11 +83,22 @@ def _projected(
     except DecodeError:
         values = _lines(content)
         if not values:
-            return unchanged(content, metadata | {"reason": _TEXT})
+            return _projected_text(content, fields, exclude, metadata)
         made = work.lines(values, keep, drop)
     if keep or not fields:
         metadata |= _not_found(values, fields or exclude, work.found)
     return unchanged(content, metadata) if made is None else done(content, made, metadata)
+
+
+def _projected_text(
+    content: Content, fields: dict[str, Path], exclude: dict[str, Path], metadata: dict[str, Any]
+) -> ProcessorResult:
+    """A table with fewer columns; any other text as it is."""
+    table = delimited(content)
+    made = None if table is None else projected_columns(table, fields, exclude)
+    if made is None:
+        return unchanged(content, metadata | {"reason": _TEXT})
+    return done(content, made[0], metadata | made[1])
 
 
 def _lines(content: Content) -> list[Raw]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import msgspec
 from msgspec import Raw, ValidationError
 
+from headgate.responses.embedded import json_in_string
 from headgate.responses.paths import EVERY, Path, index_of, is_plain
 
 # Values are joined to be opened at once, unless that would copy much of a large content.
@@ -111,7 +112,10 @@ class Opener:
         return [self._opened(value) for value in values]
 
     def _opened(self, value: Raw) -> dict[str, Raw] | list[Raw] | None:
-        return None if is_plain(value) else self._one.decode(value)
+        if is_plain(value):
+            inner = json_in_string(value)
+            return None if inner is None else self._one.decode(inner)
+        return self._one.decode(value)
 
 
 def _named(held: dict[str, Raw] | list[Raw] | None, names: Set[str]) -> dict[str, Raw] | list[Raw] | None:

@@ -10,8 +10,10 @@ import msgspec
 from headgate.responses.content import Content, characters
 from headgate.responses.processing import ProcessorResult, Refused, done
 from headgate.responses.processors.ranking.pieces import Pieces
+from headgate.responses.processors.windows import CUT, ahead, back
 
-_ELLIPSIS = "…"
+# In characters: of what fits no page so much is shown.
+_LONGEST_EXCERPT = 1_000
 
 
 # A score, of which more is better, and the number of the piece. No class, because there may be very many.
@@ -51,13 +53,10 @@ def shown(
 ) -> ProcessorResult:
     """The page: of JSON an array of elements byte for byte, of a text its pieces.
 
-    The first is cut around the most of what was found if it is too large; another one ends the page.
+    A piece that fits no page is cut around most of what was found; another that does not fit ends the page.
     """
     wanted = hits[page.offset : page.offset + page.limit]
-    texts = _fitting(pieces, wanted, page)
-    cut = bool(wanted) and not texts
-    if cut:
-        texts = [_excerpt(pieces, wanted[0][1], page.room, places)]
+    texts, cut = _fitting(pieces, wanted, page, places)
     made = b"[%b]" % b",".join(texts) if pieces.is_json else page.between.join(texts)
     after = page.offset + len(texts)
     metadata |= {
@@ -66,26 +65,37 @@ def shown(
         "scores": [round(score, 2) for score, _ in wanted[: len(texts)]],
     }
     if cut:
-        metadata["cut"] = True
+        metadata["cut"] = cut
     if after < len(hits):
         metadata["next_offset"] = after
-    return done(given, made, metadata)
+    starts = [pieces.starts[index] for _, index in wanted[: len(texts)]]
+    return done(given, made, metadata, places=starts)
 
 
-def _fitting(pieces: Pieces, wanted: Sequence[Hit], page: Page) -> list[bytes]:
+def _fitting(pieces: Pieces, wanted: Sequence[Hit], page: Page, places: Places) -> tuple[list[bytes], int]:
+    """The texts that there is room for, and how many of them are cut."""
     between = 1 if pieces.is_json else len(page.between)
-    left = page.room - 2 if pieces.is_json else page.room
-    texts: list[bytes] = []
+    whole = page.room - 2 if pieces.is_json else page.room
+    left, cut, texts = whole, 0, list[bytes]()
     for _, index in wanted:
-        # No character has more than four bytes, and what is that large is not even read.
-        if pieces.size(index) > left * 4:
-            break
-        text = pieces.text(index)
+        text, is_cut = _shown(pieces, index, whole, places)
         left -= characters(text) + (between if texts else 0)
         if left < 0:
             break
+        cut += is_cut
         texts.append(text)
-    return texts
+    return texts, cut
+
+
+def _shown(pieces: Pieces, index: int, room: int, places: Places) -> tuple[bytes, bool]:
+    """What is shown of a piece that has a page for itself, and whether that is cut."""
+    before, behind = (CUT.encode() * is_cut for is_cut in pieces.cut_sides(index))
+    # No character has more than four bytes, and what is that large is not even read.
+    if pieces.size(index) <= 4 * room:
+        text = before + pieces.text(index) + behind
+        if characters(text) <= room:
+            return text, bool(before or behind)
+    return _excerpt(pieces, index, min(room, _LONGEST_EXCERPT), places), True
 
 
 def _excerpt(pieces: Pieces, index: int, room: int, places: Places) -> bytes:
@@ -95,7 +105,7 @@ def _excerpt(pieces: Pieces, index: int, room: int, places: Places) -> bytes:
     while width > 0:
         text = _around(pieces, index, width, found)
         made = msgspec.json.encode(text) if pieces.is_json else text.encode()
-        size = characters(made) + (2 if pieces.is_json else 0)
+        size = characters(made)
         if size <= room:
             return made
         # Quotes and the like are two characters or more in a string of JSON.
@@ -104,13 +114,14 @@ def _excerpt(pieces: Pieces, index: int, room: int, places: Places) -> bytes:
 
 
 def _around(pieces: Pieces, index: int, width: int, found: Sequence[int]) -> str:
-    size = pieces.size(index)
+    base, end = pieces.starts[index], pieces.ends[index]
     first, last = _densest(found, width)
-    start = max(0, min(first - (width - (last - first)) // 2, size - width))
-    stop = min(start + width, size)
-    base = pieces.starts[index]
-    text = pieces.content[base + start : base + stop].decode(errors="ignore")
-    return (_ELLIPSIS if start else "") + text + (_ELLIPSIS if stop < size else "")
+    start = back(pieces.content, base + first, base, max(width - (last - first), 0) // 2)
+    stop = ahead(pieces.content, start, end, width)
+    if stop == end:
+        start = back(pieces.content, end, base, width)
+    text = pieces.content[start:stop].decode(errors="ignore")
+    return (CUT if start > base else "") + text + (CUT if stop < end else "")
 
 
 def _densest(found: Sequence[int], width: int) -> tuple[int, int]:

@@ -13,8 +13,10 @@ from headgate.responses.processors.ranking.elements import Elements
 
 # A paragraph that is longer says too many things at once to be ranked as one.
 LONGEST_PARAGRAPH_BYTES = 2_000
-# A line is shown whole while it can be; a text that is one endless line has to be cut somewhere.
-LONGEST_LINE_BYTES = 8_000
+# A line is shown whole while it can be. One that is longer, or longer than a paragraph may be where these are
+# ranked, is ranked in parts.
+LONGEST_LINE_BYTES = 2_000
+_PART_BYTES = 400
 # Where lines are that long, each is an entry of its own, with or without blank lines between them.
 _LONG_LINE_BYTES = 300
 # Small enough to stay near the processor while its words are counted.
@@ -48,6 +50,16 @@ class Pieces:
         start = self.starts[index]
         data = self.content[start : self.ends[index]]
         return b"{%b}" % data if start in self.members else data
+
+    def cut_sides(self, index: int) -> tuple[bool, bool]:
+        """Whether it is a part of a line that goes on before it, and behind it."""
+        start, end = self.starts[index], self.ends[index]
+        if self.is_json:
+            return False, False
+        return (
+            start > 0 and self.content[start - 1] != ord("\n"),
+            end < len(self.content) and self.content[end] != ord("\n"),
+        )
 
     def index_at(self, position: int) -> int:
         """The piece that a position of the content lies in, or the one before it."""
@@ -158,7 +170,7 @@ def _as_text(content: Content, starts: "array[int]", ends: "array[int]", longest
 def _cut(content: Content, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
     while end - start > longest:
         line_end = content.rfind(b"\n", start + 1, start + longest)
-        stop = line_end if line_end > 0 else _between_words(content, start, start + longest)
+        stop = line_end if line_end > 0 else _between_words(content, start, start + _PART_BYTES)
         yield start, stop
         start = stop + 1 if line_end > 0 else stop
     if end > start:
@@ -168,7 +180,7 @@ def _cut(content: Content, start: int, end: int, longest: int) -> Iterator[tuple
 def _between_words(content: Content, start: int, stop: int) -> int:
     """The last place before `stop` where no word is cut, or else where no character is."""
     low = max(start + 1, stop - _LOOK_BACK_BYTES)
-    cut = max(content.rfind(sign, low, stop) for sign in (b" ", b",", b"\n"))
+    cut = max(content.rfind(sign, low, stop) for sign in (b" ", b",", b"\n", b">", b";", b"}"))
     if cut > start:
         return cut + 1
     # The bytes of a character after its first are 0x80 to 0xBF, and there are three at most.

@@ -1,8 +1,9 @@
 """Pages through a content: elements of JSON, lines of anything else, or plain characters."""
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Raw
 
 from headgate.responses.content import Content, Scratch, characters, first_sign
+from headgate.responses.embedded import json_in_string
 from headgate.responses.params import Reading, Unit
 from headgate.responses.processing import ProcessorResult, Refused, done
 from headgate.responses.processors.lines import Texts, json_lines, texts_of, texts_of_string
@@ -65,10 +66,16 @@ def _page(where: Place, params: Reading) -> Page:
         return characters_page(texts, slot)
     if params.unit is Unit.LINES:
         return lines_page(texts, slot)
-    shown = _json_page(where, slot)
+    shown = _json_page(where, slot) or _held_page(where, slot)
     if shown is None and params.unit is Unit.ELEMENTS and not where.path and json_lines(where.value) is None:
         raise Refused("The content is no JSON, so it has no elements: read it with unit lines or characters.")
     return shown or lines_page(texts, slot)
+
+
+def _held_page(where: Place, slot: Slot) -> Page | None:
+    """The same of the JSON that a string holds."""
+    inner = json_in_string(Raw(memoryview(where.value)), only_main=True) if where.path else None
+    return None if inner is None else _json_page(Place(bytes(inner), where.path, gathered=False), slot)
 
 
 def _texts(where: Place) -> Texts:

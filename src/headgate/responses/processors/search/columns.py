@@ -1,7 +1,10 @@
 """The paths of a JSON document with what is found at each, the elements of an array taken together."""
 
+import csv
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -10,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.responses.content import Content
+from headgate.responses.delimited import Delimited
 from headgate.responses.paths import below, each
 from headgate.responses.processors.search.matching import opened_or_none
 
@@ -21,6 +25,10 @@ _MOST_NAMES = 500
 _DEEPEST = 60
 _MOST_PATHS = 20_000
 _SAMPLE_CHARACTERS = 40
+
+# The fields of CSV have no types; these are what they would be in JSON.
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 # Asked with the name (none if it is an element), its path, and the path of what it is in.
 Wanted = Callable[[str | None, str, str], bool]
@@ -95,6 +103,15 @@ class Columns:
                 batch, size = [], 0
         self._walk(_built(batch), path, parent, None)
 
+    def look_table(self, table: Delimited) -> None:
+        """Go through the columns of text with separators; empty fields are not counted."""
+        for at, name in enumerate(table.names):
+            path = below("", name)
+            if not self._is_wanted(name, path, ""):
+                continue
+            fields = [record[at] for record in _readable(table.records()) if at < len(record) and record[at]]
+            self.found[path] = Column(Counter(map(_type_of_field, fields)), next(iter(fields), None))
+
     def _walk(self, values: list[Any], path: str, parent: str, name: str | None) -> None:
         if not values:
             return
@@ -133,6 +150,18 @@ class Columns:
         if len(self.found) >= _MOST_PATHS:
             return False
         return self._wanted(name, path, parent)
+
+
+def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The records up to the first that is none, for a quotation mark that is never closed."""
+    with suppress(csv.Error):
+        yield from records
+
+
+def _type_of_field(field: str) -> str:
+    if _INTEGER.fullmatch(field):
+        return "integer"
+    return "number" if _NUMBER.fullmatch(field) else "string"
 
 
 def _by_name(objects: list[dict[str, Any]], names: Counter[str]) -> Iterable[tuple[str, list[Any]]]:

@@ -1,21 +1,31 @@
 """Search with surroundings: the paragraph, section, sentence, lines or JSON object around each hit."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from headgate.responses.content import Content, characters, clipped, is_json
 from headgate.responses.params import Search, SearchMode
-from headgate.responses.patterns import Pattern, compiled
+from headgate.responses.patterns import Pattern, compiled_for_json
 from headgate.responses.processing import ProcessorResult, done
 from headgate.responses.processors.search.assembly import Assembly
-from headgate.responses.processors.search.findings import Container, Findings, parted, path_of
+from headgate.responses.processors.search.findings import (
+    Container,
+    Finding,
+    Findings,
+    outermost,
+    parted,
+    path_of,
+)
 from headgate.responses.processors.search.hit_lines import line_numbers
 from headgate.responses.processors.search.hit_passages import Passage, passages
 from headgate.responses.processors.search.matching import Held, Matcher, opened_or_none
+from headgate.responses.processors.search.strings import string_hits
 from headgate.responses.processors.search.tally import Tally
+from headgate.responses.processors.windows import Span
 from headgate.responses.shares import shares
 
 _MOST_SHOWN = 5
@@ -34,33 +44,128 @@ class ContextProcessor:
 
     def process(self, content: Content, params: Search) -> ProcessorResult:
         """What is around the first hits, as far as there is room. Raises Refused for a bad pattern."""
-        pattern = compiled(
+        pattern = compiled_for_json(
             params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
         )
         most = min(params.max_results or _MOST_SHOWN, max(params.room // _FEWEST_CHARACTERS, 1))
         params = msgspec.structs.replace(params, max_results=most)
-        tally = Tally(SearchMode.CONTEXT, params, most=_MOST_FOUND)
-        return (_in_json if is_json(content) else _in_text)(content, pattern, params, tally)
+        return (_in_json if is_json(content) else _in_text)(content, pattern, params)
 
 
-def _in_text(content: Content, pattern: Pattern, params: Search, tally: Tally) -> ProcessorResult:
-    shown: list[Passage] = []
-    hits: list[int] = []
-    left = params.room
-    for passage in tally.counted(passages(content, pattern, params, _limit(content, pattern, params))):
-        if not tally.wanted:
-            continue
-        joins = bool(shown) and passage.joins(shown[-1])
-        size = characters(passage.text(content)) + (1 if joins else len(_BETWEEN) if shown else 0)
-        if not tally.tried(size <= left or not shown):
-            continue
-        left -= size
-        hits.append(passage.hit[0])
-        shown.append(passage.joined(shown.pop()) if joins else passage)
-    numbers = line_numbers(content, hits)
-    facts = {"context_type": params.context_type.value} | ({"lines": numbers} if numbers else {})
-    made = _BETWEEN.join(passage.text(content) for passage in shown)
-    return done(content, clipped(made, params.room), tally.metadata(facts))
+def _in_text(content: Content, pattern: Pattern, params: Search) -> ProcessorResult:
+    page = _TextPage(content, params)
+    limit = _limit(content, pattern, params)
+    # So that the pages behind the first can be reached.
+    most = pattern.most_hits + min(max(params.offset, 0), pattern.most_hits)
+    hits = _Counted(_hits(content, pattern), most)
+    for passage in passages(content, hits, params, limit):
+        if not page.add(passage):
+            break
+    return done(content, page.text(), page.metadata(hits.total(), at_least=hits.has_more), places=page.places)
+
+
+def _hits(content: Content, pattern: Pattern) -> Iterator[Span]:
+    size = len(content)
+    hits = pattern.hits(content) if pattern.multiline else pattern.hits_in_line(content, 0, size)
+    # Behind the last character is nothing to show.
+    return takewhile(lambda hit: hit[0] < size, hits)
+
+
+class _Counted:
+    """Hits, and how many there are."""
+
+    def __init__(self, hits: Iterator[Span], most: int) -> None:
+        self._all = hits
+        self._most = most
+        self._hits = islice(hits, most)
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Span]:
+        return self
+
+    def __next__(self) -> Span:
+        hit = next(self._hits)
+        self._count += 1
+        return hit
+
+    def total(self) -> int:
+        """How many there are, those included that nobody has asked for yet."""
+        self._count += sum(1 for _ in self._hits)
+        return self._count
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are more than were counted."""
+        return self._count == self._most and next(self._all, None) is not None
+
+
+class _TextPage:
+    """The passages of one page, and how many hits are before and on it."""
+
+    def __init__(self, content: Content, params: Search) -> None:
+        self._content = content
+        self._params = params
+        self._offset = max(params.offset, 0)
+        self._left = params.room
+        self._passages: list[Passage] = []
+        # Hits up to the end of the last passage that was taken or passed over.
+        self._seen = 0
+        self._cut = 0
+        self._firsts: list[int] = []
+        self.places: list[int] = []
+
+    def add(self, passage: Passage) -> bool:
+        """Take it in; false if the page ends before it."""
+        count = len(passage.hits)
+        if self._seen + count <= self._offset:
+            self._seen += count
+            return True
+        last = self._passages[-1] if self._passages else None
+        joins = last is not None and passage.joins(last)
+        size = characters(passage.text(self._content))
+        size += 1 if joins else len(_BETWEEN) if self._passages else 0
+        if self._hits_shown >= (self._params.max_results or _MOST_SHOWN) or (
+            self._passages and size > self._left
+        ):
+            return False
+        self._left -= size
+        self._seen += count
+        self._cut += count if passage.is_cut else 0
+        self._firsts.append(passage.hits[0])
+        self.places += passage.hits
+        if last is not None and joins:
+            self._passages[-1] = passage.joined(last)
+        else:
+            self._passages.append(passage)
+        return True
+
+    @property
+    def _hits_shown(self) -> int:
+        return max(self._seen - self._offset, 0)
+
+    def text(self) -> bytes:
+        """All of it."""
+        made = _BETWEEN.join(passage.text(self._content) for passage in self._passages)
+        return clipped(made, self._params.room)
+
+    def metadata(self, total: int, *, at_least: bool) -> dict[str, Any]:
+        """What is said of the search."""
+        facts: dict[str, Any] = {
+            "mode": SearchMode.CONTEXT.value,
+            "matches": total,
+            "shown": self._hits_shown,
+        }
+        if at_least:
+            facts["at_least"] = True
+        if self._passages and (self._seen < total or at_least):
+            facts["next_offset"] = self._seen
+        facts["context_type"] = self._params.context_type.value
+        numbers = line_numbers(self._content, self._firsts)
+        if numbers:
+            facts["lines"] = numbers
+        if self._cut:
+            facts["cut"] = self._cut
+        return facts
 
 
 def _limit(content: Content, pattern: Pattern, params: Search) -> int:
@@ -68,15 +173,18 @@ def _limit(content: Content, pattern: Pattern, params: Search) -> int:
 
     The same for every page, so that each page goes on where the last one ended.
     """
-    first = list(islice(passages(content, pattern, params, params.room), params.max_results))
+    found = passages(content, _hits(content, pattern), params, params.room)
+    first = list(islice(found, params.max_results))
     room = params.room - len(_BETWEEN) * max(len(first) - 1, 0)
     sizes = [characters(passage.text(content)) for passage in first]
     return params.room if sum(sizes) <= room else max(shares(sizes, room))
 
 
-def _in_json(content: Content, pattern: Pattern, params: Search, tally: Tally) -> ProcessorResult:
+def _in_json(content: Content, pattern: Pattern, params: Search) -> ProcessorResult:
+    tally = Tally(SearchMode.CONTEXT, params, most=_MOST_FOUND)
     matcher = Matcher(pattern, content)
     found: list[tuple[bytes, Raw]] = []
+    elements: list[int] = []
     room = params.room - len("[]")
     for container, key, index, value in tally.counted(_objects(content, matcher)):
         if not tally.wanted:
@@ -86,29 +194,44 @@ def _in_json(content: Content, pattern: Pattern, params: Search, tally: Tally) -
         # Something of each value is to be seen too.
         if tally.tried(around + len("null") * (len(found) + 1) <= room):
             found.append((path, value))
+            elements.append(outermost(container, index))
             room -= around
         elif not found:
             tally.pass_over()
     limits = shares([len(value) for _, value in found], room)
     objects = [
-        b'{"path":%b,"value":%b}' % (path, _shown(value, pattern, matcher, limit))
+        b'{"path":%b,"value":%b}' % (path, _shown(value, matcher, limit))
         for (path, value), limit in zip(found, limits, strict=True)
     ]
-    return done(content, b"[%b]" % b",".join(objects), tally.metadata())
+    cut = sum(len(value) > limit for (_, value), limit in zip(found, limits, strict=True))
+    facts = tally.metadata({"cut": cut} if cut else {})
+    return done(content, b"[%b]" % b",".join(objects), facts, elements=elements)
 
 
-def _shown(value: Raw, pattern: Pattern, matcher: Matcher, room: int) -> bytes:
+def _shown(value: Raw, matcher: Matcher, room: int) -> bytes:
     """The value whole, or what matches in it."""
     data = memoryview(value)
     if len(data) <= room:
         return bytes(data)
-    assembly = Assembly(pattern, is_object=data[0] == ord("{"), room=room)
     if data[0] not in b"{[":
-        return assembly.cut_string(value, room) or b"null"
+        return _cut_string(value, matcher, room)
+    assembly = Assembly(is_object=data[0] == ord("{"), room=room)
     for finding in Findings(matcher, room).of(value):
-        if not assembly.add(finding, cut=True) and not finding.too_large:
+        if not assembly.add(finding) and not finding.too_large:
             break
     return assembly.json()
+
+
+def _cut_string(value: Raw, matcher: Matcher, room: int) -> bytes:
+    """What is around the matches in a string, as an array has it that has nothing else."""
+    if memoryview(value)[0] != ord('"'):
+        return b"null"
+    assembly = Assembly(is_object=False, room=room + len("[]"))
+    container = Container(is_object=False)
+    for part in string_hits(value, matcher.pattern):
+        if not assembly.add(Finding(container, None, value, 0, part=part)):
+            break
+    return assembly.json()[1:-1] or b"null"
 
 
 _Place = tuple[Container | None, str | None, int, Raw]

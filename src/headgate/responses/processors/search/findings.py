@@ -10,6 +10,7 @@ from msgspec import Raw
 from headgate.responses.content import Content, characters
 from headgate.responses.paths import below
 from headgate.responses.processors.search.matching import Held, Matcher, opened_or_none
+from headgate.responses.processors.search.strings import StringHit, string_hits
 
 # What lies deeper is kept whole or not at all.
 _DEEPEST = 64
@@ -55,11 +56,25 @@ class Finding(NamedTuple):
     number: int
     # It matches as a whole only, and no page has room for it.
     too_large: bool = False
+    # It is a string that no page has room for, and this is one of the matches in it.
+    part: StringHit | None = None
 
     @property
     def path(self) -> str:
         """Where it is."""
         return path_of(self.container, self.key, self.number)
+
+    @property
+    def element(self) -> int:
+        """Which of the outermost parts it is or is in."""
+        return outermost(self.container, self.number)
+
+
+def outermost(container: Container | None, index: int) -> int:
+    """Which of the outermost parts of a document a part of one of its containers is in."""
+    while container is not None and container.parent is not None:
+        container, index = container.parent, container.index
+    return index
 
 
 class Findings:
@@ -90,16 +105,16 @@ class Findings:
                 yield from self._member(value, container, key, index)
 
     def _element(self, value: Raw, container: Container, index: int) -> Iterator[Finding]:
-        held = None if self._fits(value, container) else opened_or_none(value)
+        held = None if self._fits(value, container, None) else opened_or_none(value)
         if held is None or container.depth >= _DEEPEST:
-            yield Finding(container, None, value, index)
+            yield from self._single(value, container, None, index)
         else:
             yield from self._parts(value, held, container, None, index)
 
     def _member(self, value: Raw, container: Container, key: str, index: int) -> Iterator[Finding]:
         held = opened_or_none(value) if container.depth < _DEEPEST else None
         if held is None:
-            yield Finding(container, key, value, index)
+            yield from self._single(value, container, key, index)
         else:
             yield from self._parts(value, held, container, key, index)
 
@@ -113,21 +128,30 @@ class Findings:
             yield finding
         if empty:
             # What matches runs from one of its parts into another.
-            yield Finding(container, key, value, index, too_large=not self._fits(value, container))
+            yield Finding(container, key, value, index, too_large=not self._fits(value, container, key))
 
     def _all(self, value: Raw, container: Container, key: str | None, index: int) -> Iterator[Finding]:
         """Whole, or else all of its parts."""
-        held = None if self._fits(value, container) else opened_or_none(value)
+        held = None if self._fits(value, container, key) else opened_or_none(value)
         if held is None or container.depth >= _DEEPEST:
-            yield Finding(container, key, value, index)
+            yield from self._single(value, container, key, index)
             return
         deeper = container.inside(held, key, index)
         keys, values = parted(held)
         for position, part in enumerate(values):
             yield from self._all(part, deeper, keys[position] if keys else None, position)
 
-    def _fits(self, value: Raw, container: Container) -> bool:
-        room = self._room - container.overhead
+    def _single(self, value: Raw, container: Container, key: str | None, index: int) -> Iterator[Finding]:
+        """A value that is not opened: whole, or each match in a string that is too long."""
+        if memoryview(value)[0] != ord('"') or self._fits(value, container, key):
+            yield Finding(container, key, value, index)
+            return
+        for part in string_hits(value, self._matcher.pattern):
+            yield Finding(container, key, value, index, part=part)
+
+    def _fits(self, value: Raw, container: Container, key: str | None) -> bool:
+        name = 0 if key is None else len(msgspec.json.encode(key)) + 1
+        room = self._room - container.overhead - name - 1
         if len(value) <= room:
             return True
         # No character has more than four bytes.

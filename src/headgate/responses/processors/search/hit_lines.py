@@ -1,4 +1,4 @@
-"""The lines of a text that a pattern matches, with the lines around them."""
+"""The lines of a text that a pattern matches, with lines around them; long lines are cut around matches."""
 
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
@@ -6,23 +6,26 @@ from typing import NamedTuple
 
 from headgate.responses.content import Content, characters, clipped
 from headgate.responses.patterns import Pattern
+from headgate.responses.processors.windows import CUT, Span, Widths, ahead, widths, window
 
-CUT = "…"
-# A longer line is shown around its hit where there are others to show.
-_LONG_LINE = 2_000
 _WINDOW = 1024 * 1024
 
 
 class HitLines(NamedTuple):
-    """Where a hit is, and the lines that it touches, without the last line end."""
+    """A match, and the lines that it touches, without the last line end."""
 
     start: int
     end: int
-    hit: tuple[int, int]
+    hit: Span
+    # Where the match before it ends.
+    previous: int = 0
 
 
-def hit_lines(content: Content, pattern: Pattern) -> Iterator[HitLines]:
-    """Each line that matches, once; with a pattern that goes over line ends, the lines of each match."""
+def hit_lines(content: Content, pattern: Pattern, longest: int) -> Iterator[HitLines]:
+    """Each line that matches, once, and each match in a line of more than `longest` characters.
+
+    With a pattern that goes over line ends, the lines of each match.
+    """
     size = len(content)
     # There is no line behind the last line end.
     end = size - 1 if size and content[size - 1] == ord("\n") else size
@@ -32,12 +35,23 @@ def hit_lines(content: Content, pattern: Pattern) -> Iterator[HitLines]:
     for start, stop, last in pattern.spread(content, lambda position: line_end(content, position)):
         if start > end or not size:
             return
-        yield HitLines(line_start(content, start), last, (start, stop))
+        first = line_start(content, start)
+        if is_longer(content, (first, last), longest):
+            yield from _in_one_line(content, pattern, (first, last), start)
+        else:
+            yield HitLines(first, last, (start, stop))
 
 
-def _lines_of_hits(content: Content, hits: Iterator[tuple[int, int]]) -> Iterator[HitLines]:
+def _in_one_line(content: Content, pattern: Pattern, line: Span, start: int) -> Iterator[HitLines]:
+    previous = 0
+    for hit in pattern.hits_in_line(content, start, line[1]):
+        yield HitLines(*line, hit, previous)
+        previous = hit[1]
+
+
+def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[HitLines]:
     # Of the line that the last hit ended in; another hit in it must not cost the whole line again.
-    start, end = 0, -1
+    start, end, previous = 0, -1, 0
     for hit in hits:
         first = start if start <= hit[0] <= end else line_start(content, hit[0])
         # A match that ends with a line end touches nothing of the next line.
@@ -45,7 +59,15 @@ def _lines_of_hits(content: Content, hits: Iterator[tuple[int, int]]) -> Iterato
         if last > end:
             end = line_end(content, last)
             start = first if hit[0] == last else line_start(content, last)
-        yield HitLines(first, end, hit)
+        yield HitLines(first, end, hit, previous)
+        previous = hit[1]
+
+
+def is_longer(content: Content, span: Span, most: int) -> bool:
+    """Whether there are more characters than that between two positions."""
+    size = span[1] - span[0]
+    # No character has more than four bytes.
+    return size > 4 * most or (size > most and characters(content[span[0] : span[1]]) > most)
 
 
 def line_start(content: Content, position: int) -> int:
@@ -59,8 +81,36 @@ def line_end(content: Content, position: int) -> int:
     return len(content) if end < 0 else end
 
 
-# What is shown of a line, and the position that the line ends at.
-_Row = tuple[bytes, int]
+class _Row(NamedTuple):
+    """What is shown of one line."""
+
+    start: int
+    end: int
+    # The line.
+    first: int
+    last: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.start > self.first or self.end < self.last
+
+    def extended(self, end: int) -> "_Row":
+        return _Row(self.start, max(self.end, end), self.first, self.last)
+
+    def text(self, content: Content) -> bytes:
+        if self.first < 0:
+            return _BETWEEN
+        before = CUT if self.start > self.first else ""
+        behind = CUT if self.end < self.last else ""
+        return before.encode() + content[self.start : self.end] + behind.encode()
+
+    def size(self, content: Content) -> int:
+        """Its characters, and the line end behind it."""
+        return characters(self.text(content)) + 1
+
+
+_BETWEEN = b"--"
+_SEPARATOR = _Row(-1, -1, -1, -1)
 
 
 class LinesPage:
@@ -68,108 +118,132 @@ class LinesPage:
 
     def __init__(self, content: Content, *, before: int, after: int, room: int) -> None:
         self._content = content
+        self._widths: Widths = widths(room, before, after)
         # Each takes a line end at least.
         self._before = min(before, room)
         self._after = min(after, room)
-        self._left = room
-        self._rows: list[bytes] = []
-        # Everything up to here was shown or passed by.
-        self._shown_to = -1
+        self._room = room
+        # The last row has no line end.
+        self._left = room + 1
+        self._rows: list[_Row] = []
+        self._ends_early = False
+        # How many matches are shown without the whole of their lines.
+        self.cut = 0
 
-    def add(self, lines: HitLines, following: HitLines | None, longest: int) -> bool:
+    def add(self, lines: HitLines, following: HitLines | None) -> bool:
         """Take them in, with the lines around them up to the `following` match; false if there is no room."""
-        rows = self._with_context(lines, following, longest)
-        if _size(rows) > self._left + 1:
+        hit_rows = self._rows_of(lines, following)
+        rows = self._with_context(lines, hit_rows, following)
+        if self._cost(rows) > self._left:
             if self._rows:
                 return False
-            rows = self._fitting(lines, following, longest)
-        self._rows += [row for row, _ in rows]
-        self._left -= _size(rows)
-        if rows:
-            self._shown_to = rows[-1][1]
+            rows = self._fitting(lines, hit_rows, following)
+        self.cut += self._ends_early or any(row.is_cut for row in hit_rows)
+        self._left -= self._cost(rows)
+        for row in rows:
+            if self._extends_last(row):
+                self._rows[-1] = self._rows[-1].extended(row.end)
+            else:
+                self._rows.append(row)
         return True
-
-    def _fitting(self, lines: HitLines, following: HitLines | None, longest: int) -> list[_Row]:
-        """The first lines with fewer lines around them, and in the end just what is around the hit itself."""
-        while self._before or self._after:
-            self._before, self._after = self._before // 2, self._after // 2
-            rows = self._with_context(lines, following, longest)
-            if _size(rows) <= self._left + 1:
-                return rows
-        row = around(self._content, (lines.start, lines.end), lines.hit, min(longest, self._left))
-        return [(row, lines.end)]
 
     def text(self) -> bytes:
         """All of it, without a last line end."""
-        return b"\n".join(self._rows)
+        rows = [row.text(self._content) for row in self._rows]
+        return clipped(b"\n".join([*rows, CUT.encode()] if self._ends_early else rows), self._room)
 
-    def _with_context(self, lines: HitLines, following: HitLines | None, longest: int) -> list[_Row]:
+    def _fitting(self, lines: HitLines, hit_rows: list[_Row], following: HitLines | None) -> list[_Row]:
+        """The first lines with fewer lines around them, and in the end just the first of the hit itself."""
+        while self._before or self._after:
+            self._before, self._after = self._before // 2, self._after // 2
+            rows = self._with_context(lines, hit_rows, following)
+            if self._cost(rows) <= self._left:
+                return rows
+        rows = list(hit_rows)
+        while len(rows) > 1 and self._cost(rows) + len(CUT) + 1 > self._left:
+            rows.pop()
+        self._ends_early = len(rows) < len(hit_rows)
+        return rows
+
+    def _cost(self, rows: list[_Row]) -> int:
+        if rows and self._extends_last(rows[0]):
+            last = self._rows[-1]
+            end = max(rows[0].end, last.end)
+            sign = (end < last.last) - (last.end < last.last)
+            return characters(self._content[last.end : end]) + sign + self._cost_of(rows[1:])
+        return self._cost_of(rows)
+
+    def _cost_of(self, rows: list[_Row]) -> int:
+        return sum(row.size(self._content) for row in rows)
+
+    def _extends_last(self, row: _Row) -> bool:
+        """Whether it is of the line that was shown last, and nothing lies between the two."""
+        last = self._rows[-1] if self._rows else _SEPARATOR
+        return row.first == last.first >= 0 and row.start <= last.end
+
+    @property
+    def _shown_to(self) -> int:
+        """Where the last line ends that something was shown of."""
+        return self._rows[-1].last if self._rows else -1
+
+    def _with_context(self, lines: HitLines, hit_rows: list[_Row], following: HitLines | None) -> list[_Row]:
         start, earlier = lines.start, list[_Row]()
         while len(earlier) < self._before and start > self._shown_to + 1:
             end = start - 1
             start = line_start(self._content, end)
-            earlier.append((self._row(start, end, longest), end))
-        rows = earlier[::-1] + self._rows_of(lines, longest)
+            earlier.append(self._row(start, end))
+        rows = earlier[::-1] + hit_rows
         if self._rows and start > self._shown_to + 1 and (self._before or self._after):
-            rows.insert(0, (b"--", self._shown_to))
-        return rows + self._behind(lines.end, following, longest)
+            rows.insert(0, _SEPARATOR)
+        return rows + self._behind(lines.end, following)
 
-    def _behind(self, end: int, following: HitLines | None, longest: int) -> list[_Row]:
+    def _behind(self, end: int, following: HitLines | None) -> list[_Row]:
         rows = list[_Row]()
         limit = len(self._content) if following is None else following.start - 1
         start = end + 1
         while len(rows) < self._after and start < limit:
             end = line_end(self._content, start)
-            rows.append((self._row(start, end, longest), end))
+            rows.append(self._row(start, end))
             start = end + 1
         return rows
 
-    def _rows_of(self, lines: HitLines, longest: int) -> list[_Row]:
-        """The lines of a hit that were not shown yet, each cut around the hit if it is too long."""
+    def _rows_of(self, lines: HitLines, following: HitLines | None) -> list[_Row]:
+        """The lines of a match; those that were shown whole are left out, long ones are cut around it."""
         rows = list[_Row]()
-        start, left = max(lines.start, self._shown_to + 1), max(self._left, 0)
-        while start <= lines.end and left >= 0:
-            end = line_end(self._content, start)
-            row = around(self._content, (start, end), lines.hit, longest)
-            rows.append((row, end))
-            left -= characters(row) + 1
+        start, left = lines.start, self._left
+        while start <= lines.end and (left >= 0 or not rows):
+            # Only inside the match can there be another line end before the last.
+            end = self._content.find(b"\n", max(start, lines.hit[0]), lines.hit[1])
+            end = lines.end if end < 0 else end
+            row = self._hit_row((start, end), lines, following)
+            if row.is_cut or end > self._shown_to:
+                rows.append(row)
+                left -= row.size(self._content)
             start = end + 1
         return rows
 
-    def _row(self, start: int, end: int, longest: int) -> bytes:
-        return around(self._content, (start, end), (start, start), longest)
+    def _hit_row(self, line: Span, lines: HitLines, following: HitLines | None) -> _Row:
+        if not is_longer(self._content, line, self._widths.line):
+            return _Row(*line, *line)
+        at, stop = (min(max(position, line[0]), line[1]) for position in lines.hit)
+        # What another match is shown with is not shown with this one too.
+        floor = max(line[0], min(lines.previous, at))
+        ceiling = line[1] if following is None else min(line[1], max(following.hit[0], stop))
+        return _Row(*window(self._content, (at, stop), (floor, ceiling), self._widths), *line)
+
+    def _row(self, start: int, end: int) -> _Row:
+        """A line that is shown for the ones beside it."""
+        if is_longer(self._content, (start, end), self._widths.line):
+            return _Row(start, ahead(self._content, start, end, self._widths.beside), start, end)
+        return _Row(start, end, start, end)
 
 
-def _size(rows: list[_Row]) -> int:
-    return sum(characters(row) + 1 for row, _ in rows)
-
-
-def around(content: Content, line: tuple[int, int], hit: tuple[int, int], room: int) -> bytes:
-    """A line, or at most `room` characters of it around the hit, with a sign where it is cut."""
-    start, end = line
-    if end - start <= 4 * room:
-        whole = content[start:end]
-        if characters(whole) <= room:
-            return whole
-    at, stop = min(max(hit[0], start), end), min(max(hit[1], start), end)
-    # No character has more than four bytes.
-    middle = clipped(content[at : min(stop, at + 4 * room)], room)
-    left = max(room - characters(middle) - 2, 0)
-    ahead = content[max(start, at - 4 * left) : at].decode(errors="replace")
-    behind = content[at + len(middle) : min(end, at + len(middle) + 4 * left)].decode(errors="replace")
-    # What one side does not need the other one gets.
-    share = max(left - len(behind), left // 2)
-    ahead = ahead[max(len(ahead) - share, 0) :] if share else ""
-    behind = behind[: left - len(ahead)]
-    shown = ahead.encode() + middle + behind.encode()
-    first = CUT if at - len(ahead.encode()) > start else ""
-    last = CUT if at + len(middle) + len(behind.encode()) < end else ""
-    return clipped(first.encode() + shown + last.encode(), room)
-
-
-def longest_line(room: int, *, many: bool) -> int:
-    """How many characters of one line are shown."""
-    return min(room, _LONG_LINE) if many else room
+def beginning(content: Content, line: Span, most: int) -> bytes:
+    """A line, or its first characters and a sign that there are more."""
+    if not is_longer(content, line, most):
+        return content[line[0] : line[1]]
+    end = ahead(content, line[0], line[1], max(most - len(CUT), 0))
+    return clipped(_Row(line[0], end, *line).text(content), most)
 
 
 def line_numbers(content: Content, positions: list[int]) -> list[int]:

@@ -30,7 +30,7 @@ class Matcher:
     """Looks for a pattern in JSON as it is written, and in its values where that is not the same."""
 
     def __init__(self, pattern: Pattern, content: Content) -> None:
-        self._pattern = pattern
+        self.pattern = pattern
         self._backslash = compiled(r"\\")
         # As the document writes it, because people copy from there.
         self._colon = b": " if b'": ' in content[:_TOGETHER_BYTES] else b":"
@@ -54,7 +54,7 @@ class Matcher:
 
     def in_key(self, key: str) -> bool:
         """Whether the name of a member matches."""
-        return self._pattern.of_values.first(key.encode()) is not None
+        return self.pattern.of_values.first(key.encode()) is not None
 
     def _written(self, keys: list[str] | None, values: Sequence[Raw]) -> Sequence[bytes | Raw]:
         if keys is None:
@@ -65,8 +65,8 @@ class Matcher:
     def _together(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
         """Which of some small texts match."""
         joined = b"\n".join(texts)
-        anchored, escapes = self._pattern.anchored, b"\\" in joined
-        found = _hit(self._pattern.of_candidates if anchored else self._pattern, texts, joined)
+        anchored, escapes = self.pattern.anchored, b"\\" in joined
+        found = _hit(self.pattern.of_candidates if anchored else self.pattern, texts, joined)
         if not anchored and not escapes:
             return [index for index, hit in enumerate(found) if hit]
         doubtful = [
@@ -75,13 +75,13 @@ class Matcher:
             if (anchored if hit else escapes and b"\\" in bytes(texts[index]))
         ]
         values = [_values_of(texts[index], members=members) for index in doubtful]
-        for index, hit in zip(doubtful, _hit(self._pattern.of_values, values), strict=True):
+        for index, hit in zip(doubtful, _hit(self.pattern.of_values, values), strict=True):
             found[index] = hit
         return [index for index, hit in enumerate(found) if hit]
 
     def _in_large(self, value: Raw, depth: int) -> bool:
-        if not self._pattern.anchored:
-            if self._pattern.first(value) is not None:
+        if not self.pattern.anchored:
+            if self.pattern.first(value) is not None:
                 return True
             if self._backslash.first(value) is None:
                 return False
@@ -89,8 +89,8 @@ class Matcher:
         if held is not None and depth < _DEEPEST:
             return next(self.indexes(held, depth + 1), None) is not None
         if len(value) <= _LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
-            return self._pattern.of_values.first(_values_of(value, members=False)) is not None
-        return self._pattern.first(value) is not None
+            return self.pattern.of_values.first(_values_of(value, members=False)) is not None
+        return self.pattern.first(value) is not None
 
 
 def opened_or_none(value: Raw | Content) -> Held | None:

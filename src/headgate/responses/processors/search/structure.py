@@ -1,16 +1,17 @@
-"""Search in the structure: which fields of JSON have such a name, which headings and keys a text has."""
+"""Search in the structure: names of fields in JSON and of columns in CSV, headings and keys of a text."""
 
 from typing import Any
 
 import msgspec
 
 from headgate.responses.content import Content, characters, is_json
+from headgate.responses.delimited import delimited
 from headgate.responses.params import Search, SearchMode
 from headgate.responses.patterns import Pattern, compiled
 from headgate.responses.processing import ProcessorResult, done
 from headgate.responses.processors.lines import json_lines
 from headgate.responses.processors.search.columns import Column, Columns, short_sample
-from headgate.responses.processors.search.hit_lines import around, hit_lines, line_numbers
+from headgate.responses.processors.search.hit_lines import beginning, hit_lines, line_numbers
 from headgate.responses.processors.search.tally import Tally
 
 _LONGEST_LINE = 200
@@ -40,7 +41,10 @@ class StructureProcessor:
         elif is_json(content):
             columns.look(content)
         else:
-            return _in_text(content, pattern, params)
+            table = delimited(content)
+            if table is None:
+                return _in_text(content, pattern, params)
+            columns.look_table(table)
         return _paths(content, columns.found, params)
 
 
@@ -84,18 +88,18 @@ def _in_text(content: Content, pattern: Pattern, params: Search) -> ProcessorRes
     tally = Tally(SearchMode.STRUCTURE, params, most=pattern.most_hits)
     lines = (
         lines
-        for lines in hit_lines(content, structural)
+        for lines in hit_lines(content, structural, len(content))
         if pattern.first(content, lines.start, lines.end) is not None
     )
     starts, rows, left = list[int](), list[bytes](), params.room
-    for start, end, hit in tally.counted(lines):
+    for found in tally.counted(lines):
         if not tally.wanted:
             continue
-        row = around(content, (start, end), hit, min(_LONGEST_LINE, left))
+        row = beginning(content, (found.start, found.end), min(_LONGEST_LINE, left))
         if tally.tried(characters(row) + _LONGEST_NUMBER <= left):
             left -= characters(row) + _LONGEST_NUMBER
-            starts.append(start)
+            starts.append(found.start)
             rows.append(row)
     numbers = line_numbers(content, starts)
     shown = [b"%d: %b" % numbered for numbered in zip(numbers, rows, strict=True)]
-    return done(content, b"\n".join(shown), tally.metadata())
+    return done(content, b"\n".join(shown), tally.metadata(), places=starts)

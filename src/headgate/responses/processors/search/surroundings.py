@@ -3,16 +3,36 @@
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 from headgate.responses.content import Content
 from headgate.responses.params import ContextType, Search
 from headgate.responses.patterns import compiled
+from headgate.responses.processors.search.hit_lines import is_longer
 
-# From a hit to where its passage starts and ends, and to where the search goes on.
-Widened = Callable[[tuple[int, int]], tuple[int, int, int]]
+
+class PassageExtent(NamedTuple):
+    """How far a passage reaches around a hit."""
+
+    start: int
+    end: int
+    # To where no other hit has a passage of its own.
+    behind: int
+    # How many characters of it are shown at most.
+    most: int
+    # Whether it is some lines on each side, so that hits in those have lines behind them too.
+    by_lines: bool = False
+
+
+Widened = Callable[[tuple[int, int]], PassageExtent]
 
 _LINES = 2
 _LONGEST_HALF_SENTENCE_BYTES = 1_000
+# In characters. What has no blank line for longer is no paragraph but a log, a table or a document of data,
+# of which some lines around the hit are shown.
+_LONGEST_PARAGRAPH = 2_000
+# Of lines that were not asked for, and of a sentence.
+_MOST_SHOWN = 1_000
 
 # A full stop with what follows it, those of Chinese and Japanese, a blank line.
 _sentence_ends = compiled(r"[.!?]+[\"')\]]*\s+|[\x{3002}\x{ff01}\x{ff1f}]|\n[ \t\r]*\n", multiline=True)
@@ -24,36 +44,53 @@ _fences = (b"```", b"~~~")
 def surroundings(content: Content, params: Search) -> Widened:
     """What widens a hit in this content to what was asked for."""
     # More could not be shown.
-    reach = max(params.room, 1)
+    room = max(params.room, 1)
+    given = params.before or params.after
+    before, after = (params.before, params.after) if given else (_LINES, _LINES)
+    most = room if given else min(_MOST_SHOWN, room)
+
+    def lines(hit: tuple[int, int]) -> PassageExtent:
+        return _lines(content, hit, (min(before, room), min(after, room)), room, most)
+
+    # The last paragraph that was none: every other hit in it has none either.
+    too_long = 0, 0
+
+    def paragraph(hit: tuple[int, int]) -> PassageExtent:
+        nonlocal too_long
+        if too_long[0] <= hit[0] < too_long[1]:
+            return lines(hit)
+        found = _paragraph(content, hit, room)
+        if not is_longer(content, found[:2], _LONGEST_PARAGRAPH):
+            return found
+        too_long = found[:2]
+        return lines(hit)
+
     match params.context_type:
         case ContextType.LINES:
-            given = params.before or params.after
-            before, after = (params.before, params.after) if given else (_LINES, _LINES)
-            return lambda hit: _lines(content, hit, min(before, reach), min(after, reach), reach)
+            return lines
         case ContextType.SENTENCE:
-            return lambda hit: _sentence(content, hit)
+            return lambda hit: _sentence(content, hit, room)
         case ContextType.SECTION:
             starts, levels = _headings(content)
             if starts:
-                return lambda hit: _section(content, hit, starts, levels)
-    return lambda hit: _paragraph(content, hit, reach)
+                return lambda hit: _section(content, hit, starts, levels, room)
+    return paragraph
 
 
 def _lines(
-    content: Content, hit: tuple[int, int], before: int, after: int, reach: int
-) -> tuple[int, int, int]:
+    content: Content, hit: tuple[int, int], around: tuple[int, int], reach: int, most: int
+) -> PassageExtent:
     start, own_end = _own_lines(content, hit, reach)
     end = own_end
-    for _ in range(before):
+    for _ in range(around[0]):
         if start == 0 or hit[0] - start > 4 * reach:
             break
         start = _line_start(content, start - 1, reach)
-    for _ in range(after):
+    for _ in range(around[1]):
         if end + 1 >= len(content) or end - hit[1] > 4 * reach:
             break
         end = _line_end(content, end + 1, reach)
-    # Hits in the lines behind have lines behind them too.
-    return start, end, own_end + 1
+    return PassageExtent(start, end, end, most, by_lines=True)
 
 
 def _own_lines(content: Content, hit: tuple[int, int], reach: int) -> tuple[int, int]:
@@ -73,13 +110,13 @@ def _line_end(content: Content, position: int, reach: int) -> int:
     return high if end < 0 else end
 
 
-def _paragraph(content: Content, hit: tuple[int, int], reach: int) -> tuple[int, int, int]:
+def _paragraph(content: Content, hit: tuple[int, int], reach: int) -> PassageExtent:
     """From blank line to blank line, but no further than could be shown."""
     start, end = _own_lines(content, hit, reach)
     # A blank line that is longer is none that anybody sees as one.
     if end - start >= 1_000 or content[start:end].strip():
         start, end = _paragraph_start(content, start, reach), _paragraph_end(content, end, reach)
-    return start, end, end + 1
+    return PassageExtent(start, end, end + 1, reach)
 
 
 def _paragraph_start(content: Content, start: int, reach: int) -> int:
@@ -104,20 +141,23 @@ def _paragraph_end(content: Content, end: int, reach: int) -> int:
     return end + (len(below) if below.rpartition(b"\n")[2].strip() else max(below.rfind(b"\n"), 0))
 
 
-def _sentence(content: Content, hit: tuple[int, int]) -> tuple[int, int, int]:
+def _sentence(content: Content, hit: tuple[int, int], room: int) -> PassageExtent:
+    """From full stop to full stop; where none is near, no further than the line of the hit."""
+    line = _own_lines(content, hit, room)
     low = max(hit[0] - _LONGEST_HALF_SENTENCE_BYTES, 0)
-    start = low
+    start = max(line[0], low) if low else 0
     for _, end in _sentence_ends.scan(content[low : hit[0]]):
         start = low + end
     last = max(hit[1] - 1, hit[0])
     after = content[last : last + _LONGEST_HALF_SENTENCE_BYTES]
     ended = _sentence_ends.first(after)
-    stop = last + (ended[1] if ended else len(after))
+    stop = last + ended[1] if ended else max(min(last + len(after), line[1]), hit[1])
     shown = content[start:stop]
-    return (
+    return PassageExtent(
         start + len(shown) - len(shown.lstrip()),
         max(start + len(shown.rstrip()), hit[1]),
         stop,
+        min(_MOST_SHOWN, room),
     )
 
 
@@ -136,8 +176,8 @@ def _headings(content: Content) -> tuple[list[int], list[int]]:
 
 
 def _section(
-    content: Content, hit: tuple[int, int], starts: list[int], levels: list[int]
-) -> tuple[int, int, int]:
+    content: Content, hit: tuple[int, int], starts: list[int], levels: list[int], room: int
+) -> PassageExtent:
     index = bisect_right(starts, hit[0]) - 1
     if index < 0:
         start, following = 0, 0
@@ -149,4 +189,4 @@ def _section(
     end = stop
     while end > max(start, hit[1]) and content[end - 1] in b" \t\r\n":
         end -= 1
-    return start, end, stop
+    return PassageExtent(start, end, stop, room)
