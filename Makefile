@@ -3,6 +3,8 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
+# What `make run` keeps: in the clone, so that the gateway you use every day is left alone.
+RUN_DATA ?= .headgate
 # Test modules that run at the same time: one on each core is quickest, 0 is one after the other, in one process.
 JOBS ?= 2
 # `make lock UPGRADE=--upgrade` takes the newest versions; without it the locked ones stay where they can.
@@ -12,11 +14,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PARTS := .parts
 NPM := tests/parts/npm
+MODEL_CLIENTS := tests/parts/model-clients
+INSTALLED := npm pypi-servers sdk1 model-clients model-clients-npm
 
 # A lock holds names, versions and hashes; where the packages come from is the machine's own setting.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header $(UPGRADE)
+NPM_LOCK := npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved \
+	--no-audit --no-fund --loglevel=error
+NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -26,9 +33,10 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.stamp ## Start the gate with the built-in example server on http://127.0.0.1:8000/mcp
-	$(BIN)/headgate serve --config examples/headgate.json --transport http --host $(HOST) --port $(PORT)
+	@$(BIN)/python scripts/check_port.py $(HOST) $(PORT)
+	$(BIN)/headgate serve --config examples/headgate.json --data-dir $(RUN_DATA) --transport http --host $(HOST) --port $(PORT)
 
-test: check pytest ## Check everything: format, lint, types, layers, tests with real parts
+test: check parts pytest ## Check everything: format, lint, types, layers, tests with real parts
 
 check: $(VENV)/dev.stamp ## Check only what needs no running code
 	$(BIN)/ruff check
@@ -40,10 +48,11 @@ format: $(VENV)/dev.stamp ## Mend what ruff can mend by itself
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-pytest: $(VENV)/dev.stamp parts ## Run the tests; choose with ARGS="tests/front -k session"
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+# The real parts are installed when a chosen test needs them.
+pytest: $(VENV)/dev.stamp ## Run the tests; choose with ARGS="tests/front -k session"
+	INSTALL_PARTS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-parts: $(PARTS)/npm.stamp $(PARTS)/pypi-servers.stamp $(PARTS)/sdk1.stamp ## Install the real servers and clients
+parts: $(addprefix $(PARTS)/,$(addsuffix .stamp,$(INSTALLED))) ## Install the real servers and clients
 
 bench: $(VENV)/dev.stamp ## Measure the gate beside its peers
 	$(BIN)/python -m bench $(ARGS)
@@ -62,15 +71,16 @@ conformance: $(VENV)/dev.stamp $(PARTS)/npm.stamp ## Let the official suite judg
 
 lock: $(VENV)/dev.stamp ## Write every lock file anew
 	$(COMPILE) pyproject.toml requirements.in -o requirements.lock
-	$(COMPILE) pyproject.toml requirements.in requirements-dev.in --extra semantic --extra knowledge --extra postgres -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml requirements.in requirements-dev.in --extra semantic --extra knowledge --extra postgres --extra http2 -c requirements.lock -o requirements-dev.lock
 	$(COMPILE) tests/parts/pypi-servers.in -o tests/parts/pypi-servers.lock
 	$(COMPILE) tests/parts/sdk1.in -o tests/parts/sdk1.lock
-	cd $(NPM) && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved \
-		--no-audit --no-fund --loglevel=error
+	$(COMPILE) tests/parts/model-clients.in -o tests/parts/model-clients.lock
+	cd $(NPM) && $(NPM_LOCK)
+	cd $(MODEL_CLIENTS) && $(NPM_LOCK)
 
 clean: ## Remove environments, parts and caches
-	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules build dist
-	rm -rf .mypy_cache .ruff_cache tests/.ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PARTS) $(NPM)/node_modules $(MODEL_CLIENTS)/node_modules build dist
+	rm -rf $(RUN_DATA) .mypy_cache .ruff_cache tests/.ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests bench campaign conformance -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on: each stamp is newer than what it was made from --------------------------
@@ -97,5 +107,10 @@ $(PARTS)/%.stamp: tests/parts/%.lock
 	@touch $@
 
 $(PARTS)/npm.stamp: $(NPM)/package.json $(NPM)/package-lock.json
-	cd $(NPM) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd $(NPM) && $(NPM_CI)
+	@mkdir -p $(PARTS) && touch $@
+
+# Claude Code's own script puts the program for this machine in the place of a stub; no other script runs.
+$(PARTS)/model-clients-npm.stamp: $(MODEL_CLIENTS)/package.json $(MODEL_CLIENTS)/package-lock.json
+	cd $(MODEL_CLIENTS) && $(NPM_CI) && node node_modules/@anthropic-ai/claude-code/install.cjs
 	@mkdir -p $(PARTS) && touch $@

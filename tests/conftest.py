@@ -1,5 +1,7 @@
 """Fixtures that many tests share: real parts, free ports, running gates."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,11 +12,23 @@ from blockbuster import BlockBuster
 from hypothesis import settings
 
 from tests.gate import Gate, free_port, running_gate
-from tests.parts import Parts
+from tests.parts import Parts, install
 
 # Speed is measured in bench; here a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Install the real parts if a chosen test needs them and `make pytest` asks for it."""
+    if not os.environ.get("INSTALL_PARTS") or session.config.option.collectonly:
+        return
+    # Here and not in the fixture: a test has a minute, and npm may need more.
+    if any("parts" in getattr(item, "fixturenames", ()) for item in session.items):
+        try:
+            install()
+        except subprocess.CalledProcessError as error:
+            pytest.exit(f"the real parts could not be installed: {error}; run `make parts`", returncode=2)
 
 
 @pytest.fixture(scope="session")

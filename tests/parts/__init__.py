@@ -1,11 +1,21 @@
 """Where the real servers and clients are that `make parts` installs."""
 
+import fcntl
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def install(root: Path = ROOT) -> None:
+    """Run `make parts`, one process at a time; raises CalledProcessError when a part cannot be installed."""
+    with (root / "Makefile").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # The standard output of a worker belongs to pytest.
+        subprocess.run(["make", "parts"], cwd=root, stdout=sys.stderr.fileno(), check=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,16 @@ class Parts:
     def npm_bin(self, name: str) -> Path:
         """Return the script behind a command of an npm package, to run as [node, script, ...]."""
         return self._found(self.node_modules / ".bin" / name).resolve()
+
+    @property
+    def model_client_python(self) -> Path:
+        """Return the Python that holds the agent libraries of PyPI."""
+        return self._found(self.root / ".parts" / "model-clients" / "bin" / "python")
+
+    def model_client_bin(self, name: str) -> Path:
+        """Return the file behind a command of an agent of npm: a program, or a script for Node."""
+        modules = self.root / "tests" / "parts" / "model-clients" / "node_modules"
+        return self._found(modules / ".bin" / name).resolve()
 
     def _found(self, path: Path) -> Path:
         if not path.exists():

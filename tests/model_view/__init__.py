@@ -1,0 +1,1 @@
+"""What a model reads when a real agent uses the gateway."""

@@ -1,0 +1,1 @@
+"""Servers behind the gateway whose results the agents show to the model."""
