@@ -18,6 +18,7 @@ import numpy
 from bench.knowledge.sets import texts
 from headgate.domain.words import terms, words
 from headgate.knowledge import bm25
+from headgate.knowledge.index_terms import index_terms
 
 # About 512 tokens at most, as ingestion cuts them.
 _CHUNK_WORDS: Final = 330
@@ -106,7 +107,7 @@ class Corpus:
 
 @cache
 def _all_paragraphs() -> list[Paragraph]:
-    return [Paragraph(text, words(text), terms(text)) for one in texts() for text in _paragraphs(one)]
+    return [Paragraph(text, words(text), index_terms(text)) for one in texts() for text in _paragraphs(one)]
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -14,7 +14,8 @@ import numpy
 import psycopg
 
 from bench.knowledge.corpus import Corpus, Postings
-from headgate.domain.words import EDITION, terms, words
+from headgate.domain.words import words
+from headgate.knowledge.index_terms import EDITION, index_terms
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.opening import opened
@@ -93,7 +94,7 @@ def stored(corpus: Corpus) -> Iterator[Stored]:
             header,
             one.text,
             [*words(header), *one.words],
-            [*terms(header), *one.stems],
+            [*index_terms(header), *one.stems],
         )
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from bench.knowledge.ingesting import Ingested
 from bench.knowledge.latency import Filled, Timed
-from bench.knowledge.quality import Fused, Line
+from bench.knowledge.quality import Found10, Fused, Line
 from bench.knowledge.scenario import Spent
 
 
@@ -16,6 +16,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     lines: Sequence[Line]
     fused: Sequence[Fused]
     tools: Sequence[Line]
+    needles: Sequence[Found10] = ()
     timed: Sequence[Timed]
     filled: Sequence[Filled]
     ingested: Sequence[Ingested]

@@ -15,11 +15,12 @@ import psycopg
 
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.measures import Quality, documents_of, judge
+from bench.knowledge.needles import Needle, needles
 from bench.knowledge.sets import Knowledge
 from bench.knowledge.taking_in import take_in
-from headgate.domain.words import terms
 from headgate.embedding.passages import PassageEmbedder
 from headgate.knowledge.fusion import Fusion, Weights
+from headgate.knowledge.index_terms import index_terms
 from headgate.knowledge.query import Query, Strategy
 from headgate.knowledge.searching import DEPTH, Search
 from headgate.knowledge.store import Store
@@ -33,6 +34,7 @@ _STRATEGIES: Final = {HYBRID: Strategy.HYBRID, VECTOR: Strategy.VECTOR, BM25: St
 FTS5: Final = "FTS5, bm25()"
 TS_RANK: Final = "PostgreSQL, ts_rank"
 TS_RANK_CD: Final = "PostgreSQL, ts_rank_cd"
+_FIRST: Final = 10
 KS: Final = (1, 10, 60, 200, 1000)
 SHARES: Final = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
@@ -57,11 +59,22 @@ class Fused(msgspec.Struct, frozen=True, kw_only=True):
     quality: Quality
 
 
+class Found10(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the needles of one kind are among the first ten chunks, in one way to search one set."""
+
+    labelled: str
+    way: str
+    kind: str
+    needles: int
+    found: int
+
+
 class Judged(msgspec.Struct, frozen=True):
     """What one set gives."""
 
     lines: list[Line]
     fused: list[Fused]
+    needles: list[Found10]
 
 
 def measure(knowledge: Knowledge, url: str | None, *, sections_apart: bool = False) -> Judged:
@@ -87,6 +100,9 @@ async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: boo
             if url is not None:
                 ranked |= _postgres(url, texts, knowledge)
             lists = await _lists(store, vectors, knowledge)
+            wanted = needles(chunks)
+            kept.prepare([one.query for one in wanted])
+            found = await _needles(store, vectors, knowledge.name, wanted)
     await vectors.close()
     relevant = [one.relevant for one in knowledge.questions]
 
@@ -114,7 +130,7 @@ async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: boo
         for k in KS
         for share in SHARES
     ]
-    return Judged(lines, fused)
+    return Judged(lines, fused, found)
 
 
 async def _ours(store: Store, vectors: PassageEmbedder, knowledge: Knowledge) -> dict[str, list[list[int]]]:
@@ -129,6 +145,24 @@ async def _ours(store: Store, vectors: PassageEmbedder, knowledge: Knowledge) ->
     return found
 
 
+async def _needles(
+    store: Store, vectors: PassageEmbedder, labelled: str, wanted: Sequence[Needle]
+) -> list[Found10]:
+    search = Search(store, store, vectors, clock=time.monotonic, today=date.today)
+    found = []
+    for way, strategy in _STRATEGIES.items():
+        hits: dict[str, list[bool]] = {}
+        for one in wanted:
+            ranking, _ = await search.find(Query(text=one.query, strategy=strategy))
+            first = [ranked.chunk_id for ranked in ranking.found[:_FIRST]]
+            hits.setdefault(one.kind, []).append(one.chunk_id in first)
+        found += [
+            Found10(labelled=labelled, way=way, kind=kind, needles=len(own), found=sum(own))
+            for kind, own in hits.items()
+        ]
+    return found
+
+
 async def _lists(
     store: Store, vectors: PassageEmbedder, knowledge: Knowledge
 ) -> list[tuple[list[Found], list[Found]]]:
@@ -136,7 +170,7 @@ async def _lists(
     return [
         (
             await store.nearest(await vectors.question(one.query), DEPTH, ANYTHING),
-            await store.containing(terms(one.query), DEPTH, ANYTHING),
+            await store.containing(index_terms(one.query), DEPTH, ANYTHING),
         )
         for one in knowledge.questions
     ]

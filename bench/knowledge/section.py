@@ -32,6 +32,7 @@ def run(options: Options) -> dict[str, object]:
         lines=[line for one in judged for line in one.lines],
         fused=[fused for one in judged for fused in one.fused],
         tools=[] if quick else [line for one in _tools() for line in one.lines],
+        needles=[needle for one in judged for needle in one.needles],
         timed=times.timed,
         filled=times.filled,
         ingested=taken,

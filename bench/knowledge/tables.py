@@ -42,6 +42,20 @@ def _judged(lines: Sequence[Line]) -> Table:
     return header, rows
 
 
+def needles(measured: Measured) -> Table:
+    """The share of exact words whose chunk is among the first ten, by set and way."""
+    sets = dict.fromkeys(one.labelled for one in measured.needles)
+    rows = []
+    for way in dict.fromkeys(one.way for one in measured.needles):
+        cells = [way]
+        for name in sets:
+            own = [one for one in measured.needles if (one.way, one.labelled) == (way, name)]
+            found, count = sum(one.found for one in own), sum(one.needles for one in own)
+            cells.append(f"{found / count:.3f} of {count}")
+        rows.append(cells)
+    return ("way", *sets), rows
+
+
 def sets(measured: Measured) -> Table:
     """What was searched."""
     every = {one.labelled: one for one in [*measured.lines, *measured.tools]}
@@ -150,6 +164,7 @@ def modes(measured: Measured) -> Table:
 TABLES: Final[dict[str, tuple[str, Callable[[Measured], Table]]]] = {
     "sets": ("what was searched", sets),
     "quality": ("how well documents are found", quality),
+    "needles": ("exact words found in the first ten", needles),
     "fusion": ("nDCG@10 of other fusions, mean of the sets", fusion),
     "tools": ("tools as documents", tools),
     "latency": ("ms of each step", latency),

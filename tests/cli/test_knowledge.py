@@ -462,8 +462,10 @@ def test_an_argument_that_is_none_is_told_with_what_is_allowed(
 
 
 def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
-    ended = run(tmp_path, "stats", "-v")
-    assert isinstance(ended.exception, ConfigError)
+    plain, ended = run(tmp_path, "stats"), run(tmp_path, "stats", "-v")
+    assert ended.exit_code == plain.exit_code == 2
+    assert "Traceback" in ended.stderr
+    assert ended.stderr.endswith(plain.stderr)
 
 
 def test_who_interrupts_an_ingestion_is_told_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_the_documentation(place: Place) -> None:
     settings = place.load().knowledge
     assert settings == KnowledgeSettings() == knowledge(place)
     assert (settings.store, settings.replica, settings.embedder) == (None, None, None)
-    assert (settings.k, settings.weights) == (60, WeightSettings(vector=0.6, bm25=0.4))
+    assert (settings.k, settings.weights) == (60, WeightSettings(vector=0.5, bm25=0.5))
     assert settings.boosts == BoostSettings(vendor=0.15, doc_type=0.1, recency=0.05, entity=0.1, topic=0.08)
     assert (settings.boost, settings.token_budget) == (False, 100_000)
     assert (settings.cache_entries, settings.cache_ttl_seconds) == (1000, 3600)
@@ -185,5 +185,5 @@ def test_whoever_wants_no_servers_hears_nothing_of_them(place: Place) -> None:
         {"mcpServers": {"a": {"url": "${NOT_SET}"}, "b": 5}, "proxySettings": {"knowledge": {"k": 7}}}
     )
     settings = alone()
-    assert (settings.servers, settings.left_out, settings.warnings) == ((), (), ())
+    assert (settings.servers, settings.left_out, settings.warnings) == ((), {}, ())
     assert settings.knowledge.k == 7

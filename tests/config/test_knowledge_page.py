@@ -70,11 +70,11 @@ def test_the_shares_of_the_boosts_are_the_usual_ones() -> None:
 def test_the_worked_example_adds_up() -> None:
     fusion = Fusion()
     fused = fusion.contribution(fusion.weights.vector, 1) + fusion.contribution(fusion.weights.bm25, 1)
-    assert f"0.6/61 + 0.4/61 = 0.009836 + 0.006557 = {fused:.6f}" in PAGE
+    assert f"0.5/61 + 0.5/61 = 0.008197 + 0.008197 = {fused:.6f}" in PAGE
     recency = 0.010685
     assert f"{fused:.6f} x 1.0907 = {fused * (1 + Boosts().topic + recency):.6f}" in PAGE
     second = fusion.contribution(fusion.weights.vector, 4) + fusion.contribution(fusion.weights.bm25, 2)
-    assert f"0.6/64 + 0.4/62 = {second:.6f}" in PAGE
+    assert f"0.5/64 + 0.5/62 = {second:.6f}" in PAGE
 
 
 @pytest.mark.parametrize("mode", [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL])

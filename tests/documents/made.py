@@ -35,6 +35,68 @@ def pdf(*pages: str, outline: dict[str, int] | None = None, title: str = "", pas
     return _written(writer)
 
 
+def tex_pdf(*lines: str) -> bytes:
+    """A PDF as TeX writes it: glyphs by number, and no space between words but a shift of the next one.
+
+    Glyph 32 is a wide one and no space, which a reader must not take for the width of a space.
+    """
+    rows = []
+    for line in lines:
+        words = " -195 ".join(f"<{word.encode('utf-16-be').hex()}>" for word in line.split())
+        rows.append(f"[{words}] TJ 0 -14 Td")
+    system = "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >>"
+    glyphs = f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Serif {system} /W [32 [1000] 33 126 556] >>"
+    font = "<< /Type /Font /Subtype /Type0 /BaseFont /Serif /Encoding /Identity-H"
+    letters = (
+        "begincmap 1 begincodespacerange <0000> <ffff> endcodespacerange"
+        " 1 beginbfrange <0021> <007e> <0021> endbfrange endcmap"
+    )
+    return raw_pdf(
+        f"BT /F1 10 Tf 10 180 Td {' '.join(rows)} ET",
+        f"<< /Length {len(letters)} >>\nstream\n{letters}\nendstream",
+        fonts=f"/F1 {font} /DescendantFonts [{glyphs}] /ToUnicode 5 0 R >>",
+    )
+
+
+def inline_scan() -> bytes:
+    """A scan whose picture stands among the drawing operators of its page."""
+    return raw_pdf("q 200 0 0 200 0 0 cm BI /W 1 /H 1 /BPC 8 /CS /G /F /AHx ID ff> EI Q")
+
+
+def raw_pdf(content: str, *others: str, fonts: str = "", widgets: str = "") -> bytes:
+    """A PDF of one page with these drawing operators; the other objects are numbered from 5."""
+    return _assembled(
+        f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [{widgets}] >> >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 200] /Contents 4 0 R"
+        f" /Resources << /Font << {fonts} >> >> /Annots [{widgets}] >>",
+        f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
+        *others,
+    )
+
+
+def form_pdf(*fields: str, content: str = "") -> bytes:
+    """A PDF with these fields in a form on its page, each given as the entries of its widget."""
+    font = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+    shown = f"BT /F1 10 Tf 10 180 Td ({content}) Tj ET" if content else ""
+    widgets = [f"<< /Type /Annot /Subtype /Widget /Rect [10 10 90 30] {field} >>" for field in fields]
+    numbers = " ".join(f"{number} 0 R" for number in range(5, 5 + len(widgets)))
+    return raw_pdf(shown, *widgets, fonts=font, widgets=numbers)
+
+
+def _assembled(*objects: str) -> bytes:
+    """A PDF of these objects, of which the first is the catalog, with the table of where each begins."""
+    file = bytearray(b"%PDF-1.7\n")
+    places = []
+    for number, one in enumerate(objects, 1):
+        places.append(len(file))
+        file += f"{number} 0 obj\n{one}\nendobj\n".encode("latin-1")
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    trailer = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n"
+    return bytes(file) + (head + trailer).encode("latin-1")
+
+
 def scan(*, is_broken: bool = False) -> bytes:
     """A PDF with nothing but a picture on its page; what shows it there may be packed as nobody packs."""
     writer = PdfWriter()

@@ -8,7 +8,7 @@ from pypdf import PdfWriter
 
 from headgate.documents.pdf import parse
 from headgate.knowledge.reading import Unreadable
-from tests.documents.made import pdf, scan, text_of
+from tests.documents.made import form_pdf, inline_scan, pdf, scan, tex_pdf, text_of
 
 
 def test_each_page_is_a_section_with_its_number() -> None:
@@ -46,6 +46,7 @@ def test_a_page_on_which_several_titles_begin_stands_below_the_first_of_them() -
     [
         (pdf("secret", password="pass"), "is encrypted; save it without a password"),
         (scan(), "has no text, only pictures of it; run text recognition (OCR) over it"),
+        (inline_scan(), "has no text, only pictures of it; run text recognition (OCR) over it"),
         (scan(is_broken=True), "has pages that are broken, and no text on the others; save it again"),
         (pdf(""), "has no text: its pages are empty, or only drawn on; save it again with its text"),
         (b"%PDF-1.7 broken", "is no PDF that can be read; save it again"),
@@ -75,3 +76,43 @@ def test_pages_of_a_kind_keep_what_counts_along_with_them() -> None:
 def test_a_pdf_that_is_encrypted_without_a_password_is_read() -> None:
     from_nobody = pdf("open to all", password="")
     assert "open to all" in text_of(parse(from_nobody))
+
+
+def test_words_that_only_a_shift_separates_are_words() -> None:
+    parsed = parse(tex_pdf("The official document giving", "installation instruc-", "tions is the guide"))
+    assert text_of(parsed) == "The official document giving\ninstallation instructions is the guide\n\n"
+
+
+def test_what_was_filled_into_a_form_is_read() -> None:
+    filled = form_pdf(
+        "/FT /Tx /T (vendor) /V (Larkfield Hosting Ltd)",
+        "/FT /Ch /T (terms) /TU (Terms of payment) /V [(30 days) (by wire)]",
+        "/FT /Btn /T (accepted) /V /Yes /AS /Yes",
+        "/FT /Tx /Parent 5 0 R /T (city) /V (Leeds)",
+        content="Order form",
+    )
+    assert text_of(parse(filled)) == (
+        "Order form\n\n"
+        "vendor: Larkfield Hosting Ltd\nTerms of payment: 30 days, by wire\naccepted: Yes\n"
+        "vendor.city: Leeds\n\n"
+    )
+
+
+def test_a_form_is_read_without_passwords_and_what_is_not_filled_in() -> None:
+    empty = ("/FT /Tx /T (pin) /Ff 8192 /V (0451)", "/FT /Btn /T (no) /V /Off", "/FT /Tx /T (none) /V ()")
+    submit = "/FT /Btn /T (send) /Ff 65536 /V /Sent"
+    parsed = parse(form_pdf("/FT /Tx /T (name) /V (Ada)", *empty, submit, "/FT /Sig /T (signature)"))
+    assert text_of(parsed) == "name: Ada\n\n"
+
+
+def test_a_field_that_is_above_itself_is_read_all_the_same() -> None:
+    assert "Ada" in text_of(parse(form_pdf("/FT /Tx /T (name) /V (Ada) /Parent 5 0 R")))
+
+
+def test_pages_without_text_between_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    writer = PdfWriter(clone_from=io.BytesIO(pdf("one", "three")))
+    writer.append(io.BytesIO(inline_scan()))
+    written = io.BytesIO()
+    writer.write(written)
+    assert text_of(parse(written.getvalue())) == "one\n\nthree\n\n"
+    assert "1 of 3 pages have no text, only pictures of it" in caplog.text

@@ -9,9 +9,19 @@ from typing import TypeVar
 import msgspec
 
 from headgate.domain.errors import StoreAway
-from headgate.domain.words import terms, words
-from headgate.knowledge.bm25 import Blocks, Collection, Entry, best, block_of, entries_of, with_entries
+from headgate.domain.words import words
+from headgate.knowledge.bm25 import (
+    Blocks,
+    Collection,
+    Entry,
+    best,
+    block_of,
+    chunks_in,
+    entries_of,
+    with_entries,
+)
 from headgate.knowledge.filtering import passes
+from headgate.knowledge.index_terms import index_terms
 from headgate.knowledge.store import Mentioned
 from headgate.knowledge.values import (
     Chunk,
@@ -84,6 +94,13 @@ class Memory:
         if self._indexed != self._revision:
             self._index()
         return best(terms, self._postings, self._collection, limit, self._allowed(filters))
+
+    async def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        self._ask("frequencies")
+        if self._indexed != self._revision:
+            self._index()
+        sizes = {term: sum(len(block) for _, block in self._postings.get(term, ())) for term in terms}
+        return {term: chunks_in(size) for term, size in sizes.items() if size}
 
     async def chunks(self, ids: Sequence[int]) -> dict[int, Chunk]:
         self._ask("chunks")
@@ -330,7 +347,7 @@ class Memory:
         entries: dict[tuple[str, int], list[Entry]] = {}
         length = 0
         for id, chunk in sorted(self._chunks.items()):
-            stems = terms(f"{chunk.header}\n{chunk.text}")
+            stems = index_terms(f"{chunk.header}\n{chunk.text}")
             length += len(stems)
             for stem, entry in entries_of(id, stems).items():
                 entries.setdefault((stem, block_of(id)), []).append(entry)

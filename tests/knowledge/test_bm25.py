@@ -42,7 +42,7 @@ def test_a_score_is_what_the_formula_says() -> None:
     rarity = 0.98082925
     [found] = best("a", chunks)
     assert found.chunk_id == 1
-    assert found.score == pytest.approx(rarity * 2 * 2.2 / (2 + 1.2 * 1.375), abs=2e-6)
+    assert found.score == pytest.approx(rarity * 2 * 3 / (2 + 2 * 1.25), abs=2e-6)
 
 
 def test_what_is_asked_twice_counts_twice() -> None:

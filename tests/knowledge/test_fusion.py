@@ -27,10 +27,26 @@ def test_what_is_first_in_both_lists_scores_one_in_sixty_one() -> None:
 
 def test_a_place_in_one_list_gives_the_weight_of_that_list_over_k_plus_the_rank() -> None:
     by_id = {one.chunk_id: one for one in Fusion().fuse(found(1, 2), found(3))}
-    assert by_id[1].score == pytest.approx(0.6 / 61)
-    assert by_id[2].score == pytest.approx(0.6 / 62)
-    assert by_id[3].score == pytest.approx(0.4 / 61)
+    assert by_id[1].score == pytest.approx(0.5 / 61)
+    assert by_id[2].score == pytest.approx(0.5 / 62)
+    assert by_id[3].score == pytest.approx(0.5 / 61)
     assert (by_id[2].vector_rank, by_id[2].similarity, by_id[2].bm25_rank, by_id[2].bm25) == (2, 0.5, 0, None)
+
+
+def test_an_exact_match_is_near_the_top_however_far_it_is_by_meaning() -> None:
+    fused = Fusion().fuse(found(*range(1, 101)), found(200, *range(2, 101)), found(200, 201))
+    order = [one.chunk_id for one in fused]
+    assert order.index(200) < 10
+    assert order.index(201) < 10
+    by_id = {one.chunk_id: one for one in fused}
+    assert by_id[200].score == pytest.approx(1 / 65)
+    assert by_id[201].score == pytest.approx(1 / 66)
+    assert by_id[201].exact_rank == 2
+
+
+def test_an_exact_match_that_both_lists_find_first_scores_no_more_than_before() -> None:
+    [first, *_] = Fusion().fuse(found(1, 2), found(1, 2), found(1))
+    assert first.score == pytest.approx(Fusion().best)
 
 
 def test_three_and_three_with_one_in_common_are_five_and_the_common_one_is_first() -> None:

@@ -39,7 +39,7 @@ DOORS = [
     "alone-http-modern",
 ]
 DOORS += ["alone-stdio-legacy"]
-WEIGHTS = {"gate": (0.75, 0.25), "alone": (0.6, 0.4)}
+WEIGHTS = {"gate": (0.75, 0.25), "alone": (0.5, 0.5)}
 LONG = ("The zebra grazes" + " near the river" * 30)[:300]
 PARTS = 12
 DOCUMENTS = {

@@ -117,7 +117,7 @@ async def test_a_score_is_the_sum_of_what_both_ranks_give(house: House) -> None:
         }
         assert scores
         for (near, worded), fused in scores.items():
-            assert fused == pytest.approx(0.6 / (60 + near) + 0.4 / (60 + worded), abs=1e-6)
+            assert fused == pytest.approx(0.5 / (60 + near) + 0.5 / (60 + worded), abs=1e-6)
 
 
 async def test_a_search_is_known_until_another_process_ingests(house: House) -> None:

@@ -18,8 +18,8 @@ _ADDRESS = "an address such as postgresql://user:password@host:5432/database"
 class WeightSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How much each of the two rankings counts; only the ratio matters."""
 
-    vector: Annotated[float, between(0, 1000, "How much the ranking by meaning counts.")] = 0.6
-    bm25: Annotated[float, between(0, 1000, "How much the ranking by words counts.")] = 0.4
+    vector: Annotated[float, between(0, 1000, "How much the ranking by meaning counts.")] = 0.5
+    bm25: Annotated[float, between(0, 1000, "How much the ranking by words counts.")] = 0.5
 
 
 class BoostSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -9,7 +9,9 @@ from headgate.documents.text import is_empty
 from headgate.knowledge.reading import Parsed, Unreadable
 
 # Changes when a parser would find something else in the same bytes.
-EDITION: Final = "4"
+EDITION: Final = "5"
+# How the reason begins that installing something removes.
+PACKAGE_MISSING: Final = "needs the package"
 
 # The module and the function, which are loaded when the first such file comes, and what they call a document.
 _PARSERS: Final = {
@@ -51,6 +53,6 @@ def parse(extension: str, content: bytes) -> Parsed:
         )
     except ImportError as missing:
         raise Unreadable(
-            f'needs the package {missing.name!r} to be read: pip install "headgate[knowledge]"'
+            f'{PACKAGE_MISSING} {missing.name!r} to be read: pip install "headgate[knowledge]"'
         ) from missing
     return parser(content)

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from msgspec import structs
 from headgate.documents.dates import day_in_name
 from headgate.documents.exclusion import Exclusion
 from headgate.documents.finding import File, find, part_of_known, root_of, taken_over
-from headgate.documents.formats import EDITION, extension_of
+from headgate.documents.formats import EDITION, PACKAGE_MISSING, extension_of
 from headgate.documents.limits import MIB, MOST_FILE_BYTES
 from headgate.documents.parsing import NotNow, Parsing, open_parsing
 from headgate.domain.errors import ConfigError
@@ -31,8 +31,17 @@ class Files:
         self._exclusion = exclusion
         self._parsing = parsing
         self._files: dict[str, File] = {}
-        # Its SHA-256 and the reason: whoever watches does not spend a minute on the same one each time.
+        # The SHA-256 of a file and the reason: a file that failed is not parsed again until it changes.
         self._unreadable: dict[str, tuple[str, str]] = {}
+
+    @property
+    def failures(self) -> dict[str, tuple[str, str]]:
+        """The files that could not be parsed, each with the SHA-256 of its bytes and the reason."""
+        return dict(self._unreadable)
+
+    def remember(self, failures: Mapping[str, tuple[str, str]]) -> None:
+        """These failed before, by this edition of the parsers."""
+        self._unreadable = dict(failures) | self._unreadable
 
     def name_by(self, known: Places) -> None:
         """From now on call what is a part of a known root by its name there."""
@@ -81,7 +90,8 @@ class Files:
         except NotNow:
             raise
         except Unreadable as unreadable:
-            self._unreadable[file] = (digest, str(unreadable))
+            if not str(unreadable).startswith(PACKAGE_MISSING):
+                self._unreadable[file] = (digest, str(unreadable))
             raise
 
 

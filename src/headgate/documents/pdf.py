@@ -1,19 +1,21 @@
-"""PDF: the text of each page, under the titles of the outline where there is one."""
+"""PDF: the text of each page and what was filled into its form, under the titles of the outline."""
 
 import io
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pypdf import PasswordType, PdfReader
+from pypdf import PageObject, PasswordType, PdfReader
 from pypdf.errors import DependencyError, PyPdfError
-from pypdf.generic import Destination
+from pypdf.generic import Destination, DictionaryObject
 
 from headgate.documents.dates import day_of
 from headgate.documents.draft import Draft
 from headgate.documents.limits import MOST_DEPTH, MOST_PAGES
 from headgate.documents.pages import with_whole_words, without_running_lines
+from headgate.documents.pdf_form import form_values
+from headgate.documents.pdf_text import PdfiumPages, open_pages
 from headgate.documents.text import clean, one_line
 from headgate.knowledge.reading import Parsed, Unreadable
 
@@ -26,49 +28,74 @@ def parse(content: bytes) -> Parsed:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
             raise Unreadable("is encrypted; save it without a password")
-        pages = len(reader.pages)
+        count = len(reader.pages)
     except DependencyError as error:
         raise Unreadable("is encrypted in a way that cannot be read; save it without a password") from error
     except PyPdfError as error:
         raise Unreadable("is no PDF that can be read; save it again") from error
-    if pages > MOST_PAGES:
+    if count > MOST_PAGES:
         raise Unreadable(f"has more than {MOST_PAGES} pages; split it")
-    texts = list(_texts(reader))
-    if not any(text and text.strip() for text in texts):
-        raise Unreadable(_why_empty(reader, texts))
+    with open_pages(content) as pages:
+        texts = list(_texts(reader, pages))
+        filled = form_values(reader)
+        pictured = [
+            number
+            for number, text in enumerate(texts)
+            if not text and (pages.has_picture(number) or _has_picture(reader.pages[number]))
+        ]
+    if not filled and not any(texts):
+        raise Unreadable(_why_empty(texts, has_pictures=bool(pictured)))
+    if pictured:
+        log.warning("%d of %d pages have no text, only pictures of it", len(pictured), len(texts))
     draft = Draft()
-    _add_pages(reader, with_whole_words(without_running_lines([text or "" for text in texts])), draft)
+    whole = with_whole_words(without_running_lines([text or "" for text in texts]))
+    _add_pages(reader, whole, filled, draft)
     title, date = _said(reader)
     return Parsed(sections=draft.sections(), doc_type="pdf", title=title, date=date)
 
 
-def _texts(reader: PdfReader) -> Iterator[str | None]:
-    """What stands on each page, and None for one that cannot be read."""
+def _texts(reader: PdfReader, pages: PdfiumPages) -> Iterator[str | None]:
+    """What stands on each page, empty where that is nothing, and None for one that cannot be read.
+
+    pypdf reads what PDFium does not: files that break the rules in ways which only pypdf forgives.
+    """
     for number, page in enumerate(reader.pages):
-        try:
-            text = clean(page.extract_text())
-        except Exception as error:  # noqa: BLE001 (one page that is broken does not take the others with it)
-            log.warning("page %d cannot be read (%s)", number + 1, type(error).__name__)
-            yield None
-        else:
-            yield text
+        text: str | None = _filled_text(pages.text(number))
+        if not text:
+            try:
+                text = _filled_text(page.extract_text())
+            except Exception as error:  # noqa: BLE001 (one broken page does not take the others with it)
+                log.warning("page %d cannot be read (%s)", number + 1, type(error).__name__)
+                text = None
+        yield text
 
 
-def _why_empty(reader: PdfReader, texts: Sequence[str | None]) -> str:
+def _filled_text(text: str) -> str:
+    text = clean(text)
+    return "" if text.isspace() else text
+
+
+def _has_picture(page: PageObject) -> bool:
+    """Whether pypdf finds a picture among what the page uses; it decodes none, which would need Pillow."""
     try:
-        has_pictures = any(page.images.keys() for page in reader.pages)
-        is_broken = None in texts
-    except Exception as error:  # noqa: BLE001 (that something is broken is told)
+        kept = page.get("/Resources", DictionaryObject()).get_object().get("/XObject", DictionaryObject())
+        return any(one.get_object().get("/Subtype") == "/Image" for one in kept.get_object().values())
+    except Exception as error:  # noqa: BLE001 (what is broken shows no picture)
         log.warning("the pictures cannot be looked for (%s)", type(error).__name__)
-        has_pictures, is_broken = False, True
-    if is_broken:
+        return False
+
+
+def _why_empty(texts: Sequence[str | None], *, has_pictures: bool) -> str:
+    if None in texts:
         return "has pages that are broken, and no text on the others; save it again"
     if has_pictures:
         return "has no text, only pictures of it; run text recognition (OCR) over it"
     return "has no text: its pages are empty, or only drawn on; save it again with its text"
 
 
-def _add_pages(reader: PdfReader, texts: Sequence[str], draft: Draft) -> None:
+def _add_pages(
+    reader: PdfReader, texts: Sequence[str], filled: Mapping[int, Sequence[str]], draft: Draft
+) -> None:
     chapters, labels = _chapters(reader), _labels(reader)
     chapter: tuple[str, ...] = ()
     for number, text in enumerate(texts):
@@ -76,6 +103,7 @@ def _add_pages(reader: PdfReader, texts: Sequence[str], draft: Draft) -> None:
         label = labels[number] if number < len(labels) else str(number + 1)
         draft.section((*(_first(begun) or chapter), f"Page {label}"))
         draft.paragraph(text)
+        draft.paragraph("\n".join(filled.get(number, ())))
         chapter = begun[-1] if begun else chapter
 
 

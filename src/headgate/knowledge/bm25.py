@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from headgate.knowledge.values import Found
 
 # How much a repeated word adds, and how much a long chunk takes away.
-K1: Final = 1.2
-B: Final = 0.75
+K1: Final = 2.0
+B: Final = 0.5
 BLOCK_CHUNKS: Final = 4096
 _SHIFT: Final = 12
 _ENTRY: Final = struct.Struct("<HBH")
@@ -44,6 +44,11 @@ class Collection(NamedTuple):
 
 # Block by block, what the store has of one stem.
 Blocks = Sequence[tuple[int, bytes]]
+
+
+def chunks_in(size_bytes: int) -> int:
+    """How many chunks the blocks of a stem have that take so many bytes together."""
+    return size_bytes // _ENTRY.size
 
 
 def entries_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Entry]:

@@ -11,6 +11,9 @@ from headgate.domain.errors import ConfigError
 from headgate.knowledge.values import Found
 
 LARGEST_K: Final = 1000
+# The first of the exact matches scores like a chunk that has this place in both lists: below what both find,
+# above what one list alone finds.
+EXACT_PLACE: Final = 5
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -19,8 +22,8 @@ class Weights(msgspec.Struct, frozen=True):
     Raises ConfigError when one is negative or no number, and when both are 0.
     """
 
-    vector: float = 0.6
-    bm25: float = 0.4
+    vector: float = 0.5
+    bm25: float = 0.5
 
     def __post_init__(self) -> None:
         total = self.vector + self.bm25
@@ -42,6 +45,8 @@ class Fused(NamedTuple):
     similarity: float | None = None
     bm25_rank: int = 0
     bm25: float | None = None
+    # Its place among the chunks that have a rare term of the query; 0 for one that has none.
+    exact_rank: int = 0
 
 
 class Fusion(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,17 +68,30 @@ class Fusion(msgspec.Struct, frozen=True, kw_only=True):
         """What a place in one list adds to the score; nothing when there is none."""
         return weight / (self.k + rank) if rank else 0.0
 
-    def fuse(self, by_vector: Sequence[Found], by_bm25: Sequence[Found]) -> list[Fused]:
-        """Everything that is in one of the lists, the best first; equal ones by id."""
+    def guaranteed(self, exact_rank: int) -> float:
+        """The least score of a chunk with a rare term of the query, by its place among these; or 0."""
+        return self.contribution(1.0, exact_rank and EXACT_PLACE - 1 + exact_rank)
+
+    def fuse(
+        self, by_vector: Sequence[Found], by_bm25: Sequence[Found], exact: Sequence[Found] = ()
+    ) -> list[Fused]:
+        """Everything that is in one of the lists, the best first; equal ones by id.
+
+        `exact` are chunks that have a rare term of the query, the best first. They stay near the top, however
+        far they are by meaning: see `guaranteed`.
+        """
         vector = {found.chunk_id: (rank, found.score) for rank, found in enumerate(by_vector, 1)}
         bm25 = {found.chunk_id: (rank, found.score) for rank, found in enumerate(by_bm25, 1)}
+        exactly = {found.chunk_id: rank for rank, found in enumerate(exact, 1)}
         fused = []
-        for chunk_id in vector | bm25:
+        for chunk_id in vector | bm25 | exactly:
             vector_rank, similarity = vector.get(chunk_id, (0, None))
             bm25_rank, words = bm25.get(chunk_id, (0, None))
+            exact_rank = exactly.get(chunk_id, 0)
             score = self.contribution(self.weights.vector, vector_rank)
             score += self.contribution(self.weights.bm25, bm25_rank)
-            fused.append(Fused(chunk_id, score, vector_rank, similarity, bm25_rank, words))
+            score = max(score, self.guaranteed(exact_rank))
+            fused.append(Fused(chunk_id, score, vector_rank, similarity, bm25_rank, words, exact_rank))
         return sorted(fused, key=lambda one: (-one.score, one.chunk_id))
 
 

@@ -74,6 +74,7 @@ class Grounds(NamedTuple):
 
     vector_ranks: "array[int]"
     bm25_ranks: "array[int]"
+    exact_ranks: "array[int]"
     fused: "array[float]"
     # Empty where nothing was boosted.
     shares: tuple[Mapping[str, float], ...]
@@ -84,6 +85,7 @@ class Grounds(NamedTuple):
         return cls(
             array("H", [one.fused.vector_rank for one in found]),
             array("H", [one.fused.bm25_rank for one in found]),
+            array("H", [one.fused.exact_rank for one in found]),
             array("d", [one.fused.score for one in found]),
             tuple(one.shares for one in found) if any(one.shares for one in found) else (),
         )
@@ -106,10 +108,16 @@ class Grounds(NamedTuple):
         return {
             "vector": vector,
             "bm25": bm25,
+            "exact": self._exact(place, fusion),
             "fused": round(fused, _DIGITS),
             "boosts": {name: round(share, _DIGITS) for name, share in shares.items()},
             "score": one.score,
         }
+
+    def _exact(self, place: int, fusion: Fusion) -> dict[str, object] | None:
+        """What a rare term of the query guarantees; None where the chunk has none."""
+        rank = self.exact_ranks[place]
+        return {"rank": rank, "guaranteed": round(fusion.guaranteed(rank), _DIGITS)} if rank else None
 
 
 def _given(rank: int, weight: float, fused: float, strategy: Strategy, fusion: Fusion) -> dict[str, float]:

@@ -21,6 +21,7 @@ _CODE: Final = re.compile(
     r"|\w::\w|\w\(\)|->|=>|[{}<>=;$\\]"  # operators and calls
     r"|(?<!\S)--?[a-z][\w-]*"  # --flags
     r"|\w@\w|://|(?<!\w)/\w|\w/\w+/"  # addresses and paths
+    r"|\b0x[0-9a-fA-F]+\b"  # numbers of errors as programs write them
     r"|\w{2,}\.\w*[a-z_]\w*",  # dotted names and files, but no numbers
     re.ASCII,
 )
@@ -28,7 +29,12 @@ _NUMBER: Final = re.compile(
     r"\b(?:[A-Za-z]+[-_/#.]?\d[\w-]*"  # INV-2026-001, RFC9110
     r"|\d+[-_/][\w-]*\d"  # 2026-001
     r"|(?!(?:19|20)\d\d\b)\d{4,}"  # a number of four digits, unless it is a year
-    r"|[0-9a-f]*\d[0-9a-f]{6,})\b"  # a digest
+    r"|[0-9a-f]*\d[0-9a-f]{6,}"  # a digest
+    r"|\d+(?:\.\d+){2,})\b"  # 2.3.1, a version or a section
+    r"|\A\d+(?:\.\d+)+\Z"  # 4.2, unless something is counted by it
+    r"|\u00a7 ?\d"  # a section
+    r"|(?i:\b(?:form|section|article|chapter|clause|part|table|figure|appendix|version|release|error|code|errno"
+    r"|status|ticket|issue|bug|invoice|order|rule|item|rfc|iso|no\.?|nr\.?|number) ?[#.]? ?\d)"
 )
 _NAME: Final = re.compile(r"[A-Z\d]")
 

@@ -16,6 +16,7 @@ from headgate.domain.words import terms
 from headgate.knowledge.boosting import Wishes, checked, shares, spans, wishes
 from headgate.knowledge.cache import Cache, CacheStatistics, Made
 from headgate.knowledge.fusion import Fused, Fusion, bm25_alone, vector_alone
+from headgate.knowledge.index_terms import exact_terms, index_terms
 from headgate.knowledge.missing import NOTHING_INGESTED
 from headgate.knowledge.nearness import Lacking, Nearness, incomplete
 from headgate.knowledge.phrases import unfound, unquoted, with_phrases
@@ -31,6 +32,9 @@ log = logging.getLogger("headgate.knowledge")
 
 # Of each list; what is further down is hardly ever looked at.
 DEPTH: Final = 200
+# A term is rare that at most so many chunks have, and at most so many chunks are kept near the top for it.
+RARE_CHUNKS: Final = 3
+_MOST_EXACT: Final = 5
 _NO_WORDS: Final = Notice(
     level="warning",
     code="NO_SEARCH_WORDS",
@@ -126,7 +130,7 @@ class Search:
     async def _searched(self, query: Query, revision: int) -> Made[Answer]:
         """What is found now, in place of a hybrid or chosen strategy by words alone if need be."""
         strategy = route(query.text).strategy if query.strategy is Strategy.AUTO else query.strategy
-        by_meaning, by_words = await self._lists(query, strategy, revision)
+        by_meaning, by_words, exact = await self._lists(query, strategy, revision)
         lacking = by_meaning if isinstance(by_meaning, Lacking) else None
         if lacking is not None and query.strategy is Strategy.VECTOR:
             raise lacking.refusal
@@ -135,7 +139,7 @@ class Search:
                 by_words = await self._by_words(query)
             strategy, fused = Strategy.BM25, bm25_alone(by_words)
         elif strategy is Strategy.HYBRID:
-            fused = self._fusion.fuse(by_meaning, by_words)
+            fused = self._fusion.fuse(by_meaning, by_words, exact)
         else:
             fused = vector_alone(by_meaning) if strategy is Strategy.VECTOR else bm25_alone(by_words)
         every = scored(fused, await self._shares(query, fused))
@@ -146,18 +150,29 @@ class Search:
 
     async def _lists(
         self, query: Query, strategy: Strategy, revision: int
-    ) -> tuple[list[Found] | Lacking, list[Found]]:
-        """What vectors found and what words found, side by side; one that is not wanted is empty."""
+    ) -> tuple[list[Found] | Lacking, list[Found], list[Found]]:
+        """What vectors and what words found side by side, and what has a rare term; empty if not wanted."""
         if strategy is Strategy.BM25:
-            return [], await self._by_words(query)
+            return [], await self._by_words(query), []
         by_meaning = self._nearness.nearest(query.text, DEPTH, query.filters, revision)
         if strategy is Strategy.VECTOR:
-            return await by_meaning, []
-        return await _both(by_meaning, self._by_words(query))
+            return await by_meaning, [], []
+        near, (by_words, exact) = await _both(by_meaning, self._by_words_and_exactly(query))
+        return near, by_words, exact
 
     async def _by_words(self, query: Query) -> list[Found]:
-        stems = terms(query.text)
-        return await self._passages.containing(stems, DEPTH, query.filters) if stems else []
+        # A word that a question repeats is not asked for twice.
+        wanted = list(dict.fromkeys(index_terms(query.text)))
+        return await self._passages.containing(wanted, DEPTH, query.filters) if wanted else []
+
+    async def _by_words_and_exactly(self, query: Query) -> tuple[list[Found], list[Found]]:
+        """What words found, and the chunks that have a rare term of the query."""
+        by_words = await self._by_words(query)
+        meant = exact_terms(query.text)
+        often = await self._passages.frequencies(meant) if meant else {}
+        rare = [term for term in meant if 0 < often.get(term, 0) <= RARE_CHUNKS]
+        exact = await self._passages.containing(rare, _MOST_EXACT, query.filters) if rare else []
+        return by_words, exact
 
     async def _shares(self, query: Query, found: Sequence[Fused]) -> dict[int, dict[str, float]]:
         """By which shares each of the chunks grows; none unless that is wanted."""

@@ -41,6 +41,9 @@ class Passages(Protocol):
     async def containing(self, terms: Sequence[str], limit: int, filters: Filters) -> list[Found]:
         """The chunks with the best BM25 score for these stems, see `bm25`; the best first, then by id."""
 
+    async def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many chunks have each of the terms; a term that none has is left out."""
+
     async def chunks(self, ids: Sequence[int]) -> dict[int, Chunk]:
         """Those that are still there, by id."""
 

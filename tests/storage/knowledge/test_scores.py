@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.words import terms
 from headgate.knowledge.bm25 import K1, B
+from headgate.knowledge.index_terms import index_terms
 from headgate.knowledge.store import Store
 from tests.storage.knowledge.documents import all_chunks, document, found
 
@@ -22,10 +22,10 @@ steps = st.lists(st.tuples(files, st.none() | st.lists(texts, max_size=4)), min_
 
 def expected(chunks: Mapping[int, str], query: str) -> dict[int, float]:
     """What the definition of BM25 says, chunk by chunk."""
-    stems = {id: Counter(terms(text)) for id, text in chunks.items()}
+    stems = {id: Counter(index_terms(text)) for id, text in chunks.items()}
     average = sum(count.total() for count in stems.values()) / max(1, len(stems))
     scores: Counter[int] = Counter()
-    for term in terms(query):
+    for term in index_terms(query):
         having = [id for id, count in stems.items() if count[term]]
         rarity = math.log(1 + (len(stems) - len(having) + 0.5) / (len(having) + 0.5))
         for id in having:

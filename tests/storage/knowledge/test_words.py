@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headgate.knowledge.values import ANYTHING
 from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.postgres.opening import open_store as open_database
 from tests.postgres import server
@@ -121,7 +122,7 @@ async def test_nothing_is_left_of_words_that_were_cut_otherwise(kept: Kept, way:
             await store.replace(document("a.md"))
         else:
             await store.remove(["a.md"])
-        assert await kept.stems() == ["b", "hose", "md"]
+        assert await kept.stems() == ["b", "b.md", "hose", "md"]
         assert set(await found(store, "hose", phrase("hose"))) == {2}
 
 
@@ -131,3 +132,14 @@ async def test_a_store_that_was_filled_by_this_version_is_left_as_it_is(kept: Ke
         assert await store.revision() == 0
         await store.replace(document("a.md", "a pump"))
         assert (await store.cut_again(), await store.revision()) == (0, 1)
+
+
+async def test_a_code_is_a_term_of_its_own_and_counted(kept: Kept) -> None:
+    async with kept.open() as store:
+        await store.replace(document("a.md", "call re.compile, see Form 630", "compile it, re: form 12"))
+        await store.replace(document("b.md", "compile a form"))
+        told = await store.frequencies(["re.compile", "form#630", "compil", "form", "nowhere", "x" * 300])
+        assert told == {"re.compile": 1, "form#630": 1, "compil": 3, "form": 3}
+        assert [one.chunk_id for one in await store.containing(["re.compile"], 5, ANYTHING)] == [1]
+        await store.remove(["a.md"])
+        assert await store.frequencies(["re.compile", "compil"]) == {"compil": 1}

@@ -16,6 +16,7 @@ from headgate.app.knowledge.summary import Imported, Ingested, IngestionProgress
 from headgate.app.progress import Progress
 from headgate.catalog.tokens import count_tokens
 from headgate.config.settings import Settings
+from headgate.documents.failed_files import FailedFiles
 from headgate.documents.library import Files, open_library
 from headgate.documents.watching import Looks, changes
 from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway, UncertainEnds
@@ -86,8 +87,9 @@ async def watch(
 class _Intake:
     """The store and the files that are to get into it."""
 
-    def __init__(self, knowledge: Knowledge, files: Files | None, wish: Wish) -> None:
+    def __init__(self, knowledge: Knowledge, files: Files | None, wish: Wish, failed: FailedFiles) -> None:
         self._knowledge = knowledge
+        self._failed = failed
         self._files = files
         self._wish = wish
         # What is wrong with each graph, which is told once until the graph changes.
@@ -163,6 +165,9 @@ class _Intake:
             moved=self._wish.moved,
             emptied=self._wish.emptied,
         )
+        still_failing = {failure.file for failure in summary.failed}
+        failures = {file: kept for file, kept in files.failures.items() if file in still_failing}
+        await asyncio.to_thread(self._failed.write, failures)
         if self._knowledge.words_wanted:
             # Whoever chose words alone needs no advice.
             summary = msgspec.structs.replace(summary, advice="")
@@ -216,7 +221,10 @@ async def _opened(settings: Settings, wish: Wish) -> AsyncIterator[_Intake]:
         if files is not None:
             # Whoever watches tells what changed by the names that it has in the store.
             files.name_by(Places(await knowledge.store.digests()))
-        yield _Intake(knowledge, files, wish)
+        failed = await asyncio.to_thread(FailedFiles, settings.data_dir, wish.paths)
+        if files is not None:
+            files.remember(await asyncio.to_thread(failed.read))
+        yield _Intake(knowledge, files, wish, failed)
 
 
 def _origin(path: Path) -> str:

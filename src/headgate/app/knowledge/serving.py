@@ -123,7 +123,7 @@ def alone(settings: Settings) -> Settings:
     return msgspec.structs.replace(
         settings,
         servers=(server,),
-        left_out=(),
+        left_out={},
         prefix=False,
         listing="full",
         enable_auto_truncation=False,

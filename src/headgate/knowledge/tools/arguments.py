@@ -1,6 +1,5 @@
 """Reads the arguments of the knowledge tools, forgivingly; one sentence says what is wrong with them."""
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from headgate.domain.arguments import unknown_argument, unknown_names
 from headgate.domain.errors import InvalidQuestion
 from headgate.knowledge.filtering import widened
 from headgate.knowledge.values import Filters
@@ -57,9 +57,9 @@ class Arguments:
 
     def __init__(self, tool: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
         self._given = given
-        for name in given:
-            if name not in known:
-                raise _refusal(f"{tool} has no argument {shown(name)}; {_instead(name, known)}")
+        unknown = unknown_names(given, known)
+        if unknown:
+            raise _refusal(unknown_argument(tool, unknown[:1], known, _MEANT))
 
     def has(self, name: str) -> bool:
         """Whether it was given."""
@@ -177,9 +177,9 @@ class Arguments:
         if value is None:
             return Filters()
         given = _object("filters", value)
-        for name in given:
-            if name not in _FILTERS:
-                raise _refusal(f"filters has no {shown(name)}; {_instead(name, _FILTERS)}")
+        unknown = [name for name in given if name not in _FILTERS]
+        if unknown:
+            raise _refusal(unknown_argument("filters", unknown[:1], _FILTERS, _MEANT, what=""))
         there = {name: one for name, one in given.items() if one is not None}
         first, last = (_day(name, there.get(name)) for name in ("date_from", "date_to"))
         if first and last and first > last:
@@ -311,16 +311,6 @@ def _decoded(text: str) -> object:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return text
     return found
-
-
-def _instead(name: object, known: Sequence[str]) -> str:
-    word = str(name)[:_LONGEST_SHOWN]
-    meant = _MEANT.get(word.lower())
-    # A word that means something else here is not misspelt.
-    near = difflib.get_close_matches(word, known, n=1) if meant is None else meant
-    nearest = [argument for argument in near if argument in known]
-    allowed = f"allowed: {', '.join(sorted(known))}"
-    return f"did you mean {nearest[0]}? {allowed}" if nearest else allowed
 
 
 def _either(words: Sequence[str]) -> str:

@@ -15,11 +15,12 @@ from headgate.knowledge.missing import missing
 from headgate.knowledge.modes import RESULT_FIELDS, Mode, fitting_modes
 from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
 from headgate.knowledge.prices import Till, price_of_results
-from headgate.knowledge.query import LONGEST_QUERY, Query, Ranking, Strategy
+from headgate.knowledge.query import LONGEST_QUERY, Query, Ranked, Ranking, Strategy
 from headgate.knowledge.query import Warning as Notice
 from headgate.knowledge.store import Passages
 from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
+from headgate.knowledge.tools.matched_passage import matched_passage
 from headgate.knowledge.tools.views import of_result
 from headgate.knowledge.values import Chunk
 
@@ -151,12 +152,26 @@ class SemanticSearch:
         if page.following is not None:
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
         return {
-            "results": [only(of_result(chunk, ranked[id], ranking), fields) for id, chunk in page.items],
+            "results": [
+                only(self._shown(question, chunk, ranked[id], ranking, fields), fields)
+                for id, chunk in page.items
+            ],
             "total_found": len(ranking.found),
             "strategy_used": str(ranking.strategy),
             "execution_time_ms": 0.0,
             "pagination": envelope.pagination(cursor, question.page_size, len(ranking.found)),
         }
+
+    @staticmethod
+    def _shown(
+        question: Question, chunk: Chunk | None, ranked: Ranked, ranking: Ranking, fields: Sequence[str]
+    ) -> dict[str, Any]:
+        """A result; with a snippet that is the passage which matched, under the headings above it."""
+        shown = of_result(chunk, ranked, ranking)
+        if chunk is None or "chunk_snippet" not in fields:
+            return shown
+        passage = matched_passage(chunk, question.query.text)
+        return {**shown, "chunk_snippet": passage.snippet, "context_header": passage.header}
 
     async def _wrapped(
         self, question: Question, opened: Opened[Ranking], answer: dict[str, Any], reserved: Reservation

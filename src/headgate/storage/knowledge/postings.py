@@ -4,8 +4,9 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 
-from headgate.domain.words import EDITION, terms, words
+from headgate.domain.words import words
 from headgate.knowledge import bm25
+from headgate.knowledge.index_terms import EDITION, index_terms
 from headgate.storage.knowledge import schema
 
 # Of a chunk: its id, its header and its text.
@@ -59,7 +60,7 @@ def _post(connection: sqlite3.Connection, stored: Sequence[Stored], *, leaving: 
     concerned: defaultdict[tuple[str, int], list[bm25.Entry]] = defaultdict(list)
     chunks, length = 0, 0
     for id, header, text in stored:
-        stems = terms(f"{header}\n{text}")
+        stems = index_terms(f"{header}\n{text}")
         chunks, length = chunks + 1, length + len(stems)
         for stem, entry in bm25.entries_of(id, stems).items():
             concerned[stem, bm25.block_of(id)].append(entry)

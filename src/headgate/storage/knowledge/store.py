@@ -105,6 +105,10 @@ class KnowledgeFile:
 
         return await self._read(containing)
 
+    async def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many chunks have each of the terms; a term that none has is left out."""
+        return await self._read(lambda connection: passages.frequencies(connection, terms))
+
     async def chunks(self, ids: Sequence[int]) -> dict[int, Chunk]:
         """Those that are still there, by id."""
         return await self._read(lambda connection: passages.chunks(connection, ids))

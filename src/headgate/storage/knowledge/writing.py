@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
-from headgate.domain.words import EDITION
 from headgate.knowledge import resolving
+from headgate.knowledge.index_terms import EDITION
 from headgate.knowledge.values import Document, NewChunk, Replaced, Source
 from headgate.storage.knowledge import linking, postings, schema, settling
 from headgate.storage.knowledge.nearness import code_of

@@ -80,6 +80,17 @@ async def _postings(connection: Connection, terms: Sequence[str]) -> dict[str, l
     return dict(postings)
 
 
+async def frequencies(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
+    """How many chunks have each of the terms, by the sizes of its blocks, which are not read for that."""
+    kept_as = {stem_key(term): term for term in terms}
+    found = await rows(
+        connection,
+        "SELECT stem, sum(length(entries)) FROM knowledge_postings WHERE stem = ANY(%s) GROUP BY stem",
+        list(kept_as),
+    )
+    return {kept_as[stem]: bm25.chunks_in(int(size)) for stem, size in found}
+
+
 def stem_key(stem: str) -> str:
     """What the postings of a stem are kept under: itself, unless it is too long for an index."""
     if len(stem) <= _LONGEST_STEM:

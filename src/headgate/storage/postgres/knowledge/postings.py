@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.domain.words import EDITION, terms, words
+from headgate.domain.words import words
 from headgate.knowledge import bm25
+from headgate.knowledge.index_terms import EDITION, index_terms
 from headgate.storage.postgres.knowledge.passages import stem_key
 from headgate.storage.postgres.knowledge.rows import Numbers, done, rows
 from headgate.storage.postgres.knowledge.selecting import in_words, lexeme
@@ -32,7 +33,7 @@ async def cut(chunks: Sequence[tuple[str, str]]) -> list[Words]:
 def _cut(header: str, text: str) -> Words:
     searched = f"{header}\n{text}"
     found = words(searched)
-    return Words(terms(searched), in_words(found), " ".join(map(lexeme, sorted(set(found)))))
+    return Words(index_terms(searched), in_words(found), " ".join(map(lexeme, sorted(set(found)))))
 
 
 class Postings:

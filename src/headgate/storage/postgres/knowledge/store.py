@@ -81,6 +81,10 @@ class PostgresStore:
             lambda connection: passages.containing(connection, terms, limit, filters)
         )
 
+    async def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many chunks have each of the terms."""
+        return await self._databases.read(lambda connection: passages.frequencies(connection, terms))
+
     async def chunks(self, ids: Sequence[int]) -> dict[int, Chunk]:
         """Those that are still there."""
         return await self._databases.read(lambda connection: passages.chunks(connection, ids))

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from headgate.domain.words import EDITION
 from headgate.knowledge import resolving
+from headgate.knowledge.index_terms import EDITION
 from headgate.knowledge.values import Document, NewChunk, Replaced, Source
 from headgate.storage.postgres.knowledge import linking, settling
 from headgate.storage.postgres.knowledge.postings import Postings, Words, cut
