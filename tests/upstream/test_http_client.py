@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_client import Dropped, HttpClient, Response
+from headgate.upstream.http_connector import Connector, NotConnected, Origin
 from tests.gate import free_port
 from tests.upstream.raw_server import HOST, Behaviour, RawServer, Received, raw_server, response
 from tests.waiting import eventually
@@ -21,7 +22,7 @@ HIGH_WATER = 512 * 1024
 @asynccontextmanager
 async def client_of(behaviour: Behaviour) -> AsyncIterator[tuple[HttpClient, RawServer]]:
     async with raw_server(behaviour) as server:
-        client = HttpClient(Origin(server.url), 5.0)
+        client = HttpClient(Connector(Origin(server.url), 5.0))
         try:
             yield client, server
         finally:
@@ -235,7 +236,7 @@ async def test_headers_without_end_are_refused() -> None:
 
 
 async def test_nobody_listens() -> None:
-    client = HttpClient(Origin(f"http://{HOST}:{free_port()}/"), 5.0)
+    client = HttpClient(Connector(Origin(f"http://{HOST}:{free_port()}/"), 5.0))
     with pytest.raises(NotConnected):
         await post(client)
 
@@ -248,7 +249,7 @@ async def test_a_host_that_does_not_answer_is_given_up_in_time() -> None:
         for waiting in (first, second):
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        client = HttpClient(Origin(f"http://{HOST}:{full.getsockname()[1]}/"), 0.2)
+        client = HttpClient(Connector(Origin(f"http://{HOST}:{full.getsockname()[1]}/"), 0.2))
         with pytest.raises(NotConnected, match=r"0\.2 s"):
             await post(client)
 

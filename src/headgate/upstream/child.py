@@ -1,18 +1,21 @@
 """A stdio upstream: a child process in a group of its own, one JSON message per line."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
+from headgate.domain.child_environment import inherited, withheld
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
+from headgate.upstream.causes import ended, with_stderr
 from headgate.upstream.cork import Cork
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, Sending
@@ -22,9 +25,13 @@ from headgate.upstream.watchdog import Watchdog, end_group
 from headgate.wire.envelope import one_line
 from headgate.wire.framing import Piece, pieces
 
-# What every program needs to run; everything else is the operator's to give.
-_INHERITED = ("PATH", "HOME", "LANG")
-_STDERR_LINE_CHARACTERS = 500
+log = logging.getLogger("headgate.upstream")
+
+_NO_CHAIN: Mapping[str, str] = {}
+# More than is shown of a line: half a secret would not be known as one.
+_STDERR_LINE_CHARACTERS = 2000
+_STDERR_LINES = 5
+_STDERR_BYTES = 16 * 1024
 # A child that leaves this much unread has stopped reading.
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 _UNREAD_SECONDS = 10.0
@@ -44,6 +51,8 @@ class ChildLink:
         self._spec = spec
         self._process = process
         self._stderr = stderr
+        # Of this child alone; others of the same server share the other one.
+        self._last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._half_line = b""
         self._loop = asyncio.get_running_loop()
         self.limits = limits
@@ -57,6 +66,7 @@ class ChildLink:
         self._waiting: deque[Piece] = deque()
         self._resting = False
         self._output_ended = asyncio.Event()
+        self._errors_ended = asyncio.Event()
 
     async def connect(self) -> None:
         """Connect the child's pipes, and watch over it."""
@@ -75,9 +85,10 @@ class ChildLink:
             # What it said last may still be in the pipe, which others that it started can keep open.
             async with asyncio.timeout(_EXIT_SECONDS):
                 await self._output_ended.wait()
+                await self._errors_ended.wait()
         except TimeoutError:
             pass
-        self._lose("it ended")
+        self._lose(self._explained(ended(self._process.code)))
 
     def _output_closed(self) -> None:
         self._output_ended.set()
@@ -89,7 +100,11 @@ class ChildLink:
 
     def _still_closed(self, what: str) -> None:
         if not self._process.exited.is_set():
-            self._lose(f"it closed its {what}")
+            self._lose(self._explained(f"it closed its {what}"))
+
+    def _explained(self, reason: str) -> str:
+        """The reason with what the child wrote to stderr last."""
+        return with_stderr(reason, self._last_lines)
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The child's answer; raises UpstreamError."""
@@ -193,13 +208,16 @@ class ChildLink:
 
     def _keep_stderr(self, data: bytes) -> None:
         # Only the end of a flood can be of interest, so only that is decoded.
-        *lines, self._half_line = (self._half_line + data)[-16 * 1024 :].split(b"\n")
+        *lines, self._half_line = (self._half_line + data)[-_STDERR_BYTES:].split(b"\n")
         for line in lines:
             if line.strip():
-                self._stderr.append(line.decode(errors="replace").strip("\r")[:_STDERR_LINE_CHARACTERS])
+                text = line.decode(errors="replace").strip("\r")[:_STDERR_LINE_CHARACTERS]
+                self._stderr.append(text)
+                self._last_lines.append(text)
 
     def _stderr_ended(self) -> None:
         self._keep_stderr(b"\n")
+        self._errors_ended.set()
 
     def close(self) -> None:
         """Forget what is under way."""
@@ -209,19 +227,30 @@ class ChildLink:
             self._unread.cancel()
 
 
-def environment(spec: ServerSpec) -> dict[str, str]:
-    """What the child may know: what every program needs, and what the operator gave it."""
-    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | spec.env
+def environment(spec: ServerSpec, chain: Mapping[str, str] = _NO_CHAIN) -> dict[str, str]:
+    """What the child gets: what reaches the network, what the operator gave it, and who started it."""
+    held = withheld(os.environ, spec.inherit_env)
+    if held:
+        log.info("variables are not passed on", extra={"server": spec.name, "variables": ", ".join(held)})
+    return {**inherited(os.environ, spec.inherit_env), **spec.env, **chain}
 
 
 @asynccontextmanager
 async def open_child(
-    spec: ServerSpec, limits: Limits, watchdog: Watchdog, inbox: Inbox, stderr: deque[str]
+    spec: ServerSpec,
+    limits: Limits,
+    watchdog: Watchdog,
+    inbox: Inbox,
+    stderr: deque[str],
+    chain: Mapping[str, str] = _NO_CHAIN,
 ) -> AsyncIterator[ChildLink]:
-    """Run the server's command for as long as the block lasts; raises UpstreamUnreachable."""
+    """Run the server's command for as long as the block lasts; raises UpstreamUnreachable.
+
+    `chain` tells a gateway that is started which gateways have started it.
+    """
     try:
         command = [spec.command, *spec.args]
-        process = await Process.start(command, environment(spec), spec.cwd, watchdog)
+        process = await Process.start(command, environment(spec, chain), spec.cwd, watchdog)
     except (OSError, ValueError) as error:
         raise UpstreamUnreachable(spec.name, f"its command did not start ({error})") from error
     link = ChildLink(spec, process, limits, inbox, stderr)

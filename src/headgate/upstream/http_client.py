@@ -8,10 +8,10 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Protocol, cast
-from urllib.parse import urlsplit
 
 import httptools
 
+from headgate.upstream.http_connector import Connector, NotConnected, refused_by
 from headgate.upstream.link import Sending
 
 # Servers commonly close a connection after 5 idle seconds; one that is about to be closed must not be used.
@@ -19,33 +19,12 @@ _KEEP_SECONDS = 3.0
 _MOST_HEADER_BYTES = 64 * 1024
 # Bytes that wait for their reader before the sender is asked to pause.
 _HIGH_WATER = 512 * 1024
-
-
-class NotConnected(Exception):
-    """The server could not be reached; nothing was sent."""
+# Proxy Authentication Required, which only a proxy says.
+_PROXY_REFUSES = 407
 
 
 class Dropped(Exception):
     """The connection ended before the response did."""
-
-
-class Origin:
-    """Where a URL points to, taken apart once."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self.secure = parts.scheme == "https"
-        self.host = parts.hostname or ""
-        self.port = parts.port or (443 if self.secure else 80)
-        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        default = self.port == (443 if self.secure else 80)
-        self.authority = host if default else f"{host}:{self.port}"
-
-    def same_as(self, url: str) -> bool:
-        """Whether an absolute URL stays here."""
-        other = Origin(url)
-        return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
 
 
 class _Parser(Protocol):
@@ -54,10 +33,23 @@ class _Parser(Protocol):
     def should_keep_alive(self) -> bool: ...
 
 
+class Carrier(Protocol):
+    """What a response comes on: a connection, or one stream of it."""
+
+    def pause(self) -> None:
+        """The reader is slower than the sender."""
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+
+    def release(self, response: "Response") -> None:
+        """The response is not needed any more."""
+
+
 class Response:
     """One response; its head is there, its body comes as `chunks`."""
 
-    def __init__(self, connection: "_Connection", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: "Carrier", loop: asyncio.AbstractEventLoop) -> None:
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
@@ -250,7 +242,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.forget(self)
         if self._response is not None and not self._response.complete:
-            self._response.fail(Dropped("the connection ended before the answer"))
+            self._response.fail(Dropped(f"the connection ended before the answer{ended_because(exc)}"))
 
     def _fail(self, error: Exception) -> None:
         if self._response is not None:
@@ -258,15 +250,28 @@ class _Connection(asyncio.Protocol):
         self.close()
 
 
+def ended_because(error: Exception | None) -> str:
+    """What TLS says of the end of a connection; of other ends there is nothing to say."""
+    if not isinstance(error, ssl.SSLError):
+        return ""
+    if "CERTIFICATE_REQUIRED" in str(error):
+        return ": it asks for a client certificate, which clientCert may name"
+    return f" (TLS: {error.reason or error})"
+
+
 class HttpClient:
     """Requests to one origin over as many connections as are needed at once."""
 
-    def __init__(self, origin: Origin, connect_timeout_seconds: float, host: str = "") -> None:
+    def __init__(self, connector: Connector, host: str = "") -> None:
         """`host` is what the server is called in each request, where that is not the name in its URL."""
-        self.origin = origin
-        self._host = host or origin.authority
-        self._connect_timeout_seconds = connect_timeout_seconds
-        self._ssl = ssl.create_default_context() if origin.secure else None
+        self.origin = origin = connector.origin
+        self._connector = connector
+        # The proxy that reads each request; through a tunnel to a server with TLS it reads none.
+        self.reading_proxy = None if origin.secure else connector.proxy
+        self._before_target = f"http://{origin.authority}" if self.reading_proxy else ""
+        self._first_lines = f"host: {host or origin.authority}\r\naccept-encoding: identity\r\n"
+        if self.reading_proxy and self.reading_proxy.authorization:
+            self._first_lines += f"proxy-authorization: {self.reading_proxy.authorization}\r\n"
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
@@ -280,7 +285,7 @@ class HttpClient:
         connection = self._kept() or await self._connect()
         if sending is not None:
             sending.begun = True
-        head = f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\naccept-encoding: identity\r\n"
+        head = f"{method} {self._before_target}{target} HTTP/1.1\r\n{self._first_lines}"
         length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
         response = connection.send(b"".join((head.encode(), headers, length, b"\r\n", body)))
         try:
@@ -288,6 +293,9 @@ class HttpClient:
         except BaseException:
             response.close()
             raise
+        if self.reading_proxy is not None and response.status == _PROXY_REFUSES:
+            response.close()
+            raise NotConnected(refused_by(self.reading_proxy, response.status, self.origin.authority))
         return response
 
     def _kept(self) -> _Connection | None:
@@ -300,19 +308,7 @@ class HttpClient:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._connect_timeout_seconds):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self, loop), self.origin.host, self.origin.port, ssl=self._ssl
-                )
-        except TimeoutError as error:
-            raise NotConnected(f"no connection within {self._connect_timeout_seconds:g} s") from error
-        except ssl.SSLError as error:
-            raise NotConnected(f"TLS failed ({error.reason or error})") from error
-        except OSError as error:
-            raise NotConnected(error.strerror or str(error)) from error
-        except UnicodeError as error:
-            raise NotConnected("its name is no name of a host") from error
+        connection = await self._connector.connect(lambda: _Connection(self, loop))
         self._all.add(connection)
         return connection
 

@@ -20,7 +20,9 @@ from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, Message, TooLarge
 from headgate.upstream.background import Background
 from headgate.upstream.http_body import Packed, Place, whole
-from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_client import Dropped, Response
+from headgate.upstream.http_clients import answered, client_for
+from headgate.upstream.http_connector import NotConnected, Origin
 from headgate.upstream.http_refusals import not_begun, retry_after, seconds_to_wait
 from headgate.upstream.http_streams import StreamRefused, Streams, Take, read
 from headgate.upstream.inbox import Inbox
@@ -77,14 +79,17 @@ class HttpLink:
 
     pid = None
 
-    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox, background: Background) -> None:
+    def __init__(
+        self, spec: ServerSpec, limits: Limits, inbox: Inbox, background: Background, via: bytes = b""
+    ) -> None:
+        """`via` is the header line that names the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
         self._inbox = inbox
         self._background = background
-        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
+        self._client = client_for(spec, host_in(spec.headers))
         self._url, self._target = spec.url, self._client.origin.target
-        self._own_headers = header_lines(spec.headers)
+        self._own_headers = via + header_lines(spec.headers)
         self._headers = _ACCEPT + self._own_headers
         self._era: Era | None = None
         self._session = b""
@@ -273,7 +278,7 @@ class HttpLink:
                 return answer
         if status in (401, 403):
             raise UpstreamRefused(name, status)
-        reason = f"it answered with HTTP {status}"
+        reason = answered(status, self._client.reading_proxy)
         if not_begun(status):
             raise RequestRefused(name, reason)
         lost = UpstreamLost(name, outgoing.what, reason)
@@ -388,10 +393,12 @@ def _one_line(text: str) -> str:
 
 
 @asynccontextmanager
-async def open_http(spec: ServerSpec, limits: Limits, inbox: Inbox) -> AsyncIterator[HttpLink]:
+async def open_http(
+    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b""
+) -> AsyncIterator[HttpLink]:
     """Speak with an HTTP server for as long as the block lasts."""
     async with Background() as background:
-        link = HttpLink(spec, limits, inbox, background)
+        link = HttpLink(spec, limits, inbox, background, via)
         try:
             yield link
         finally:

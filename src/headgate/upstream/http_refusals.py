@@ -8,6 +8,8 @@ from headgate.upstream.http_client import Response
 # Of these a server says that it did not look at what the request wants: who asks, where, how much, in which
 # form, how often. Any other may have come after the work was done.
 _ABOUT_THE_REQUEST = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 426, 429, 431})
+# A gateway that has reached itself answers so (RFC 5842, section 7.2).
+LOOP_DETECTED = 508
 _DEFAULT_SECONDS = 1.0
 # Whoever asks for more is asked again sooner.
 _MOST_SECONDS = 86_400.0

@@ -8,7 +8,8 @@ from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
 from headgate.upstream.assembly import Assembly, Limits, TooLarge
 from headgate.upstream.http_body import Packed, Place, events
-from headgate.upstream.http_client import Dropped, NotConnected, Response
+from headgate.upstream.http_client import Dropped, Response
+from headgate.upstream.http_connector import NotConnected
 
 # Given the data of one event; what it returns is what the stream was read for.
 Take = Callable[[Assembly], Answer | None]

@@ -130,6 +130,11 @@ class Process:
         with pipe:
             return os.fdopen(os.dup(pipe.fileno()), mode, buffering=0, closefd=not closes_numbers)
 
+    @property
+    def code(self) -> int | None:
+        """How it ended: its exit code, or minus the signal; None while that is not known."""
+        return self._child.returncode
+
     def stop_reading(self) -> None:
         """Take nothing more of what the child writes, for now."""
         for transport in self._transports[1:]:

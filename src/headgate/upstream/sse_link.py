@@ -8,6 +8,7 @@ from urllib.parse import urljoin
 from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
+    GatewayLoop,
     RequestRefused,
     UpstreamBusy,
     UpstreamLost,
@@ -17,9 +18,11 @@ from headgate.domain.errors import (
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Garbled, Limits, TooLarge
 from headgate.upstream.http_body import Packed, events
-from headgate.upstream.http_client import Dropped, HttpClient, NotConnected, Origin, Response
+from headgate.upstream.http_client import Dropped, Response
+from headgate.upstream.http_clients import answered, client_for
+from headgate.upstream.http_connector import NotConnected, Origin
 from headgate.upstream.http_link import header_lines, host_in
-from headgate.upstream.http_refusals import not_begun, retry_after, seconds_to_wait
+from headgate.upstream.http_refusals import LOOP_DETECTED, not_begun, retry_after, seconds_to_wait
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending, Unconfirmed
@@ -30,11 +33,12 @@ class SseLink:
 
     pid = None
 
-    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox) -> None:
+    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b"") -> None:
+        """`via` is the header line that names the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
-        self._client = HttpClient(Origin(spec.url), spec.connect_timeout_seconds, host_in(spec.headers))
-        self._headers = header_lines(spec.headers)
+        self._client = client_for(spec, host_in(spec.headers))
+        self._headers = via + header_lines(spec.headers)
         self._pending = Pending(spec.name, self._send, inbox)
         loop = asyncio.get_running_loop()
         self._endpoint: asyncio.Future[str] = loop.create_future()
@@ -104,7 +108,7 @@ class SseLink:
         raise Unconfirmed(reason)
 
     async def connect(self) -> Response:
-        """Open the stream; raises UpstreamUnreachable or UpstreamRefused."""
+        """Open the stream; raises UpstreamUnreachable, UpstreamRefused or GatewayLoop."""
         headers = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._headers
         try:
             response = await self._client.send("GET", self._client.origin.target, headers, b"")
@@ -113,9 +117,13 @@ class SseLink:
         if response.status in (401, 403):
             response.close()
             raise UpstreamRefused(self._spec.name, response.status)
+        if response.status == LOOP_DETECTED:
+            response.close()
+            raise GatewayLoop(self._spec.name)
         if response.status != 200:
             response.close()
-            raise UpstreamUnreachable(self._spec.name, f"it answered with HTTP {response.status}")
+            reason = answered(response.status, self._client.reading_proxy)
+            raise UpstreamUnreachable(self._spec.name, reason)
         return response
 
     async def read(self, response: Response) -> None:
@@ -171,9 +179,11 @@ class SseLink:
 
 
 @asynccontextmanager
-async def open_sse(spec: ServerSpec, limits: Limits, inbox: Inbox) -> AsyncIterator[SseLink]:
+async def open_sse(
+    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b""
+) -> AsyncIterator[SseLink]:
     """Speak with an SSE server for as long as the block lasts."""
-    link = SseLink(spec, limits, inbox)
+    link = SseLink(spec, limits, inbox, via)
     try:
         response = await link.connect()
         reading = asyncio.create_task(link.read(response))

@@ -1,0 +1,245 @@
+"""Opens connections to one origin: directly or through a proxy, and encrypted where its URL says so."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from typing import TypeVar, cast
+from urllib.parse import urlsplit
+
+from headgate.domain.http_proxy import HttpProxy, host_literal
+from headgate.domain.server import PLAIN_TLS, TlsFiles
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+_MOST_HEADER_BYTES = 64 * 1024
+
+
+class NotConnected(Exception):
+    """The server could not be reached; nothing was sent."""
+
+
+class Origin:
+    """Where a URL points to, taken apart once."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.secure = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.secure else 80)
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = host_literal(self.host)
+        default = self.port == (443 if self.secure else 80)
+        self.authority = host if default else f"{host}:{self.port}"
+
+    def same_as(self, url: str) -> bool:
+        """Whether an absolute URL stays here."""
+        other = Origin(url)
+        return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
+
+
+class Connector:
+    """How one origin is reached; each call of `connect` opens a connection of its own."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        connect_timeout_seconds: float,
+        proxy: HttpProxy | None = None,
+        tls: TlsFiles = PLAIN_TLS,
+        protocols: tuple[str, ...] = (),
+    ) -> None:
+        """`protocols` are offered to the server by ALPN, the best first."""
+        self.origin = origin
+        self.proxy = proxy
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._tls = tls
+        self._protocols = protocols
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def connect(self, make: Callable[[], P]) -> P:
+        """A protocol with an open connection under it; raises NotConnected."""
+        try:
+            async with asyncio.timeout(self._connect_timeout_seconds):
+                return await (
+                    self._open_directly(make) if self.proxy is None else self._open_through(self.proxy, make)
+                )
+        except TimeoutError as error:
+            through = f" through the proxy {self.proxy}" if self.proxy else ""
+            raise NotConnected(
+                f"no connection within {self._connect_timeout_seconds:g} s{through}"
+            ) from error
+        except ssl.SSLError as error:
+            raise NotConnected(f"TLS failed ({_cause(error)}){self._advice(error)}") from error
+        except OSError as error:
+            raise NotConnected(error.strerror or str(error)) from error
+        except UnicodeError as error:
+            raise NotConnected("its name is no name of a host") from error
+
+    async def _open_directly(self, make: Callable[[], P]) -> P:
+        context = await self._server_context() if self.origin.secure else None
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.create_connection(make, self.origin.host, self.origin.port, ssl=context)
+        return protocol
+
+    async def _open_through(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
+        if not self.origin.secure:
+            # The proxy reads the request and passes it on.
+            return await self._reach(proxy, make)
+        context = await self._server_context()
+        host = _ascii(self.origin.host)
+        tunnel = await self._reach(proxy, lambda: _Tunnel(proxy, f"{host_literal(host)}:{self.origin.port}"))
+        transport: asyncio.Transport | None = tunnel.transport
+        try:
+            await tunnel.opened
+            protocol = make()
+            transport = await asyncio.get_running_loop().start_tls(
+                tunnel.transport, protocol, context, server_hostname=self.origin.host
+            )
+        except BaseException:
+            tunnel.transport.abort()
+            raise
+        if transport is None:
+            raise NotConnected("the connection ended while TLS began")
+        protocol.connection_made(transport)
+        return protocol
+
+    async def _reach(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
+        context = await self._proxy_context() if proxy.secure else None
+        loop = asyncio.get_running_loop()
+        try:
+            _, protocol = await loop.create_connection(make, proxy.host, proxy.port, ssl=context)
+        except ssl.SSLError as error:
+            raise NotConnected(f"TLS with the proxy {proxy} failed ({_cause(error)})") from error
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise NotConnected(f"the proxy {proxy} could not be reached ({why})") from error
+        return protocol
+
+    async def _server_context(self) -> ssl.SSLContext:
+        return await self._context("server", lambda: server_context(self._tls, self._protocols))
+
+    async def _proxy_context(self) -> ssl.SSLContext:
+        return await self._context("proxy", lambda: proxy_context(self._tls))
+
+    async def _context(self, of: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        if of not in self._contexts:
+            # Reading the certificates of a system takes tens of milliseconds.
+            self._contexts[of] = await asyncio.to_thread(make)
+        return self._contexts[of]
+
+    def _advice(self, error: ssl.SSLError) -> str:
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            return ""
+        if self._tls.ca_file:
+            return ": caFile has no authority that signed its certificate"
+        return ": if it has a certificate of your own authority, name that in caFile or SSL_CERT_FILE"
+
+
+class _Tunnel(asyncio.Protocol):
+    """Asks a proxy for a connection to the server; `opened` is done when it is there."""
+
+    def __init__(self, proxy: HttpProxy, authority: str) -> None:
+        self._proxy = proxy
+        self._authority = authority
+        self._head = bytearray()
+        self.transport: asyncio.Transport
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        lines = [f"CONNECT {self._authority} HTTP/1.1", f"host: {self._authority}"]
+        if self._proxy.authorization:
+            lines.append(f"proxy-authorization: {self._proxy.authorization}")
+        self.transport.write("\r\n".join((*lines, "", "")).encode())
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        head, end, rest = bytes(self._head).partition(b"\r\n\r\n")
+        if self.opened.done():
+            return
+        if end:
+            self._settle(head, rest)
+        elif len(self._head) > _MOST_HEADER_BYTES:
+            self._fail(f"the proxy {self._proxy} answered with headers that are too large")
+
+    def _settle(self, head: bytes, rest: bytes) -> None:
+        line = head.split(b"\r\n", 1)[0].decode("latin-1")
+        version, _, said = line.partition(" ")
+        status = said[:3]
+        if not version.startswith("HTTP/1.") or not status.isdigit():
+            self._fail(f"the proxy {self._proxy} does not speak HTTP")
+        elif status[0] != "2":
+            self._fail(refused_by(self._proxy, int(status), self._authority))
+        elif rest:
+            # A server speaks first in no version of TLS.
+            self._fail(f"the proxy {self._proxy} sent something that was not asked for")
+        else:
+            self.opened.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the proxy {self._proxy} ended the connection before it reached {self._authority}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(NotConnected(reason))
+            # A connect that was cancelled does not read it.
+            self.opened.exception()
+
+
+def refused_by(proxy: HttpProxy, status: int, authority: str) -> str:
+    """What it means that a proxy does not pass a request on."""
+    if status != 407:
+        return f"the proxy {proxy} did not connect to {authority} (HTTP {status})"
+    what = "refused its user and password" if proxy.authorization else "wants a user and a password"
+    return f"the proxy {proxy} {what} for {authority} (HTTP 407): write them into its URL"
+
+
+def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
+    """What is trusted and shown in TLS with a server; raises NotConnected.
+
+    Without `caFile` that is the system's store, for which SSL_CERT_FILE and SSL_CERT_DIR may stand.
+    """
+    context = _trusting(files.ca_file, alone=True)
+    if files.client_cert:
+        try:
+            # Without a password of our own OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(
+                files.client_cert, files.client_key or None, lambda: files.client_key_password
+            )
+        except (OSError, ValueError) as error:
+            raise NotConnected(f"its clientCert cannot be used ({_cause(error)})") from error
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def proxy_context(files: TlsFiles) -> ssl.SSLContext:
+    """What is trusted in TLS with a proxy: the system's store, and `caFile` too."""
+    return _trusting(files.ca_file, alone=False)
+
+
+def _trusting(ca_file: str, *, alone: bool) -> ssl.SSLContext:
+    if not ca_file:
+        return ssl.create_default_context()
+    file, directory = (None, ca_file) if os.path.isdir(ca_file) else (ca_file, None)
+    try:
+        if alone:
+            return ssl.create_default_context(cafile=file, capath=directory)
+        context = ssl.create_default_context()
+        context.load_verify_locations(file, directory)
+    except OSError as error:
+        raise NotConnected(f"its caFile {ca_file} cannot be used ({_cause(error)})") from error
+    return context
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted, {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _ascii(host: str) -> str:
+    return host if host.isascii() else host.encode("idna").decode()
