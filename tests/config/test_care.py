@@ -117,7 +117,7 @@ def test_words_and_numbers_inside_of_objects_may_come_from_variables(place: Plac
     spec, warnings = place.load_server(entry, CLASS="read", RATE="5")
     assert spec is not None
     assert not spec.enabled
-    assert warnings[0].startswith("server 'it' is disabled: tools.pay.probe.arguments.account: ${ACCOUNT}")
+    assert warnings[0].startswith("server 'it' is disabled: in tools.pay.probe.arguments.account ${ACCOUNT}")
 
 
 def test_a_longest_wait_is_never_shorter_than_the_first(place: Place) -> None:

@@ -24,6 +24,7 @@ KEYS = {field: key for key, field in FILE_KEYS.items()}
 # The objects in an entry: the keys of one tool are those of the server.
 OBJECTS: dict[str, type[msgspec.Struct]] = {
     "probe": entries.ProbeEntry,
+    "clientCert": entries.ClientCertEntry,
     "rate": entries.RateEntry,
     "retry": entries.RetryEntry,
     "breaker": entries.BreakerEntry,
@@ -144,7 +145,6 @@ def test_the_variable_for_the_head_and_the_tail_stands_in_the_row_of_the_size() 
         *entries.LATER,
         *entries.ALIASES,
         *loading.LATER_PROXY_KEYS,
-        *loading.LATER_TOP_KEYS,
         *loading.TOP_KEYS,
     ],
 )
@@ -157,7 +157,7 @@ def test_every_flag_is_on_the_page(flag: str) -> None:
     assert f"`--{flag.replace('_', '-')}`" in PAGE
 
 
-FIRST, SECOND, THIRD = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+FIRST, CONNECTION, SECOND, THIRD = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -288,3 +288,13 @@ def test_the_schema_refuses_what_the_gateway_refuses(document: object) -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     with pytest.raises(jsonschema.ValidationError):
         check(document)
+
+
+def test_the_example_of_a_proxy_is_read_without_a_warning(place: Place) -> None:
+    place.write(CONNECTION)
+    settings = place.load(PROXY_PASSWORD="pa")
+    assert settings.warnings == ()
+    (server,) = settings.servers
+    assert server.proxy == "http://gate:pa@proxy.corp.example:3128"
+    check(json.loads(CONNECTION))
+    check({"mcpServers": {"a": {"url": "https://a/", "clientCert": "me.pem"}}})

@@ -84,11 +84,12 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_says(
         ({"command": ""}, ["none of command", "exactly one"]),
         ({"command": None, "args": ["x"]}, ["none of command", "exactly one"]),
         ({"command": 1}, ["command is", "allowed is text"]),
-        ({"command": ["npx", "x"]}, ["command is", "allowed is text"]),
+        ({"command": []}, ["command is", "allowed is text"]),
+        ({"command": [{}]}, ["command[0] is an object", "allowed is text"]),
         ({"command": "x", "args": "--flag"}, ["args is", "a list of strings"]),
-        ({"command": "x", "args": [1]}, ["args is", "a list of strings"]),
+        ({"command": "x", "args": [{}]}, ["args[0] is an object", "allowed is text"]),
         ({"command": "x", "env": ["A=b"]}, ["env is", "an object whose values are strings"]),
-        ({"command": "x", "env": {"A": 1}}, ["env is", "an object whose values are strings"]),
+        ({"command": "x", "env": {"A": []}}, ["env.A is a list", "allowed is text"]),
         ({"command": "x", "env": {"A=B": "c"}}, ["env", "no usable name"]),
         ({"command": "x", "env": {"": "c"}}, ["env", "no usable name"]),
         ({"command": "x", "args": ["a\0b"]}, ["args", "zero byte"]),
@@ -134,7 +135,7 @@ def test_a_wrong_entry_is_left_out_with_the_server_the_key_and_what_is_allowed(
         {"url": "hunter2"},
         {"url": "http://a/", "headers": "Authorization: hunter2"},
         {"url": "http://a/", "headers": {"Authorization": "hunter2\n"}},
-        {"command": ["hunter2"]},
+        {"command": [["hunter2"]]},
     ],
 )
 def test_no_warning_shows_what_may_be_a_secret(place: Place, entry: dict[str, object]) -> None:
@@ -167,7 +168,7 @@ def test_a_time_is_accepted_at_both_limits(
 def test_a_time_beyond_its_limits_leaves_the_server_out(
     place: Place, key: str, field: str, least: float, most: float, wrong: Any
 ) -> None:
-    value = most + 1 if wrong == "over" else wrong
+    value = (most + 1 if key != "timeout" else 86_400_001) if wrong == "over" else wrong
     spec, (warning,) = place.load_server({"command": "x", key: value})
     assert spec is None
     assert f"{key} is" in warning
@@ -259,10 +260,11 @@ def test_the_names_of_entries_that_are_left_out_are_known(place: Place) -> None:
     good = {"builtin": "example"}
     place.write({"mcpServers": {"no command": {"args": ["x"]}, "good": good, "number": 5, "off": {**good}}})
     settings = place.load()
-    assert settings.left_out == ("no command", "number")
+    assert list(settings.left_out) == ["no command", "number"]
+    assert "exactly one of command, url and builtin" in settings.left_out["no command"]
     assert [server.name for server in settings.servers] == ["good", "off"]
     place.write({"mcpServers": {"good": good}})
-    assert place.load().left_out == ()
+    assert place.load().left_out == {}
 
 
 @pytest.mark.parametrize(
@@ -322,11 +324,11 @@ def test_a_server_is_listed_in_one_of_the_modes_that_are_about_single_tools(plac
 @pytest.mark.parametrize(
     ("key", "value", "allowed"),
     [
-        ("listing", "auto", "full, slim or search"),
-        ("listing", "budget", "full, slim or search"),
-        ("listing", "dynamic", "full, slim or search"),
-        ("listing", 5, "full, slim or search"),
-        ("listing", ["full"], "full, slim or search"),
+        ("listing", "auto", "full, partitioned, slim or search"),
+        ("listing", "budget", "full, partitioned, slim or search"),
+        ("listing", "dynamic", "full, partitioned, slim or search"),
+        ("listing", 5, "full, partitioned, slim or search"),
+        ("listing", ["full"], "full, partitioned, slim or search"),
         ("pin", "pay", "a list of strings"),
         ("an entry of pin", [5], "text"),
         ("hide", "pay", "a list of strings"),

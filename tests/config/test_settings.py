@@ -155,7 +155,8 @@ def test_whatever_names_the_listing_itself_wins_over_the_routing_type(place: Pla
     routing = {"HEADGATE_ROUTING_TYPE": "DYNAMIC"}
     for variable in ("MCPPROXY_LISTING", "HEADGATE_LISTING"):
         settings = place.load(**routing, **{variable: "full"})
-        assert (settings.listing, settings.warnings) == ("full", ())
+        told = f"HEADGATE_ROUTING_TYPE has no effect: {variable} overrides it with another value"
+        assert (settings.listing, settings.warnings) == ("full", (told,))
     assert place.load(Flags(listing="search"), **routing).listing == "search"
     assert place.load(**routing, HEADGATE_LISTING="").listing == "dynamic"
 
@@ -358,9 +359,17 @@ def test_settings_of_clients_have_both_spellings(place: Place, spelling: str) ->
 @pytest.mark.parametrize(
     ("key", "value", "allowed"),
     [
-        ("clientListings", {"b": "full", "a": "all"}, "auto, full, slim, search, dynamic or budget"),
-        ("clientListings", {"a": None}, "auto, full, slim, search, dynamic or budget"),
-        ("clientListings", ["full"], "an object whose values are auto, full, slim, search, dynamic, budget"),
+        (
+            "clientListings",
+            {"b": "full", "a": "all"},
+            "auto, full, partitioned, slim, search, dynamic or budget",
+        ),
+        ("clientListings", {"a": None}, "auto, full, partitioned, slim, search, dynamic or budget"),
+        (
+            "clientListings",
+            ["full"],
+            "an object whose values are auto, full, partitioned, slim, search, dynamic, budget",
+        ),
         ("clientDialects", {"a": "auto"}, "plain, gemini or openai"),
         ("clientDialects", "gemini", "an object whose values are plain, gemini, openai"),
         ("dialect", {"a": "gemini"}, "auto, plain, gemini or openai"),
@@ -396,7 +405,10 @@ def test_words_of_clients_may_come_from_variables(place: Place) -> None:
 
 def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
     said = place.refusal(Flags(listing="everything"))
-    assert "--listing is 'everything', allowed is auto, full, slim, search, dynamic or budget" in said
+    assert (
+        "--listing is 'everything', allowed is auto, full, partitioned, slim, search, dynamic or budget"
+        in said
+    )
 
 
 @pytest.mark.parametrize(("variable", "range_"), [("TOP_K", "1 to 50"), ("TOOLS_LIMIT", "1 to 100")])
@@ -519,3 +531,49 @@ def test_null_and_an_empty_command_mean_not_set(place: Place) -> None:
 
 def test_without_a_home_the_working_directory_stands_for_it(place: Place) -> None:
     assert place.load(HOME="").data_dir == place.cwd / ".headgate"
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"HEADGATE_PORT": "1", "MCPPROXY_PORT": "2"}, "MCPPROXY_PORT has no effect: HEADGATE_PORT"),
+        (
+            {"HEADGATE_LISTING": "slim", "MCPPROXY_ROUTING_TYPE": "DYNAMIC"},
+            "MCPPROXY_ROUTING_TYPE has no effect",
+        ),
+        ({"HEADGATE_LOG_LEVEL": "INFO", "MCP_PROXY_LOG_LEVEL": "DEBUG"}, "MCP_PROXY_LOG_LEVEL has no effect"),
+        (
+            {"HEADGATE_TRUNCATE_OUTPUT_LEN": "100", "MCPPROXY_TRUNCATE_OUTPUT_LEN": "200"},
+            "MCPPROXY_TRUNCATE_OUTPUT_LEN has no effect: HEADGATE_TRUNCATE_OUTPUT_LEN",
+        ),
+        (
+            {"HEADGATE_TRUNCATE_OUTPUT_LEN": "100", "HEADGATE_MAX_RESPONSE_SIZE": "200"},
+            "HEADGATE_MAX_RESPONSE_SIZE has no effect: HEADGATE_TRUNCATE_OUTPUT_LEN",
+        ),
+        ({"HEADGATE_HOST": "::1"}, "HEADGATE_HOST has no effect: --host"),
+        ({"HEADGATE_PORT": "1", "MCPPROXY_PORT": "99999999"}, "it has no effect, because it is overridden"),
+        (
+            {"HEADGATE_CONFIG": "headgate.json", "MCPPROXY_CONFIG_PATH": "b.json"},
+            "MCPPROXY_CONFIG_PATH has no effect",
+        ),
+    ],
+)
+def test_a_variable_that_is_overridden_is_told(place: Place, environ: dict[str, str], told: str) -> None:
+    place.write({"mcpServers": {"one": {"builtin": "example"}}})
+    (warning,) = place.load(Flags(host="127.0.0.1"), **environ).warnings
+    assert told in warning
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"HEADGATE_TRANSPORT": "http", "MCPPROXY_TRANSPORT": "streamable-http"},
+        {"HEADGATE_HOST": "127.0.0.1"},
+        {"HEADGATE_OPENAI_API_KEY": "a", "OPENAI_API_KEY": "b"},
+        {"HEADGATE_PORT": "1", "MCPPROXY_PORT": ""},
+        {"HEADGATE_CONFIG": "headgate.json", "MCPPROXY_CONFIG_PATH": "./headgate.json"},
+    ],
+)
+def test_a_variable_that_says_the_same_is_not_told(place: Place, environ: dict[str, str]) -> None:
+    place.write({"mcpServers": {"one": {"builtin": "example"}}})
+    assert place.load(Flags(host="127.0.0.1"), **environ).warnings == ()

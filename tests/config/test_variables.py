@@ -52,7 +52,8 @@ def test_references_are_replaced(text: str, expanded: str) -> None:
         ("${NO:-x", "not closed"),
         ("${secret:KEY}", "${secret:KEY} is not available in this version"),
         ("${keyring:KEY}", "${keyring:KEY} is not available in this version"),
-        ("${input:KEY}", "${input:KEY} is not known here"),
+        ("${input:api-key}", "${input:api-key} is a value that VS Code asks for: set API_KEY in"),
+        ("${command:pick}", "${command:pick} is not known here"),
         ("${NO:-" * 5000, "not followed by a name"),
     ],
 )
@@ -70,7 +71,7 @@ def test_every_string_value_is_replaced_however_deep_and_no_key_is() -> None:
 
 def test_a_problem_names_the_key_that_it_is_in() -> None:
     _, problems = expand({"env": {"T": "${NO}"}, "args": ["x", "${NO}"]}, VALUES.get)
-    assert [problem.split(":")[0] for problem in problems] == ["env.T", "args[1]"]
+    assert [problem.split(" ${")[0] for problem in problems] == ["in env.T", "in args[1]"]
 
 
 plain = st.text(st.characters(exclude_characters="${}", codec="utf-8"))
@@ -180,12 +181,12 @@ def test_a_missing_variable_disables_only_its_server_and_names_itself(place: Pla
     assert spec is not None
     assert not spec.enabled
     assert spec.transport == "sse"
-    assert "server 'it' is disabled: url: ${HOST} is not set" in warning
+    assert "server 'it' is disabled: in url ${HOST} is not set" in warning
 
 
 def test_the_place_of_a_missing_variable_stays_on_one_line(place: Place) -> None:
     _, (warning,) = place.load_server({"command": "x", "env": {"a\nb": "${NO}"}})
-    assert warning.startswith("server 'it' is disabled: env.'a\\nb': ${NO} is not set")
+    assert warning.startswith("server 'it' is disabled: in env.'a\\nb' ${NO} is not set")
 
 
 @pytest.mark.parametrize("word", ["secret", "keyring"])

@@ -221,7 +221,7 @@ WRONG = {"args": ["no", "command"]}
 
 def running(place: Place, before: str, after: dict[str, object], *, prefix: bool = True) -> list[str]:
     """The commands of what runs after an edit of servers that are called by the letters of `before`."""
-    place.write({"mcpServers": {name: {"command": f"old {name}"} for name in before}})
+    place.write({"mcpServers": {name: {"command": f"old-{name}"} for name in before}})
     old = place.load()
     place.write({"mcpServers": after})
     return [server.command for server in servers_to_run(place.load(), old.servers, prefix=prefix)]
@@ -229,19 +229,19 @@ def running(place: Place, before: str, after: dict[str, object], *, prefix: bool
 
 @pytest.mark.parametrize("broken", "abc")
 def test_a_server_whose_new_entry_is_wrong_runs_on_where_it_was(place: Place, broken: str) -> None:
-    after: dict[str, object] = {name: {"command": f"new {name}"} for name in "abcd"}
+    after: dict[str, object] = {name: {"command": f"new-{name}"} for name in "abcd"}
     after[broken] = WRONG
-    expected = [f"old {name}" if name == broken else f"new {name}" for name in "abcd"]
+    expected = [f"old-{name}" if name == broken else f"new-{name}" for name in "abcd"]
     assert running(place, "abc", after) == expected
 
 
 def test_wrong_entries_side_by_side_keep_their_order(place: Place) -> None:
-    after: dict[str, object] = {"x": {"command": "new x"}, "c": WRONG, "b": WRONG, "a": {"command": "new a"}}
-    assert running(place, "abc", after) == ["new x", "new a", "old b", "old c"]
+    after: dict[str, object] = {"x": {"command": "new-x"}, "c": WRONG, "b": WRONG, "a": {"command": "new-a"}}
+    assert running(place, "abc", after) == ["new-x", "new-a", "old-b", "old-c"]
 
 
 def test_what_was_removed_or_never_ran_is_not_kept(place: Place) -> None:
-    assert running(place, "ab", {"a": {"command": "new a"}, "new": WRONG}) == ["new a"]
+    assert running(place, "ab", {"a": {"command": "new-a"}, "new": WRONG}) == ["new-a"]
     place.write({"mcpServers": {"off": {"command": "x", "enabled": False}}})
     old = place.load()
     place.write({"mcpServers": {"off": WRONG}})
@@ -249,16 +249,26 @@ def test_what_was_removed_or_never_ran_is_not_kept(place: Place) -> None:
 
 
 def test_what_is_kept_is_kept_through_further_edits(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"command": "old a"}}})
+    place.write({"mcpServers": {"a": {"command": "old-a"}}})
     now = place.load().servers
     for extra in ("b", "c"):
         place.write({"mcpServers": {"a": WRONG, extra: {"command": extra}}})
         now = servers_to_run(place.load(), now, prefix=True)
-        assert [server.command for server in now] == ["old a", extra]
+        assert [server.command for server in now] == ["old-a", extra]
     place.write({"mcpServers": {"a": {"command": "mended"}}})
     assert [server.command for server in servers_to_run(place.load(), now, prefix=True)] == ["mended"]
 
 
 def test_without_prefix_no_second_server_is_kept(place: Place) -> None:
-    assert running(place, "a", {"a": WRONG}, prefix=False) == ["old a"]
-    assert running(place, "a", {"a": WRONG, "b": {"command": "new b"}}, prefix=False) == ["new b"]
+    assert running(place, "a", {"a": WRONG}, prefix=False) == ["old-a"]
+    assert running(place, "a", {"a": WRONG, "b": {"command": "new-b"}}, prefix=False) == ["new-b"]
+
+
+async def test_an_edit_of_an_env_file_is_followed(place: Place) -> None:
+    (place.cwd / "keys.env").write_text("KEY=old")
+    place.write({"mcpServers": {"a": {"command": "x", "envFile": "keys.env"}}})
+    async with watching(place) as watch:
+        assert await watch.looks() == []
+        (place.cwd / "keys.env").write_text("KEY=newer")
+        (settings,) = await watch.looks()
+        assert settings.servers[0].env == {"KEY": "newer"}

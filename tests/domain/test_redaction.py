@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.domain.errors import UpstreamUnreachable
-from headgate.domain.redaction import cleaned, without_secrets
+from headgate.domain.redaction import cleaned, without_secret_members, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,25 @@ def test_whatever_stands_around_it_a_secret_is_gone(name: str, sign: str, secret
 def test_hostile_text_is_read_once(piece: str) -> None:
     # With a pattern that tries again from each place this would take hours.
     assert cleaned(piece * 20_000) is not None
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        (b'{"user":"ann","password":"abc"}', '{"user":"ann","password":"[REDACTED]"}'),
+        (b'{"card":{"token":{"value":"abc"}},"n":1}', '{"card":{"token":"[REDACTED]"},"n":1}'),
+        (b'{"keys":[{"api_key":["abc","def"]}]}', '{"keys":[{"api_key":"[REDACTED]"}]}'),
+        (b'{"header":"Bearer abcdefgh.ijk"}', '{"header":"Bearer [REDACTED]"}'),
+        (b'{"token":"abc"', '{"token":[REDACTED]'),
+        (b"{}", "{}"),
+        (b"", ""),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_a_document_is_shown_without_the_values_of_its_secrets(document: bytes, shown: str) -> None:
+    assert without_secret_members(document) == shown
+
+
+def test_a_long_document_is_shown_without_secrets_too() -> None:
+    shown = without_secret_members(b'{"token":"abc","x":"' + b"x" * 1_000_000 + b'"}')
+    assert shown.startswith('{"token":[REDACTED],"x":"xxx')

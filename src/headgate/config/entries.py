@@ -63,6 +63,16 @@ class BreakerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     rest: Annotated[float, seconds(0.1, 3600, "Seconds that it is left alone at first.")] = 30.0
 
 
+class ClientCertEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The certificate that the gateway shows to a server."""
+
+    cert: Annotated[str, Meta(min_length=1, max_length=4096, description="The file of the certificate, PEM.")]
+    key: Annotated[
+        str, about("The file of its key, PEM; without it the key is in the file of the certificate.")
+    ] = ""
+    password: Annotated[str, about("The password of the key.")] = ""
+
+
 class CareEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How calls are carried: of a whole server, or of one tool."""
 
@@ -107,10 +117,28 @@ class ServerEntry(CareEntry, frozen=True, kw_only=True, rename="camel"):
 
     command: Annotated[str, about("The program to start; its arguments go into args.")] = ""
     args: Annotated[tuple[str, ...], about("The arguments of the command.")] = ()
-    env: Annotated[dict[str, str], about("Variables for the command besides PATH, HOME and LANG.")] = {}
+    env: Annotated[
+        dict[str, str], about("Variables for the command, besides those that every command inherits.")
+    ] = {}
+    env_file: Annotated[str, about("A file of NAME=value lines with more variables; env wins over it.")] = ""
+    inherit_env: Annotated[
+        tuple[str, ...],
+        about("Names of the gateway's own variables that the command inherits too; a * stands for anything."),
+    ] = ()
     cwd: Annotated[str, about("Where the command starts; relative to the configuration file.")] = ""
     url: Annotated[str, about("The http or https address of a remote server.")] = ""
     headers: Annotated[dict[str, str], about("Headers that go with every request to the url.")] = {}
+    proxy: Annotated[
+        str, about("The http or https proxy for the url; direct is none, whatever HTTPS_PROXY says.")
+    ] = ""
+    ca_file: Annotated[
+        str, about("PEM certificates that the server's is checked against, instead of the system's.")
+    ] = ""
+    client_cert: (
+        Annotated[ClientCertEntry, about("The certificate to show to the server: a PEM file, or an object.")]
+        | None
+    ) = None
+    http2: Annotated[bool, about("Whether HTTP/2 is offered to the server; needs headgate[http2].")] = False
     builtin: Annotated[Builtin, about("A server that is part of the gateway.")] | None = None
     transport: (
         Annotated[Word, about("How to speak to the server; a url ending in /sse means sse.")] | None
@@ -131,7 +159,7 @@ class ServerEntry(CareEntry, frozen=True, kw_only=True, rename="camel"):
     ] = 32
     listing: (
         Annotated[
-            Literal["full", "slim", "search"],
+            Literal["full", "partitioned", "slim", "search"],
             about("How its tools are listed, whatever the gateway's mode; search lists none of them."),
         ]
         | None
@@ -183,4 +211,4 @@ LATER = ("limits", "oauth", "behaviour")
 # How Windsurf and Gemini write it.
 ALIASES = {"serverUrl": "url", "httpUrl": "url"}
 # A token is often among them, and an error message ends up in a log.
-PRIVATE = ("command", "args", "env", "cwd", "url", "headers", "arguments")
+PRIVATE = ("command", "args", "env", "envFile", "cwd", "url", "headers", "arguments", "proxy", "password")

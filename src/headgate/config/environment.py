@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from headgate.config import files
 from headgate.config.values import convert, shown
+from headgate.domain.federation import CHAIN_VARIABLE
 
 # The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings, or its path.
 SETTINGS: Mapping[str, str] = {
@@ -25,6 +26,7 @@ SETTINGS: Mapping[str, str] = {
     "MAX_RESPONSE_TOKENS": "max_response_tokens",
     "LISTING": "listing",
     "LISTING_BUDGET_TOKENS": "listing_budget_tokens",
+    "FIRST_LISTING_TIMEOUT": "first_listing_timeout_seconds",
     "DIALECT": "dialect",
     "TOP_K": "top_k",
     "TOOLS_LIMIT": "tools_limit",
@@ -74,6 +76,10 @@ _MORE_SPELLINGS = {
 }
 
 
+# Set for other programs too, so one that ours overrides is nothing to warn of.
+SHARED_WITH_OTHERS = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
+
+
 def spellings(part: str) -> tuple[str, ...]:
     """The names of one variable, the strongest first."""
     return (*(prefix + part for prefix in _PREFIXES), *_MORE_SPELLINGS.get(part, ()))
@@ -81,19 +87,22 @@ def spellings(part: str) -> tuple[str, ...]:
 
 KNOWN = (
     *files.VARIABLES,
+    # Set by a gateway for what it starts.
+    CHAIN_VARIABLE,
     *(name for part in (*SETTINGS, ROUTING, TRUNCATE) for name in spellings(part)),
     *UNPROTECTED,
 )
 
 
 def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each setting that the environment makes: field, value, variable. An empty variable is not set."""
-    routing = _strongest(environ, ROUTING)
-    if routing:
-        yield "listing", environ[routing], routing
+    """Each setting that the environment makes: field, value, variable; the weaker spelling comes first.
+
+    An empty variable is not set.
+    """
+    for variable in _weakest_first(environ, ROUTING):
+        yield "listing", environ[variable], variable
     for part, field in SETTINGS.items():
-        variable = _strongest(environ, part)
-        if variable:
+        for variable in _weakest_first(environ, part):
             yield field, environ[variable], variable
     # Last, so that its length is the one that counts.
     length = _strongest(environ, TRUNCATE)
@@ -104,6 +113,11 @@ def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 def check_the_rest(environ: Mapping[str, str], warnings: list[str]) -> None:
     """Warns of variables without effect."""
+    # Its length is read when it is given, so the weaker spelling never is.
+    *weaker, strongest = _weakest_first(environ, TRUNCATE) or [""]
+    warnings += [
+        overridden(name, strongest) for name in weaker if environ[name].strip() != environ[strongest].strip()
+    ]
     warnings += [
         f"{variable} has no effect in this version: nobody is checked or limited"
         for variable in UNPROTECTED
@@ -119,6 +133,15 @@ def _unknown(variable: str) -> str:
     nearest = difflib.get_close_matches(variable.removeprefix(prefix), parts, n=1)
     meant = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
     return f"the variable {shown(variable)} is not known{meant}"
+
+
+def overridden(variable: str, by: str) -> str:
+    """The warning about a variable that a stronger source sets to something else."""
+    return f"{variable} has no effect: {by} overrides it with another value"
+
+
+def _weakest_first(environ: Mapping[str, str], part: str) -> list[str]:
+    return [name for name in reversed(spellings(part)) if environ.get(name)]
 
 
 def _strongest(environ: Mapping[str, str], part: str) -> str | None:

@@ -1,13 +1,20 @@
 """Replaces `${VAR}` and `${VAR:-default}` in every string of a configuration."""
 
+import os
 import re
 from collections.abc import Callable
 
+# A name that begins with INPUT is the id of what VS Code asks its user for.
 Lookup = Callable[[str], str | None]
+INPUT = "input:"
 
 # `$${` is how to write `${` itself; a `$` elsewhere means nothing, so that passwords and scripts stay.
 _TOKEN = re.compile(r"\$\$\{|\$\{|\}")
 _REFERENCE = re.compile(r"(?:([A-Za-z]+):)?([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
+# The id of what VS Code asks its user for may hold other characters than a variable's name.
+_INPUT = re.compile(r"(input):([^\s{}:]+)(\}|:-)")
+# What separates directories, as VS Code writes it.
+_SEPARATOR = re.compile(r"(?:/|pathSeparator)\}")
 # Nobody writes more, and it keeps a hostile string from exhausting the stack.
 _DEEPEST_DEFAULT = 16
 
@@ -36,6 +43,27 @@ def _expand(value: object, lookup: Lookup, problems: list[str], key: str) -> obj
         case list():
             return [_expand(item, lookup, problems, f"{key}[{index}]") for index, item in enumerate(value)]
     return value
+
+
+def input_variable(identifier: str) -> str:
+    """The variable that holds what VS Code asks its user for: `api-key` is API_KEY."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
+    return name if name and not name[0].isdigit() else f"INPUT_{name}"
+
+
+def _not_set(kind: str | None, name: str) -> str:
+    if kind == "input":
+        variable = input_variable(name)
+        return (
+            f"${{input:{name}}} is a value that VS Code asks for: "
+            f"set {variable} in the environment or in .env beside the file"
+        )
+    return f"${{{name}}} is not set: set {name} in the environment or in .env beside the file"
+
+
+def _first_match(patterns: tuple[re.Pattern[str], ...], text: str, position: int) -> re.Match[str] | None:
+    matches = (pattern.match(text, position) for pattern in patterns)
+    return next((match for match in matches if match), None)
 
 
 def _on_one_line(name: str) -> str:
@@ -80,7 +108,10 @@ class _Text:
         return "".join(pieces)
 
     def _reference(self, depth: int) -> str:
-        reference = _REFERENCE.match(self._text, self._position)
+        if separator := _SEPARATOR.match(self._text, self._position):
+            self._position = separator.end()
+            return os.sep
+        reference = _first_match((_INPUT, _REFERENCE), self._text, self._position)
         if reference is None or depth == _DEEPEST_DEFAULT:
             return self._unreadable()
         self._position = reference.end()
@@ -88,9 +119,7 @@ class _Text:
         value = self._value(kind, name)
         if end == "}":
             if value is None:
-                self._problem(
-                    f"${{{name}}} is not set: set {name} in the environment or in .env beside the file"
-                )
+                self._problem(_not_set(kind, name))
             return value or ""
         known = len(self.problems)
         default = self._read(depth + 1)
@@ -103,6 +132,8 @@ class _Text:
         # `${env:VAR}` is how VS Code and Cursor write it.
         if kind in (None, "env"):
             return self._lookup(name)
+        if kind == "input":
+            return self._lookup(f"{INPUT}{name}")
         if kind in ("secret", "keyring"):
             self._problem(f"${{{kind}:{name}}} is not available in this version: use ${{{name}}}")
         else:
@@ -116,4 +147,5 @@ class _Text:
         return ""
 
     def _problem(self, sentence: str) -> None:
-        self.problems.append(f"{self._key}: {sentence}" if self._key else sentence)
+        # No colon after the key: `env.API_KEY: ...` would be taken for a secret and be redacted.
+        self.problems.append(f"in {self._key} {sentence}" if self._key else sentence)

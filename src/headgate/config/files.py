@@ -4,10 +4,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from headgate.config.document import LARGEST_BYTES
+from headgate.config.expansion import INPUT, input_variable
 from headgate.config.values import CONTROL, refusal, shown
 from headgate.domain.errors import ConfigError
 
@@ -59,6 +61,16 @@ def find(named: Path | None, environ: Mapping[str, str], here: Places) -> Path |
     return next((path for path in candidates if os.path.isfile(path)), None)
 
 
+def overridden_names(named: Path | None, environ: Mapping[str, str], here: Places) -> list[tuple[str, str]]:
+    """Each variable that names another file than the one that is read, and what overrides it."""
+    told = [("--config", str(named))] if named is not None else []
+    told += [(variable, environ[variable]) for variable in VARIABLES if environ.get(variable)]
+    if not told:
+        return []
+    winner = here.resolve(told[0][1], told[0][0])
+    return [(where, told[0][0]) for where, path in told[1:] if here.resolve(path, where) != winner]
+
+
 def _existing(path: Path, where: str) -> Path:
     if not os.path.exists(path):
         raise ConfigError(
@@ -81,27 +93,47 @@ def read(path: Path) -> bytes:
 
 
 class Variables:
-    """What `${VAR}` means: the environment, then `.env` beside the file, then a secret file of that name."""
+    """What `${VAR}` means: the environment, then `.env` beside the file, then a secret file of that name.
 
-    def __init__(self, environ: Mapping[str, str], dotenv: Mapping[str, str], secrets: Path) -> None:
+    `defaults` come last: what the editor that the file was made for would fill in by itself.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        dotenv: Mapping[str, str],
+        secrets: Path,
+        defaults: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._environ = environ
         self._dotenv = dotenv
         self._secrets = secrets
+        self._defaults = defaults
 
     def __call__(self, name: str) -> str | None:
-        """The value, or None where nobody set it or it is not text."""
+        """The value, or None where it is not set or not text."""
+        if not name.startswith(INPUT):
+            value = self._told(name)
+        elif (value := self._told(input_variable(name.removeprefix(INPUT)))) is None:
+            value = self._told(name.removeprefix(INPUT))
+        return self._defaults.get(name) if value is None else value
+
+    def _told(self, name: str) -> str | None:
         value = self._environ.get(name)
         if value is None:
             value = self._dotenv.get(name)
         if value is None:
-            value = _secret(self._secrets / name)
+            value = _secret(self._secrets, name)
         # Environment bytes that are not UTF-8 arrive as lone surrogates, which no message can carry.
         return value if value is None or _is_text(value) else None
 
 
-def _secret(path: Path) -> str | None:
+def _secret(directory: Path, name: str) -> str | None:
+    if "/" in name or name.startswith("."):
+        # The id of an input is free text; it must not name a file elsewhere.
+        return None
     try:
-        with path.open("rb") as file:
+        with (directory / name).open("rb") as file:
             content = file.read(_LARGEST_SECRET_BYTES)
         return content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError):

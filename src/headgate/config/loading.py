@@ -8,23 +8,24 @@ import msgspec
 
 from headgate.config import environment, files
 from headgate.config.document import parse
-from headgate.config.expansion import Lookup, expand
+from headgate.config.expansion import INPUT, Lookup, expand
 from headgate.config.files import Places, Variables
+from headgate.config.inherit_env import inherited_names, inheriting
 from headgate.config.keys import known_values
 from headgate.config.knowledge import KnowledgeSettings, fitting
 from headgate.config.nested import assembled, leaves
 from headgate.config.options import FILE_ALIASES, FILE_KEYS, Given, settle
-from headgate.config.servers import read_servers
+from headgate.config.servers import ReadServers, read_servers
 from headgate.config.settings import Flags, Settings
 from headgate.config.values import refusal, shown
 from headgate.domain.errors import ConfigError
-from headgate.domain.server import ServerSpec
 
 # The second spelling is VS Code's.
 _SERVER_KEYS = ("mcpServers", "servers")
-TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema")
-# What VS Code asks its user for.
-LATER_TOP_KEYS = ("inputs",)
+# The last one is what VS Code asks its user for.
+TOP_KEYS = (*_SERVER_KEYS, "proxySettings", "$schema", "inputs")
+# Where editors keep their configuration below the folder that they call the workspace.
+_EDITOR_DIRECTORIES = (".vscode", ".cursor", ".gemini")
 LATER_PROXY_KEYS = ("redactResults",)
 _KINDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
@@ -45,33 +46,55 @@ def load(
     """
     here = files.places(environ, cwd)
     warnings: list[str] = []
-    left_out: list[str] = []
     given: list[Given] = []
-    servers: tuple[ServerSpec, ...] = ()
+    entries = ReadServers()
     path = files.find(flags.config, environ, here)
     if path is None and with_servers:
         create = f"create {cwd / files.NAMES[0]} with {_EXAMPLE}, for example"
         warnings.append(f"there is no configuration file, so there is no server: {create}")
     if path is not None:
         document = parse(files.read(path), str(path))
-        lookup = Variables(environ, files.read_dotenv(path.parent / ".env", warnings), secrets)
+        dotenv = files.read_dotenv(path.parent / ".env", warnings)
+        lookup = Variables(environ, dotenv, secrets, _editor_values(document, path, here))
         # A path in the file means the same wherever the gateway was started.
         beside = Places(here.home, path.parent)
-        sections = known_values(document, TOP_KEYS, str(path), warnings, later=LATER_TOP_KEYS)
+        sections = known_values(document, TOP_KEYS, str(path), warnings)
         given += _from_file(sections.get("proxySettings", {}), lookup, beside, path, warnings)
         if with_servers:
-            servers = read_servers(_entries(sections, path, warnings), lookup, beside, warnings, left_out)
+            entries = read_servers(_entries(sections, path, warnings), lookup, beside, warnings)
+    warnings += [environment.overridden(*one) for one in files.overridden_names(flags.config, environ, here)]
     given += [Given(*one, here) for one in environment.given(environ)]
     given += _from_flags(flags, here)
     environment.check_the_rest(environ, warnings)
     told = settle(given, warnings)
     values = {"data_dir": _default_data_dir(here)} | assembled(told, Settings)
     values["knowledge"] = _knowledge(values.get("knowledge", KnowledgeSettings()), told, warnings)
+    everywhere = inherited_names(values.get("inherit_env", ()), "proxySettings.inheritEnv", "", warnings)
     settings = Settings(
-        servers=servers, config_path=path, warnings=tuple(warnings), left_out=tuple(left_out), **values
+        servers=inheriting(entries.servers, everywhere),
+        left_out=entries.left_out,
+        env_files=entries.env_files,
+        config_path=path,
+        warnings=tuple(warnings),
+        **values,
     )
     _refuse_ambiguous_names(settings)
     return _with_fitting_doubt(settings, told="doubt_window_seconds" in told)
+
+
+def _editor_values(document: Mapping[str, object], path: Path, here: Places) -> dict[str, str]:
+    """What VS Code and Cursor fill in: directories, and the defaults of what they ask for."""
+    folder = path.parent.parent if path.parent.name in _EDITOR_DIRECTORIES else path.parent
+    values = {
+        "workspaceFolder": str(folder),
+        "workspaceFolderBasename": folder.name,
+        "userHome": str(here.home),
+    }
+    inputs = document.get("inputs")
+    for one in inputs if isinstance(inputs, list) else ():
+        if isinstance(one, dict) and isinstance(default := one.get("default"), str) and default:
+            values[f"{INPUT}{one.get('id')}"] = default
+    return values
 
 
 def _from_file(raw: object, lookup: Lookup, here: Places, path: Path, warnings: list[str]) -> list[Given]:

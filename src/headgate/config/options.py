@@ -21,7 +21,7 @@ from headgate.domain.errors import ConfigError
 # By the path of each setting.
 _TYPES: Mapping[str, object] = types_of(Settings)
 # The rest comes from elsewhere: the servers, the file itself, the environment alone.
-_NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "reset_data")
+_NOT_IN_FILE = ("servers", "config_path", "warnings", "left_out", "env_files", "reset_data")
 FILE_FIELDS = tuple(name for name in Settings.__struct_fields__ if name not in _NOT_IN_FILE)
 # Shorter in the file, as the times of a server are; the whole name means the same.
 _SHORT = {
@@ -29,6 +29,7 @@ _SHORT = {
     "doubt_window_seconds": "doubtWindow",
     "rejoin_seconds": "rejoin",
     "transaction_timeout_seconds": "transactionTimeout",
+    "first_listing_timeout_seconds": "firstListingTimeout",
 }
 # The field of each key in the file.
 FILE_KEYS: Mapping[str, str] = {_SHORT.get(field) or camel(field): field for field in FILE_FIELDS}
@@ -65,6 +66,7 @@ def settle(given: Sequence[Given], warnings: list[str]) -> dict[str, Any]:
     Raises ConfigError for a value that cannot be used; one that is overridden anyway becomes a warning.
     """
     values: dict[str, Any] = {}
+    winners: dict[str, Given] = {}
     for one in reversed(given):
         try:
             value = _accept(one)
@@ -72,9 +74,16 @@ def settle(given: Sequence[Given], warnings: list[str]) -> dict[str, Any]:
             if one.field not in values:
                 raise
             warnings.append(f"{error.message}; it has no effect, because it is overridden")
-        else:
-            values.setdefault(one.field, value)
+            continue
+        winner = winners.setdefault(one.field, one)
+        if values.setdefault(one.field, value) != value and _is_noteworthy(one):
+            warnings.append(environment.overridden(one.where, winner.where))
     return values
+
+
+def _is_noteworthy(given: Given) -> bool:
+    """Whether its author should hear that it is overridden: a variable may have been set long ago."""
+    return given.where in environment.KNOWN and given.where not in environment.SHARED_WITH_OTHERS
 
 
 def _accept(given: Given) -> object:

@@ -53,6 +53,9 @@ def _servers(description: str) -> dict[str, Any]:
 
 def _server() -> dict[str, Any]:
     properties = _properties(ServerEntry)
+    whole = properties["clientCert"]
+    about = whole.pop("description")
+    properties["clientCert"] = {"description": about, "anyOf": [{"type": "string", "minLength": 1}, whole]}
     properties |= {alias: properties[key] for alias, key in ALIASES.items()}
     kinds = [{"required": [key]} for key in ("command", "url", *ALIASES, "builtin")]
     return {"type": "object", "properties": properties, "oneOf": kinds}

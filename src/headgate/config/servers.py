@@ -2,16 +2,22 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
 
+import msgspec
+
 from headgate.config.care import care_of
+from headgate.config.connection import check_connection, tls_of
 from headgate.config.entries import ALIASES, FIELDS, LATER, Builtin, ServerEntry
 from headgate.config.expansion import Lookup, expand
 from headgate.config.files import Places
 from headgate.config.headers import is_header, is_needless, is_ours
-from headgate.config.keys import known_values
+from headgate.config.inherit_env import inherited_names
+from headgate.config.keys import camel, known_values
 from headgate.config.objects import read_fields
+from headgate.config.pasted import normalised
 from headgate.config.values import CONTROL, refusal, shown
 from headgate.domain.errors import ConfigError
 from headgate.domain.listing import Curation, Mode
@@ -31,29 +37,47 @@ _FITTING: Mapping[str, tuple[Transport, ...]] = {
     "url": (Transport.STREAMABLE_HTTP, Transport.SSE),
     "builtin": (Transport.BUILTIN,),
 }
+_CONNECTION_KEYS = ("proxy", "ca_file", "client_cert", "http2")
 _FOREIGN_KEYS = {
-    "command": ("headers",),
-    "url": ("args", "env", "cwd"),
-    "builtin": ("args", "env", "cwd", "headers"),
+    "command": ("headers", *_CONNECTION_KEYS),
+    "url": ("args", "env", "env_file", "inherit_env", "cwd"),
+    "builtin": ("args", "env", "env_file", "inherit_env", "cwd", "headers", *_CONNECTION_KEYS),
 }
+_SWITCHED_OFF = "its entry in the configuration says so (enabled or disabled)"
 _LETTER = re.compile(r"[A-Za-z0-9]")
 
 
-def read_servers(
-    raw: Mapping[str, object], lookup: Lookup, here: Places, warnings: list[str], left_out: list[str]
-) -> tuple[ServerSpec, ...]:
+class ReadServers(msgspec.Struct, frozen=True):
+    """What became of the entries: servers in the order of the file, and what else was read for them."""
+
+    servers: tuple[ServerSpec, ...] = ()
+    # The entries that are wrong, by name, and what is wrong with each.
+    left_out: dict[str, str] = {}
+    env_files: tuple[Path, ...] = ()
+
+
+def read_servers(raw: Mapping[str, object], lookup: Lookup, here: Places, warnings: list[str]) -> ReadServers:
     """Every server that can be used; a wrong one is left out with a warning, and the others are served."""
-    servers = []
+    servers: list[ServerSpec] = []
+    left_out: dict[str, str] = {}
+    env_files: set[Path] = set()
     for name, entry in raw.items():
         try:
-            servers.append(_read_server(name, entry, lookup, here, warnings))
+            servers.append(_read_server(name, entry, lookup, here, warnings, env_files))
         except ConfigError as error:
-            left_out.append(name)
-            warnings.append(f"server {shown(name)} is left out: {error.message}; {error.hint}")
-    return tuple(servers)
+            left_out[name] = f"{error.message}; {error.hint}"
+            warnings.append(f"server {shown(name)} is left out: {left_out[name]}")
+    return ReadServers(tuple(servers), left_out, tuple(sorted(env_files)))
 
 
-def _read_server(name: str, entry: object, lookup: Lookup, here: Places, warnings: list[str]) -> ServerSpec:
+def _read_server(
+    name: str,
+    entry: object,
+    lookup: Lookup,
+    here: Places,
+    warnings: list[str],
+    env_files: set[Path],
+) -> ServerSpec:
     where = f"server {shown(name)}"
     if not 0 < len(name) <= LONGEST_NAME or CONTROL.search(name):
         raise ConfigError(
@@ -68,10 +92,11 @@ def _read_server(name: str, entry: object, lookup: Lookup, here: Places, warning
     expanded, problems = expand(raw, lookup)
     assert isinstance(expanded, dict)
     if not problems:
-        return _spec(name, read_fields(expanded, ServerEntry, "", where, warnings), here, warnings)
+        values = normalised(expanded, here, where, warnings, env_files)
+        return _spec(name, read_fields(values, ServerEntry, "", where, warnings), here, warnings)
     if not _is_off(expanded):
         warnings += [f"{where} is disabled: {problem}" for problem in problems]
-    return _disabled(name, raw)
+    return _disabled(name, raw, _SWITCHED_OFF if _is_off(expanded) else "; ".join(problems))
 
 
 def _is_off(expanded: Mapping[str, object]) -> bool:
@@ -80,7 +105,7 @@ def _is_off(expanded: Mapping[str, object]) -> bool:
     return enabled.lower() in ("false", "0") or disabled.lower() in ("true", "1")
 
 
-def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
+def _disabled(name: str, raw: Mapping[str, object], reason: str) -> ServerSpec:
     """What can be said of a server whose variables are missing: enough to show it, too little to start it."""
     command, url = raw.get("command"), raw.get("url")
     entry = ServerEntry(
@@ -95,6 +120,7 @@ def _disabled(name: str, raw: Mapping[str, object]) -> ServerSpec:
         url=entry.url,
         builtin=entry.builtin or "",
         enabled=False,
+        disabled_reason=reason,
     )
 
 
@@ -107,10 +133,12 @@ def _builtin(told: object) -> Builtin:
 def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> ServerSpec:
     kind = _kind(entry)
     transport = _transport(entry, kind)
+    enabled = entry.enabled and not entry.disabled
     _check_process(entry)
     _check_request(entry)
+    check_connection(name, entry, warnings)
     warnings += [
-        f"{key!r} in server {shown(name)} has no effect on a server with {kind!r}"
+        f"{camel(key)!r} in server {shown(name)} has no effect on a server with {kind!r}"
         for key in _FOREIGN_KEYS[kind]
         if getattr(entry, key)
     ]
@@ -120,11 +148,16 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         command=entry.command,
         args=entry.args,
         env=entry.env,
+        inherit_env=inherited_names(entry.inherit_env, "inheritEnv", f"server {shown(name)}", warnings),
         cwd=str(here.resolve(entry.cwd, "cwd")) if entry.cwd else None,
         url=entry.url,
         headers=_useful_headers(name, entry, warnings),
+        proxy=entry.proxy.strip(),
+        tls=tls_of(entry, here),
+        http2=entry.http2,
         builtin=entry.builtin or "",
-        enabled=entry.enabled and not entry.disabled,
+        enabled=enabled,
+        disabled_reason="" if enabled else _SWITCHED_OFF,
         timeout_seconds=entry.timeout,
         # Whoever allows one call a longer time means it.
         max_timeout_seconds=max(entry.max_timeout, entry.timeout),

@@ -10,7 +10,7 @@ from headgate.config.knowledge import KnowledgeSettings
 from headgate.config.values import about, between, seconds
 from headgate.domain.server import ServerSpec
 
-Listing = Literal["auto", "full", "slim", "search", "dynamic", "budget"]
+Listing = Literal["auto", "full", "partitioned", "slim", "search", "dynamic", "budget"]
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -29,8 +29,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     config_path: Path | None = None
     # What is odd but does not keep the gateway from running, one sentence each.
     warnings: tuple[str, ...] = ()
-    # The names of the entries that are wrong and so are not among the servers.
-    left_out: tuple[str, ...] = ()
+    # The entries that are wrong and so are not among the servers, by name, and what is wrong with each.
+    left_out: dict[str, str] = {}
+    # Files of variables that entries name, which are watched as the configuration is.
+    env_files: tuple[Path, ...] = ()
     # From the environment only: a file that says so would erase the data on every start.
     reset_data: bool = False
 
@@ -43,8 +45,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     listing: Annotated[
         Listing,
         about(
-            "What tools/list shows: full is every tool, slim every tool in few words, search what finds and "
-            "calls the others, dynamic what finds them and those found so far, budget as much as fits "
+            "What tools/list shows: full is every tool, partitioned every tool with its top-level arguments, "
+            "slim every tool in few words, search what finds and calls the others, "
+            "dynamic what finds them and those found so far, budget as much as fits "
             "listingBudgetTokens, auto the fullest of full, slim and budget that fits."
         ),
     ] = "auto"
@@ -65,6 +68,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Literal["plain", "gemini", "openai"]],
         about("The dialect for clients by their name in clientInfo, which may have a *."),
     ] = {}
+    first_listing_timeout_seconds: Annotated[
+        float,
+        seconds(0, 300, "How long a listing waits for servers that are starting and have never listed."),
+    ] = 8.0
     top_k: Annotated[int, between(1, 50, "How many tools a search finds when it does not say.")] = 5
     tools_limit: Annotated[
         int, between(1, 100, "How many found tools a client's list has in the listing mode dynamic.")
@@ -101,7 +108,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, between(1, 100_000_000, "The same limit in tokens, which are estimated.")] | None
     ) = None
     enable_auto_truncation: Annotated[
-        bool, about("Whether results that are too large are cut; false shows every result whole.")
+        bool,
+        about(
+            "Whether results that are too large are cut; false shows every result whole, and lists every "
+            "output schema."
+        ),
     ] = True
     truncation: Annotated[
         Literal["cache", "head_tail"],
@@ -189,6 +200,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         KnowledgeSettings, about("What the team's own documents are kept in, and how they are searched.")
     ] = KnowledgeSettings()
 
+    inherit_env: Annotated[
+        tuple[str, ...],
+        about(
+            "Names of the gateway's own variables that every command inherits besides those that reach the "
+            "network; a * stands for anything."
+        ),
+    ] = ()
     transport: Annotated[
         Literal["stdio", "http", "sse"],
         about("How clients come in; streamable-http is another word for http."),

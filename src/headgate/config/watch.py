@@ -14,21 +14,33 @@ log = logging.getLogger("headgate.config")
 Load = Callable[[], Settings]
 Sleep = Callable[[float], Awaitable[object]]
 Fingerprint = tuple[int, int, int] | None
+# Hears what is wrong with the file as it is now, or None when it can be used; called in a thread.
+Report = Callable[[ConfigError | None], None]
+
+
+def _ignored(_error: ConfigError | None) -> None:
+    """Only the log says what is wrong."""
 
 
 async def changes(
-    load: Load, current: Settings, interval_seconds: float, *, sleep: Sleep = asyncio.sleep
+    load: Load,
+    current: Settings,
+    interval_seconds: float,
+    *,
+    report: Report = _ignored,
+    sleep: Sleep = asyncio.sleep,
 ) -> AsyncGenerator[Settings, None]:
     """Each new Settings, when the file that `current` came from has really changed; never ends by itself.
 
-    Without a file it waits until `load` finds one. A broken edit is logged once, in one sentence.
+    Without a file it waits until `load` finds one. A broken edit is logged once, in one sentence, and
+    `report` hears of it and of its end.
     Files are read in a thread, so a slow disk does not hold up the loop.
     """
     if current.config_path is None:
-        current = await _first_file(load, interval_seconds, sleep)
+        current = await _first_file(load, interval_seconds, sleep, report)
         yield current
     assert current.config_path is not None
-    file = _File(current.config_path, load)
+    file = _File(current.config_path, load, report)
     while True:
         await sleep(interval_seconds)
         settings = await asyncio.to_thread(file.read_if_changed)
@@ -57,17 +69,19 @@ def _place_after(before: Sequence[ServerSpec], servers: Sequence[ServerSpec]) ->
     return next((names.index(spec.name) + 1 for spec in reversed(before) if spec.name in names), 0)
 
 
-async def _first_file(load: Load, interval_seconds: float, sleep: Sleep) -> Settings:
+async def _first_file(load: Load, interval_seconds: float, sleep: Sleep, report: Report) -> Settings:
     told = ""
     while True:
         await sleep(interval_seconds)
         try:
             settings = await asyncio.to_thread(load)
         except ConfigError as error:
+            report(error)
             if error.message != told:
                 told = error.message
                 _tell(error)
         else:
+            report(None)
             if settings.config_path is not None:
                 return settings
 
@@ -80,10 +94,12 @@ class _File:
     through writing it, so an error is worth telling.
     """
 
-    def __init__(self, path: Path, load: Load) -> None:
+    def __init__(self, path: Path, load: Load, report: Report) -> None:
         self._path = path
         self._load = load
+        self._report = report
         self._settled = False
+        self._env_files: tuple[Path, ...] = ()
         # Never equal to a real look, so that an edit before the first one is not missed.
         self._seen: object = self
 
@@ -92,14 +108,18 @@ class _File:
         if not self._look():
             return None
         try:
-            return self._read()
+            settings = self._read()
         except ConfigError as error:
             if self._settled:
                 _tell(error)
+                self._report(error)
             return None
+        self._report(None)
+        return settings
 
     def _look(self) -> bool:
-        seen = (_fingerprint(self._path), _fingerprint(self._path.parent / ".env"))
+        beside = (self._path.parent / ".env", *self._env_files)
+        seen = (_fingerprint(self._path), *map(_fingerprint, beside))
         if seen != self._seen:
             self._seen, self._settled = seen, False
             return True
@@ -116,6 +136,7 @@ class _File:
                 f"{settings.config_path or 'no file'} would be read instead of {self._path}",
                 hint="restart the gateway to use it",
             )
+        self._env_files = settings.env_files
         return settings
 
 

@@ -1,0 +1,181 @@
+"""Entries as other MCP clients write them keep their servers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.domain.redaction import without_secrets
+from headgate.domain.server import ServerSpec
+from tests.config.place import Place
+
+
+def loaded(place: Place, entry: dict[str, Any], **environ: str) -> tuple[ServerSpec, tuple[str, ...]]:
+    spec, warnings = place.load_server(entry, **environ)
+    assert spec is not None, warnings
+    assert spec.enabled, warnings
+    return spec, warnings
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [(60_000, 60), (600_000, 600), ("30000", 30), (3601, 3.601), (5000.0, 5), (7_200_000, 3600)],
+)
+def test_a_timeout_that_is_too_large_for_seconds_is_one_of_milliseconds(
+    place: Place, written: object, seconds: float
+) -> None:
+    spec, (warning,) = loaded(place, {"command": "x", "timeout": written})
+    assert spec.timeout_seconds == seconds
+    assert f"read as milliseconds: {seconds:g} s are in force" in warning
+    assert "server 'it'" in warning
+
+
+def test_a_timeout_in_seconds_stays(place: Place) -> None:
+    for seconds in (0.1, 60, 1000, 3600):
+        spec, warnings = loaded(place, {"command": "x", "timeout": seconds})
+        assert (spec.timeout_seconds, warnings) == (seconds, ())
+
+
+def test_numbers_booleans_and_null_in_env_are_what_a_shell_would_get(place: Place) -> None:
+    env = {"PORT": 8080, "RATE": 0.5, "DEBUG": True, "QUIET": False, "ABSENT": None, "NAME": "x"}
+    spec, warnings = loaded(place, {"command": "x", "env": env})
+    assert spec.env == {"PORT": "8080", "RATE": "0.5", "DEBUG": "true", "QUIET": "false", "NAME": "x"}
+    assert warnings == ()
+
+
+def test_numbers_in_args_and_headers_are_text(place: Place) -> None:
+    spec, warnings = loaded(place, {"command": "x", "args": ["--port", 8080, True]})
+    assert (spec.args, warnings) == (("--port", "8080", "true"), ())
+    spec, warnings = loaded(place, {"url": "http://a/", "headers": {"X-Team": 7, "X-Off": None}})
+    assert (spec.headers, warnings) == ({"X-Team": "7"}, ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"command": "x", "env": {"LIST": ["hunter2"]}}, "env.LIST is a list"),
+        ({"command": "x", "env": {"MAP": {"a": "hunter2"}}}, "env.MAP is an object"),
+        ({"command": "x", "args": ["a", ["hunter2"]]}, "args[1] is a list"),
+        ({"command": "x", "args": [None]}, "args[0] is null"),
+        ({"url": "http://a/", "headers": {"X": ["hunter2"]}}, "headers.X is a list"),
+    ],
+)
+def test_a_value_that_is_no_text_is_named_and_not_shown(
+    place: Place, entry: dict[str, Any], named: str
+) -> None:
+    spec, (warning,) = place.load_server(entry)
+    assert spec is None
+    assert named in warning
+    assert "hunter2" not in warning
+
+
+def test_a_whole_command_line_is_split(place: Place) -> None:
+    entry = {"command": "npx -y '@scope/a server' --token hunter2"}
+    spec, (warning,) = loaded(place, entry)
+    assert (spec.command, spec.args) == ("npx", ("-y", "@scope/a server", "--token", "hunter2"))
+    assert "command of server 'it' is a whole command line, read as the program 'npx' with 4 arg" in warning
+    assert "hunter2" not in warning
+
+
+def test_the_arguments_follow_those_of_the_command_line(place: Place) -> None:
+    spec, _ = loaded(place, {"command": "npx -y", "args": ["server", "/srv"]})
+    assert (spec.command, spec.args) == ("npx", ("-y", "server", "/srv"))
+
+
+def test_variables_before_the_program_are_its_environment(place: Place) -> None:
+    spec, _ = loaded(place, {"command": "A=1 B='two words' uvx server", "env": {"A": "entry"}})
+    assert (spec.command, spec.args) == ("uvx", ("server",))
+    assert spec.env == {"A": "entry", "B": "two words"}
+
+
+def test_a_list_is_a_program_and_its_arguments(place: Place) -> None:
+    spec, warnings = loaded(place, {"command": ["uvx", "server", "--port", 80]})
+    assert (spec.command, spec.args, warnings) == ("uvx", ("server", "--port", "80"), ())
+
+
+def test_a_program_whose_path_has_spaces_is_one_program(place: Place) -> None:
+    program = place.cwd / "My Server" / "run it"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    spec, warnings = loaded(place, {"command": str(program)})
+    assert (spec.command, spec.args, warnings) == (str(program), (), ())
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("cd /srv && npx server", '"args": ["-c", "the line"]'),
+        ("server | tee log", '"command": "sh"'),
+        ("npx 'server", "a quote that is not closed"),
+    ],
+)
+def test_a_line_that_cannot_be_split_says_how_to_write_it(place: Place, command: str, hint: str) -> None:
+    spec, (warning,) = place.load_server({"command": command})
+    assert spec is None
+    assert hint in warning
+
+
+def test_an_env_file_is_read_and_the_entry_wins(place: Place) -> None:
+    (place.cwd / "keys.env").write_text("A=file\nB='of file'\n")
+    spec, warnings = loaded(place, {"command": "x", "envFile": "keys.env", "env": {"A": "entry"}})
+    assert (spec.env, warnings) == ({"A": "entry", "B": "of file"}, ())
+    spec, _ = loaded(place, {"command": "x", "envFile": "${workspaceFolder}/keys.env"})
+    assert spec.env["A"] == "file"
+    assert place.load().env_files == (place.cwd / "keys.env",)
+
+
+def test_an_env_file_that_is_missing_keeps_the_server_and_says_so(place: Place) -> None:
+    _, (warning,) = loaded(place, {"command": "x", "envFile": "gone.env"})
+    assert warning.startswith("envFile of server 'it' does not exist")
+    assert str(place.cwd / "gone.env") in warning
+
+
+@pytest.mark.parametrize("directory", [".vscode", ".cursor"])
+def test_the_workspace_is_the_folder_above_the_editors_own(place: Place, directory: str) -> None:
+    (place.cwd / directory).mkdir()
+    entry = {"command": "x", "args": ["${workspaceFolder}${/}a", "${workspaceFolderBasename}", "${userHome}"]}
+    path = place.write({"servers": {"it": entry}}, f"{directory}/mcp.json")
+    (spec,) = place.load(HEADGATE_CONFIG=str(path)).servers
+    assert spec.args == (f"{place.cwd}/a", place.cwd.name, str(place.home))
+
+
+def inputs(place: Place, reference: str, **environ: str) -> tuple[ServerSpec, tuple[str, ...]]:
+    asked = [{"id": "api-key", "type": "promptString", "password": True}, {"id": "zone", "default": "eu"}]
+    place.write({"inputs": asked, "servers": {"it": {"command": "x", "env": {"API_KEY": reference}}}})
+    settings = place.load(**environ)
+    return settings.servers[0], settings.warnings
+
+
+def test_what_vs_code_asks_for_comes_from_a_variable_or_its_default(place: Place) -> None:
+    spec, warnings = inputs(place, "${input:api-key}", API_KEY="hunter2")
+    assert (spec.env, warnings) == ({"API_KEY": "hunter2"}, ())
+    (place.secrets / "api-key").write_text("of a file\n")
+    assert inputs(place, "${input:api-key}")[0].env == {"API_KEY": "of a file"}
+    assert inputs(place, "Bearer ${input:zone}")[0].env == {"API_KEY": "Bearer eu"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "advice"),
+    [
+        ("${input:api-key}", "${input:api-key} is a value that VS Code asks for: set API_KEY in the"),
+        ("${GITHUB_TOKEN}", "${GITHUB_TOKEN} is not set: set GITHUB_TOKEN in the environment"),
+        ("${env:MY_SECRET}", "${MY_SECRET} is not set: set MY_SECRET in the environment"),
+        ("${secret:PASSWORD}", "${secret:PASSWORD} is not available in this version: use ${PASSWORD}"),
+        ("Bearer ${TOKEN", "a ${ is not followed by a name and }: write ${NAME}"),
+    ],
+)
+def test_the_log_names_the_variable_that_is_missing(place: Place, reference: str, advice: str) -> None:
+    spec, (warning,) = inputs(place, reference)
+    assert not spec.enabled
+    assert "in env.API_KEY" in warning
+    # What the log does to every line must leave the advice.
+    assert advice in without_secrets(warning)
+
+
+@pytest.mark.parametrize(
+    "identifier", ["../../etc/hostname", "..", "/etc/hostname"], ids=["above", "parent", "absolute"]
+)
+def test_the_id_of_an_input_names_no_file_elsewhere(place: Place, identifier: str) -> None:
+    assert Path("/etc/hostname").exists()
+    spec, _ = inputs(place, f"${{input:{identifier}}}")
+    assert not spec.enabled
