@@ -25,7 +25,7 @@ from headgate.domain.listing import Mode
 SIZES: Final = (100, 1_000, 10_000)
 QUICK_SIZES: Final = (100,)
 # The mode that a gateway starts in comes first: that is the one that it prepares by itself.
-_MODES: Final = (Mode.AUTO, Mode.FULL, Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC)
+_MODES: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC)
 _ROUNDS: Final = 50
 _ROUNDS_OF_ALL: Final = 10
 _EXPANSIONS: Final = 200

@@ -107,6 +107,7 @@ async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False)
             page_bytes=settings.page_bytes,
             owners=state,
             readers=readers_of(settings),
+            truncates=settings.enable_auto_truncation,
         )
         catalog.order([one.server for one in catalogues])
         for one in catalogues:

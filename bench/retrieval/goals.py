@@ -8,6 +8,7 @@ import msgspec
 
 from bench.retrieval.gate import Gate
 from bench.retrieval.quality import MACRO, Line, Mean
+from bench.retrieval.reach import Reach
 from bench.retrieval.replies import Replies
 from bench.retrieval.scale import Scale
 from bench.retrieval.semantic import BOTH, WORDS
@@ -39,6 +40,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     scales: Sequence[Scale]
     gates: Sequence[Gate]
     replies: Sequence[Replies]
+    reaches: Sequence[Reach] = ()
 
 
 def goals(measured: Measured) -> list[Goal]:

@@ -15,7 +15,7 @@ from bench.process import ROOT
 from bench.retrieval import batching
 from bench.retrieval.batching import Batch
 from bench.retrieval.goals import Measured
-from bench.retrieval.report import Scored
+from bench.retrieval.report import Scored, reach_cells
 from bench.retrieval.semantic import BOTH, WORDS
 from bench.retrieval.sets import POOL
 from bench.retrieval.synthetic import WEIGHTS, Synthetic
@@ -73,6 +73,7 @@ def _tables() -> dict[str, str]:
         "sizes": _sizes(measured),
         "times": _times(measured),
         "replies": _replies(measured),
+        "reach": _reach(measured),
         "goals": judged(whole.goals),
         "top-k": _top_k(asked.top_k),
         "templates": _synthetic(asked.synthetic, "templates"),
@@ -175,6 +176,14 @@ def _replies(measured: Measured) -> str:
         for one in measured.replies
     ]
     return _table(("found by", "`detail`", "p50", "p95", "most"), rows)
+
+
+def _reach(measured: Measured) -> str:
+    header = (
+        *("set", "found by", "requests", "first", "among 5", "among 20", "weak", "nothing"),
+        *("server away: weak", "nothing"),
+    )
+    return _table(header, [reach_cells(one) for one in measured.reaches])
 
 
 def _top_k(shown: Sequence[Shown]) -> str:

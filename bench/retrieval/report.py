@@ -6,6 +6,7 @@ from typing import Protocol
 from bench.retrieval.gate import Gate
 from bench.retrieval.goals import ANCHORS, Goal, Measured
 from bench.retrieval.quality import Line
+from bench.retrieval.reach import IN_FULL, NAMED, Reach
 from bench.retrieval.replies import Replies
 from bench.retrieval.scale import Scale
 from bench.retrieval.sets import POOL
@@ -24,6 +25,7 @@ def report(measured: Measured, goals: Sequence[Goal]) -> str:
             _sizes(scales),
             _gates(measured.gates),
             _replies(measured.replies),
+            _reaches(measured.reaches),
             table("cited, not measured here", ("of", "figures"), ANCHORS),
             table(
                 "retrieval, goals",
@@ -148,4 +150,25 @@ def _replies(replies: Sequence[Replies]) -> str:
             )
             for one in replies
         ],
+    )
+
+
+def _reaches(reaches: Sequence[Reach]) -> str:
+    header = (
+        *("set", "ours by", "asked", "first", f"of {IN_FULL}", f"of {IN_FULL + NAMED}"),
+        *("weak", "nothing", "right server away: weak", "nothing"),
+    )
+    return table("retrieval, the right tool in an answer", header, [reach_cells(one) for one in reaches])
+
+
+def reach_cells(one: Reach) -> tuple[str, ...]:
+    """One row of the table of reaches."""
+    found = (f"{value:.3f}" for value in (one.first, one.in_full, one.named))
+    shares = (one.weak_there, one.nothing_there, one.weak_away, one.nothing_away)
+    return (
+        one.labelled,
+        one.way,
+        f"{one.asked:,}",
+        *found,
+        *("-" if share is None else f"{share:.1%}" for share in shares),
     )

@@ -13,6 +13,7 @@ from bench.retrieval.goals import Measured, goals
 from bench.retrieval.lexical import FieldedBm25, Fts5, Words
 from bench.retrieval.peers import libraries
 from bench.retrieval.quality import means, measure
+from bench.retrieval.reach import reaches
 from bench.retrieval.replies import replies
 from bench.retrieval.report import report
 from bench.retrieval.scale import QUICK_SIZES, SIZES, scales
@@ -39,6 +40,7 @@ def run(options: Options) -> dict[str, object]:
         scales=scales(pool, QUICK_SIZES, 1) if options.quick else scales(pool, SIZES),
         gates=[] if options.quick else [line for one in judged for line in gates(one)],
         replies=[] if options.quick else replies(),
+        reaches=[] if options.quick else [line for one in judged for line in reaches(one)],
     )
     reached = goals(measured)
     print(report(measured, reached))

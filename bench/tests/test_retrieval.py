@@ -8,6 +8,7 @@ import pytest
 from bench import retrieval
 from bench.options import Options
 from bench.retrieval.lexical import FieldedBm25
+from bench.retrieval.reach import reaches
 from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors
@@ -80,3 +81,13 @@ def test_a_vector_is_made_once_unless_it_is_wanted_fresh(tmp_path: Path) -> None
     fresh = KeptVectors(tmp_path, fresh_questions=True)
     assert fresh.embed_question(question) == asked
     assert fresh.loaded
+
+
+def test_further_candidates_reach_the_right_tool_more_often_than_full_entries_alone() -> None:
+    (labelled,) = read_sets(SAMPLE)
+    (reach,) = reaches(labelled, meaning=False)
+    assert reach.asked == len(labelled.questions)
+    assert 0.4 < reach.first < reach.in_full < reach.named <= 1
+    assert reach.nothing_there == 0
+    assert reach.weak_away is not None
+    assert reach.weak_away > reach.weak_there

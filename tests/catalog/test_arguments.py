@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from headgate.catalog.arguments import Retrieval, retrieval, wrapped_call
 from headgate.catalog.own import CALL_DEFINITION, retrieve_definition
-from headgate.domain.errors import Effect, InvalidArguments
+from headgate.domain.errors import Effect, InvalidArguments, UnknownArgument
 
 
 def params(arguments: Any) -> dict[str, Raw]:
@@ -39,8 +39,15 @@ def wrapped(arguments: Any) -> tuple[str, bytes]:
         ({"query": "x", "read_only": True}, Retrieval(query="x", read_only=True)),
         ({"query": "x", "detail": "full"}, Retrieval(query="x", detail="full")),
         ({"query": "x", "detail": "explain"}, Retrieval(query="x", detail="explain")),
-        # What it does not know is no reason to refuse.
-        ({"query": "x", "top_k": 3}, Retrieval(query="x")),
+        ({"query": "x", "limit": "3"}, Retrieval(query="x", limit=3)),
+        ({"query": "x", "limit": " 50 "}, Retrieval(query="x", limit=50)),
+        ({"query": "x", "servers": "github"}, Retrieval(query="x", servers=["github"])),
+        ({"query": "x", "servers": '["a", "b"]'}, Retrieval(query="x", servers=["a", "b"])),
+        ({"query": "x", "servers": "[a"}, Retrieval(query="x", servers=["[a"])),
+        ({"queries": "x"}, Retrieval(queries=["x"])),
+        ({"query": "x", "read_only": "true"}, Retrieval(query="x", read_only=True)),
+        ({"query": "x", "read_only": "False"}, Retrieval(query="x", read_only=False)),
+        ({"query": "3", "limit": "3"}, Retrieval(query="3", limit=3)),
     ],
 )
 def test_what_is_looked_for_is_read(arguments: dict[str, Any], expected: Retrieval) -> None:
@@ -65,20 +72,23 @@ def test_an_argument_of_null_is_left_out() -> None:
         ({"query": ["x"]}, "retrieve_tools: query: expected a text, got a list"),
         ({"queries": []}, "retrieve_tools: queries: expected a list of length >= 1"),
         ({"queries": ["x"] * 11}, "retrieve_tools: queries: expected a list of length <= 10"),
-        ({"queries": "x"}, "retrieve_tools: queries: expected a list, got a text"),
+        ({"queries": 5}, "retrieve_tools: queries: expected a list, got a whole number"),
         ({"queries": ["x", 5]}, "retrieve_tools: queries[1]: expected a text, got a whole number"),
         ({"query": "x", "limit": 0}, "retrieve_tools: limit: expected a whole number >= 1"),
         ({"query": "x", "limit": -1}, "retrieve_tools: limit: expected a whole number >= 1"),
         ({"query": "x", "limit": 51}, "retrieve_tools: limit: expected a whole number <= 50"),
-        ({"query": "x", "limit": "5"}, "retrieve_tools: limit: expected a whole number, got a text"),
+        ({"query": "x", "limit": "five"}, "retrieve_tools: limit: expected a whole number, got a text"),
+        ({"query": "x", "limit": ""}, "retrieve_tools: limit: expected a whole number, got a text"),
+        ({"query": "x", "limit": "51"}, "retrieve_tools: limit: expected a whole number <= 50"),
+        ({"query": "x", "limit": "true"}, "retrieve_tools: limit: expected a whole number, got a text"),
         ({"query": "x", "limit": True}, "retrieve_tools: limit: expected a whole number, got true or false"),
         ({"query": "x", "limit": 1.5}, "retrieve_tools: limit: expected a whole number, got a number"),
-        ({"query": "x", "servers": "a"}, "retrieve_tools: servers: expected a list, got a text"),
+        ({"query": "x", "servers": {}}, "retrieve_tools: servers: expected a list, got an object"),
         ({"query": "x", "read_only": "no"}, "retrieve_tools: read_only: expected true or false, got a text"),
         ({"query": "x", "detail": "all"}, "retrieve_tools: detail: expected brief, full or explain"),
         ({"query": "x", "detail": "a" * 9999}, "retrieve_tools: detail: expected brief, full or explain"),
         ([], "retrieve_tools: expected an object, got a list"),
-        (None, "retrieve_tools: expected an object, got `null`"),
+        (None, "retrieve_tools: neither query nor queries is given"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(arguments: Any, sentence: str) -> None:
@@ -93,6 +103,18 @@ def test_without_arguments_it_is_said_how_to_call_it() -> None:
     with pytest.raises(InvalidArguments) as refused:
         retrieval({})
     assert '{"query": ' in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("unknown", "nearest"),
+    [("qurey", "query"), ("top_k", "limit"), ("server", "servers"), ("Detail", "detail"), ("why", "")],
+)
+def test_the_nearest_argument_is_suggested_for_one_that_there_is_not(unknown: str, nearest: str) -> None:
+    with pytest.raises(UnknownArgument) as refused:
+        retrieval(params({"queries": ["x"], unknown: "x"}))
+    allowed = "allowed: detail, limit, queries, query, read_only, servers"
+    meant = f"did you mean {nearest}? " if nearest else ""
+    assert str(refused.value) == f"retrieve_tools has no argument '{unknown}'; {meant}{allowed}"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +148,11 @@ def test_what_no_parser_takes_is_refused(arguments: bytes) -> None:
         # As models write it, too.
         (b'{"name":"x","arguments":{"a":1}}', b'{"a":1}'),
         (b'{"name":"x","args":null,"arguments":{"a":1}}', b'{"a":1}'),
-        (b'{"name":"x","args":{"a":1},"arguments":{"b":1}}', b'{"a":1}'),
+        (b'{"name":"x","params":{"a":1}}', b'{"a":1}'),
+        (b'{"name":"x","parameters":{"a":1}}', b'{"a":1}'),
+        (b'{"name":"x","input":{"a":1}}', b'{"a":1}'),
+        (b'{"name":"x","args":null,"arguments":null,"input":null}', b"{}"),
+        (rb'{"name":"x","input":"{\"a\": 1}"}', b'{"a": 1}'),
         (rb'{"name":"x","args":"{\"a\": 1}"}', b'{"a": 1}'),
         (rb'{"name":"x","args":"\n {\"a\":\"\u00e9\"} "}', '{"a":"é"}'.encode()),
         (b'{"name":"x","args":""}', b"{}"),
@@ -153,6 +179,7 @@ def test_the_call_inside_is_read_byte_for_byte(arguments: bytes, inner: bytes) -
         ({"name": "x", "args": "[]"}, "call_tool: args is not an object"),
         ({"name": "x", "args": '"{}"'}, "call_tool: args is not an object"),
         (["x"], "call_tool: expected an object, got a list"),
+        (None, "call_tool: object missing required field `name`"),
     ],
 )
 def test_a_call_without_a_tool_is_refused_in_one_sentence(arguments: Any, sentence: str) -> None:
@@ -160,6 +187,61 @@ def test_a_call_without_a_tool_is_refused_in_one_sentence(arguments: Any, senten
         wrapped(arguments)
     assert str(refused.value) == sentence
     assert '{"name": ' in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "target"),
+    [
+        (
+            {"name": "x", "dry_run": True},
+            "call_tool has no argument 'dry_run'; allowed: args, name",
+            "x",
+        ),
+        (
+            {"name": "x", "arg": {}, "force": True},
+            "call_tool has no argument 'arg' (nor 'force'); did you mean args? allowed: args, name",
+            "x",
+        ),
+        (
+            {"Name": "x", "args": {}},
+            "call_tool has no argument 'Name'; did you mean name? allowed: args, name",
+            "call_tool",
+        ),
+        (
+            {"tool": "x", "args": {}},
+            "call_tool has no argument 'tool'; did you mean name? allowed: args, name",
+            "call_tool",
+        ),
+        ({"name": 5, "": None}, "call_tool has no argument ''; allowed: args, name", "call_tool"),
+    ],
+)
+def test_a_member_that_call_tool_does_not_have_is_refused(arguments: Any, sentence: str, target: str) -> None:
+    with pytest.raises(UnknownArgument) as refused:
+        wrapped(arguments)
+    assert str(refused.value) == sentence
+    assert refused.value.target == target
+    assert "args" in refused.value.hint
+
+
+def test_many_and_long_members_make_a_short_sentence() -> None:
+    with pytest.raises(UnknownArgument) as refused:
+        wrapped({"name": "x" * 10_000, **{f"{'y' * 10_000}{number}": 1 for number in range(100)}})
+    assert len(refused.value.sentence) < 600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"args": {"a": 1}, "arguments": {"b": 1}}, "call_tool: args and arguments are both given"),
+        ({"params": {}, "input": ""}, "call_tool: params and input are both given"),
+        ({"args": {}, "params": {}, "input": 5}, "call_tool: args, params, input are all given"),
+    ],
+)
+def test_two_containers_of_arguments_are_refused(arguments: Any, sentence: str) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        wrapped({"name": "x", **arguments})
+    assert str(refused.value) == sentence
+    assert refused.value.hint == "give the arguments once, in args"
 
 
 @pytest.mark.parametrize(

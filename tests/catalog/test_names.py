@@ -10,14 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.names import RESERVED, allot, beginnings, default_limit, public_name
+from headgate.catalog.names import (
+    HASH_LENGTH,
+    RESERVED,
+    allot,
+    called_by_itself,
+    default_limit,
+    public_name,
+    sanitise,
+    share_of,
+)
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation
 from headgate.storage.state import StateFile
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
 from tests.catalog.real_servers import real_catalog
 
-ALLOWED = re.compile(r"[a-z_][a-z0-9_]*")
+# No double and no trailing underscore.
+ALLOWED = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
 
 
 @pytest.mark.parametrize(
@@ -25,13 +36,35 @@ ALLOWED = re.compile(r"[a-z_][a-z0-9_]*")
     [
         ("my-server.com", "get/data:v1", 60, "my_server_com_get_data_v1"),
         ("MyServer", "GetData", 60, "myserver_getdata"),
-        ("server", "tool", 10, "server_too"),
+        ("server", "tool", 10, "serve_tool"),
         ("", "test_tool", 60, "server_test_tool"),
         ("123server", "456tool", 60, "tool_123server_456tool"),
         ("a", "", 60, "a_tool"),
         ("a", "///", 60, "a_tool"),
         ("a--b", "c...d", 60, "a_b_c_d"),
         ("Grüße", "日本", 60, "gr_e_tool"),
+        # The server part yields: common words, words that the tool repeats, the vendor, then its end.
+        (SIGNALS, "list_slis", 49, "awslabs_cloudwatch_applicationsignals_list_slis"),
+        (SIGNALS, "audit_service_operations", 49, "cloudwatch_applicationsi_audit_service_operations"),
+        ("cloud-sql", "list_cloud_backups", 24, "sql_list_cloud_backups"),
+        ("com.acme.tickets", "list_open_things", 30, "acme_tickets_list_open_things"),
+        ("com.acme.tickets", "list_open_things", 24, "tickets_list_open_things"),
+        ("@acme/tickets", "list_open_things", 26, "tickets_list_open_things"),
+        ("mcp-server", "list_open_things", 24, "mcp_ser_list_open_things"),
+        ("tickets", "list_open_things", 19, "ti_list_open_things"),
+        ("a_tickets", "list_open_things", 19, "a_list_open_things"),
+        # Only then the tool's name is cut.
+        ("tickets", "list_open_things", 18, "ti_list_open_thing"),
+        ("tickets", "list_open_things", 13, "ti_list_open"),
+        ("1tickets", "list_open_things", 20, "tool_1t_list_open_th"),
+        # The tool's name says it already.
+        ("git", "git_status", 60, "git_status"),
+        ("Git", "git-status", 60, "git_status"),
+        ("git", "git", 60, "git"),
+        ("git", "github_status", 60, "git_github_status"),
+        ("1git", "1git_status", 60, "tool_1git_status"),
+        ("mcp-server-git", "git_status", 60, "mcp_server_git_git_status"),
+        ("mcp-server-git", "git_status", 24, "git_status"),
     ],
 )
 def test_the_names_of_the_specification(server: str, name: str, limit: int, expected: str) -> None:
@@ -46,6 +79,8 @@ def test_the_default_limit_leaves_room_for_the_prefix_of_the_client(gateway: str
 words = st.one_of(
     st.text(st.sampled_from("aAb_-. 1é"), max_size=6),
     st.sampled_from(["big", "big_two", "two_x", "x", "server", "tool", "a" * 80, "a" * 81]),
+    st.sampled_from(["mcp-server-git", "git_status", "git", "com.big.two", "@big/two", SIGNALS, "1two"]),
+    st.lists(st.sampled_from(["mcp", "server", "git", "x" * 12, "7"]), max_size=5).map("_".join),
 )
 tools = st.lists(st.tuples(words, words), unique=True, max_size=12)
 
@@ -62,10 +97,59 @@ def test_no_two_tools_share_a_name_and_every_name_is_allowed(
         assert len(name) <= limit
 
 
-@given(tools, st.integers(10, 200))
-def test_a_public_name_begins_as_names_of_its_server_do(offered: list[tuple[str, str]], limit: int) -> None:
-    for (server, _), name in allot(offered, limit, RememberedOwners()).items():
-        assert name.startswith(beginnings(server, limit)[-1])
+# A shorter one has no room for a hash behind both parts.
+@given(tools, st.integers(20, 200))
+def test_a_public_name_tells_whose_it_is(offered: list[tuple[str, str]], limit: int) -> None:
+    for (server, own), name in allot(offered, limit, RememberedOwners()).items():
+        # A tool whose own name is cut may be called like any other, and one that is called like its server
+        # is only known by it where the key is in the letters of names.
+        cut = len(sanitise(own)) > limit - len("tool_xx_") - HASH_LENGTH
+        bases = {base.removeprefix("tool_") for base in (name, name[: -HASH_LENGTH - 1])}
+        like_server = (sanitise(server) or "server") in bases
+        assert share_of(server, name, limit) or cut or like_server
+
+
+@given(words, words, st.integers(10, 200))
+def test_a_tools_own_name_stays_whole_where_it_fits(server: str, tool: str, limit: int) -> None:
+    name = public_name(server, tool, limit)
+    own = sanitise(tool) or "tool"
+    assert name == public_name(server, tool, limit)
+    assert ALLOWED.fullmatch(name)
+    assert len(name) <= limit
+    # Two characters of the server, and what is put before a digit.
+    if len(own) <= limit - len("tool_xx_"):
+        assert name.endswith(own)
+    assert called_by_itself((server, tool), name)
+
+
+@given(words, words, st.integers(10, 200), st.integers(0, 100))
+def test_a_name_that_fits_is_the_same_under_a_larger_limit(
+    server: str, tool: str, limit: int, more: int
+) -> None:
+    whole = public_name(server, tool, 10_000)
+    if len(whole) <= limit:
+        assert public_name(server, tool, limit) == public_name(server, tool, limit + more) == whole
+
+
+@given(tools, st.integers(10, 200), st.randoms(use_true_random=False))
+def test_two_machines_give_the_same_names_whatever_the_order_within_a_server(
+    offered: list[tuple[str, str]], limit: int, random: Random
+) -> None:
+    servers = list(dict.fromkeys(server for server, _ in offered))
+    listed = sorted(offered, key=lambda key: servers.index(key[0]))
+    other = list(offered)
+    random.shuffle(other)
+    other.sort(key=lambda key: servers.index(key[0]))
+    assert allot(listed, limit, RememberedOwners()) == allot(other, limit, RememberedOwners())
+
+
+def test_a_hash_leaves_the_tools_own_name_readable() -> None:
+    keys = [("awslabs.x-mcp-server", "audit_service_operations"), ("other.x", "audit_service_operations")]
+    owners = RememberedOwners()
+    owners.claim({"awslabs_x_audit_service_operations": ("gone", "tool")})
+    (name, _) = allot(keys, 36, owners).values()
+    assert name.startswith("x_audit_service_operations_")
+    assert len(name) == len("x_audit_service_operations_") + HASH_LENGTH
 
 
 @given(tools, st.integers(10, 200), st.randoms(use_true_random=False))

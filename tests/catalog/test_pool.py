@@ -100,12 +100,40 @@ def test_the_lowest_weights_leave_and_are_named_lowest_first() -> None:
     assert names(pool.keys()) == ["best", "x", "y"]
 
 
-def test_an_old_tool_of_a_high_score_stays_before_a_new_one_of_a_low_score() -> None:
+def test_what_a_search_finds_is_registered_whatever_the_others_weigh() -> None:
+    pool = Pool(2)
+    pool.register(found(good=1.0, better=1.0), 0.0)
+    # 0.37 against twice 0.7: what was just found is what the client is about to call.
+    assert pool.register(found(poor=0.1), 35 * MINUTE) == Registration((key("poor"),), (key("better"),), 2)
+    assert names(pool.keys()) == ["good", "poor"]
+
+
+def test_a_found_tool_that_was_there_already_does_not_leave_for_its_fellow() -> None:
+    pool = Pool(2)
+    pool.register(found(poor=0.1, good=1.0), 0.0)
+    assert names(pool.register(found(poor=0.1, c=0.2), 0.0).evicted) == ["good"]
+    assert names(pool.keys()) == ["poor", "c"]
+
+
+def test_of_equal_scores_the_first_of_the_answer_are_registered() -> None:
+    registered = Pool(2).register(found(c=0.5, a=0.5, b=0.5), 0.0)
+    assert (names(registered.new), names(registered.left_out)) == (["c", "a"], ["b"])
+
+
+def test_a_tool_of_the_pool_that_is_found_beyond_the_limit_leaves_and_is_named() -> None:
     pool = Pool(1)
-    pool.register(found(good=1.0), 0.0)
-    # 0.7 against 0.37: what was found does not even come in, so nothing has left.
-    assert pool.register(found(poor=0.1), 35 * MINUTE) == Registration((), (), 1, (key("poor"),))
-    assert names(pool.keys()) == ["good"]
+    pool.register(found(a=0.5), 0.0)
+    assert pool.register(found(b=0.9, a=0.5), 0.0) == Registration((key("b"),), (key("a"),), 1, (key("a"),))
+
+
+def test_a_call_refreshes_its_tool() -> None:
+    pool = Pool(2)
+    pool.register(found(called=0.5, idle=0.5), 0.0)
+    pool.refresh(key("called"), 20 * MINUTE)
+    # Of a tool that is not in the pool a call changes nothing.
+    pool.refresh(key("unknown"), 20 * MINUTE)
+    assert names(pool.register(found(c=0.1), 20 * MINUTE).evicted) == ["idle"]
+    assert names(pool.keys()) == ["called", "c"]
 
 
 def test_of_equal_weights_those_with_the_first_keys_leave_whatever_the_order_of_finding() -> None:
@@ -181,20 +209,28 @@ class PoolAgainstModel(RuleBasedStateMachine):
         registered = self.pool.register(scores, self.now)
         before = [one for one, _, _ in self.model]
         best = {one: score for one, score, _ in self.model}
+        ranked = sorted(scores, key=lambda one: -scores[one])
+        admitted = ranked[: self.limit]
         model = [
-            (one, max(score, scores.get(one, score)), self.now if one in scores else at)
+            (one, max(score, scores[one]), self.now) if one in admitted else (one, score, at)
             for one, score, at in self.model
         ]
-        model += [(one, score, self.now) for one, score in scores.items() if one not in best]
-        by_weight = sorted(model, key=lambda place: (weight(place[1], self.now - place[2]), place[0]))
+        model += [(one, scores[one], self.now) for one in scores if one in admitted and one not in best]
+        others = [place for place in model if place[0] not in admitted]
+        by_weight = sorted(others, key=lambda place: (weight(place[1], self.now - place[2]), place[0]))
         leaving = [one for one, _, _ in by_weight[: max(0, len(model) - self.limit)]]
         self.model = [place for place in model if place[0] not in leaving]
         assert registered == Registration(
-            tuple(one for one in scores if one not in before and one not in leaving),
-            tuple(one for one in leaving if one in before),
+            tuple(one for one in scores if one not in before and one in admitted),
+            tuple(leaving),
             len(self.model),
-            tuple(one for one in scores if one in leaving),
+            tuple(one for one in scores if one not in admitted),
         )
+
+    @rule(name=st.sampled_from("abcdefgh"))
+    def call(self, name: str) -> None:
+        self.pool.refresh(key(name), self.now)
+        self.model = [(one, score, self.now if one == key(name) else at) for one, score, at in self.model]
 
     @rule(gone=st.sampled_from("abcdefgh"))
     def vanish(self, gone: str) -> None:
@@ -211,7 +247,11 @@ TestPoolAgainstModel = PoolAgainstModel.TestCase
 TestPoolAgainstModel.settings = settings(max_examples=40, stateful_step_count=25)
 
 
-@given(scores, st.randoms(use_true_random=False), st.integers(1, 8))
+# Equal scores are registered in the order of the answer.
+different = scores.filter(lambda found: len(set(found.values())) == len(found))
+
+
+@given(different, st.randoms(use_true_random=False), st.integers(1, 8))
 def test_which_tools_are_kept_does_not_depend_on_the_order_of_the_answer(
     scores: dict[Key, float], random: Random, limit: int
 ) -> None:
@@ -251,6 +291,18 @@ def test_pools_grow_stale_by_their_clock() -> None:
     clock.forward(35 * MINUTE)
     # 0.56 against 0.58.
     assert names(pools.register("one", found(new=0.4)).evicted) == ["old"]
+
+
+def test_a_call_refreshes_the_pool_of_its_circle_alone() -> None:
+    clock = Clock()
+    pools = Pools(2, clock)
+    for circle in ("one", "two"):
+        pools.register(circle, found(a=0.5, b=0.5))
+    clock.forward(20 * MINUTE)
+    pools.refresh("one", key("a"))
+    pools.refresh("three", key("a"))
+    evicted = [names(pools.register(circle, found(c=0.5)).evicted) for circle in ("one", "two")]
+    assert (evicted, len(pools)) == ([["b"], ["a"]], 2)
 
 
 def test_tools_that_are_no_more_leave_every_pool() -> None:

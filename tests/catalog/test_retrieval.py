@@ -25,6 +25,17 @@ from tests.waiting import eventually
 
 NOTHING = {"message": "No relevant tools found", "tools": []}
 NONSENSE = "xkcd qwfpgj zzzz"
+# What every answer says in every mode, beside what it found.
+POOL_MEMBERS = {
+    "newly_registered": [],
+    "evicted_tools": [],
+    "pool_size": 0,
+    "pool_limit": 15,
+    "total_available_tools": 7,
+}
+CONTRACT = {"message", "tools", "query", *POOL_MEMBERS}
+# Only related words: a folder is not a file, but it is not nothing either.
+VAGUE = "a folder full of old photographs and a violin"
 
 
 class Discreet:
@@ -96,12 +107,18 @@ class Desk:
         return [one["name"] for one in (await self.ask(*args, **given))["tools"]]
 
 
+THINGS = (
+    *("apples", "bridges", "castles", "doors", "elephants", "fences", "gardens", "houses", "icebergs"),
+    *("jackets", "kettles", "lanterns", "mirrors", "needles", "oceans", "pillows", "queens", "rivers"),
+    *("sailors", "tigers", "umbrellas", "violins", "windows", "yachts", "zebras"),
+)
+
 # The answer in search mode.
 
 
 async def test_a_tool_is_told_with_everything_that_a_call_needs() -> None:
     told = await Desk().ask(query="delete a file")
-    assert set(told) == {"message", "tools", "query", "total_available_tools"}
+    assert set(told) - {"also"} == CONTRACT
     assert told["query"] == "delete a file"
     assert told["total_available_tools"] == 7
     assert told["message"] == f"Found {len(told['tools'])} tools"
@@ -124,8 +141,9 @@ async def test_one_tool_is_counted_as_one() -> None:
 @pytest.mark.parametrize("query", ["", "   ", NONSENSE, NONSENSE * 600, "ファイルを削除する", "?"])
 async def test_what_nothing_answers_is_answered_with_nothing(mode: Mode, query: str) -> None:
     desk = Desk(mode)
-    assert await desk.ask(query=query) == NOTHING
-    assert await desk.ask(queries=[query, query]) == NOTHING
+    nothing = NOTHING | {"query": query[:200]}
+    assert await desk.ask(query=query) == nothing | POOL_MEMBERS
+    assert await desk.ask(queries=[query, query]) == NOTHING | {"results": [nothing]} | POOL_MEMBERS
     assert desk.told == []
     assert len(desk.pools) == 0
 
@@ -168,7 +186,7 @@ async def test_only_of_these_servers_and_only_what_changes_nothing() -> None:
     assert await desk.find(query="a file from the disk", servers=["files"], read_only=True) == [
         "files_read_file"
     ]
-    assert await desk.ask(query="delete a file", servers=["weather", "mail"], read_only=True) == NOTHING
+    assert await desk.find(query="delete a file", servers=["weather", "mail"], read_only=True) == []
     # None in particular.
     assert (await desk.find(query="delete a file", servers=[]))[0] == "files_delete_file"
 
@@ -196,12 +214,132 @@ async def test_servers_that_have_just_been_started_are_given_a_moment() -> None:
     assert desk.awaited == [SAMPLING]
 
 
+async def test_texts_are_read_as_the_number_and_the_list_that_they_stand_for() -> None:
+    desk = Desk()
+    query = "read or delete a file, search messages, show the history, record changes"
+    assert len(await desk.find(query=query, limit="3")) == 3
+    assert await desk.find(query="delete a file", servers="files", limit="1") == ["files_delete_file"]
+    assert (await desk.find(query="delete a file", servers=""))[0] == "files_delete_file"
+
+
+# Candidates behind the full entries.
+
+
+async def test_further_candidates_follow_as_bare_names() -> None:
+    desk = Desk()
+    query = "read or delete a file, search messages, show the history, record changes"
+    every = await desk.find(query=query, limit=50)
+    told = await desk.ask(query=query, limit=2)
+    assert [one["name"] for one in told["tools"]] == every[:2]
+    assert told["also"] == every[2:]
+    assert "also" not in await desk.ask(query=query, limit=50)
+
+
+async def test_there_are_at_most_fifteen_further_candidates_for_all_queries_together() -> None:
+    desk = Desk()
+    desk.catalog.offer("git", Kind.TOOLS, [tool(f"paint_{what}", f"Paint {what}") for what in THINGS])
+    told = await desk.ask(query="paint", limit=5)
+    assert (len(told["tools"]), len(told["also"])) == (5, 15)
+    several = await desk.ask(queries=["paint", "paint it", "to paint"], limit=5)
+    assert [len(one["also"]) for one in several["results"]] == [5, 5, 5]
+
+
+async def test_in_dynamic_mode_only_full_entries_are_registered() -> None:
+    desk = Desk(Mode.DYNAMIC)
+    query = "read or delete a file, search messages, show the history, record changes"
+    told = await desk.ask(query=query, limit=2, owner="one")
+    assert told["also"]
+    assert told["newly_registered"] == [one["name"] for one in told["tools"]]
+    assert len(desk.pools.keys("one")) == told["pool_size"] == 2
+
+
+# No sure match.
+
+
+@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
+async def test_without_a_sure_match_the_best_candidates_are_marked_weak(mode: Mode) -> None:
+    desk = Desk(mode)
+    told = await desk.ask(query=VAGUE, owner="one")
+    assert set(told) - {"also"} == CONTRACT | {"weak", "likely_servers", "hint"}
+    assert told["weak"] is True
+    assert told["message"].startswith("No sure match")
+    assert all(one["weak"] is True and 0 <= one["score"] < 0.1 for one in told["tools"])
+    assert "files_delete_file" in [one["name"] for one in told["tools"]]
+    assert {"server": "files", "does": "read_file, delete_file"} in told["likely_servers"]
+    assert "verb and an object" in told["hint"]
+    assert (desk.tool.searches, desk.tool.in_vain, desk.tool.weak) == (1, 0, 1)
+
+
+async def test_a_sure_match_is_not_marked() -> None:
+    told = await Desk().ask(query="delete a file")
+    assert "weak" not in told
+    assert all("weak" not in one for one in told["tools"])
+
+
+async def test_among_several_requests_only_the_one_without_a_sure_match_is_marked() -> None:
+    told = await Desk().ask(queries=["delete a file", VAGUE])
+    assert [one.get("weak", False) for one in told["results"]] == [False, True]
+    assert told["message"].startswith("Found")
+    assert "hint" in told["results"][1]
+    only = await Desk().ask(queries=[VAGUE, NONSENSE])
+    assert only["message"].startswith("No sure match")
+
+
+async def test_a_weak_answer_names_nothing_that_a_caller_may_not_see() -> None:
+    desk = Desk(hidden=("files",))
+    assert "files" in json.dumps(await desk.ask(query=VAGUE))
+    for limit in (1, 50):
+        told = await desk.ask(who="guest", query=VAGUE, limit=limit)
+        assert [one["name"] for one in told["tools"]] == ["mail_send_message"]
+        assert told["weak"]
+        assert "file" not in json.dumps(told)
+
+
+# Near-duplicates.
+
+COPY = tool("read_file", "Read the complete contents of a file from the disk.", read_only=True)
+
+
+async def test_the_same_tool_of_several_servers_is_one_entry_that_names_the_others() -> None:
+    desk = Desk()
+    desk.catalog.offer("git", Kind.TOOLS, [COPY, tool("log", "Show the history of a repository.")])
+    desk.catalog.offer("mail", Kind.TOOLS, [COPY])
+    told = await desk.ask(query="read the complete contents of a file")
+    first = told["tools"][0]
+    assert {first["name"], *first["same_as"]} == {"files_read_file", "git_read_file", "mail_read_file"}
+    others = [one["name"] for one in told["tools"][1:]] + told.get("also", [])
+    assert not {name for name in others if name.endswith("_read_file")}
+    assert told["message"] == f"Found {len(told['tools'])} tools"
+
+
+async def test_what_a_caller_may_not_see_is_in_no_group() -> None:
+    desk = Desk(hidden=("git",))
+    desk.catalog.offer("git", Kind.TOOLS, [COPY])
+    assert "git_read_file" in json.dumps(await desk.ask(query="read a file"))
+    told = await desk.ask(who="guest", query="read a file")
+    assert told["tools"][0]["name"] == "files_read_file"
+    assert "git" not in json.dumps(told)
+
+
+async def test_copies_that_fill_a_ranking_leave_room_for_other_tools() -> None:
+    servers = [f"disk{number:02}" for number in range(60)]
+    desk = Desk()
+    desk.catalog.order([*OFFICE, *servers])
+    for server in servers:
+        desk.catalog.offer(server, Kind.TOOLS, [COPY])
+    told = await desk.ask(query="read the complete contents of a file from the disk", limit=2)
+    first, second = told["tools"]
+    assert len(first["same_as"]) == 60
+    assert second["name"] == "files_delete_file"
+    assert second["score"] <= first["score"]
+
+
 # Several at once.
 
 
 async def test_several_requests_are_answered_in_one_answer() -> None:
     told = await Desk().ask(queries=["delete a file", NONSENSE, "weather tomorrow", "delete a file"])
-    assert set(told) == {"message", "results", "total_available_tools"}
+    assert set(told) == {"message", "results", *POOL_MEMBERS}
     assert [one["query"] for one in told["results"]] == ["delete a file", NONSENSE, "weather tomorrow"]
     first, second, third = told["results"]
     assert first["tools"][0]["name"] == "files_delete_file"
@@ -281,7 +419,7 @@ async def test_what_is_found_is_registered_and_its_circle_told() -> None:
     assert told["newly_registered"] == ["files_delete_file"]
     assert (told["evicted_tools"], told["pool_size"], told["pool_limit"]) == ([], 1, 15)
     (first,) = told["tools"]
-    assert first["newly_registered"] is True
+    assert (first["newly_registered"], first["listed"]) == (True, True)
     assert "input_schema" not in first
     assert desk.told == ["one"]
     assert desk.pools.keys("one") == (("files", "delete_file"),)
@@ -326,6 +464,7 @@ async def test_what_is_found_and_not_registered_is_told_with_what_a_call_needs()
     assert "input_schema" not in first
     assert others
     assert all(not one["newly_registered"] and one["input_schema"]["type"] == "object" for one in others)
+    assert [one["listed"] for one in (first, *others)] == [True, *(False for _ in others)]
 
 
 async def test_a_search_of_half_an_index_says_so() -> None:
@@ -360,7 +499,8 @@ async def test_without_sessions_those_with_the_same_key_share_a_pool() -> None:
 async def test_in_the_other_modes_nothing_is_registered(mode: Mode) -> None:
     desk = Desk(mode)
     told = await desk.ask(query="delete a file", owner="one")
-    assert not {"newly_registered", "evicted_tools", "pool_size", "pool_limit"} & set(told)
+    assert {name: told[name] for name in POOL_MEMBERS} == POOL_MEMBERS
+    assert "newly_registered" not in told["tools"][0]
     assert "input_schema" in told["tools"][0]
     assert (desk.told, len(desk.pools)) == ([], 0)
 
@@ -375,9 +515,10 @@ async def test_what_a_caller_may_not_see_is_never_found_or_explained() -> None:
         for detail in ("brief", "full", "explain"):
             answer = await desk.answer(who="guest", query=query, limit=50, detail=detail)
             assert isinstance(answer.result, bytes)
-            assert b"files" not in answer.result
-            assert b"delete_file" not in answer.result.replace(query.encode(), b"")
-    assert await desk.ask(who="guest", query="delete a file", servers=["files"]) == NOTHING
+            shown = answer.result.replace(query.encode(), b"")
+            assert b"files" not in shown
+            assert b"delete_file" not in shown
+    assert await desk.find(who="guest", query="delete a file", servers=["files"]) == []
 
 
 async def test_what_a_profile_may_not_see_is_never_found() -> None:
@@ -388,7 +529,7 @@ async def test_what_a_profile_may_not_see_is_never_found() -> None:
     assert "files_delete_file" not in await desk.find(query="delete a file", profile=ROOTS, limit=50)
     assert await desk.find(query="paint a picture", profile=SAMPLING) == ["files_paint"]
     for profile in (PLAIN, ROOTS):
-        assert await desk.ask(query="paint a picture", profile=profile) == NOTHING
+        assert await desk.find(query="paint a picture", profile=profile) == []
 
 
 async def test_a_profile_is_shown_its_own_definition() -> None:
@@ -418,4 +559,4 @@ async def test_a_tool_that_has_vanished_is_neither_found_nor_registered() -> Non
     desk.catalog.offer("files", Kind.TOOLS, [])
     assert "files_delete_file" not in await desk.find(query="delete a file", owner="one", limit=50)
     desk.catalog.order(["mail"])
-    assert await desk.ask(query="the weather of the next days") == NOTHING
+    assert await desk.find(query="the weather of the next days") == []

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
@@ -147,6 +148,31 @@ async def test_the_list_grows_by_what_is_found_up_to_its_limit(dock: Dock) -> No
     assert listed(ann) == [*rest, *named("sort mail")]
 
 
+async def test_a_full_list_takes_in_what_was_just_found_however_poor_its_score(dock: Dock) -> None:
+    async with Client(dock.gate.url, mode="legacy") as ann:
+
+        async def find(**arguments: Any) -> dict[str, Any]:
+            answer = await ann.call_tool("retrieve_tools", arguments)
+            assert answer.structured_content is not None
+            told: dict[str, Any] = answer.structured_content
+            return told
+
+        # The pool is full of tools that could not fit better.
+        await find(queries=["bake bread", "paint fence", "polish brass"], limit=1)
+        # Called, so it is fresher than the others.
+        await ann.call_tool("depot_bake_bread", {})
+        # Its name is half of the request, so its score is lower than theirs.
+        poor = await find(query="anchor warehouse bicycle", limit=1)
+
+        (one,) = poor["tools"]
+        assert (one["name"], one["listed"], one["newly_registered"]) == ("depot_weigh_anchor", True, True)
+        assert one["score"] < 1.0
+        assert poor["newly_registered"] == named("weigh anchor")
+        assert poor["evicted_tools"] == named("paint fence")
+        first, *names = [one.name for one in (await ann.list_tools()).tools]
+        assert (first, names) == ("retrieve_tools", named("bake bread", "polish brass", "weigh anchor"))
+
+
 async def test_what_is_found_can_be_called_and_calls_change_no_list(dock: Dock) -> None:
     ann = Handshaker(dock.gate.url)
     search(ann, "bake bread")
@@ -164,7 +190,9 @@ async def test_a_search_that_finds_nothing_changes_nothing(dock: Dock) -> None:
     ann = Handshaker(dock.gate.url)
     search(ann, "bake bread")
 
-    assert search(ann, "xkcd qwfpgj zzzz") == {"message": "No relevant tools found", "tools": []}
+    answer = search(ann, "xkcd qwfpgj zzzz")
+    assert (answer["message"], answer["tools"]) == ("No relevant tools found", [])
+    assert (answer["newly_registered"], answer["evicted_tools"], answer["pool_size"]) == ([], [], 1)
 
     assert listed(ann) == named("bake bread")
 

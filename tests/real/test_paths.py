@@ -30,9 +30,10 @@ FINDERS = ["retrieve_tools", "call_tool", "expandSchema"]
 ADVICE = {
     Mode.AUTO: "Listing: budget (auto).",
     Mode.FULL: "",
-    Mode.SLIM: "Tools may be listed in few words:",
+    Mode.PARTITIONED: "",
+    Mode.SLIM: "Some tools have a reduced description or schema.",
     Mode.SEARCH: "Most tools are not listed.",
-    Mode.DYNAMIC: "what it finds is added to the list",
+    Mode.DYNAMIC: "retrieve_tools adds them to the tool list",
     Mode.BUDGET: "more tools are not listed.",
 }
 

@@ -16,10 +16,11 @@ import pytest
 
 from tests.gate import HOST, Gate, running_gate
 from tests.parts import Parts
-from tests.real.listing import Definition, definitions
+from tests.real.listing import Definition, definition, definitions, sources
 from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages, stdio_client
 from tests.real.upstreams import configuration, listening, plain_environment, stdio_entry
 from tests.real.visitors import Visitor
+from tests.replay.differences import is_closed, without_member
 
 # Three of them import the whole Python SDK, all at once.
 START_SECONDS = 45.0
@@ -177,12 +178,15 @@ def make_repository(place: Path) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_tool_is_listed_as_the_server_lists_it(town: Town, name: str) -> None:
     with town.direct(name) as direct:
-        expected = every_definition(direct)
+        expected = [
+            definition(without_closed_output(tool)) for page in pages(direct) for tool in sources(page)
+        ]
     with town.through(name) as through:
-        listed = {definition.name: definition.rest for definition in every_definition(through)}
+        listed = {tool.name: tool.rest for tool in every_definition(through)}
 
-    assert expected
-    assert [listed.get(public(name, tool)) for tool, _ in expected] == [rest for _, rest in expected]
+    tools = [tool for tool in expected if tool is not None]
+    assert tools
+    assert [listed.get(public(name, tool)) for tool, _ in tools] == [rest for _, rest in tools]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -234,8 +238,16 @@ async def test_a_long_operation_reports_its_progress_by_every_transport(town: To
 
 
 def every_definition(client: RawClient) -> list[Definition]:
-    return [definition for page in pages(client) for definition in definitions(page)]
+    return [tool for page in pages(client) for tool in definitions(page)]
+
+
+def without_closed_output(tool: str) -> str:
+    """The tool without an output schema that has no place for the notice of a truncated result."""
+    schema = json.loads(tool).get("outputSchema", {})
+    return without_member(tool, "outputSchema") if is_closed(schema) else tool
 
 
 def public(name: str, tool: str) -> str:
-    return f"{name}_{tool}".replace("-", "_")
+    plain, own = name.replace("-", "_"), tool.replace("-", "_")
+    # A tool whose name begins with its server's is called by it alone.
+    return own if own == plain or own.startswith(f"{plain}_") else f"{plain}_{own}"

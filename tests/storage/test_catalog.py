@@ -62,7 +62,7 @@ async def test_what_was_listed_is_there_after_a_restart_byte_for_byte(path: Path
     await file.flush()
 
 
-async def test_a_server_that_is_gone_or_defined_otherwise_is_forgotten(path: Path) -> None:
+async def test_a_server_that_is_gone_or_defined_otherwise_is_not_told(path: Path) -> None:
     await kept(
         path,
         ("stays", "1", Kind.TOOLS, [tool("a")]),
@@ -72,7 +72,64 @@ async def test_a_server_that_is_gone_or_defined_otherwise_is_forgotten(path: Pat
     file = CatalogFile(path)
     assert [listing.server for listing in await file.load({"stays": "1", "other": "2"})] == ["stays"]
     await file.flush()
-    assert await rows(path, "SELECT server_name, name FROM tools") == [("stays", "a")]
+
+
+async def test_two_configurations_keep_their_catalogs_in_one_file(path: Path) -> None:
+    one, other = {"shared": "1", "own": "1"}, {"shared": "2", "else": "1"}
+    for specs in (one, other, one, other):
+        file = CatalogFile(path)
+        before = {listing.server: listing.definitions for listing in await file.load(specs)}
+        expected = {name: [tool(f"{name}-{spec}")] for name, spec in specs.items()}
+        assert before in ({}, expected)
+        for name, spec in specs.items():
+            await file.keep(name, spec, Kind.TOOLS, expected[name], HINT)
+        await file.flush()
+    assert before == expected, "each finds its own again"
+
+
+async def test_a_definition_that_no_gateway_uses_is_dropped_after_thirty_days(path: Path) -> None:
+    now = 1000.0
+    file = CatalogFile(path, lambda: now)
+    for name in ("used", "seen", "gone"):
+        await file.keep(name, "1", Kind.TOOLS, [tool(name)], HINT)
+    await file.keep_vectors("m", {"h": b"\x01"})
+    now += 30 * 24 * 3600.0
+    await file.load({"used": "1"})
+    await file.see("seen", "1")
+    assert await rows(path, "SELECT name FROM servers ORDER BY name") == [("gone",), ("seen",), ("used",)]
+    now += 1
+    # Nothing is dropped by one that only looks.
+    await file.load({}, forget=False)
+    assert len(await rows(path, "SELECT name FROM servers")) == 3
+    await file.load({})
+    for query in ("SELECT name FROM servers", "SELECT name FROM tools", "SELECT server_name FROM listings"):
+        assert await rows(path, f"{query} ORDER BY 1") == [("seen",), ("used",)]
+    assert await file.vectors("m") == {"h": b"\x01"}
+    await file.flush()
+
+
+async def test_of_one_server_only_the_latest_definitions_are_kept(path: Path) -> None:
+    now = 1000.0
+    file = CatalogFile(path, lambda: now)
+    for number in range(12):
+        now += 1
+        await file.keep("s", str(number), Kind.TOOLS, [tool("a")], HINT)
+    now += 1
+    # The one in use stays, however old it is.
+    assert [listing.server for listing in await file.load({"s": "0"})] == ["s"]
+    found = await rows(path, "SELECT spec FROM servers ORDER BY last_used")
+    assert found == [*((str(number),) for number in range(5, 12)), ("0",)]
+    await file.flush()
+
+
+async def test_vectors_of_another_configuration_are_not_forgotten(path: Path) -> None:
+    await kept(path, ("theirs", "1", Kind.TOOLS, [tool("a")]))
+    ((digest,),) = await rows(path, "SELECT hash FROM tools")
+    file = CatalogFile(path)
+    await file.keep_vectors("m", {digest: b"\x01", "old": b"\x02"})
+    await file.forget_vectors("m", [digest, "old"])
+    assert await file.vectors("m") == {digest: b"\x01"}
+    await file.flush()
 
 
 async def test_a_tool_keeps_its_first_day_and_leaves_when_it_vanishes(path: Path) -> None:
@@ -137,23 +194,6 @@ async def test_vectors_that_nobody_needs_are_forgotten_of_that_model_alone(path:
     assert await file.vectors("m1") == {"h2": b"\x02"}
     assert await file.vectors("m2") == {"h1": b"\x04"}
     await file.flush()
-
-
-async def test_servers_that_are_no_more_take_everything_but_vectors_along(path: Path) -> None:
-    await kept(
-        path,
-        ("stays", "1", Kind.TOOLS, [tool("a")]),
-        ("gone", "1", Kind.TOOLS, [tool("b")]),
-        ("gone", "1", Kind.PROMPTS, [b'{"name":"p"}']),
-    )
-    file = CatalogFile(path)
-    await file.keep_vectors("m", {"h": b"\x01"})
-    await file.forget(["gone", "never there"])
-    assert [listing.server for listing in await file.load({"stays": "1", "gone": "1"})] == ["stays"]
-    assert await file.vectors("m") == {"h": b"\x01"}
-    await file.flush()
-    assert await rows(path, "SELECT server_name FROM tools") == [("stays",)]
-    assert await rows(path, "SELECT name FROM servers") == [("stays",)]
 
 
 @pytest.mark.parametrize("later", [1000.0, 500.0])
@@ -254,7 +294,6 @@ async def test_a_directory_that_cannot_be_made_costs_nothing_but_the_memory(plac
     await file.count_calls({("s", "a"): 1})
     await file.keep_vectors("m", {"h": b"\x01"})
     await file.forget_vectors("m", ["h"])
-    await file.forget(["s"])
     assert await file.vectors("m") == {}
     await file.flush()
 
@@ -273,8 +312,8 @@ async def test_a_file_that_another_process_is_writing_is_left_to_it(path: Path) 
     other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     await asyncio.to_thread(other.execute, "BEGIN EXCLUSIVE")
     file = CatalogFile(path)
-    # It has to forget a server, and cannot.
-    assert await file.load({"s": "2"}) == []
+    # It has to note that the definition is used, and cannot.
+    assert await file.load({"s": "1"}) == []
     await asyncio.to_thread(other.execute, "COMMIT")
     other.close()
     await file.flush()
@@ -428,9 +467,7 @@ async def test_calls_are_remembered_of_a_server_that_is_defined_otherwise_or_awa
     await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]), ("t", "1", Kind.TOOLS, [tool("a")]))
     file = CatalogFile(path, lambda: 2000.0)
     await file.count_calls({("s", "a"): 3, ("t", "a"): 1})
-    await file.forget(["t"])
-    await file.load({"s": "2"})
-    assert await rows(path, "SELECT name FROM tools") == []
+    assert await file.load({"s": "2"}) == []
     await file.keep("s", "2", Kind.TOOLS, [tool("a")], HINT)
     await file.count_calls({("s", "a"): 1})
     assert await file.usage() == {("s", "a"): 4, ("t", "a"): 1}
@@ -487,13 +524,14 @@ PRAGMA user_version = 1;
 """
 
 
-async def test_calls_and_vectors_of_the_first_version_survive_though_several_start_at_once(
-    path: Path,
+@pytest.mark.parametrize("shape", ["first", "second"])
+async def test_calls_and_vectors_of_earlier_versions_survive_though_several_start_at_once(
+    path: Path, shape: str
 ) -> None:
     def write() -> None:
         path.parent.mkdir()
         with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(FIRST_SHAPE)
+            connection.executescript(FIRST_SHAPE if shape == "first" else SECOND_SHAPE)
 
     await asyncio.to_thread(write)
     files = [CatalogFile(path) for _ in range(3)]
@@ -505,6 +543,32 @@ async def test_calls_and_vectors_of_the_first_version_survive_though_several_sta
         await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
     await asyncio.gather(*(file.flush() for file in files))
     assert await rows(path, "SELECT * FROM calls") == [("s", "a", 3, 7.0)]
+
+
+SECOND_SHAPE = """
+CREATE TABLE servers (name TEXT PRIMARY KEY, spec TEXT NOT NULL);
+CREATE TABLE tools (
+  id INTEGER PRIMARY KEY, server_name TEXT NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL,
+  description TEXT, hash TEXT NOT NULL, approval_hash TEXT NOT NULL, definition BLOB NOT NULL,
+  first_seen REAL NOT NULL, last_seen REAL NOT NULL, UNIQUE (server_name, name)
+);
+CREATE INDEX idx_tools_hash ON tools(hash);
+CREATE TABLE listings (
+  server_name TEXT NOT NULL, kind TEXT NOT NULL, definitions BLOB NOT NULL, places BLOB NOT NULL,
+  ttl_ms INTEGER NOT NULL, public INTEGER NOT NULL, PRIMARY KEY (server_name, kind)
+);
+CREATE TABLE calls (
+  server_name TEXT NOT NULL, name TEXT NOT NULL, calls INTEGER NOT NULL, last_called REAL NOT NULL,
+  PRIMARY KEY (server_name, name)
+) WITHOUT ROWID;
+CREATE TABLE vectors (
+  hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)
+) WITHOUT ROWID;
+INSERT INTO servers VALUES ('s', '1');
+INSERT INTO calls VALUES ('s', 'a', 3, 7.0);
+INSERT INTO vectors VALUES ('h', 'm', x'01');
+PRAGMA user_version = 2;
+"""
 
 
 async def test_a_file_that_cannot_be_read_has_no_favourites(tmp_path: Path) -> None:

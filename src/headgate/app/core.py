@@ -18,6 +18,7 @@ from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
 from headgate.app.results import Results, open_results_of, readers_of
 from headgate.app.search import Search, open_search
+from headgate.app.self_reference import chain_of
 from headgate.app.surroundings import Surroundings
 from headgate.catalog.abilities import Abilities
 from headgate.catalog.catalog import Catalog
@@ -30,6 +31,7 @@ from headgate.dialogue.handles import TaskHandles
 from headgate.dialogue.reminders import Reminders
 from headgate.domain.call import Answer, Call, Request
 from headgate.domain.care import PLAIN_CARE
+from headgate.domain.federation import GatewayChain
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.server import ServerSpec
@@ -44,6 +46,7 @@ from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
 from headgate.upstream.builtin import BuiltinServer
 from headgate.upstream.example import open_example
+from headgate.upstream.federation import Federation
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.watchdog import Watchdog
 
@@ -67,6 +70,7 @@ class Core:
         bookkeeping: Bookkeeping,
         knowledge: KnowledgeServer,
         tally: Tally,
+        federation: Federation,
     ) -> None:
         self.state = state
         self.knowledge = knowledge
@@ -83,7 +87,7 @@ class Core:
         self.refreshing = Refreshing(search.showing, audience, search.prepare)
         self.bookkeeping = bookkeeping
         self.dialogue = Dialogue(bookkeeping.journal, Reminders(self.seal))
-        self.surroundings = Surroundings(abilities, fleet, search.showing, results)
+        self.surroundings = Surroundings(abilities, fleet, search.showing, results, catalog)
         access = LocalAccess()
         own: dict[str, OwnTool] = {
             **search.own_tools(access, self.surroundings.before_listing, self._found_tools)
@@ -106,7 +110,8 @@ class Core:
             bookkeeping.transfers,
             own,
         )
-        self.answers = Answers(gateway, settings.name, self.surroundings)
+        self._federation = federation
+        self.answers = Answers(gateway, settings.name, self.surroundings, lambda: federation.member)
         if settings.list_changed_exec is not None:
             audience.join(ListChangedHook(settings.list_changed_exec))
 
@@ -127,7 +132,8 @@ class Core:
     def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
         enabled = [server.name for server in servers if server.enabled]
-        self.catalog.order(enabled)
+        self._federation.keep(enabled)
+        self.catalog.order(enabled, [server.name for server in servers if not server.enabled])
         self._abilities.order(enabled)
         if self.catalog.curate({server.name: server.curation for server in servers}):
             self.search.showing.forget_views()
@@ -167,11 +173,16 @@ class Core:
 
 
 @asynccontextmanager
-async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator[Core]:
+async def open_core(
+    settings: Settings, *, chain: GatewayChain | None = None, forget: bool = True
+) -> AsyncIterator[Core]:
     """Everything runs for as long as the block lasts; raises ConfigError.
 
-    What is known of servers that are not in the settings is forgotten, unless somebody only looks.
+    What no gateway has used for a while is dropped from the catalog file, unless somebody only looks.
     """
+    if chain is None:
+        chain = await asyncio.to_thread(chain_of, settings)
+    federation = Federation(chain.own.instance)
     state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
     if settings.reset_data:
         state_path.unlink(missing_ok=True)
@@ -183,12 +194,13 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
         page_bytes=settings.page_bytes,
         owners=state,
         readers=readers_of(settings) + delivery_tools_of(settings),
+        truncates=settings.enable_auto_truncation,
     )
     abilities = Abilities(state)
     file = CatalogFile(catalog_path)
     recollection = Recollection(file, catalog)
     audience = Audience()
-    events = Events(catalog, abilities, recollection, audience)
+    events = Events(catalog, abilities, recollection, audience, federation)
     watchdog = Watchdog()
     tally = Tally()
     offline = Offline()
@@ -202,7 +214,12 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
         async with (
             open_search(settings, catalog, file, state, offline) as search,
             open_results_of(settings) as results,
-            run_fleet(opener(settings, watchdog, builtin), state, events) as fleet,
+            run_fleet(
+                opener(settings, chain, watchdog, builtin),
+                state,
+                events,
+                settings.first_listing_timeout_seconds,
+            ) as fleet,
             open_bookkeeping(settings, fleet, catalog, tally.count) as bookkeeping,
         ):
             core = Core(
@@ -217,12 +234,15 @@ async def open_core(settings: Settings, *, forget: bool = True) -> AsyncIterator
                 bookkeeping,
                 knowledge,
                 tally,
+                federation,
             )
             events.delivery = bookkeeping.delivery
+            catalog.hold_names()
             core.arrange(settings.servers)
             await recollection.recall(settings.servers, forget=forget)
             core.follow_changes()
             core.apply(settings.servers)
+            start(core.surroundings.settle_names(), "names", tasks)
             start(recollection.count(), "usage", tasks)
             start(core.take_favourites(file.usage), "favourites", tasks)
             bookkeeping.begin()

@@ -16,6 +16,7 @@ from headgate.domain.call import Owner
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.front.audience import Audience
+from headgate.upstream.federation import Federation
 from headgate.upstream.greeting import Greeting
 from headgate.wire.envelope import decode_object, encode_object
 
@@ -26,13 +27,19 @@ class Events:
     delivery: Delivery
 
     def __init__(
-        self, catalog: Catalog, abilities: Abilities, recollection: Recollection, audience: Audience
+        self,
+        catalog: Catalog,
+        abilities: Abilities,
+        recollection: Recollection,
+        audience: Audience,
+        federation: Federation,
     ) -> None:
         self.floor = asyncio.Lock()
         self._catalog = catalog
         self._abilities = abilities
         self._recollection = recollection
         self._audience = audience
+        self.reaches = federation.learn
 
     def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step."""

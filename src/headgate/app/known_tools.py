@@ -64,10 +64,11 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
+        truncates=settings.enable_auto_truncation,
     )
     recollection = Recollection(CatalogFile(settings.data_dir / "proxy.db"), catalog)
     try:
-        catalog.order(enabled)
+        catalog.order(enabled, [server.name for server in settings.servers if not server.enabled])
         catalog.curate({server.name: server.curation for server in settings.servers})
         await recollection.recall(settings.servers, forget=False)
     finally:

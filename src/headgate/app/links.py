@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
+from headgate.app.self_reference import refuse_itself
 from headgate.config.settings import Settings
+from headgate.domain.federation import GatewayChain
 from headgate.domain.server import ServerSpec, Transport
 from headgate.upstream.assembly import Limits
 from headgate.upstream.builtin import BuiltinServer, open_builtin
@@ -17,21 +19,22 @@ from headgate.upstream.watchdog import Watchdog
 
 
 def opener(
-    settings: Settings, watchdog: Watchdog, builtin: Mapping[str, BuiltinServer]
+    settings: Settings, chain: GatewayChain, watchdog: Watchdog, builtin: Mapping[str, BuiltinServer]
 ) -> Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]:
-    """What opens a connection to a server, whatever its transport is."""
+    """What opens a connection to a server, whatever its transport is; raises GatewayLoop for itself."""
     limits = Limits(
         settings.max_upstream_message_bytes, settings.spool_above_bytes, settings.data_dir / "spool"
     )
 
     def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AbstractAsyncContextManager[Link]:
+        refuse_itself(spec, settings)
         match spec.transport:
             case Transport.STDIO:
-                return open_child(spec, limits, watchdog, inbox, stderr)
+                return open_child(spec, limits, watchdog, inbox, stderr, chain.environment)
             case Transport.STREAMABLE_HTTP:
-                return open_http(spec, limits, inbox)
+                return open_http(spec, limits, inbox, chain.via_line)
             case Transport.SSE:
-                return open_sse(spec, limits, inbox)
+                return open_sse(spec, limits, inbox, chain.via_line)
             case Transport.BUILTIN:
                 return open_builtin(spec, builtin, inbox)
 

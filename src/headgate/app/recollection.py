@@ -32,22 +32,25 @@ class Recollection:
     async def recall(self, servers: Iterable[ServerSpec], *, forget: bool = True) -> None:
         """Offer what these servers listed the last time, as far as they are still defined as they were.
 
-        What the file has of others is forgotten, unless somebody only looks.
+        What no gateway has used for a while is dropped from the file, unless somebody only looks.
         """
         self.apply(servers)
         kept = await self._file.load(self._definitions, forget=forget)
         stored = [_with_known_hint(one) for one in kept]
-        self._kept = {(one.server, one.kind): (one.definitions, one.hint) for one in stored}
+        # What an earlier version found in them is written anew when the server tells the same again.
+        self._kept = {(one.server, one.kind): (one.definitions, one.hint) for one in stored if one.is_current}
         self.catalog.recall(stored)
 
     def apply(self, servers: Iterable[ServerSpec]) -> None:
-        """These are the servers now; others, and what the same were before, are forgotten."""
+        """These are the servers now; others, and what the same were before, are not offered any more.
+
+        The file keeps them for a while: another configuration may have them.
+        """
         before = self._definitions
         self._definitions = {server.name: _print(server) for server in servers if server.enabled}
         changed = [name for name, known in before.items() if self._definitions.get(name) != known]
         if changed:
             self._kept = {key: value for key, value in self._kept.items() if key[0] not in changed}
-            self._write(self._file.forget(changed))
             self.catalog.doubt(changed)
 
     def keep(
@@ -62,7 +65,7 @@ class Recollection:
             known = places(definitions, sources)
             self._write(self._file.keep(server, definition, kind, definitions, hint, known))
         elif kind is Kind.TOOLS:
-            self._write(self._file.see(server))
+            self._write(self._file.see(server, definition))
 
     def _write(self, written: "asyncio.Future[None]") -> None:
         self._writing.add(written)
@@ -104,9 +107,12 @@ def _print(server: ServerSpec) -> str:
         server.command,
         server.args,
         server.env,
+        server.inherit_env,
         server.cwd,
         server.url,
         server.headers,
+        # Who the gateway is for the server may decide what it lists.
+        server.tls.client_cert,
         server.builtin,
     )
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()

@@ -138,7 +138,11 @@ class Search:
             for label, changes in self.showing.changes.counts().items()
         }
         if retrieve is not None:
-            counts |= {("searches", ""): retrieve.searches, ("searches_in_vain", ""): retrieve.in_vain}
+            counts |= {
+                ("searches", ""): retrieve.searches,
+                ("searches_in_vain", ""): retrieve.in_vain,
+                ("searches_weak", ""): retrieve.weak,
+            }
         return counts
 
 

@@ -5,19 +5,23 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 from headgate.app.background import tell_failure
 from headgate.app.core import Core, open_core
-from headgate.app.reload import follow
+from headgate.app.reload import ConfigurationState, follow
+from headgate.app.self_reference import chain_of, refuse_loop
 from headgate.config.settings import Settings
 from headgate.console.metrics import Gauges
 from headgate.console.pages import Pages
 from headgate.domain.errors import ConfigError
+from headgate.domain.federation import GatewayChain
 from headgate.front.door import DoorLimits, House
 from headgate.front.guard import Guard
 from headgate.front.http import HttpFront
 from headgate.front.legacy_sse import LegacySse
+from headgate.front.loop_refusal import refuse_each_request
 from headgate.front.paths import MCP, SSE
 from headgate.front.porter import Porter
 from headgate.front.pulse import beating
@@ -31,17 +35,27 @@ log = logging.getLogger("headgate")
 # Calls that are under way when the gateway is told to end get this long.
 _DRAIN_SECONDS = 10
 _BACKLOG = 2048
+# The exit code of a configuration that cannot be used.
+_REFUSED = 2
 
 
 async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
     """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
-    async with open_core(settings) as core:
-        reloading = asyncio.create_task(follow(load, settings, core.apply), name="reload")
+    chain = await asyncio.to_thread(chain_of, settings)
+    try:
+        refuse_loop(settings, chain)
+    except ConfigError as loop:
+        if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+            raise
+        return await _refuse_starter(loop)
+    async with open_core(settings, chain=chain) as core:
+        state = ConfigurationState(settings)
+        reloading = asyncio.create_task(follow(load, settings, core.apply, state), name="reload")
         reloading.add_done_callback(tell_failure)
         try:
             if settings.transport == "stdio":
                 return await _serve_stdio(core, settings)
-            return await _serve_http(core, settings)
+            return await _serve_http(core, settings, chain, state)
         finally:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
@@ -59,7 +73,19 @@ async def _serve_stdio(core: Core, settings: Settings) -> int:
     return 0 if serving.cancelled() or serving.exception() is None else 1
 
 
-async def _serve_http(core: Core, settings: Settings) -> int:
+async def _refuse_starter(loop: ConfigError) -> int:
+    """Tell the gateway that has started this one why it must not have."""
+    sentence = f"{loop.message}; {loop.hint}"
+    log.error(sentence)
+    source, sink = own_streams()
+    # Whatever the transport is: a gateway speaks to what it starts on these.
+    await asyncio.to_thread(refuse_each_request, source, sink, sentence)
+    return _REFUSED
+
+
+async def _serve_http(
+    core: Core, settings: Settings, chain: GatewayChain, configuration: ConfigurationState
+) -> int:
     listener = _listener(settings)
     port = listener.getsockname()[1]
     sessions = Sessions(
@@ -101,12 +127,13 @@ async def _serve_http(core: Core, settings: Settings) -> int:
                 **core.knowledge.counters(),
             }
 
-        pages = Pages(core.fleet, core.tally, gauges, counters, core.search.listings)
+        pages = Pages(core.fleet, configuration, core.tally, gauges, counters, core.search.listings)
         front = HttpFront(
             Streamable(core.answers, sessions, core.audience, pulse),
             Stateless(core.answers, core.audience, pulse),
             legacy,
             pages,
+            chain.own.pseudonym,
         )
         guard = Guard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
         house = House(front, guard, _door_limits(settings), set())

@@ -8,12 +8,15 @@ from typing import Any
 from headgate.app.background import start
 from headgate.app.results import Results
 from headgate.catalog.abilities import Abilities
+from headgate.catalog.advice import Missing
+from headgate.catalog.catalog import Catalog
 from headgate.catalog.showing import Showing
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Owner
 from headgate.domain.profile import Profile
 from headgate.upstream.fleet import Fleet
 from headgate.upstream.lines import Claim
+from headgate.wire.eras import Era
 
 log = logging.getLogger("headgate")
 
@@ -24,30 +27,43 @@ _MOST_TASKS = 1000
 class Surroundings:
     """What the fronts want to know of servers, and tell them, besides requests."""
 
-    def __init__(self, abilities: Abilities, fleet: Fleet, showing: Showing, results: Results) -> None:
+    def __init__(
+        self, abilities: Abilities, fleet: Fleet, showing: Showing, results: Results, catalog: Catalog
+    ) -> None:
         self._abilities = abilities
         self._fleet = fleet
         self._showing = showing
         self._results = results
+        self._catalog = catalog
         self._tasks: set[asyncio.Task[None]] = set()
-        self.capabilities = abilities.capabilities
         self.caching = showing.caching
 
     async def instructions(self, viewer: Viewer) -> str:
         """What the servers advise the model, after what the gateway says of itself."""
-        own = await self._showing.advice(viewer)
+        missing = Missing(self._fleet.starting(), self._fleet.unavailable())
+        own = await self._showing.advice(viewer, missing)
         shared = self._results.advice(viewer)
         return "\n\n".join(text for text in (own, shared, self._abilities.instructions()) if text)
 
-    async def started(self) -> None:
-        """Just after the start, wait a moment for servers to say what they can do."""
-        if not self._abilities.complete:
-            await self._fleet.wait_for_start()
+    def capabilities(self, era: Era) -> bytes:
+        """What is declared to a client of that era.
+
+        A client is told once. So while a server that was never met is starting, everything is declared that
+        the server could have and the gateway can answer without it.
+        """
+        unknown = set(self._abilities.unknown).intersection(self._fleet.starting())
+        return self._abilities.capabilities(era, more_to_come=bool(unknown))
 
     async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
         """Give servers a moment to tell what clients of that profile are shown."""
+        await self.settle_names()
         alone = profile.can_be_asked
         await self._fleet.wait_for_listing(Claim(profile, owner, LOCAL.principal, alone))
+
+    async def settle_names(self) -> None:
+        """Wait for the first servers, as a listing does; from then on every tool keeps its name."""
+        await self._fleet.wait_for_start()
+        self._catalog.settle_names()
 
     async def set_level(self, owner: Owner, level: str) -> None:
         """The client wants log messages from this level on."""

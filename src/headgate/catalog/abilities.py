@@ -11,6 +11,12 @@ from headgate.wire.eras import Era, era_of
 # An extension whose results only a peer of the same era can read.
 _ERA_BOUND = "io.modelcontextprotocol/tasks"
 
+# What any server may have, and what the gateway answers by itself as long as no server has it.
+_POSSIBLE = (
+    b'{"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},'
+    b'"completions":{},"logging":{}}'
+)
+
 
 class Ability(msgspec.Struct, frozen=True):
     """What one server said about itself when it was first spoken to."""
@@ -38,7 +44,7 @@ class Abilities:
         self._order: tuple[str, ...] = ()
         self._told: dict[str, Ability] = {}
         # Worked out once: some servers say a lot about themselves, and every client asks.
-        self._promised: dict[Era, bytes] = {}
+        self._promised: dict[tuple[Era, bool], bytes] = {}
 
     def order(self, servers: Sequence[str]) -> None:
         """These are the servers, in the order of the configuration."""
@@ -55,19 +61,24 @@ class Abilities:
             self._memory.remember_ability(server, ability)
 
     @property
-    def complete(self) -> bool:
-        """Whether every server has said what it can do, now or the last time."""
-        return all(server in self._told for server in self._order)
+    def unknown(self) -> list[str]:
+        """The servers that have never said what they can do."""
+        return [server for server in self._order if server not in self._told]
 
-    def capabilities(self, era: Era) -> bytes:
-        """What is promised to a client of that era."""
-        if era not in self._promised:
-            self._promised[era] = self._promise(era)
-        return self._promised[era]
+    def capabilities(self, era: Era, *, more_to_come: bool = False) -> bytes:
+        """What is declared to a client of that era.
 
-    def _promise(self, era: Era) -> bytes:
+        With `more_to_come` that includes what servers may turn out to have.
+        """
+        if (era, more_to_come) not in self._promised:
+            self._promised[era, more_to_come] = self._promise(era, more_to_come=more_to_come)
+        return self._promised[era, more_to_come]
+
+    def _promise(self, era: Era, *, more_to_come: bool) -> bytes:
         # Whatever becomes of the servers, the gateway lists tools and tells when they change.
         promised: dict[str, Any] = {"tools": {"listChanged": True}}
+        if more_to_come:
+            promised |= msgspec.json.decode(_POSSIBLE)
         for ability in self._in_order():
             declared = _declared(ability)
             for name in ("prompts", "resources"):

@@ -1,37 +1,59 @@
-"""What the gateway tells a model about its list of tools, so that it can reach those that are not on it."""
+"""What the gateway tells a model about its list of tools, so that it can reach every tool."""
 
+from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from headgate.catalog.budget import Level
 from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 from headgate.catalog.views import View
 from headgate.domain.listing import Mode
 
-_FIND: Final = f"Find them with {RETRIEVE_TOOLS} by saying what you want to do"
-_EXPAND: Final = f"Tools may be listed in few words: {EXPAND_SCHEMA} gives the whole of one."
+_FIND: Final = f"Describe a task to {RETRIEVE_TOOLS} to find tools for it"
+_FIND_AND_CALL: Final = f"{_FIND}, then call them with {CALL_TOOL}."
+_EXPAND: Final = (
+    f"Some tools have a reduced description or schema. {EXPAND_SCHEMA} returns the full schema of a tool."
+)
 _ADVICE: Final = {
-    Mode.FULL: "",
-    Mode.SLIM: "",
-    Mode.SEARCH: f"Most tools are not listed. {_FIND}, then call them with {CALL_TOOL}.",
+    Mode.SEARCH: f"Most tools are not listed. {_FIND_AND_CALL}",
     Mode.DYNAMIC: (
-        f"Most tools are not listed. {_FIND}; "
-        "what it finds is added to the list and can be called by its name."
+        f"Most tools are not listed. {_FIND}. "
+        f"{RETRIEVE_TOOLS} adds them to the tool list, and you call them by name."
     ),
-    Mode.BUDGET: "",
 }
 # All servers together; each conversation pays for it.
 _LONGEST_SAID: Final = 4_000
+_MOST_NAMED: Final = 20
 
 
-def advice(wanted: Mode, shown: Mode, view: View | None = None) -> str:
-    """The sentences for one mode; what auto came to be is said, and what tools of a server have in common."""
-    parts = [_ADVICE[shown]]
-    if view is not None and view.levels.keys() & {Level.SLIM, Level.STUB}:
+class Missing(msgspec.Struct, frozen=True):
+    """The servers whose tools are not on the list, because they have never been reached."""
+
+    starting: tuple[str, ...] = ()
+    unavailable: tuple[str, ...] = ()
+
+
+NOTHING_MISSING: Final = Missing()
+
+
+def advice(wanted: Mode, shown: Mode, view: View | None = None, missing: Missing = NOTHING_MISSING) -> str:
+    """The sentences for one mode, the missing servers, and what the tools of a server have in common.
+
+    While servers are starting the list is about to change, so the sentences hold for whatever it becomes.
+    """
+    growing = bool(missing.starting) and view is not None and wanted is not Mode.FULL
+    parts = [_ADVICE.get(shown, "")]
+    if growing or (view is not None and view.levels.keys() & {Level.PARTITIONED, Level.SLIM, Level.STUB}):
         parts.append(_EXPAND)
-    if view is not None and view.left:
-        parts.append(f"{view.left} more tools are not listed. {_FIND}, then call them with {CALL_TOOL}.")
-    if wanted is Mode.AUTO:
+    if growing and wanted in (Mode.AUTO, Mode.BUDGET):
+        parts.append(f"If {RETRIEVE_TOOLS} is listed, there are tools that are not listed. {_FIND_AND_CALL}")
+    elif view is not None and view.left:
+        more = "1 more tool is" if view.left == 1 else f"{view.left} more tools are"
+        parts.append(f"{more} not listed. {_FIND_AND_CALL}")
+    if wanted is Mode.AUTO and not growing:
         parts.append(f"Listing: {shown} (auto).")
+    parts.append(_incomplete(missing))
     lines = [" ".join(part for part in parts if part)]
     room = _LONGEST_SAID
     for server, said in (view.said if view is not None else {}).items():
@@ -40,3 +62,21 @@ def advice(wanted: Mode, shown: Mode, view: View | None = None) -> str:
             room -= len(line)
             lines.append(line)
     return "\n".join(line for line in lines if line)
+
+
+def _incomplete(missing: Missing) -> str:
+    """Which servers are missing, and what to do about it."""
+    parts = []
+    if missing.starting:
+        parts.append(f"Still starting: {_named(missing.starting)}.")
+    if missing.unavailable:
+        parts.append(f"Not reachable: {_named(missing.unavailable)}.")
+    if not parts:
+        return ""
+    return f"The list of tools is incomplete. {' '.join(parts)} List the tools again later to see theirs."
+
+
+def _named(servers: Sequence[str]) -> str:
+    more = len(servers) - _MOST_NAMED
+    named = ", ".join(servers[:_MOST_NAMED])
+    return f"{named} and {more} more" if more > 0 else named

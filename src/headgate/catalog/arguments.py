@@ -8,12 +8,14 @@ from msgspec import Meta, Raw
 
 from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.own import MOST_FOUND, MOST_QUERIES
-from headgate.domain.arguments import as_object, decoded
+from headgate.domain.arguments import CONTAINERS, decoded, members_of, nested_arguments, refuse_unknown
 from headgate.domain.errors import InvalidArguments
 
+# Arguments for which models also write a JSON text or a single value.
+_NUMBERS = ("limit",)
+_FLAGS = ("read_only",)
+_LISTS = ("queries", "servers")
 _EXAMPLE = 'call it with {"query": "what the tool should do"}'
-# Arguments that are not there, in either spelling.
-_NONE = (b"", b"null")
 _CALL_EXAMPLE = 'call it with {"name": "a tool", "args": {}}, as retrieve_tools names it'
 
 
@@ -30,16 +32,25 @@ class Retrieval(msgspec.Struct, frozen=True):
 
 
 class _Wrapped(msgspec.Struct, frozen=True):
-    """The arguments of call_tool; models also write `arguments`, and objects as text."""
+    """The arguments of call_tool but for the container of the tool's own."""
 
     name: Annotated[str, Meta(min_length=1)]
-    args: Raw = Raw(b"")
-    arguments: Raw = Raw(b"")
+
+
+class _Usual(_Wrapped, frozen=True, forbid_unknown_fields=True):
+    """A call of call_tool as nearly every one is, so that it is read in one step."""
+
+    args: Raw = Raw(b"{}")
+
+
+_usual = msgspec.json.Decoder(_Usual)
+_LONGEST_NAME = 64
+_WRAPPED = ("name", "args")
 
 
 def retrieval(params: Mapping[str, Raw]) -> Retrieval:
     """What is looked for; raises InvalidArguments."""
-    given = decoded(params, Retrieval, RETRIEVE_TOOLS, _EXAMPLE, {"detail": "brief, full or explain"})
+    given = decoded(_typed(params), Retrieval, RETRIEVE_TOOLS, _EXAMPLE, {"detail": "brief, full or explain"})
     if given.query is None and given.queries is None:
         raise InvalidArguments(RETRIEVE_TOOLS, "neither query nor queries is given", hint=_EXAMPLE)
     if given.query is not None and given.queries is not None:
@@ -47,8 +58,69 @@ def retrieval(params: Mapping[str, Raw]) -> Retrieval:
     return given
 
 
+def _typed(params: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    """The same with a number or flag that came as a text, and with a list of one that came bare.
+
+    `"3"` is 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the decoder.
+    """
+    members = members_of(params, RETRIEVE_TOOLS, _EXAMPLE)
+    typed = members | {name: _unquoted(members[name], int) for name in _NUMBERS if name in members}
+    typed |= {name: _unquoted(members[name], bool) for name in _FLAGS if name in members}
+    typed |= {name: _listed(members[name]) for name in _LISTS if name in members}
+    return {"arguments": Raw(msgspec.json.encode(typed))}
+
+
+def _unquoted(value: Raw, kind: type[int] | type[bool]) -> Raw:
+    """The number or flag that a text holds as JSON; the value itself where it holds neither."""
+    if bytes(value)[:1] != b'"':
+        return value
+    try:
+        text = msgspec.json.decode(value, type=str).strip()
+        return Raw(msgspec.json.encode(msgspec.json.decode(text.lower(), type=kind)))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return value
+
+
+def _listed(value: Raw) -> Raw:
+    """A list that holds the text, or the list of texts that the text holds as JSON; no text stays."""
+    if bytes(value)[:1] != b'"':
+        return value
+    try:
+        text = msgspec.json.decode(value, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return value
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(text, type=list[str])))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Raw(msgspec.json.encode([text]))
+
+
 def wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
-    """The tool that is meant, and its arguments; raises InvalidArguments."""
-    given = decoded(params, _Wrapped, CALL_TOOL, _CALL_EXAMPLE)
-    arguments = next((bytes(one) for one in (given.args, given.arguments) if bytes(one) not in _NONE), b"{}")
-    return given.name, as_object(arguments, CALL_TOOL, "args", _CALL_EXAMPLE)
+    """The tool that is meant, and its arguments; raises InvalidArguments.
+
+    A member that call_tool does not have is never dropped: the tool would run without it.
+    """
+    try:
+        usual = _usual.decode(params["arguments"])
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _unusual_call(params)
+    return (usual.name, usual.args) if bytes(usual.args)[:1] == b"{" else _unusual_call(params)
+
+
+def _unusual_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
+    """The same of a call with another container, an object as a text, or a mistake."""
+    given = members_of(params, CALL_TOOL, _CALL_EXAMPLE)
+    target = _named(given) or CALL_TOOL
+    hint = f"give the arguments of {target[:_LONGEST_NAME]} in args" if "name" in given else _CALL_EXAMPLE
+    refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=CONTAINERS, target=target)
+    # What is wrong with a name is told by the decoder of the whole.
+    name = _named(given) or decoded(params, _Wrapped, CALL_TOOL, _CALL_EXAMPLE, container="args").name
+    return name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)
+
+
+def _named(given: Mapping[str, Raw]) -> str:
+    """The tool that a call of call_tool names; empty where it names none."""
+    try:
+        return msgspec.json.decode(given.get("name", b'""'), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

@@ -37,6 +37,8 @@ class Level(IntEnum):
     STUB = 2
     # Found by search alone.
     NONE = 3
+    # With the top-level arguments; a budget does not choose it, but a mode or a server's listing may.
+    PARTITIONED = 4
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -1,9 +1,10 @@
 """Everything that the upstreams offer: routed by tables, listed from prepared bytes."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headgate.catalog.addresses import Addresses
-from headgate.catalog.directory import Directory, nearest_servers, server_of
+from headgate.catalog.directory import Directory, nearest_servers, server_of, spellings
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.idle import IdleWishes
 from headgate.catalog.intake import Intake
@@ -45,11 +46,17 @@ class Catalog:
         page_bytes: int,
         owners: Owners,
         readers: Sequence[Reader] = (),
+        truncates: bool = False,
     ) -> None:
-        """`readers` are the gateway's own tools that are listed behind those of the servers."""
+        """`readers` are the gateway's own tools that are listed behind those of the servers.
+
+        Where it `truncates` results, a tool whose output schema admits no notice is listed without it.
+        """
         self._name_limit = name_limit
         self._prefixed = prefixed
         self._order: tuple[str, ...] = ()
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._curations: Mapping[str, Curation] = {}
         self._idle_wishes = IdleWishes()
         self._listeners: list[Callable[[Kind], None]] = []
@@ -58,7 +65,10 @@ class Catalog:
         self._used: dict[Key, int] = {}
         naming = _namings(owners, name_limit) if prefixed else dict.fromkeys(Kind, Unchanged(name_limit))
         last = {Kind.TOOLS: [(reader.name, reader.whole) for reader in readers]}
-        self._shelves = {kind: Shelf(kind, naming[kind], page_bytes, last.get(kind, ())) for kind in Kind}
+        self._shelves = {
+            kind: Shelf(kind, naming[kind], page_bytes, last.get(kind, ()), truncated=truncates)
+            for kind in Kind
+        }
         self._directories = {kind: Directory(self._shelves[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
         self._addresses = Addresses(
             self._shelves[Kind.RESOURCES], self._shelves[Kind.TEMPLATES], prefixed=prefixed
@@ -72,11 +82,50 @@ class Catalog:
         """The servers, in the order of the configuration."""
         return self._order
 
-    def order(self, servers: Sequence[str]) -> None:
-        """List the servers in this order, the order of the configuration; others are dropped."""
+    def order(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> None:
+        """List the servers in this order, the order of the configuration; others are dropped.
+
+        Servers that are `disabled` are not listed and keep their names.
+        """
         self._order = tuple(servers)
-        for kind in [kind for kind, shelf in self._shelves.items() if shelf.order(servers)]:
+        for kind in [kind for kind, shelf in self._shelves.items() if shelf.order(servers, disabled)]:
             self._tell(kind)
+
+    def hold_names(self) -> None:
+        """Names without an owner are provisional until `settle_names`.
+
+        Meanwhile a contested one goes to the first server in the order of the configuration, whichever
+        connects first.
+        """
+        self._settled.clear()
+        for shelf in self._shelves.values():
+            shelf.hold_names()
+
+    def settle_names(self) -> None:
+        """The first servers have started, or were waited for long enough: names stay as they are now."""
+        if not self._settled.is_set():
+            for shelf in self._shelves.values():
+                shelf.settle_names()
+            self._settled.set()
+
+    def may_change(self, kind: Kind, name: str) -> bool:
+        """Whether a server that is still starting may get the name from the item that has it now."""
+        if self._settled.is_set() or kind not in self._directories:
+            return False
+        item = self._directories[kind].find(name)
+        if item is None or name in spellings(item):
+            return False
+        rivals = self._shelves[kind].silent()
+        if item.public_name == name:
+            if not self._shelves[kind].is_provisional(item):
+                return False
+            before = self._order[: self._order.index(item.server)]
+            rivals = [server for server in rivals if server in before]
+        return server_of(name, rivals, self._name_limit) is not None
+
+    async def names_settled(self) -> None:
+        """Wait until names stay as they are."""
+        await self._settled.wait()
 
     def curate(self, curations: Mapping[str, Curation]) -> bool:
         """Show the tools of these servers as their operator wants; tells whether that is something new."""
@@ -138,7 +187,7 @@ class Catalog:
         self._forget(profile)
 
     def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
-        """The tool or prompt of that public name (or `server:name`, `server__name`).
+        """The tool or prompt of that public name (or `server:name`, `server__name`, or one of version 0.1.0).
 
         Raises ToolNotFound, PromptNotFound or ServerNotFound.
         """

@@ -16,6 +16,8 @@ _MOST_TOOLS: Final = {
     "visual studio code*": 128,
     "*copilot*": 128,
 }
+# Clients that search the tools they are given by themselves, so that a short list only hides tools from them.
+_SEARCH_THEMSELVES: Final = {"claude-code*": True}
 # Each name costs a little memory, and a client may call itself something new every time.
 _MOST_KNOWN: Final = 1_000
 
@@ -48,6 +50,10 @@ class Clients:
             wanted = _first(self._dialects, client) or self._dialect
             self._known[client] = known = dialect_of(client) if wanted is None else wanted
         return known
+
+    def searches_itself(self, client: str) -> bool:
+        """Whether it searches its list of tools by itself, and so is best given all of them."""
+        return _first(_SEARCH_THEMSELVES, client) or False
 
     def most_tools(self, client: str) -> int | None:
         """How many tools it can handle, if that is known."""

@@ -122,6 +122,11 @@ def corrected(tool: Item, answer: Answer, *, seen_whole: bool = False) -> Answer
     return msgspec.structs.replace(answer, result=encode_object(members))
 
 
+def schema_text(tool: Item) -> str:
+    """The schema of a tool's arguments as a model reads it, or how to get one that is too large."""
+    return _schema_block(tool, _schema(tool))["text"]
+
+
 def _refuses(result: bytes, tool: Item) -> bool:
     said = result[:_FIRST_BYTES].decode(errors="replace").lower()
     if any(sign in said for sign in _SIGNS) or _SPELLED.search(said) is not None:

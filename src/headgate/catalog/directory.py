@@ -1,10 +1,10 @@
-"""Finds tools and prompts by their names: the public one, and the two spellings that people type."""
+"""Finds tools and prompts by their names: the public one, two spellings that people type, and former ones."""
 
 import difflib
 import heapq
 from collections.abc import Sequence
 
-from headgate.catalog.names import beginnings
+from headgate.catalog.names import beginnings, share_of
 from headgate.catalog.shelf import Shelf
 from headgate.domain.item import Item
 
@@ -22,11 +22,11 @@ class Directory:
         self._routes: dict[str, Item] = {}
 
     def find(self, name: str) -> Item | None:
-        """The item of that name, or of `server:name` or `server__name`."""
+        """The item of that name, of `server:name` or `server__name`, or that had the name before."""
         if self._items is not self._shelf.items:
             self._items = self._shelf.items
             self._routes = _routes(self._items)
-        return self._routes.get(name)
+        return self._routes.get(name) or self._shelf.former(name)
 
     def nearest(self, name: str) -> list[str]:
         """The names most like it; compared closely only with those that share words with it."""
@@ -45,14 +45,22 @@ def nearest_servers(name: str, servers: Sequence[str]) -> list[str]:
 
 def server_of(name: str, servers: Sequence[str], limit: int) -> str | None:
     """The server whose items' names begin like this one."""
-    fitting = [
-        (beginning, server)
-        for server in servers
-        for beginning in beginnings(server, limit)
-        if name.startswith(beginning)
-    ]
+    shares = {server: _share(name, server, limit) for server in servers}
     # The longest, because `big_two_x` is more likely a tool of `big_two` than one of `big`.
-    return max(fitting, key=lambda fit: len(fit[0]))[1] if fitting else None
+    server = max(shares, key=shares.__getitem__, default="")
+    return server if shares.get(server) else None
+
+
+def _share(name: str, server: str, limit: int) -> int:
+    """How many characters of the name tell that it is one of this server, in any spelling."""
+    known = (*beginnings(server, limit), "")
+    share = max(len(beginning) for beginning in known if name.startswith(beginning))
+    return share or share_of(server, name, limit)
+
+
+def spellings(item: Item) -> tuple[str, str]:
+    """What people type instead of the public name."""
+    return f"{item.server}:{item.name}", f"{item.server}__{item.name}"
 
 
 def _routes(items: list[Item]) -> dict[str, Item]:
@@ -60,7 +68,7 @@ def _routes(items: list[Item]) -> dict[str, Item]:
     routes: dict[str, Item] = {}
     ambiguous: set[str] = set()
     for item in items:
-        for alias in (f"{item.server}:{item.name}", f"{item.server}__{item.name}"):
+        for alias in spellings(item):
             if alias in routes and routes[alias] is not item:
                 ambiguous.add(alias)
             routes[alias] = item

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.fusion import Fused, fuse
+from headgate.catalog.fusion import DOUBTFUL, Fused, fuse, sureness
 from headgate.catalog.meaning import Meaning
 from headgate.catalog.search import Document, Explanation, Key, LexicalIndex, document_of
+from headgate.catalog.search.duplicates import DuplicateGroups
 from headgate.catalog.search.index import FLOOR
 from headgate.catalog.search.sight import Allowed
 from headgate.catalog.search.vocabulary import prepare
@@ -21,6 +22,10 @@ log = logging.getLogger("headgate.catalog")
 # Of each ranking so many are looked at before both become one.
 _BY_WORDS: Final = 40
 _BY_MEANING: Final = 50
+# Where near-duplicates fill the ranking, the next candidates are looked for so many times.
+_MOST_ROUNDS: Final = 5
+# A request none of whose words is known, and whose nearest tool is no nearer, has nothing to go by.
+_NO_SIGNAL_COSINE: Final = 0.3
 # Of each text of a tool, in characters; what a server says beyond that adds little.
 _LONGEST_TEXT: Final = 8_000
 # A search just after a change waits so long for the index; then it sees what is there.
@@ -37,6 +42,14 @@ class Wish(msgspec.Struct, frozen=True):
     # None is all of them.
     servers: frozenset[str] | None = None
     read_only: bool = False
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The tools that may answer a request, best first. Near-duplicates are one group, its best tool first."""
+
+    groups: list[list[Fused]]
+    # No tool passes the confidence gate.
+    weak: bool = False
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -157,19 +170,59 @@ class Finder:
     async def find(self, wish: Wish, allowed: Allowed | None = None) -> list[Fused]:
         """The tools that answer the wish among those that are allowed, best first; the same each time."""
         await self.ready()
-        return (await self._rank(wish, allowed))[: wish.limit]
+        ranking, sure = await self._rank(wish, self._visible(wish, allowed))
+        return ranking[: wish.limit] if sure else []
 
-    async def _rank(self, wish: Wish, allowed: Allowed | None) -> list[Fused]:
+    async def candidates(self, wish: Wish, allowed: Allowed | None, more: int) -> Candidates:
+        """At least `limit` groups and `more` where there are so many, and also when none is a sure match."""
+        await self.ready()
         visible = self._visible(wish, allowed)
-        # When meaning has a say, what words are not sure of may still be right.
-        floor = FLOOR if self._meaning is None else 0.0
-        found = self._words.search(wish.query, max(_BY_WORDS, wish.limit), allowed=visible, floor=floor)
+        ranking, sure = await self._rank(wish, visible)
+        groups = DuplicateGroups()
+        groups.add(self._documents(ranking))
+        turn = Turn()
+        last = ranking
+        for _ in range(_MOST_ROUNDS):
+            # What a ranking that is not full leaves out is too faint.
+            if len(groups) >= min(wish.limit + more, len(ranking)) or len(last) < _BY_WORDS:
+                break
+            await turn.pass_on()
+            last = await self._behind(wish, visible, ranking)
+            ranking += last
+            groups.add(self._documents(last))
+        by_key = {one.key: one for one in ranking}
+        return Candidates([[by_key[key] for key in group] for group in groups.tools], weak=not sure)
+
+    async def _behind(self, wish: Wish, visible: Allowed | None, found: Sequence[Fused]) -> list[Fused]:
+        """The next candidates; scores are relative to the best of a search, and so are limited here."""
+        known = {one.key for one in found}
+        ranking, _ = await self._rank(
+            wish, lambda key: key not in known and (visible is None or visible(key))
+        )
+        lowest = found[-1].score
+        return [msgspec.structs.replace(one, score=min(one.score, lowest)) for one in ranking]
+
+    def _documents(self, ranking: Sequence[Fused]) -> Iterator[Document]:
+        documents = (self._words.document(one.key) for one in ranking)
+        return (document for document in documents if document is not None)
+
+    def examples(self, server: str, allowed: Allowed | None, most: int) -> tuple[int, list[str]]:
+        """How many tools of the server may be shown, and the names of some from the whole of its list."""
+        items = self._servers.get(server, [])
+        names = [item.name for item in items if allowed is None or allowed((server, item.name))]
+        return len(names), names[:: max(1, -(-len(names) // most))]
+
+    async def _rank(self, wish: Wish, visible: Allowed | None) -> tuple[list[Fused], bool]:
+        """Every candidate, best first, and whether they pass the confidence gate."""
+        # Candidates that are no sure match are of use too, and by meaning they may become one.
+        found = self._words.search(wish.query, max(_BY_WORDS, wish.limit), allowed=visible, floor=0.0)
         words = {hit.key: hit.score for hit in found}
         cosines = await self._cosines(wish, visible, words)
-        if not cosines and found and found[0].score < FLOOR:
-            # Nobody but words has a say after all, and the best decides for all.
-            return []
-        return fuse(words, cosines, wish.query)
+        if not cosines:
+            return fuse(words, None), bool(found) and found[0].score >= FLOOR
+        if not words and max(cosines.values()) < _NO_SIGNAL_COSINE:
+            return [], False
+        return fuse(words, cosines, wish.query, floor=0.0), sureness(words, cosines) >= DOUBTFUL
 
     def _visible(self, wish: Wish, allowed: Allowed | None) -> Allowed | None:
         """Whether a tool may be shown; None when all may."""
@@ -196,7 +249,8 @@ class Finder:
 
     async def explain(self, wish: Wish, allowed: Allowed | None, keys: Sequence[Key]) -> dict[Key, Reason]:
         """Why each of these tools was found."""
-        ranked = {one.key: one for one in await self._rank(wish, allowed)}
+        found = await self.candidates(wish, allowed, more=0)
+        ranked = {one.key: one for group in found.groups for one in group}
         reasons: dict[Key, Reason] = {}
         turn = Turn()
         for key in keys:

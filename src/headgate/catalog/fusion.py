@@ -42,19 +42,26 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST: Final = 4_000
 
 
-def fuse(words: Mapping[Key, float], cosines: Mapping[Key, float] | None, query: str = "") -> list[Fused]:
+def fuse(
+    words: Mapping[Key, float],
+    cosines: Mapping[Key, float] | None,
+    query: str = "",
+    *,
+    floor: float = DOUBTFUL,
+) -> list[Fused]:
     """Every tool of either ranking, best first, equals by key.
 
     `words` has scores from 0 to 1, `cosines` those of the nearest tools and of all tools of `words` that have
-    a vector. Without any cosine the ranking by words stands as it is. Nothing is found when neither is sure.
+    a vector. Without any cosine the ranking by words stands as it is. Nothing is found when both together are
+    less sure than `floor`.
     How much words count depends on how many the query has.
     """
     if not cosines:
         return _ordered([Fused(key, score, score) for key, score in words.items()])
     by_words = _shares(words, 0.0)
     by_meaning = _shares(cosines, UNRELATED_COSINE)
-    sure = _sureness(words, cosines)
-    if sure < DOUBTFUL:
+    sure = sureness(words, cosines)
+    if sure < floor:
         return []
     share = words_share(query)
     fused = []
@@ -89,7 +96,8 @@ def _score(words: float, meaning: float | None, share: float, sure: float) -> fl
     return round(sure * known, 4)
 
 
-def _sureness(words: Mapping[Key, float], cosines: Mapping[Key, float]) -> float:
+def sureness(words: Mapping[Key, float], cosines: Mapping[Key, float]) -> float:
+    """How sure both rankings are that the catalog has what is asked for, from 0 to 1."""
     best = max(words.values(), default=0.0)
     # As long as vectors are missing, that none is near says nothing: the right one may be the next.
     if not words.keys() <= cosines.keys():

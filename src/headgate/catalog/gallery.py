@@ -121,6 +121,8 @@ class Gallery:
 
 def _tell(scene: Scene, view: View, before: View | None) -> None:
     """Say what an operator should know of a view, once."""
+    if view.choice and scene.profile == PLAIN and (before is None or before.choice != view.choice):
+        log.info(view.choice, extra={"listing": scene.label})
     if view.pins_left and (before is None or before.pins_left != view.pins_left):
         extra = {"listing": scene.label, "tools": list(view.pins_left[:_MOST_NAMED])}
         log.warning("pinned tools do not fit the budget and are left to search", extra=extra)

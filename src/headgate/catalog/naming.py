@@ -1,10 +1,24 @@
 """How the items of one kind get their public names."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Protocol
 
 from headgate.catalog.memory import Corner
-from headgate.catalog.names import RESERVED, Key, Wish, accepted, allot, public_name
+from headgate.catalog.names import (
+    RESERVED,
+    Key,
+    Wish,
+    accepted,
+    allot,
+    beginnings,
+    called_by_itself,
+    ending,
+    former_names,
+    public_name,
+)
+
+# The name that an operator gave to a tool, as it was written; None for most.
+Given = Callable[[Key], str | None]
 
 
 class Naming(Protocol):
@@ -16,11 +30,26 @@ class Naming(Protocol):
     def given(self, name: str) -> str:
         """What it is called when its operator calls it so."""
 
-    def names(self, wanted: Sequence[tuple[Key, str]], wish: Wish, *, anew: bool) -> dict[Key, str]:
-        """A distinct name for each key, given with its plain name.
+    def names(
+        self, wanted: Sequence[tuple[Key, str]], wish: Wish, configured: Container[str], *, anew: bool
+    ) -> dict[Key, str]:
+        """A distinct name for each key, given with its plain name in the order of the configuration.
 
-        `wish` tells the plain name of any item; `anew` says that it may tell another one than before.
+        `wish` tells the plain name of any item; `anew` says that it may tell another one than before. Names
+        of servers that are not `configured` any more are free.
         """
+
+    def hold(self) -> None:
+        """Names without an owner are provisional until `settle`: a server that starts later may get them."""
+
+    def settle(self) -> None:
+        """Every name belongs to the item that has it now."""
+
+    def is_provisional(self, key: Key) -> bool:
+        """Whether the item may still get another name."""
+
+    def former(self, name: str, keys: Sequence[Key], given: Given) -> Key | None:
+        """The one of these items that had the name before, if it is certain which one is meant."""
 
 
 class Unchanged:
@@ -38,7 +67,9 @@ class Unchanged:
         """The name in the letters that every client accepts."""
         return accepted(name, self._limit)
 
-    def names(self, wanted: Sequence[tuple[Key, str]], wish: Wish, *, anew: bool) -> dict[Key, str]:
+    def names(
+        self, wanted: Sequence[tuple[Key, str]], wish: Wish, configured: Container[str], *, anew: bool
+    ) -> dict[Key, str]:
         """The names; a tool that was renamed to what another is called keeps its own."""
         # Also of tools that are renamed themselves: they may have to keep it.
         own = {*RESERVED, *(key[1] for key, _ in wanted)}
@@ -49,9 +80,23 @@ class Unchanged:
             taken.add(names[key])
         return names
 
+    def hold(self) -> None:
+        """There is one server, and nothing to wait for."""
+
+    def settle(self) -> None:
+        """Nothing was provisional."""
+
+    def is_provisional(self, key: Key) -> bool:
+        """Never."""
+        return False
+
+    def former(self, name: str, keys: Sequence[Key], given: Given) -> Key | None:
+        """None: these names are the server's own."""
+        return None
+
 
 class Prefixed:
-    """`{server}_{name}`, for tools and prompts; whoever had a name first keeps it."""
+    """`{server}_{name}`, for tools and prompts; the owner of a name keeps it."""
 
     def __init__(self, limit: int, corner: Corner, reserved: Collection[str] = ()) -> None:
         self._limit = limit
@@ -59,6 +104,8 @@ class Prefixed:
         self._reserved = reserved
         # The plain names, and those that were given for them.
         self._known: tuple[dict[Key, str], dict[Key, str]] = {}, {}
+        # Names that are not claimed yet, by item; None once all are.
+        self._provisional: dict[Key, str] | None = None
 
     def plain(self, server: str, name: str) -> str:
         """The name after the server's."""
@@ -68,7 +115,24 @@ class Prefixed:
         """The name in the letters that every client accepts."""
         return accepted(name, self._limit)
 
-    def names(self, wanted: Sequence[tuple[Key, str]], wish: Wish, *, anew: bool) -> dict[Key, str]:
+    def hold(self) -> None:
+        """Names without an owner are provisional until `settle`."""
+        if self._provisional is None:
+            self._provisional = {}
+
+    def settle(self) -> None:
+        """Claim the names as they are now."""
+        provisional, self._provisional = self._provisional, None
+        if provisional:
+            self._corner.claim({name: key for key, name in provisional.items()})
+
+    def is_provisional(self, key: Key) -> bool:
+        """Whether an item of a server that is still starting may get its name."""
+        return self._provisional is not None and key in self._provisional
+
+    def names(
+        self, wanted: Sequence[tuple[Key, str]], wish: Wish, configured: Container[str], *, anew: bool
+    ) -> dict[Key, str]:
         """A distinct name for each key, given with its plain name; those with a hash are looked at `anew`."""
         plain = dict(wanted)
         before, given = self._known
@@ -77,8 +141,65 @@ class Prefixed:
         if anew:
             # Whoever had the name of one with a hash may be called otherwise now.
             names = {key: name for key, name in names.items() if name == plain[key]}
+        if self._provisional is not None:
+            names = _uncontested(names, plain, self._provisional)
+            # Claimed again below, unless they are gone.
+            self._provisional = {key: name for key, name in self._provisional.items() if key in names}
         new = [key for key in plain if key not in names]
-        names |= allot(new, self._limit, self._corner, plain, {*self._reserved, *names.values()}, wish)
+        reserved = {*self._reserved, *names.values()}
+        owners = self._corner if self._provisional is None else _Held(self._corner, self._provisional)
+        names |= allot(new, self._limit, owners, plain, reserved, wish, configured)
         self._known = plain, names
         self._corner.use(names.values())
         return names
+
+    def former(self, name: str, keys: Sequence[Key], given: Given) -> Key | None:
+        """The item that version 0.1.0, or another limit, gave this name."""
+        if name in self._reserved:
+            return None
+        owner = self._corner.owner(name)
+        if owner is not None:
+            # Whoever is meant by the name is known, there or not.
+            return owner if owner in keys and self._had(owner, name, given(owner)) else None
+        # One search for each server: most of thousands of names begin otherwise.
+        servers = {server for server, _ in keys}
+        likely = {server for server in servers if name.startswith(beginnings(server, self._limit)[-1])}
+        found = (
+            key
+            for key in keys
+            if (key[0] in likely or given(key)) and name in former_names(key, self._limit, given(key))
+        )
+        return next(found, None)
+
+    def _had(self, owner: Key, name: str, given: str | None) -> bool:
+        if given is not None:
+            return name in former_names(owner, self._limit, given)
+        return name.endswith(ending(*owner)) or called_by_itself(owner, name)
+
+
+class _Held:
+    """The memory of names while servers start: what is claimed is not remembered yet."""
+
+    def __init__(self, corner: Corner, provisional: dict[Key, str]) -> None:
+        self._corner = corner
+        self._provisional = provisional
+
+    def owner(self, public_name: str) -> Key | None:
+        """Who owned it before the start."""
+        return self._corner.owner(public_name)
+
+    def claim(self, names: Mapping[str, Key]) -> None:
+        """These are provisional."""
+        self._provisional.update((key, name) for name, key in names.items())
+
+
+def _uncontested(
+    names: Mapping[Key, str], plain: Mapping[Key, str], provisional: Container[Key]
+) -> dict[Key, str]:
+    """The names without those that a newcomer may get, or that have a hash and may lose it."""
+    contested = {name for key, name in plain.items() if key not in names}
+    return {
+        key: name
+        for key, name in names.items()
+        if key not in provisional or (name == plain[key] and name not in contested)
+    }

@@ -8,10 +8,14 @@ from headgate.domain.kind import Kind
 class Offer:
     """An item with what is worked out once, though every server that connects has them all listed again."""
 
-    __slots__ = ("_kind", "_published", "key", "plain_name", "source")
+    __slots__ = ("_kind", "_published", "_truncated", "key", "plain_name", "source")
 
-    def __init__(self, kind: Kind, server: str, source: Source, plain_name: str) -> None:
+    def __init__(
+        self, kind: Kind, server: str, source: Source, plain_name: str, *, truncated: bool = False
+    ) -> None:
+        """`truncated` is whether results of the item may be."""
         self._kind = kind
+        self._truncated = truncated
         self.source = source
         self.key: Key = (server, source.name)
         self.plain_name = plain_name
@@ -20,7 +24,7 @@ class Offer:
     def published(self, name: str) -> Item:
         """The item as clients see it under that name."""
         if self._published is None or self._published.public_name != name:
-            self._published = published(self._kind, self.key[0], self.source, name)
+            self._published = published(self._kind, self.key[0], self.source, name, truncated=self._truncated)
         return self._published
 
 

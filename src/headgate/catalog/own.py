@@ -27,13 +27,15 @@ _RETRIEVE: Final[dict[str, Any]] = {
     "name": RETRIEVE_TOOLS,
     "title": "Find tools",
     "description": (
-        "Find tools of the connected servers by what they do. "
-        "Say in plain words what you want to get done; use queries for several things at once."
+        "Find tools of the connected servers. Write a verb and an object as the tool's author would "
+        "('create issue', 'list calendar events'), not the user's sentence. "
+        "If results are weak, try a second wording. `also` names further candidates. "
+        "Use queries for several things at once."
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "What the tool should do."},
+            "query": {"type": "string", "description": "Verb and object."},
             "queries": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_QUERIES},
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND},
             "servers": {"type": "array", "items": {"type": "string"}, "description": "Only of these."},
@@ -55,7 +57,12 @@ _CALL: Final[dict[str, Any]] = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": f"As {RETRIEVE_TOOLS} names it."},
-            "args": {"type": "object", "description": "As its input_schema says."},
+            # pydantic-ai closes every object that does not say that it is open.
+            "args": {
+                "type": "object",
+                "additionalProperties": True,
+                "description": "As its input_schema says.",
+            },
         },
         "required": ["name"],
     },
@@ -96,7 +103,9 @@ def retrieve_definition(servers: Sequence[str]) -> bytes:
 def _stub(definition: dict[str, Any], description: str, *arguments: str) -> bytes:
     """The tool with as little said of it as a model needs to use it."""
     known = definition["inputSchema"]["properties"]
-    properties = {name: {"type": known[name]["type"]} for name in arguments}
+    properties = {
+        name: {key: value for key, value in known[name].items() if key != "description"} for name in arguments
+    }
     schema = {"type": "object", "properties": properties, "required": [arguments[0]]}
     return msgspec.json.encode(
         {"name": definition["name"], "description": description, "inputSchema": schema}

@@ -1,6 +1,6 @@
 """The tools that a client has found so far, in the mode in which its list grows with what it looks for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 import msgspec
@@ -26,7 +26,7 @@ class Registration(msgspec.Struct, frozen=True):
     new: tuple[Key, ...]
     evicted: tuple[Key, ...]
     size: int
-    # Found, but of less weight than everything that is there.
+    # Found beyond the best `limit` of the search, so not on the list.
     left_out: tuple[Key, ...] = ()
 
 
@@ -50,32 +50,42 @@ class Pool:
         return tuple(self._places)
 
     def register(self, found: Mapping[Key, float], now: float) -> Registration:
-        """Take in tools with their scores; those of the lowest weight leave when there are too many.
+        """Add the best `limit` of the found tools; of the others those with the lowest weights are evicted.
 
         A tool that is found again is fresh again, keeps the better of its scores, and is not new.
         """
         before = set(self._places)
-        for key, score in found.items():
-            place = self._places.setdefault(key, _Place(score, now))
-            place.score = max(place.score, score)
-            place.found_at = now
-        evicted = self._evict(now)
+        # A stable sort: of equal scores the first of the answer is admitted.
+        admitted = set(sorted(found, key=found.__getitem__, reverse=True)[: self._limit])
+        for key in found:
+            if key in admitted:
+                place = self._places.setdefault(key, _Place(found[key], now))
+                place.score = max(place.score, found[key])
+                place.found_at = now
+        evicted = self._evict(admitted, now)
         return Registration(
-            tuple(key for key in found if key not in before and key in self._places),
-            tuple(key for key in evicted if key in before),
+            tuple(key for key in found if key in admitted and key not in before),
+            tuple(evicted),
             len(self._places),
-            tuple(key for key in found if key not in self._places),
+            tuple(key for key in found if key not in admitted),
         )
 
-    def _evict(self, now: float) -> list[Key]:
+    def _evict(self, admitted: Set[Key], now: float) -> list[Key]:
         def order(key: Key) -> tuple[float, Key]:
             place = self._places[key]
             return weight(place.score, now - place.found_at), key
 
-        leaving = sorted(self._places, key=order)[: max(0, len(self._places) - self._limit)]
+        others = sorted(self._places.keys() - admitted, key=order)
+        leaving = others[: max(0, len(self._places) - self._limit)]
         for key in leaving:
             del self._places[key]
         return leaving
+
+    def refresh(self, key: Key, now: float) -> None:
+        """The tool was called, which makes it as fresh as a search that finds it."""
+        place = self._places.get(key)
+        if place is not None:
+            place.found_at = now
 
     def keep(self, exists: Callable[[Key], bool]) -> None:
         """Drop the tools that are no more."""
@@ -101,12 +111,20 @@ class Pools:
 
     def register(self, circle: str, found: Mapping[Key, float]) -> Registration:
         """The circle has found these."""
-        pool = self._pools.pop(circle, None) or Pool(self.limit)
+        pool = self._pools.pop(circle, None)
+        if pool is None:
+            pool = Pool(self.limit)
         # To the end, where it is not dropped.
         self._pools[circle] = pool
         if len(self._pools) > _MOST_POOLS:
             del self._pools[next(iter(self._pools))]
         return pool.register(found, self._now())
+
+    def refresh(self, circle: str, key: Key) -> None:
+        """A client of the circle has called the tool."""
+        pool = self._pools.get(circle)
+        if pool is not None:
+            pool.refresh(key, self._now())
 
     def forget(self, circle: str) -> None:
         """Its client is gone."""

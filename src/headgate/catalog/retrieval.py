@@ -7,10 +7,11 @@ import msgspec
 
 from headgate.catalog.arguments import Retrieval, retrieval
 from headgate.catalog.directory import nearest_servers
-from headgate.catalog.finder import Finder, Reason, Wish
+from headgate.catalog.finder import Candidates, Finder, Reason, Wish
 from headgate.catalog.fusion import Fused
-from headgate.catalog.names import Key
+from headgate.catalog.names import OWN_NAMES, Key
 from headgate.catalog.pool import Pools, Registration
+from headgate.catalog.search.sight import Allowed
 from headgate.catalog.signature import brief, compact, description_of, schema_of
 from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer, Caller, Owner, Request, circle_of
@@ -22,6 +23,17 @@ from headgate.domain.profile import Profile
 _MOST_NAMED: Final = 20
 _UNFINISHED: Final = "; the index is still being made, so there may be more: try again in a moment"
 NOTHING: Final = {"message": "No relevant tools found", "tools": []}
+# Candidates that follow the full entries as bare names, of all queries together, and the fewest of each.
+_MOST_ALSO: Final = 15
+_FEWEST_ALSO: Final = 3
+# Of an answer without a sure match: the servers of its best candidates, and names of tools of each.
+_LIKELY_SERVERS: Final = 3
+_EXAMPLES: Final = 6
+_LONGEST_EXAMPLE: Final = 60
+_REPHRASE: Final = (
+    "Search again with a verb and an object as a tool's author would write them, such as 'create issue', "
+    "or only in one of likely_servers with servers."
+)
 
 
 class Tools(Protocol):
@@ -81,45 +93,74 @@ class RetrieveTools:
         self._top_k = top_k
         self._await_tools = await_tools
         self._tell = tell
-        # For whoever watches the gateway: how often something was looked for, and how often in vain.
+        # For operators: searches, those that found nothing, and those that found no sure match.
         self.searches = 0
         self.in_vain = 0
+        self.weak = 0
 
     async def run(self, request: Request) -> Answer:
         """What was found, as text and as the same in structure; raises InvalidArguments or ServerNotFound."""
         asked = retrieval(request.params)
         servers = self._servers(asked.servers)
         await self._await_tools(request.profile, request.owner)
-        found: dict[str, list[Fused]] = {}
-        reasons: dict[str, dict[Key, Reason]] = {}
+        searched = []
         turn = Turn()
-        for query in dict.fromkeys(asked.queries or [asked.query or ""]):
+        queries = list(dict.fromkeys(asked.queries or [asked.query or ""]))
+        for query in queries:
             await turn.pass_on()
             wish = Wish(query, asked.limit or self._top_k, servers, bool(asked.read_only))
-            found[query] = await self._finder.find(wish, self._allowed(request))
-            self.searches += 1
-            self.in_vain += not found[query]
-            if asked.detail == "explain":
-                keys = [one.key for one in found[query]]
-                reasons[query] = await self._finder.explain(wish, self._allowed(request), keys)
-        registration = self._register(request, found)
-        reply = _Reply(self._tools, request.profile, asked, registration, reasons)
-        told = reply.told(found, pool_limit=self._pools.limit)
+            more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
+            searched.append(await self._search(wish, more, self._allowed(request), asked))
+        circle = circle_of(request.owner, request.caller)
+        registration = self._register(request, {one.query: one.best for one in searched})
+        reply = _Reply(self._tools, request.profile, asked, registration)
+        told = reply.told(searched, pool_size=len(self._pools.keys(circle)), pool_limit=self._pools.limit)
         if not self._finder.current:
             told["message"] += _UNFINISHED
         if registration is not None and (registration.new or registration.evicted):
-            self._tell(circle_of(request.owner, request.caller))
+            self._tell(circle)
         return Answer(_result(told))
 
+    async def _search(self, wish: Wish, more: int, allowed: Allowed | None, asked: Retrieval) -> "_Searched":
+        found = await self._finder.candidates(wish, allowed, more)
+        weak = found.weak and bool(found.groups)
+        self.searches += 1
+        self.in_vain += not found.groups
+        self.weak += weak
+        entries = found.groups[: wish.limit]
+        reasons: dict[Key, Reason] = {}
+        if asked.detail == "explain":
+            reasons = await self._finder.explain(wish, allowed, [group[0].key for group in entries])
+        return _Searched(
+            query=wish.query,
+            entries=entries,
+            also=[group[0].key for group in found.groups[wish.limit : wish.limit + more]],
+            weak=weak,
+            likely_servers=self._likely_servers(found, allowed) if weak else [],
+            reasons=reasons,
+        )
+
+    def _likely_servers(self, found: Candidates, allowed: Allowed | None) -> list[dict[str, str]]:
+        """The servers of the best candidates, and what each does by the tools that the caller may see."""
+        servers = dict.fromkeys(group[0].key[0] for group in found.groups)
+        described = []
+        for server in list(servers)[:_LIKELY_SERVERS]:
+            count, names = self._finder.examples(server, allowed, _EXAMPLES)
+            listed = ", ".join(name[:_LONGEST_EXAMPLE] for name in names)
+            does = f"{count} tools, such as {listed}" if count > len(names) else listed
+            described.append({"server": server, "does": does})
+        return described
+
     def _servers(self, wanted: list[str] | None) -> frozenset[str] | None:
+        wanted = [server for server in wanted or () if server]
         known = self._tools.servers()
-        for server in wanted or ():
+        for server in wanted:
             if server not in known:
                 finder = f"there are {', '.join(known[:_MOST_NAMED])}" if known else "there is none"
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
         return frozenset(wanted) if wanted else None
 
-    def _allowed(self, request: Request) -> Callable[[Key], bool] | None:
+    def _allowed(self, request: Request) -> Allowed | None:
         """What may be shown; None when that is everything, as it mostly is."""
         if self._tools.shows_all(request.profile) and self._access.sees_all(request.caller):
             return None
@@ -141,52 +182,79 @@ class RetrieveTools:
         return self._pools.register(circle_of(request.owner, request.caller), scores) if scores else None
 
 
+class _Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidates of one query: groups that are shown in full, and tools that are only named."""
+
+    query: str
+    entries: list[list[Fused]]
+    also: list[Key]
+    weak: bool
+    likely_servers: list[dict[str, str]]
+    reasons: dict[Key, Reason]
+
+    @property
+    def best(self) -> list[Fused]:
+        """The best tool of each group that is shown in full."""
+        return [group[0] for group in self.entries]
+
+
 class _Reply:
     """Puts what was found into words that cost few tokens."""
 
     def __init__(
-        self,
-        tools: Tools,
-        profile: Profile,
-        asked: Retrieval,
-        registration: Registration | None,
-        reasons: dict[str, dict[Key, Reason]],
+        self, tools: Tools, profile: Profile, asked: Retrieval, registration: Registration | None
     ) -> None:
         self._tools = tools
         self._profile = profile
         self._asked = asked
         self._registration = registration
-        self._reasons = reasons
 
-    def told(self, found: dict[str, list[Fused]], *, pool_limit: int) -> dict[str, Any]:
-        """The whole answer."""
-        if not any(found.values()):
-            return dict(NOTHING)
+    def told(self, searched: list[_Searched], *, pool_size: int, pool_limit: int) -> dict[str, Any]:
+        """The whole answer; every mode has the same members."""
+        results = [self._one(one) for one in searched]
         if self._asked.queries is None:
-            ((query, answers),) = found.items()
-            told = self._one(query, answers)
+            told = results[0]
         else:
-            told = {
-                "message": _message(sum(map(len, found.values()))),
-                "results": [self._one(query, answers) for query, answers in found.items()],
-            }
-        if self._registration is not None:
-            told["newly_registered"] = self._names(self._registration.new)
-            told["evicted_tools"] = self._names(self._registration.evicted)
-            told["pool_size"] = self._registration.size
-            told["pool_limit"] = pool_limit
+            told = {"message": _summary(results), "results": results}
+            if not any(one["tools"] for one in results):
+                told |= NOTHING
+        told["newly_registered"] = self._names(self._registration.new if self._registration else ())
+        told["evicted_tools"] = self._names(self._registration.evicted if self._registration else ())
+        told["pool_size"] = pool_size
+        told["pool_limit"] = pool_limit
         told["total_available_tools"] = len(self._tools)
         return told
 
-    def _one(self, query: str, answers: list[Fused]) -> dict[str, Any]:
-        tools = [self._tool(query, one) for one in answers]
+    def _one(self, searched: _Searched) -> dict[str, Any]:
+        tools = [self._entry(searched, group) for group in searched.entries]
         shown = [tool for tool in tools if tool is not None]
-        return {"message": _message(len(shown)), "tools": shown, "query": query[:200]}
+        weak = searched.weak and bool(shown)
+        told: dict[str, Any] = {"message": _message(len(shown), weak=weak), "tools": shown}
+        if weak:
+            told["weak"] = True
+        if also := self._names(searched.also):
+            told["also"] = also
+        if weak:
+            told |= {"likely_servers": searched.likely_servers, "hint": _REPHRASE}
+        return told | {"query": searched.query[:200]}
 
-    def _tool(self, query: str, one: Fused) -> dict[str, Any] | None:
-        item = self._tools.tool(one.key, self._profile)
-        if item is None:
+    def _entry(self, searched: _Searched, group: list[Fused]) -> dict[str, Any] | None:
+        """The best tool of a group that is still there, and the names of its near-duplicates."""
+        there = [(one, self._tools.tool(one.key, self._profile)) for one in group]
+        items = [(one, item) for one, item in there if item is not None]
+        if not items:
             return None
+        told = self._tool(*items[0])
+        if searched.weak:
+            told["weak"] = True
+        if len(items) > 1:
+            told["same_as"] = [item.public_name for _, item in items[1:]]
+        reason = searched.reasons.get(items[0][0].key)
+        if reason is not None:
+            told["why"] = _why(reason)
+        return told
+
+    def _tool(self, one: Fused, item: Item) -> dict[str, Any]:
         full = self._asked.detail == "full"
         description = description_of(item.definition)
         told: dict[str, Any] = {
@@ -196,16 +264,21 @@ class _Reply:
             "description": description if full else brief(description),
             "score": round(one.score, 2),
         }
+        listed = self._on_list(item)
         if self._registration is not None:
             told["newly_registered"] = one.key in self._registration.new
-        if full or self._registration is None or one.key in self._registration.left_out:
-            # What is not listed can be called all the same.
+            told["listed"] = listed
+        if full or not listed:
+            # A call needs the schema, and the list does not have it.
             schema = schema_of(item.definition)
             told["input_schema"] = schema if full else compact(schema)
-        reason = self._reasons.get(query, {}).get(one.key)
-        if reason is not None:
-            told["why"] = _why(reason)
         return told
+
+    def _on_list(self, item: Item) -> bool:
+        """Whether the tool is on the client's list after this search, in dynamic mode."""
+        if self._registration is None or item.public_name in OWN_NAMES:
+            return False
+        return (item.server, item.name) not in self._registration.left_out
 
     def _names(self, keys: Collection[Key]) -> list[str]:
         """Under which names they are listed; what only others of the circle see is not told."""
@@ -213,10 +286,18 @@ class _Reply:
         return [item.public_name for item in items if item is not None]
 
 
-def _message(count: int) -> str:
+def _message(count: int, *, weak: bool = False) -> str:
     if not count:
         return str(NOTHING["message"])
-    return f"Found {count} tool" if count == 1 else f"Found {count} tools"
+    tools = f"{count} tool" if count == 1 else f"{count} tools"
+    return f"No sure match; {tools} may fit" if weak else f"Found {tools}"
+
+
+def _summary(results: list[dict[str, Any]]) -> str:
+    """The message of several queries; weak where none of them has a sure match."""
+    answered = [one for one in results if one["tools"]]
+    weak = all("weak" in one for one in answered)
+    return _message(sum(len(one["tools"]) for one in answered), weak=weak)
 
 
 def _why(reason: Reason) -> dict[str, Any]:

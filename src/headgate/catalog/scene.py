@@ -11,7 +11,7 @@ from headgate.domain.profile import PLAIN, Profile
 from headgate.wire.eras import Era
 
 # What views are made for; in the other modes clients see a few tools each.
-VIEWED: Final = (Mode.AUTO, Mode.FULL, Mode.SLIM, Mode.BUDGET)
+VIEWED: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET)
 
 
 class Sight(msgspec.Struct, frozen=True):

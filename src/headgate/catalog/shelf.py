@@ -27,9 +27,18 @@ class Shelf:
     """The items of one kind. `items` are those of all profiles and is another list after each change."""
 
     def __init__(
-        self, kind: Kind, naming: Naming, page_bytes: int, last: Sequence[tuple[str, bytes]] = ()
+        self,
+        kind: Kind,
+        naming: Naming,
+        page_bytes: int,
+        last: Sequence[tuple[str, bytes]] = (),
+        *,
+        truncated: bool = False,
     ) -> None:
-        """`last` are listed behind everything else, by name and definition, where no item has the name."""
+        """`last` are listed behind everything else, by name and definition, where no item has the name.
+
+        `truncated` is whether results of the items may be, so that some are listed without an output schema.
+        """
         self.kind = kind
         self.items: list[Item] = []
         # What clients without capabilities see.
@@ -37,7 +46,9 @@ class Shelf:
         self._naming = naming
         self._page_bytes = page_bytes
         self._last = last
+        self._truncated = truncated
         self._order: tuple[str, ...] = ()
+        self._disabled: tuple[str, ...] = ()
         self._accounts = Accounts()
         self._offers: list[Offer] = []
         # What servers are about to offer, as far as it has been looked at.
@@ -58,10 +69,13 @@ class Shelf:
         # Made when somebody asks: while servers connect, the listing changes with each of them.
         self._listings: dict[tuple[Profile, Era], Listing] = {}
 
-    def order(self, servers: Sequence[str]) -> bool:
-        """List the servers in this order, drop others; tells whether a listing changed that somebody saw."""
+    def order(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
+        """List the servers in this order, drop others; tells whether a listing changed that somebody saw.
+
+        Servers that are `disabled` keep their names.
+        """
         before = self._seen_by_some()
-        self._order = tuple(servers)
+        self._order, self._disabled = tuple(servers), tuple(disabled)
         self._accounts.keep(servers)
         return self._rebuild() or before != self._seen_by_some()
 
@@ -83,6 +97,24 @@ class Shelf:
     def given_name(self, name: str) -> str:
         """What an item is called that its operator renamed so, before collisions are looked at."""
         return self._naming.given(name)
+
+    def hold_names(self) -> None:
+        """Names without an owner are provisional until they are settled."""
+        self._naming.hold()
+
+    def settle_names(self) -> None:
+        """Items keep the names that they have now."""
+        self._naming.settle()
+
+    def is_provisional(self, item: Item) -> bool:
+        """Whether the item may still get another name."""
+        return self._naming.is_provisional((item.server, item.name))
+
+    def former(self, name: str) -> Item | None:
+        """The item that had this name in version 0.1.0 or under another limit; it is not listed under it."""
+        key = self._naming.former(name, [key for key, _ in self._wanted], self._renamed)
+        found = (offer.published(self._names[key]) for offer in self._offers if offer.key == key)
+        return next(found, None)
 
     def look_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step."""
@@ -128,7 +160,13 @@ class Shelf:
         intake = take_in(server, self.kind, definitions, sources, self._looked_at.pop(server, {}))
         offers = [
             known.get(source.definition.text)
-            or Offer(self.kind, server, source, self._naming.plain(server, source.name))
+            or Offer(
+                self.kind,
+                server,
+                source,
+                self._naming.plain(server, source.name),
+                truncated=self._truncated,
+            )
             for source in intake.sources
         ]
         told = {offer.key: offer for offer in offers}
@@ -251,8 +289,11 @@ class Shelf:
     def _plain_name(self, offer: Offer) -> str:
         return self._given_name(offer.key) or offer.plain_name
 
+    def _renamed(self, key: Key) -> str | None:
+        return self._curations.get(key[0], PLAIN_CURATION).renamed.get(key[1])
+
     def _given_name(self, key: Key) -> str | None:
-        given = self._curations.get(key[0], PLAIN_CURATION).renamed.get(key[1])
+        given = self._renamed(key)
         return None if given is None else self._naming.given(given)
 
     def _wish(self, key: Key) -> str | None:
@@ -260,7 +301,9 @@ class Shelf:
         return None if self._hides(key) else self._given_name(key) or self._naming.plain(*key)
 
     def _rename(self, wanted: list[tuple[Key, str]]) -> None:
-        before, self._names = self._names, self._naming.names(wanted, self._wish, anew=self._curated)
+        configured = {*self._order, *self._disabled, *self._curations}
+        names = self._naming.names(wanted, self._wish, configured, anew=self._curated)
+        before, self._names = self._names, names
         self._curated = False
         if any(self._names.get(key, name) != name for key, name in before.items()):
             self._listings.clear()

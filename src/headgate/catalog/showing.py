@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.catalog.advice import advice
+from headgate.catalog.advice import NOTHING_MISSING, Missing, advice
 from headgate.catalog.budget import Named
 from headgate.catalog.changes import Changes
 from headgate.catalog.clients import Clients
@@ -21,7 +21,7 @@ from headgate.catalog.scene import Scene, Sight
 from headgate.catalog.seen import AllBut, Seen
 from headgate.catalog.viewer import Viewer, viewer_of
 from headgate.catalog.views import Views
-from headgate.domain.call import Caller, Request
+from headgate.domain.call import Caller, Request, circle_of
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
@@ -99,6 +99,8 @@ class Showing:
 
     def _scene(self, viewer: Viewer) -> Scene:
         mode = self.wanted(viewer)
+        if mode is Mode.AUTO and self._clients.searches_itself(viewer.client):
+            mode = Mode.FULL
         fitted = mode in (Mode.AUTO, Mode.BUDGET)
         most = self._clients.most_tools(viewer.client) if fitted else None
         return Scene(viewer.profile, Sight(mode, self._clients.dialect(viewer.client), viewer.era, most))
@@ -164,6 +166,12 @@ class Showing:
     def grows(self, request: Request) -> bool:
         """Whether what the client finds is added to its list."""
         return self.wanted(viewer_of(request)) is Mode.DYNAMIC
+
+    def note_call(self, request: Request, tool: Item) -> None:
+        """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
+        # Outside dynamic mode there are no pools, and this is asked of every call.
+        if self._pools:
+            self._pools.refresh(circle_of(request.owner, request.caller), (tool.server, tool.name))
 
     def restored(self, request: Request, tool: Item) -> Request:
         """The request with the arguments that the tool's own schema wants, where the client saw another."""
@@ -231,13 +239,13 @@ class Showing:
 
     # What is said of it.
 
-    async def advice(self, viewer: Viewer) -> str:
+    async def advice(self, viewer: Viewer, missing: Missing = NOTHING_MISSING) -> str:
         """What a model must know to reach every tool."""
         scene = self._scene(viewer)
         if not scene.viewed or self._is_plain(scene):
-            return advice(scene.sight.mode, scene.sight.mode)
+            return advice(scene.sight.mode, scene.sight.mode, missing=missing)
         view = await self._gallery.view(scene)
-        return advice(scene.sight.mode, view.mode, view)
+        return advice(scene.sight.mode, view.mode, view, missing)
 
     def caching(self, kind: Kind, viewer: Viewer) -> CacheHint:
         """How long a listing may be kept, and by whom."""

@@ -16,6 +16,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     name: str
     start: int
     end: int
+    # Whether its output schema is known to admit the notice of a truncated result; earlier versions did not
+    # look.
+    output_checked: bool = False
 
 
 class StoredListing(msgspec.Struct, frozen=True):
@@ -31,6 +34,11 @@ class StoredListing(msgspec.Struct, frozen=True):
     # One for each definition; None where it has to be looked at again.
     places: list[Place | None] = []
 
+    @property
+    def is_current(self) -> bool:
+        """Whether everything was found that this version looks for."""
+        return all(place is None or place.output_checked for place in self.places)
+
     def looked_at(self) -> dict[bytes, Looked]:
         """What is known of the definitions."""
         known = zip(self.definitions, self.places, strict=False)
@@ -43,11 +51,13 @@ def places(definitions: Sequence[bytes], sources: Iterable[Source]) -> list[Plac
     plain = {
         source.definition.text: source
         for source in sources
-        if source.handshake_definition is None and not source.mirrors
+        if source.handshake_definition is None and source.truncated_definition is None and not source.mirrors
     }
     found = (plain.get(definition.decode(errors="replace")) for definition in definitions)
     return [
-        Place(source.name, source.definition.key_start, source.definition.key_end) if source else None
+        Place(source.name, source.definition.key_start, source.definition.key_end, output_checked=True)
+        if source
+        else None
         for source in found
     ]
 
@@ -55,6 +65,8 @@ def places(definitions: Sequence[bytes], sources: Iterable[Source]) -> list[Plac
 def _source(definition: bytes, place: Place) -> Source | None:
     """None where the name does not stand there: what was kept may have been damaged."""
     text = definition.decode(errors="replace")
+    if not place.output_checked and "outputSchema" in text:
+        return None
     if text[place.start : place.end] != msgspec.json.encode(place.name).decode() or place.start < 0:
         return None
     return Source(place.name, Definition(text, place.start, place.end))

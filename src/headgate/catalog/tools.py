@@ -6,6 +6,7 @@ import msgspec
 
 from headgate.catalog.definition import OPTIONAL, Unusable, definition, members, only, without_wrong_members
 from headgate.domain.item import Definition, Mirror, Source
+from headgate.domain.output_schema import admits_notice
 from headgate.wire.members import insert_first, remove, replace
 from headgate.wire.mirrors import mirrors
 
@@ -47,7 +48,8 @@ def take_in_tool(text: str) -> tuple[Source, list[str]]:
     repairs: list[str] = []
     text = _with_object_schema(without_wrong_members(text, _OPTIONAL, repairs), repairs)
     name, found = definition(text, "name")
-    return Source(name, found, _for_handshake(text), _mirrors(text)), repairs
+    for_handshake, if_truncated = _without_output_schema(text)
+    return Source(name, found, for_handshake, _mirrors(text), if_truncated), repairs
 
 
 def _with_object_schema(text: str, repairs: list[str]) -> str:
@@ -95,16 +97,20 @@ def _typed_object(schema: str, repairs: list[str]) -> str:
     return replace(schema, kind, '"object"')
 
 
-def _for_handshake(text: str) -> Definition | None:
-    """The definition without an output schema that only the stateless era allows."""
+def _without_output_schema(text: str) -> tuple[Definition | None, Definition | None]:
+    """The definition without its output schema: where only the stateless era allows that schema, and where
+    the schema admits no notice of a truncated result.
+    """
     output = only(text, "outputSchema")
     if output is None:
-        return None
+        return None, None
     schema = text[output.start : output.end]
     kind = only(schema, "type")
-    if kind is not None and schema[kind.start : kind.end] == '"object"':
-        return None
-    return definition(remove(text, output), "name")[1]
+    is_object = kind is not None and schema[kind.start : kind.end] == '"object"'
+    if is_object and admits_notice(schema):
+        return None, None
+    without = definition(remove(text, output), "name")[1]
+    return None if is_object else without, without
 
 
 def _mirrors(text: str) -> tuple[Mirror, ...]:

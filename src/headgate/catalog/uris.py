@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from urllib.parse import quote, unquote
 
 from headgate.catalog.memory import Corner
@@ -81,6 +81,25 @@ class Addressed:
         self._corner = corner
         self._parsed = parsed
         self._first: dict[str, str] = {}
+        # What is to be remembered once the first servers have started; None from then on.
+        self._provisional: dict[str, Key] | None = None
+
+    def hold(self) -> None:
+        """URIs without an owner are provisional until `settle`."""
+        self._provisional = self._provisional or {}
+
+    def settle(self) -> None:
+        """Each belongs to the server that has it now."""
+        provisional, self._provisional = self._provisional, None
+        self._corner.claim(provisional or {})
+
+    def is_provisional(self, key: Key) -> bool:
+        """Not asked: a URI leads to whichever server has it."""
+        return False
+
+    def former(self, name: str, keys: Sequence[Key], given: Callable[[Key], str | None]) -> Key | None:
+        """None: `headgate://` finds every one."""
+        return None
 
     def plain(self, server: str, name: str) -> str:
         """The URI itself, unless nobody could use it."""
@@ -92,7 +111,9 @@ class Addressed:
         """The URI itself: nobody renames one."""
         return name
 
-    def names(self, wanted: Sequence[tuple[Key, str]], wish: Wish, *, anew: bool) -> dict[Key, str]:
+    def names(
+        self, wanted: Sequence[tuple[Key, str]], wish: Wish, configured: Container[str], *, anew: bool
+    ) -> dict[Key, str]:
         """A distinct URI for each key, given with its plain one."""
         names: dict[Key, str] = {}
         claims: dict[str, Key] = {}
@@ -102,14 +123,18 @@ class Addressed:
             if plain != key[1]:
                 names[key] = plain
                 continue
-            owner = self._owner(plain) or self._first.get(plain) or first.get(plain)
+            had_first = self._first if self._provisional is None else first
+            owner = self._owner(plain) or had_first.get(plain) or first.get(plain)
             if owner is None and len(first) < _MOST_REMEMBERED:
                 claims[_entry(plain)] = (server, "")
             first[plain] = owner = owner or server
             names[key] = plain if owner == server else with_server(server, plain)
         self._first = first
         self._corner.use([_entry(plain) for plain in list(first)[:_MOST_REMEMBERED]])
-        self._corner.claim(claims)
+        if self._provisional is None:
+            self._corner.claim(claims)
+        else:
+            self._provisional = claims
         return names
 
     def _owner(self, uri: str) -> str | None:

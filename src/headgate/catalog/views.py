@@ -1,7 +1,7 @@
 """What one kind of client sees of the tools, put together from prepared bytes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final, Protocol
 
 import msgspec
@@ -28,8 +28,15 @@ from headgate.wire.eras import Era
 
 # Of a report; a dialect may change every tool of thousands.
 _MOST_REPORTED: Final = 1_000
+# To count what is this many times the budget says nothing more about it.
+_MOST_COUNTED: Final = 20
 # For fewer tools what they have in common costs more than it saves.
 _FEWEST_SAID: Final = 3
+
+
+def choice_line(came_to: Mode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
+    """What auto chose and why, in one line."""
+    return f"Mode: auto -> {came_to}. Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
 
 
 class View(msgspec.Struct, frozen=True):
@@ -48,6 +55,8 @@ class View(msgspec.Struct, frozen=True):
     adapted: Mapping[str, tuple[str, ...]] = {}
     # What several tools of a server repeat, said once.
     said: Mapping[str, str] = {}
+    # In the mode auto: what it chose and why, in one line.
+    choice: str = ""
 
     @property
     def whole(self) -> bool:
@@ -120,10 +129,10 @@ class Views:
         return list(own.finders[0])
 
     def build(self, sight: Sight, items: Sequence[Item]) -> View:
-        """What is seen of these tools in the modes auto, full, slim and budget."""
+        """What is seen of these tools in the modes auto, full, partitioned, slim and budget."""
         making = _Making(self._shelf, self._words, sight, items)
         own = self._own(sight)
-        if sight.mode in (Mode.FULL, Mode.SLIM):
+        if sight.mode in (Mode.FULL, Mode.PARTITIONED, Mode.SLIM):
             fitted = making.uniform(own)
         else:
             fitted = fit(
@@ -144,7 +153,22 @@ class Views:
             fitted.pins_left,
             making.changes(fitted.levels) if sight.dialect is not Dialect.PLAIN else {},
             making.said(fitted.levels),
+            self._choice(counted.keys(), making) if sight.mode is Mode.AUTO and items else "",
         )
+
+    def _choice(self, levels: Set[Level], making: "_Making") -> str:
+        """What auto chose, with the numbers that decided; large catalogs are not counted to their end."""
+        most = _MOST_COUNTED * self.budget_tokens
+        sizes = []
+        for level in (Level.WHOLE, Level.SLIM):
+            tokens = 0
+            for form in making.forms_at(level):
+                tokens += self._meter.cost(form)
+                if tokens > most:
+                    break
+            sizes.append(min(tokens, most))
+        full, slim = (f"over {one:,}" if one == most else f"{one:,}" for one in sizes)
+        return choice_line(_came_to_be(levels), full, slim, self.budget_tokens)
 
     def _own(self, sight: Sight) -> OwnTools:
         servers = self._shelf.servers()
@@ -180,13 +204,20 @@ class _Making:
         self._words = words
         self._sight = sight
         self._items = items
-        self._worded: dict[str, Worded] = {} if self._all_whole else words.of(items, sight.dialect)
+        self._worded: dict[str, Worded] = words.of(items, sight.dialect) if self._has_slim else {}
 
     @property
-    def _all_whole(self) -> bool:
+    def _has_slim(self) -> bool:
         servers = {item.server for item in self._items}
-        wanted = {self._shelf.curation(server).mode or self._sight.mode for server in servers}
-        return wanted <= {Mode.FULL, Mode.SEARCH} and self._sight.mode is Mode.FULL
+        wanted = {self._shelf.curation(server).mode for server in servers}
+        return Mode.SLIM in wanted or self._sight.mode not in (Mode.FULL, Mode.PARTITIONED)
+
+    def forms_at(self, level: Level) -> Iterator[bytes]:
+        """Every tool as it is served at that level."""
+        for item in self._items:
+            form = self._form(item, level)
+            if form is not None:
+                yield self._served(form).definition
 
     def said(self, levels: Mapping[str, Level]) -> dict[str, str]:
         """What the tools of a server have in common, where several of them are shown in few words."""
@@ -207,7 +238,7 @@ class _Making:
         last: tuple[Named, ...] = ()
         if Level.NONE in levels.values():
             first = own.finders[0] + own.reader_stubs
-        elif Level.SLIM in levels.values():
+        elif {Level.SLIM, Level.PARTITIONED}.intersection(levels.values()):
             first = own.expander + own.reader_stubs
         elif levels:
             last = tuple(tool for tool in own.readers if tool[0] not in levels)
@@ -246,18 +277,27 @@ class _Making:
         mode = curation.mode or self._sight.mode
         if mode is Mode.SEARCH and not curation.pins(item.name):
             return Level.NONE
-        return Level.WHOLE if mode is Mode.FULL or curation.pins(item.name) else Level.SLIM
+        if mode is Mode.FULL or curation.pins(item.name):
+            return Level.WHOLE
+        if mode is Mode.PARTITIONED:
+            shorter = self._partitioned(item) != item.definition
+            return Level.PARTITIONED if shorter else Level.WHOLE
+        return Level.SLIM
+
+    def _partitioned(self, item: Item) -> bytes:
+        return self._words.partitioned(item.definition, self._sight.dialect)
 
     def _forms(self, item: Item) -> tuple[bytes | None, bytes | None, bytes | None]:
         curation = self._shelf.curation(item.server)
         if curation.mode is Mode.SEARCH and not curation.pins(item.name):
             return None, None, None
-        whole = curation.mode is not Mode.SLIM or curation.pins(item.name)
+        reduced = curation.mode in (Mode.PARTITIONED, Mode.SLIM) and not curation.pins(item.name)
+        partitioned = reduced and curation.mode is Mode.PARTITIONED
         # A model that keeps strictly to an empty schema could send nothing.
         stubbed = self._sight.dialect is not Dialect.OPENAI
         return (
-            self._form(item, Level.WHOLE) if whole else None,
-            self._form(item, Level.SLIM),
+            None if reduced else self._form(item, Level.WHOLE),
+            self._form(item, Level.PARTITIONED if partitioned else Level.SLIM),
             self._form(item, Level.STUB) if stubbed else None,
         )
 
@@ -265,6 +305,8 @@ class _Making:
         match level:
             case Level.WHOLE:
                 form = item.definition
+            case Level.PARTITIONED:
+                form = self._partitioned(item)
             case Level.SLIM:
                 form = self._worded[item.server].slims[item.definition]
             case Level.STUB:

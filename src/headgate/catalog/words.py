@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.dialects import Adapted, Dialect, adapt, agrees
-from headgate.catalog.slim import Forms, Shared, forms, shared
+from headgate.catalog.slim import Forms, Shared, forms, partitioned, shared
 from headgate.domain.item import Item
 
 # Of definitions, each server's as clients of a profile see it; a server may list something new every second.
@@ -30,6 +30,7 @@ class Words:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._servers: dict[tuple[bool, tuple[bytes, ...]], Worded] = {}
+        self._partitioned: dict[tuple[bool, bytes], bytes] = {}
         self._adapted: dict[tuple[Dialect, bytes], Adapted] = {}
 
     def of(self, items: Sequence[Item], dialect: Dialect = Dialect.PLAIN) -> dict[str, Worded]:
@@ -53,6 +54,21 @@ class Words:
             del self._servers[oldest]
             self._bytes -= _size(oldest[1])
         return worded
+
+    def partitioned(self, definition: bytes, dialect: Dialect = Dialect.PLAIN) -> bytes:
+        """The definition with its top-level arguments, still to be adapted to the dialect."""
+        key = (dialect is Dialect.OPENAI, definition)
+        form = self._partitioned.get(key)
+        if form is None:
+            form = partitioned(definition)
+            # A strict client fills in what the schema says, and the tool must be able to read it.
+            if dialect is Dialect.OPENAI and not agrees(form, definition):
+                form = definition
+            # Another thread may do the same meanwhile, so nothing is read again.
+            if len(self._partitioned) >= _MOST_ADAPTED:
+                self._partitioned.clear()
+            self._partitioned[key] = form
+        return form
 
     def adapted(self, definition: bytes, dialect: Dialect) -> Adapted:
         """The definition in that dialect, and what was changed."""
@@ -84,8 +100,8 @@ def _put_into_words(definitions: tuple[bytes, ...], *, strict: bool) -> Worded:
 
 
 def _forms(definition: bytes, common: Shared, *, strict: bool) -> Forms:
-    # A strict client can give no argument that is not named.
-    both = forms(definition, common, every_argument=strict)
+    # A strict client cannot give an argument without a type.
+    both = forms(definition, common, every_type=strict)
     if strict and not agrees(both.slim, definition):
         # What it writes for the few words could not be read by the tool's own schema.
         return Forms(definition, both.stub)

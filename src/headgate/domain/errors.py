@@ -10,6 +10,8 @@ from headgate.domain.ticket import Receipt
 
 # Of what others said, in an error that a client gets to read.
 LONGEST_QUOTE = 200
+# Of why a server is down, with its last lines on stderr.
+LONGEST_CAUSE = 600
 _MOST_READ = 16 * 1024
 # Of those who may have been meant.
 _MOST_LISTED = 20
@@ -40,6 +42,8 @@ class HeadgateError(Exception):
         self.retry_after_seconds = retry_after_seconds
         # What the ledger knows of the call, and how often it was tried; None for a plain call.
         self.receipt: Receipt | None = None
+        # A text block that a model reads after the sentence, such as the schema of a tool; empty for none.
+        self.details = ""
 
     @property
     def sentence(self) -> str:
@@ -56,11 +60,11 @@ class HeadgateError(Exception):
         return told
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
     """What somebody else said, as much of it as belongs into a sentence; the log has the rest."""
     # Before it is cut: half a secret is not known as one any more.
     text = without_secrets(text[:_MOST_READ])
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class InternalError(HeadgateError):
@@ -92,6 +96,15 @@ class InvalidArguments(HeadgateError):
 
     def __init__(self, tool: str, problem: str, *, hint: str) -> None:
         super().__init__(f"{tool}: {problem}", hint=hint)
+
+
+class UnknownArgument(InvalidArguments):
+    """A call of an own tool has a member that the tool does not have; nothing was called or dropped."""
+
+    def __init__(self, message: str, *, hint: str, target: str = "") -> None:
+        """`target` is the tool that the call names, whose arguments the member may have been meant for."""
+        HeadgateError.__init__(self, message, hint=hint)
+        self.target = target
 
 
 class UpstreamError(HeadgateError):
@@ -128,7 +141,7 @@ class UpstreamUnreachable(UpstreamError):
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float | None = None) -> None:
         self.reason = reason
         super().__init__(
-            f"{upstream!r} could not be reached: {quoted(reason)}",
+            f"{upstream!r} could not be reached: {quoted(reason, LONGEST_CAUSE)}",
             hint="try again; if it persists, check the server's command or URL",
             retry_after_seconds=retry_after_seconds,
         )
@@ -145,7 +158,7 @@ class UpstreamLost(UpstreamError):
     def __init__(self, upstream: str, what: str, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"{upstream!r} was lost while it worked on {what!r} ({quoted(reason)}), "
+            f"{upstream!r} was lost while it worked on {what!r} ({quoted(reason, LONGEST_CAUSE)}), "
             "so it may have been carried out",
             hint="check whether it was carried out before trying again",
         )
@@ -161,7 +174,7 @@ class UpstreamUnavailable(UpstreamError):
 
     def __init__(self, upstream: str, reason: str, *, retry_after_seconds: float) -> None:
         super().__init__(
-            f"{upstream!r} is not available: {quoted(reason)}",
+            f"{upstream!r} is not available: {quoted(reason, LONGEST_CAUSE)}",
             hint=f"try again in {retry_after_seconds:.1f} s; the other servers work",
             retry_after_seconds=retry_after_seconds,
         )
@@ -453,6 +466,26 @@ class UpstreamBusy(UpstreamError):
             hint=f"try again in {retry_after_seconds:g} s",
             retry_after_seconds=retry_after_seconds,
         )
+
+
+class GatewayLoop(UpstreamError):
+    """The upstream is this gateway, or a gateway that leads back to it; it is not connected."""
+
+    code = "CONNECTION_ERROR"
+    number = 1002
+    http_status = 508
+
+    def __init__(self, upstream: str, *, itself: bool = False) -> None:
+        """`itself` where there is no other gateway in between."""
+        if itself:
+            message = f"the server {upstream!r} is this gateway itself, so it is not connected"
+            hint = "remove its entry from the configuration, or give it another server's command or URL"
+        else:
+            message = f"the server {upstream!r} leads back to this gateway (a loop), so it is not connected"
+            hint = "remove its entry here, or the entry of the other gateway that leads here"
+        super().__init__(message, hint=hint)
+        # What an operator reads of the server.
+        self.reason = f"{message}; {hint}"
 
 
 class ServerNotFound(HeadgateError):

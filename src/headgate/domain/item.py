@@ -36,6 +36,8 @@ class Source(msgspec.Struct, frozen=True):
     # For clients of the handshake era, where they could not read the definition as it is.
     handshake_definition: Definition | None = None
     mirrors: tuple[Mirror, ...] = ()
+    # Without the output schema, where the schema admits no notice of a truncated result.
+    truncated_definition: Definition | None = None
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -50,10 +52,12 @@ class Item(msgspec.Struct, frozen=True):
     mirrors: tuple[Mirror, ...] = ()
 
 
-def published(kind: Kind, server: str, source: Source, public_name: str) -> Item:
-    """The item under its public name."""
-    definition = source.definition.called(public_name)
-    handshake = source.handshake_definition
+def published(kind: Kind, server: str, source: Source, public_name: str, *, truncated: bool = False) -> Item:
+    """The item under its public name; `truncated` is whether its results may be."""
+    shown, handshake = source.definition, source.handshake_definition
+    if truncated and source.truncated_definition is not None:
+        shown, handshake = source.truncated_definition, None
+    definition = shown.called(public_name)
     return Item(
         kind,
         server,

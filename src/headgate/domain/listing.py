@@ -15,6 +15,8 @@ class Mode(StrEnum):
     AUTO = "auto"
     # Every tool as its server defined it.
     FULL = "full"
+    # Every tool with its whole description and its top-level arguments; expandSchema gives the nested parts.
+    PARTITIONED = "partitioned"
     # Every tool in a few words, with what expands it.
     SLIM = "slim"
     # The gateway's own tools, which find and call the others.
@@ -26,7 +28,7 @@ class Mode(StrEnum):
 
 
 # How the tools of one server can be shown, whatever the mode of the gateway.
-SERVER_MODES = (Mode.FULL, Mode.SLIM, Mode.SEARCH)
+SERVER_MODES = (Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.SEARCH)
 
 
 class Curation(msgspec.Struct, frozen=True):

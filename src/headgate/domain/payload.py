@@ -23,6 +23,14 @@ class Spooled(Protocol):
         """Give its disk space back."""
 
 
+@runtime_checkable
+class HasEdges(Protocol):
+    """A value on disk whose beginning and end can be read without the rest."""
+
+    def edges(self, length: int) -> bytes:
+        """Its first and its last bytes, so many of each."""
+
+
 Payload = bytes | Spooled
 
 

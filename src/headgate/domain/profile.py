@@ -38,11 +38,23 @@ class Profile(msgspec.Struct, frozen=True):
             return bool(self.answers)
         if wanted != "elicitation":
             return wanted in self.answers
-        try:
-            mode = msgspec.json.decode(params or b"{}", type=_Mode).mode
-        except (DecodeError, UnicodeDecodeError, RecursionError):
-            return False
-        return f"elicitation.{mode}" in self.answers
+        return f"elicitation.{_mode(params)}" in self.answers
+
+    def why_not(self, method: str) -> str:
+        """Return why the client may not be asked this, in words that a server can hand on to a model."""
+        wanted = _ASKED.get(method)
+        if wanted is None:
+            return "the client cannot be asked anything"
+        if wanted in self.answers:
+            return f"the client does not support this kind of {wanted}"
+        return f"the client does not support {wanted}"
+
+
+def _mode(params: bytes) -> str:
+    try:
+        return msgspec.json.decode(params or b"{}", type=_Mode).mode
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return "unreadable"
 
 
 PLAIN = Profile()
@@ -70,8 +82,9 @@ def _read(capabilities: bytes) -> Profile:
 def _keep_apart(declared: dict[str, Any]) -> None:
     """Take out that the client speaks rmcp: that is between it and the gateway, and no server hears of it."""
     experimental = declared.get("experimental")
-    if isinstance(experimental, dict) and "rmcp" in experimental:
-        del experimental["rmcp"]
+    if isinstance(experimental, dict) and ("rmcp" in experimental or "mcp_tx" in experimental):
+        experimental.pop("rmcp", None)
+        experimental.pop("mcp_tx", None)
         if not experimental:
             del declared["experimental"]
 

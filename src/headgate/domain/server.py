@@ -17,6 +17,20 @@ class Transport(StrEnum):
     BUILTIN = "builtin"
 
 
+class TlsFiles(msgspec.Struct, frozen=True):
+    """What is trusted and shown in TLS with one server, besides what the system says."""
+
+    # Certificates that its own is checked against, instead of the system's store; a file or a directory.
+    ca_file: str = ""
+    client_cert: str = ""
+    # Empty where the key is in the file of the certificate.
+    client_key: str = ""
+    client_key_password: str = ""
+
+
+PLAIN_TLS = TlsFiles()
+
+
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of one upstream; equal specs need no reconnection."""
 
@@ -25,11 +39,20 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    # Variables of the gateway that the process gets besides those that every process gets.
+    inherit_env: tuple[str, ...] = ()
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
+    # The URL of its proxy, or `direct`; empty is what the environment says.
+    proxy: str = ""
+    tls: TlsFiles = PLAIN_TLS
+    # Whether HTTP/2 is offered to it.
+    http2: bool = False
     builtin: str = ""
     enabled: bool = True
+    # Why it is not enabled, as an operator reads it.
+    disabled_reason: str = ""
     # One call, from the moment it is sent; progress from the upstream starts it anew.
     timeout_seconds: float = 60.0
     # One call, whatever the progress.
@@ -57,6 +80,8 @@ class State(StrEnum):
     """Where an upstream is in its life, as `/ready` and the console show it."""
 
     DISABLED = "disabled"
+    # Its entry in the configuration cannot be used.
+    REJECTED = "rejected"
     STARTING = "starting"
     READY = "ready"
     # Lost or never reached, and the next attempt is scheduled; or it says itself that it cannot do its work.
@@ -72,7 +97,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What an operator sees of one upstream."""
 
     name: str
-    transport: Transport
+    # None where the entry does not say it.
+    transport: Transport | None = None
     state: State
     protocol_version: str | None = None
     tools: int = 0
@@ -90,6 +116,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     errors: int = 0
     restarts: int = 0
     noise_lines: int = 0
+    # Why it is disabled, or why its entry in the configuration is rejected.
+    reason: str | None = None
     last_error: str | None = None
     next_attempt_seconds: float | None = None
     pid: int | None = None

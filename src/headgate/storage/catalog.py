@@ -1,12 +1,15 @@
 """proxy.db: what every server listed the last time, so that a gateway that starts can answer at once.
 
 The file is a cache: without it nothing is lost but the first seconds, and how often tools were called.
+Gateways with different configurations may share it, so a row belongs to a server's name and its definition
+(`spec`, a hash), and is dropped only when no gateway has used that definition for a while.
 """
 
 import asyncio
 import logging
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -29,8 +32,11 @@ T = TypeVar("T")
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
 # Of calls that are counted: a server whose tools are called something new each time must not fill the disk.
 _MOST_CALLED = 20_000
-# How long calls of a tool are remembered that nobody lists: its server may come back, or get a new token.
+# How long a definition is kept that no gateway uses, and calls of a tool that no server lists: a server may
+# be in another configuration, come back, or get a new token.
 _GONE_SECONDS = 30 * 24 * 3600.0
+# Of one name: a server whose token is another one at every start must not fill the disk.
+_MOST_DEFINITIONS = 8
 
 
 class _Name(msgspec.Struct):
@@ -52,7 +58,7 @@ class CatalogFile:
     async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
         """What the servers of these definitions listed the last time.
 
-        Everything else is forgotten, unless somebody only looks.
+        `forget` drops what no gateway has used for a while, and notes that these are used.
         """
         return await self._do(lambda: self._load_or_start_over(specs, forget=forget), [])
 
@@ -65,14 +71,14 @@ class CatalogFile:
 
     def _load(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
         connection = self._opened()
-        known = dict(connection.execute("SELECT name, spec FROM servers"))
-        current = {name for name, spec in known.items() if specs.get(name) == spec}
         if forget:
             with connection:
-                for server in known.keys() - current:
-                    _forget(connection, server)
+                self._tidy(connection, specs)
         rows = connection.execute(
-            "SELECT server_name, kind, definitions, ttl_ms, public, places FROM listings"
+            """
+            SELECT server_name, kind, definitions, ttl_ms, public, places, listings.spec
+            FROM listings JOIN servers ON servers.name = server_name AND servers.spec = listings.spec
+            """
         )
         return [
             StoredListing(
@@ -82,9 +88,25 @@ class CatalogFile:
                 CacheHint(int(ttl_ms), bool(public)),
                 msgspec.msgpack.decode(places, type=list[Place | None]),
             )
-            for server, kind, definitions, ttl_ms, public, places in rows
-            if server in current
+            for server, kind, definitions, ttl_ms, public, places, spec in rows
+            if specs.get(server) == spec
         ]
+
+    def _tidy(self, connection: sqlite3.Connection, specs: dict[str, str]) -> None:
+        """Note that these definitions are used, and drop those that no gateway has used for a while."""
+        now = self._now()
+        used = [(now, name, spec) for name, spec in specs.items()]
+        connection.executemany("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", used)
+        newest_first = connection.execute(
+            "SELECT name, spec, last_used FROM servers ORDER BY last_used DESC"
+        ).fetchall()
+        kept: Counter[str] = Counter()
+        for name, spec, last_used in newest_first:
+            kept[name] += 1
+            if specs.get(name) == spec:
+                continue
+            if last_used < now - _GONE_SECONDS or kept[name] > _MOST_DEFINITIONS:
+                _forget(connection, name, spec)
 
     # What is known now.
 
@@ -104,14 +126,15 @@ class CatalogFile:
     def _keep(self, spec: str, listing: StoredListing) -> None:
         connection, server = self._opened(), listing.server
         with connection:
-            connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?)", (server, spec))
+            connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, spec, self._now()))
             connection.execute(
                 """
-                INSERT OR REPLACE INTO listings (server_name, kind, definitions, places, ttl_ms, public)
-                VALUES (?, ?, ?, ?, ?, ?)
+                INSERT OR REPLACE INTO listings (server_name, spec, kind, definitions, places, ttl_ms, public)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
                 """,
                 (
                     server,
+                    spec,
                     listing.kind.name,
                     msgspec.msgpack.encode(listing.definitions),
                     msgspec.msgpack.encode(listing.places),
@@ -120,39 +143,43 @@ class CatalogFile:
                 ),
             )
             if listing.kind is Kind.TOOLS:
-                self._keep_tools(connection, server, listing.definitions)
+                self._keep_tools(connection, server, spec, listing.definitions)
 
-    def _keep_tools(self, connection: sqlite3.Connection, server: str, definitions: list[bytes]) -> None:
+    def _keep_tools(
+        self, connection: sqlite3.Connection, server: str, spec: str, definitions: list[bytes]
+    ) -> None:
         now = self._now()
         rows = [
-            (server, position, named.name, named.description, *_hashes(definition), definition, now)
+            (server, position, named.name, named.description, *_hashes(definition), definition, now, spec)
             for position, definition in enumerate(definitions)
             if (named := _named(definition)).name
         ]
         connection.executemany(
             """
             INSERT INTO tools
-              (server_name, position, name, description, hash, approval_hash, definition,
+              (server_name, spec, position, name, description, hash, approval_hash, definition,
                first_seen, last_seen)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
-            ON CONFLICT (server_name, name) DO UPDATE SET
+            VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+            ON CONFLICT (server_name, spec, name) DO UPDATE SET
               position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
             """,
             rows,
         )
         # By name: a clock may stand still, or be set back.
         names = {name for _, _, name, *_ in rows}
-        known = connection.execute("SELECT name FROM tools WHERE server_name = ?", (server,)).fetchall()
-        gone = [(server, name) for (name,) in known if name not in names]
-        connection.executemany("DELETE FROM tools WHERE server_name = ? AND name = ?", gone)
+        where = "server_name = ? AND spec = ?"
+        known = connection.execute(f"SELECT name FROM tools WHERE {where}", (server, spec)).fetchall()
+        gone = [(server, spec, name) for (name,) in known if name not in names]
+        connection.executemany(f"DELETE FROM tools WHERE {where} AND name = ?", gone)
 
-    def see(self, server: str) -> "asyncio.Future[None]":
+    def see(self, server: str, spec: str) -> "asyncio.Future[None]":
         """The server has listed the same tools again."""
-        row = (self._now(), server)
+        row = (self._now(), server, spec)
 
         def see() -> None:
             with self._opened() as connection:
-                connection.execute("UPDATE tools SET last_seen = ? WHERE server_name = ?", row)
+                connection.execute("UPDATE tools SET last_seen = ? WHERE server_name = ? AND spec = ?", row)
+                connection.execute("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", row)
 
         return self._later(see)
 
@@ -182,17 +209,6 @@ class CatalogFile:
 
         return await self._do(usage, {})
 
-    def forget(self, servers: Iterable[str]) -> "asyncio.Future[None]":
-        """These servers are no more, or others; how often they were called is remembered for a while."""
-        gone = list(servers)
-
-        def forget() -> None:
-            with self._opened() as connection:
-                for server in gone:
-                    _forget(connection, server)
-
-        return self._later(forget)
-
     # Vectors, once per text and model.
 
     async def vectors(self, model: str) -> dict[str, bytes]:
@@ -213,12 +229,18 @@ class CatalogFile:
         return self._later(keep)
 
     def forget_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
-        """Nobody needs these vectors of a model any more."""
+        """This gateway needs these vectors of a model no more; those of tools in the file stay for others."""
         rows = [(digest, model) for digest in digests]
 
         def forget() -> None:
             with self._opened() as connection:
-                connection.executemany("DELETE FROM vectors WHERE hash = ? AND model = ?", rows)
+                connection.executemany(
+                    """
+                    DELETE FROM vectors WHERE hash = ?1 AND model = ?2
+                    AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = ?1)
+                    """,
+                    rows,
+                )
 
         return self._later(forget)
 
@@ -320,9 +342,9 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _BROKEN
 
 
-def _forget(connection: sqlite3.Connection, server: str) -> None:
+def _forget(connection: sqlite3.Connection, server: str, spec: str) -> None:
     for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
-        connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (server,))
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND spec = ?", (server, spec))
 
 
 def _forget_calls(connection: sqlite3.Connection, before: float) -> None:

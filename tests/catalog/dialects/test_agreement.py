@@ -45,7 +45,7 @@ def calls_through(definition: bytes, form: bytes, chance: Random, count: int) ->
 def test_calls_of_real_tools_that_were_seen_slim_are_what_they_take() -> None:
     calls = disagreed = 0
     for definition in catalog_tools()[::6]:
-        form = slim(definition, every_argument=True)
+        form = slim(definition, every_type=True)
         assert strict_faults(schema_of(adapt(form, Dialect.OPENAI).definition)) == []
         if agrees(form, definition):
             calls += calls_through(definition, form, Random(1), 1)
@@ -59,7 +59,7 @@ def test_calls_of_real_tools_that_were_seen_slim_are_what_they_take() -> None:
 @given(roots(tame=True), st.integers(0, 1000))
 def test_calls_of_any_tool_that_was_seen_slim_are_what_it_takes(schema: dict[str, Any], seed: int) -> None:
     definition = tool(schema)
-    form = slim(definition, every_argument=True)
+    form = slim(definition, every_type=True)
     if agrees(form, definition):
         calls_through(definition, form, Random(seed), 5)
 
@@ -81,7 +81,7 @@ def test_calls_of_any_tool_that_was_seen_slim_are_what_it_takes(schema: dict[str
 )
 def test_what_can_be_told_apart_agrees(argument: Any) -> None:
     definition = tool(an_object({"it": argument, "other": {**TEXT, "description": "Long " * 20}}))
-    assert agrees(slim(definition, every_argument=True), definition)
+    assert agrees(slim(definition, every_type=True), definition)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_can_be_told_apart_agrees(argument: Any) -> None:
 )
 def test_where_a_text_could_be_either_the_forms_do_not_agree(argument: Any) -> None:
     definition = tool(an_object({"it": argument, "other": {**TEXT, "description": "Long " * 20}}))
-    assert not agrees(slim(definition, every_argument=True), definition)
+    assert not agrees(slim(definition, every_type=True), definition)
 
 
 def test_forms_that_do_not_name_the_same_arguments_do_not_agree() -> None:

@@ -90,7 +90,8 @@ def test_an_odd_schema_can_be_partitioned_or_stays(definition: bytes) -> None:
     "case", ["100,000 arguments", "all of them needed", "a long name", "long words", "deep"]
 )
 def test_slim_forms_are_small_whatever_there_was(case: str) -> None:
-    assert len(slim(ODD[case])) < 1_500
+    # Every argument is named, up to 500 of them.
+    assert len(slim(ODD[case])) < (15_000 if "arguments" in case or "needed" in case else 1_500)
 
 
 def test_a_reference_that_cannot_be_followed_leaves_the_type_open() -> None:

@@ -42,12 +42,18 @@ def test_a_slim_tool_is_its_name_a_few_words_and_its_arguments() -> None:
     }
 
 
-def test_a_stub_is_its_name_and_a_few_words() -> None:
+def test_a_stub_names_as_many_arguments_as_it_has_room_for_the_required_first() -> None:
+    names = ("first", "second", "a_very_long_name_of_an_argument", "needed")
+    full = a_tool(PROSE, dict.fromkeys(names, LONG), "needed")
+    assert list(arguments(stub(full))) == ["needed", "first", "second"]
+
+
+def test_a_stub_is_its_name_a_few_words_and_the_names_of_arguments() -> None:
     full = a_tool("Reads the whole file at a path. Never follows links.", {"path": LONG}, "path")
     assert json.loads(stub(full)) == {
         "name": "files_read",
         "description": "Reads whole file at path",
-        "inputSchema": {"type": "object"},
+        "inputSchema": {"type": "object", "properties": {"path": {}}},
     }
 
 
@@ -175,18 +181,65 @@ def test_a_reference_is_followed_for_its_type() -> None:
     }
 
 
-def test_arguments_that_may_be_left_out_are_counted_where_there_are_too_many() -> None:
-    properties = {f"argument_{n}": LONG for n in range(30)}
+def test_every_argument_is_named_and_the_first_of_many_have_types() -> None:
+    properties = {f"argument_{n}": {"type": "integer", "description": "x" * 50} for n in range(30)}
     form = slim(a_tool("Reads a file", properties, "argument_29"))
-    assert len(arguments(form)) == 10
-    assert "argument_29" in arguments(form)
-    assert described(form) == "Reads file (+20 args)"
+    assert list(arguments(form)) == list(properties)
+    typed = [name for name, one in arguments(form).items() if one]
+    assert typed == ["argument_0", "argument_1", "argument_2", "argument_3", "argument_29"]
+    assert all(one in ({}, {"type": "integer"}) for one in arguments(form).values())
+    assert described(form) == "Reads file"
+
+
+def test_of_many_arguments_optional_texts_need_no_type() -> None:
+    texts = {"a": LONG, "b": LONG, "c": {"type": ["string", "null"]}, "d": {"type": "string", "enum": ["x"]}}
+    form = slim(a_tool("Reads a file", {**texts, "number": {"type": "number"}}, "a"))
+    assert arguments(form) == {
+        "a": {"type": "string"},
+        "b": {},
+        "c": {},
+        "d": {"type": "string", "enum": ["x"]},
+        "number": {"type": "number"},
+    }
+
+
+def test_arguments_beyond_any_real_tool_are_counted() -> None:
+    properties = {f"argument_{n}": LONG for n in range(600)} | {"x" * 200: LONG}
+    form = slim(a_tool("Reads a file", properties, "argument_599"))
+    assert len(arguments(form)) == 500
+    assert "argument_599" in arguments(form)
+    assert described(form) == "Reads file (+101 args)"
 
 
 def test_all_that_is_needed_is_shown() -> None:
     properties = {f"argument_{n}": LONG for n in range(30)}
     form = slim(a_tool("Reads a file", properties, *properties))
     assert list(arguments(form)) == json.loads(form)["inputSchema"]["required"] == list(properties)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"anyOf": [{"allOf": [{"properties": {"deep": LONG}}]}]},
+        {
+            "oneOf": [{"properties": {f"other_{n}": LONG}} for n in range(20)]
+            + [{"properties": {"deep": LONG}}]
+        },
+        {"$ref": "#/$defs/Root"},
+        {"allOf": [{"$ref": "#/$defs/Root"}]},
+        {"if": {"properties": {"mode": {"const": "x"}}}, "then": {"properties": {"deep": LONG}}},
+        {"if": {"required": ["mode"]}, "else": {"$ref": "#/$defs/Inner"}},
+        {"dependentSchemas": {"mode": {"properties": {"deep": LONG}}}},
+    ],
+)
+def test_arguments_are_named_wherever_the_root_says_them(parts: dict[str, Any]) -> None:
+    definitions = {
+        "Root": {"anyOf": [{"$ref": "#/$defs/Inner"}, {"$ref": "#/$defs/Root"}]},
+        "Inner": {"type": "object", "properties": {"deep": LONG}, "required": ["deep"]},
+    }
+    form = slim(a_tool(PROSE, {"mode": LONG}, schema={**parts, "$defs": definitions}))
+    assert {"mode", "deep"} <= arguments(form).keys()
+    assert "required" not in json.loads(form)["inputSchema"]
 
 
 def test_arguments_of_branches_are_named() -> None:
@@ -214,8 +267,8 @@ def test_what_was_said_once_is_not_said_again() -> None:
     shared = Shared(frozenset(["The public interface of a service"]), ("retries", "tenant"))
     properties = dict.fromkeys(("name", "size", "tenant", "retries", "color"), LONG)
     form = slim(a_tool("The public interface of a service. Stops a machine.", properties, "name"), shared)
-    assert described(form) == "Stops machine (+2 args)"
-    assert list(arguments(form)) == ["name", "size", "color"]
+    assert described(form) == "Stops machine"
+    assert list(arguments(form)) == ["name", "size", "tenant", "retries", "color"]
     assert (
         described(stub(a_tool("The public interface of a service. Stops a machine."), shared))
         == "Stops machine"
@@ -225,8 +278,8 @@ def test_what_was_said_once_is_not_said_again() -> None:
 def test_what_is_needed_is_shown_though_it_is_shared() -> None:
     properties = {f"argument_{n}": LONG for n in range(6)}
     form = slim(a_tool(PROSE, properties, "argument_1"), Shared(arguments=("argument_1", "argument_2")))
-    assert "argument_1" in arguments(form)
-    assert "argument_2" not in arguments(form)
+    assert arguments(form)["argument_1"] == {"type": "string"}
+    assert arguments(form)["argument_2"] == {}
 
 
 def test_few_arguments_are_shown_though_they_are_shared() -> None:
@@ -237,25 +290,18 @@ def test_few_arguments_are_shown_though_they_are_shared() -> None:
     ]
 
 
-def test_a_tool_that_has_only_shared_arguments_shows_the_least_common() -> None:
-    names = ("retries", "delay", "mode", "tenant", "subscription")
-    form = slim(a_tool(PROSE, dict.fromkeys(names, LONG)), Shared(arguments=names))
-    assert list(arguments(form)) == ["tenant", "subscription"]
-    assert described(form).endswith(" (+3 args)")
-
-
 # For clients that can give no argument that is not named.
 
 
-def test_every_argument_is_named_where_that_is_wanted() -> None:
+def test_every_type_is_named_where_that_is_wanted() -> None:
     names = [f"argument_{number}" for number in range(60)] + ["x" * 200]
     full = a_tool("Reads the file.", dict.fromkeys(names, LONG), *names[:50])
     shared = Shared(arguments=("argument_55", "argument_56"))
-    form = slim(full, shared, every_argument=True)
+    form = slim(full, shared, every_type=True)
     assert list(arguments(form)) == names
     assert json.loads(form)["inputSchema"]["required"] == names[:50]
     assert described(form) == "Reads file"
-    assert len(arguments(slim(full, shared))) < 50
+    assert len(slim(full, shared)) < len(form)
 
 
 @pytest.mark.parametrize(
@@ -279,15 +325,15 @@ def test_every_argument_is_named_where_that_is_wanted() -> None:
     ],
 )
 def test_of_lists_it_is_said_then_what_is_in_them(schema: Any, kept: Any) -> None:
-    form = slim(a_tool(PROSE, {"it": schema, "other": LONG}), every_argument=True)
+    form = slim(a_tool(PROSE, {"it": schema, "other": LONG}), every_type=True)
     assert arguments(form)["it"] == (kept or schema)
 
 
-@pytest.mark.parametrize("every_argument", [False, True])
+@pytest.mark.parametrize("every_type", [False, True])
 @pytest.mark.parametrize("definition", [a_tool(PROSE, {"it": LONG, "other": LONG}), b"{", b"null"])
-def test_both_forms_at_once_are_the_same(definition: bytes, *, every_argument: bool) -> None:
-    both = forms(definition, every_argument=every_argument)
-    assert both == (slim(definition, every_argument=every_argument), stub(definition))
+def test_both_forms_at_once_are_the_same(definition: bytes, *, every_type: bool) -> None:
+    both = forms(definition, every_type=every_type)
+    assert both == (slim(definition, every_type=every_type), stub(definition))
 
 
 def test_what_is_to_be_filled_in_stays_and_markup_does_not() -> None:

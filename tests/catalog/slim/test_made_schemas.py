@@ -26,7 +26,7 @@ def test_what_the_original_accepts_is_accepted() -> None:
         definition = json.dumps({"name": "made", "description": PADDING, "inputSchema": schema}).encode()
         forms = [
             json.loads(slim(definition))["inputSchema"],
-            json.loads(slim(definition, every_argument=True))["inputSchema"],
+            json.loads(slim(definition, every_type=True))["inputSchema"],
             *(partition_schema(schema, n) for n in range(3)),
         ]
         for arguments in [made.arguments() for _ in range(8)]:
@@ -66,7 +66,7 @@ def test_any_definition_has_small_forms(description: str, schema: Any, annotatio
     assert len(stub(definition)) <= len(slim(definition))
     assert json.loads(small)["name"] == json.loads(stub(definition))["name"] == name
     assert small == slim(definition, repeated)
-    assert len(slim(definition, repeated, every_argument=True)) <= len(definition)
+    assert len(slim(definition, repeated, every_type=True)) <= len(definition)
     before = json.dumps(schema)
     part = partition_schema(schema)
     assert part is schema or len(msgspec.json.encode(part)) < len(msgspec.json.encode(schema))

@@ -1,4 +1,7 @@
-"""A stdio server of either era, with rmcp or without, that writes down every line it is sent."""
+"""A stdio server of either era, with rmcp or without, that writes down every line it is sent.
+
+Its arguments are the era, `plain` or the name by which it speaks rmcp, and where it writes.
+"""
 
 import base64
 import hashlib
@@ -16,7 +19,7 @@ SCHEMA = {"type": "object"}
 def main() -> None:
     """Answer each request, after it has been written down."""
     era, tongue, journal = sys.argv[1:4]
-    server = Recorder(modern=era == "modern", speaks=tongue == "rmcp")
+    server = Recorder(modern=era == "modern", name="" if tongue == "plain" else tongue)
     with Path(journal).open("ab", buffering=0) as book:
         for line in sys.stdin.buffer:
             book.write(line)
@@ -30,12 +33,14 @@ def main() -> None:
 class Recorder:
     """What the server says."""
 
-    def __init__(self, *, modern: bool, speaks: bool) -> None:
+    def __init__(self, *, modern: bool, name: str) -> None:
+        """`name` is what it calls rmcp; empty for a server that does not speak it."""
         self._modern = modern
-        self._speaks = speaks
+        self._name = name
+        self._speaks = bool(name)
         self._capabilities: dict[str, Any] = {"tools": {}}
-        if speaks:
-            self._capabilities["experimental"] = {"rmcp": {"version": "0.1.0", "features": FEATURES}}
+        if name:
+            self._capabilities["experimental"] = {name: {"version": "0.1.0", "features": FEATURES}}
         self._whole = b""
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +71,7 @@ class Recorder:
         return self._said({"ack": True, "processed": True, "attempts": 42})
 
     def _said(self, rmcp: dict[str, Any]) -> dict[str, Any]:
-        meta = {"of": "the server", **({"rmcp": rmcp} if self._speaks else {})}
+        meta = {"of": "the server", **({self._name: rmcp} if self._speaks else {})}
         return self._result(content=[{"type": "text", "text": "done"}], _meta=meta)
 
     def _much(self, size: int) -> dict[str, Any]:

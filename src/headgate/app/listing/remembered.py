@@ -34,9 +34,10 @@ async def recall(settings: Settings) -> Remembered:
         prefixed=settings.prefix,
         page_bytes=settings.page_bytes,
         owners=notes,
+        truncates=settings.enable_auto_truncation,
     )
     enabled = [server.name for server in settings.servers if server.enabled]
-    catalog.order(enabled)
+    catalog.order(enabled, [server.name for server in settings.servers if not server.enabled])
     file = CatalogFile(settings.data_dir / "proxy.db")
     recollection = Recollection(file, catalog)
     try:

@@ -28,6 +28,7 @@ class ModeCount(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     own: int
     whole: int
+    partitioned: int
     slim: int
     stub: int
     search: int
@@ -54,7 +55,7 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     public_name: str
     server: str
     name: str
-    # own, whole, slim, stub, or search where it is not listed.
+    # own, whole, partitioned, slim, stub, or search where it is not listed.
     form: str
     tokens: int
     pinned: bool = False

@@ -21,6 +21,7 @@ from headgate.wire.eras import Era
 
 OWN: Final = "own"
 WHOLE: Final = "whole"
+PARTITIONED: Final = "partitioned"
 SLIM: Final = "slim"
 STUB: Final = "stub"
 SEARCH: Final = "search"
@@ -66,6 +67,7 @@ class Sights:
         most: int | None,
         readers: Sequence[Reader] = (),
     ) -> None:
+        self._curation = catalog.curation
         self._items = catalog.visible(PLAIN)
         self._dialect = dialect
         self._most = most
@@ -97,7 +99,9 @@ class Sights:
         # A tool without arguments may be the same in few words and as a stub, which only some modes have.
         stubs = self._stubs() if came_to is Mode.BUDGET else {}
         forms = {
-            item.public_name: self._form(item, there.get(item.public_name), stubs.get(item.public_name))
+            item.public_name: self._form(
+                item, came_to, there.get(item.public_name), stubs.get(item.public_name)
+            )
             for item in self._items
         }
         own = {name: cost for name, cost in costs.items() if name not in forms}
@@ -108,12 +112,16 @@ class Sights:
         worded = self._words.of(self._items)
         return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
 
-    def _form(self, item: Item, shown: bytes | None, stub: bytes | None) -> str:
+    def _form(self, item: Item, came_to: Mode, shown: bytes | None, stub: bytes | None) -> str:
         """What is shown says itself how full it is: a small tool is whole in few words too."""
         if shown is None:
             return SEARCH
         if shown == self._views.adapted(item.handshake_definition, self._dialect):
             return WHOLE
+        if Mode.PARTITIONED in (came_to, self._curation(item.server).mode) and shown == self._views.adapted(
+            self._words.partitioned(item.definition, self._dialect), self._dialect
+        ):
+            return PARTITIONED
         is_stub = stub is not None and shown == self._views.adapted(stub, self._dialect)
         return STUB if is_stub else SLIM
 

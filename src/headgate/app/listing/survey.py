@@ -13,7 +13,19 @@ from headgate.app.listing.remembered import Remembered, recall
 from headgate.app.listing.report import Choice, ModeCount, NamedTool, Overview, Report, ServerCount
 from headgate.app.listing.report import ListedTool as Tool
 from headgate.app.listing.report import Listing as ToolList
-from headgate.app.listing.sights import CUT, HASHED, OWN, SEARCH, SLIM, STUB, WHOLE, Seen, Sights, name_is
+from headgate.app.listing.sights import (
+    CUT,
+    HASHED,
+    OWN,
+    PARTITIONED,
+    SEARCH,
+    SLIM,
+    STUB,
+    WHOLE,
+    Seen,
+    Sights,
+    name_is,
+)
 from headgate.app.progress import Progress
 from headgate.app.results import readers_of
 from headgate.app.search import clients_of
@@ -27,7 +39,15 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
 
 # In the order in which an operator weighs them.
-_MODES: Final = (Mode.FULL, Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC, Mode.AUTO)
+_MODES: Final = (
+    Mode.FULL,
+    Mode.PARTITIONED,
+    Mode.SLIM,
+    Mode.BUDGET,
+    Mode.SEARCH,
+    Mode.DYNAMIC,
+    Mode.AUTO,
+)
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +121,7 @@ class _Looking:
         self._dialect = wish.dialect or clients.dialect(wish.client)
         self._budget_tokens = wish.budget_tokens or settings.listing_budget_tokens
         self._most = clients.most_tools(wish.client)
+        self._searches_itself = clients.searches_itself(wish.client)
         self._unreached = tuple(unreached)
         self._ranks = remembered.ranks
         self._prefixed = settings.prefix
@@ -175,6 +196,8 @@ class _Looking:
     def _choice(self, seen: Mapping[Mode, Seen]) -> Choice:
         mode = self._wanted or self._default
         decided_by = "listing" if self._wanted is None else "clientListings"
+        if mode is Mode.AUTO and self._searches_itself:
+            return Choice(mode, decided_by, Mode.FULL, "the client searches its tools itself")
         reason = self._why(seen) if mode is Mode.AUTO else ""
         return Choice(mode, decided_by, seen[mode].came_to, reason)
 
@@ -230,6 +253,7 @@ def _count(mode: Mode, seen: Seen, full_tokens: int) -> ModeCount:
         share=round(seen.tokens / full_tokens, 4),
         own=len(seen.own),
         whole=seen.count(WHOLE),
+        partitioned=seen.count(PARTITIONED),
         slim=seen.count(SLIM),
         stub=seen.count(STUB),
         search=seen.count(SEARCH),

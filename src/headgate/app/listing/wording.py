@@ -10,6 +10,7 @@ from headgate.app.listing.report import ListedTool, Listing, ModeCount, Overview
 from headgate.app.listing.sights import SEARCH
 from headgate.catalog.dialects import Dialect
 from headgate.catalog.evaluation.columns import columns, printable, wrapped
+from headgate.catalog.views import choice_line
 from headgate.domain.listing import Mode
 
 _USUAL_WIDTH: Final = 100
@@ -39,10 +40,12 @@ class _Page:
         )
         yield from self._unreached(report)
         yield from self._paragraph(f"{_whom(report)}: {_chosen(report)}")
+        if report.choice.mode is Mode.AUTO:
+            yield from self._paragraph(_line(report))
         yield from self._paragraph(_curated(report))
         yield from self._table(
             "Modes",
-            ("mode", "tokens", "% of full", "whole", "slim", "stub", "search", "own"),
+            ("mode", "tokens", "% of full", "whole", "partitioned", "slim", "stub", "search", "own"),
             [_mode_row(one) for one in report.modes],
         )
         yield from self._table(
@@ -115,6 +118,12 @@ def _chosen(report: Overview) -> str:
     return f"{told}, which comes to {choice.came_to}: {choice.why}" if choice.mode is Mode.AUTO else told
 
 
+def _line(report: Overview) -> str:
+    """The same line that `headgate serve` logs."""
+    tokens = {one.mode: f"{one.tokens:,}" for one in report.modes}
+    return choice_line(report.choice.came_to, tokens[Mode.FULL], tokens[Mode.SLIM], report.budget_tokens)
+
+
 def _curated(report: Overview) -> str:
     """What is not as servers have it; nothing where all is."""
     numbers = {
@@ -130,7 +139,7 @@ def _curated(report: Overview) -> str:
 
 def _mode_row(one: ModeCount) -> tuple[str, ...]:
     mode = one.mode if one.came_to is one.mode else f"{one.mode} ({one.came_to})"
-    numbers = (one.whole, one.slim, one.stub, one.search, one.own)
+    numbers = (one.whole, one.partitioned, one.slim, one.stub, one.search, one.own)
     return (mode, str(one.tokens), f"{100 * one.share:.2f}", *map(str, numbers))
 
 

@@ -1,11 +1,14 @@
 """Says in one sentence why expandSchema cannot answer, and what is there instead."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
 from headgate.catalog.expansion.pointer import text_of
 from headgate.catalog.expansion.saying import MOST_NAMED, cut, named, written
 from headgate.catalog.expansion.schema import LONGEST_PATH, Lost, Part, Schema
+from headgate.catalog.names import EXPAND_SCHEMA
+from headgate.domain.arguments import unknown_argument
 from headgate.domain.errors import ExpansionRefused
 
 _MOST_DEAD_ENDS: Final = 3
@@ -21,6 +24,11 @@ def unreadable() -> ExpansionRefused:
     return ExpansionRefused(
         "the arguments cannot be read: a text in them is broken, or they are nested too deep"
     )
+
+
+def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> ExpansionRefused:
+    """Members that the tool does not have, and those that it has."""
+    return ExpansionRefused(unknown_argument(EXPAND_SCHEMA, unknown, known))
 
 
 def bad_path() -> ExpansionRefused:

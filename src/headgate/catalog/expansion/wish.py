@@ -7,10 +7,19 @@ import msgspec
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
-from headgate.catalog.expansion.refusal import bad_mode, bad_path, long_path, no_tool, unreadable
+from headgate.catalog.expansion.refusal import (
+    bad_mode,
+    bad_path,
+    long_path,
+    no_tool,
+    unknown_members,
+    unreadable,
+)
 from headgate.catalog.expansion.schema import LONGEST_PATH
+from headgate.domain.arguments import unknown_names
 
 _NOTHING: Final = Raw(b"null")
+_MEMBERS: Final = ("toolName", "path", "mode")
 
 _object = Decoder(dict[str, Raw])
 _text = Decoder(str)
@@ -37,8 +46,13 @@ def read_wish(params: Mapping[str, Raw]) -> Wish:
         given = _object.decode(arguments) if arguments[:1] == b"{" else {}
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable() from error
+    # First, because clients know that sentence word for word.
+    tool = _tool(given.get("toolName", _NOTHING))
+    unknown = unknown_names(given, _MEMBERS)
+    if unknown:
+        raise unknown_members(unknown, _MEMBERS)
     return Wish(
-        _tool(given.get("toolName", _NOTHING)),
+        tool,
         _path(given.get("path", _NOTHING)),
         _docs(given.get("mode", _NOTHING)),
     )

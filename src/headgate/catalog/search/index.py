@@ -81,6 +81,11 @@ class LexicalIndex:
             return []
         return [self._hit(one, verdict) for one in self._ordered(verdict.placed)[:limit]]
 
+    def document(self, key: Key) -> Document | None:
+        """The document of a tool, if it is indexed."""
+        number = self._servers.get(key[0], {}).get(key)
+        return None if number is None else self._documents[number]
+
     def explain(self, query: str, key: Key) -> Explanation | None:
         """Why the tool is found by this query or not; None when there is no such tool."""
         number = self._servers.get(key[0], {}).get(key)

@@ -1,70 +1,91 @@
 """The arguments of a tool as a flat schema: names, types, and what is needed; it refuses nothing new."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from headgate.catalog.slim.kinds import Kinds
 
-# A tool with no more arguments shows them all, whatever was said elsewhere.
+# A tool with no more arguments shows the types of all, whatever was said elsewhere.
 _FEW: Final = 4
-_FEWEST: Final = 2
-# Arguments that may be left out are shown up to this many in all; some tools have hundreds.
-_MOST_ARGUMENTS: Final = 10
-_MOST_NEEDED: Final = 40
+# Of real tools none has half as many arguments, or a name half as long.
+_MOST_ARGUMENTS: Final = 500
 _LONGEST_NAME: Final = 128
+# Optional arguments have their types up to this many arguments in all, and only their names beyond.
+_MOST_TYPED: Final = 5
 _MOST_CHOICES: Final = 6
 _LONGEST_CHOICES: Final = 40
 _MOST_BRANCHES: Final = 16
+_TEXTS: Final = ({"type": "string"}, {"type": ("string", "null")})
 _DEEPEST_LIST: Final = 3
-_COMBINED: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf"])
+_DEEPEST_BRANCH: Final = 8
+_COMBINED: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"])
 
 
 class Flat(NamedTuple):
-    """The schema, what it is made from, and how many arguments it does not name."""
+    """The schema, the arguments that it is made from, and how many of them it does not name."""
 
     schema: dict[str, Any]
     arguments: Mapping[str, Any]
     left_out: int
 
 
-def flat(schema: Any, said: Sequence[str] = (), *, every_argument: bool = False) -> Flat:
-    """Accepts whatever `schema` does; of many arguments those that were `said` elsewhere are not named.
+def flat(schema: Any, said: Sequence[str] = (), *, every_type: bool = False) -> Flat:
+    """Accepts whatever `schema` does, and names every argument.
 
-    With `every_argument` all are, and of lists it is said as well what is in lists inside them.
+    Of a tool with many arguments, the optional ones that were `said` elsewhere or come late have no type.
+    With `every_type` all have one, and lists say what the lists inside them contain. Without it, arguments of
+    a schema that nobody wrote by hand are left out: too many, or with too long a name.
     """
     kinds = Kinds(schema)
-    arguments, required = _arguments(schema, kinds)
-    if every_argument:
-        return _whole(arguments, required, kinds)
-    needed = [name for name in required if name in arguments and len(name) <= _LONGEST_NAME][:_MOST_NEEDED]
-    optional = [name for name in arguments if name not in required and len(name) <= _LONGEST_NAME]
-    own = [name for name in optional if name not in said] if len(arguments) > _FEW else optional
-    if not needed and not own:
-        # The least common, so that models see that there is something to be given.
-        own = [name for name in reversed(said) if name in optional][:_FEWEST]
-    kept = {*needed, *own[: max(0, _MOST_ARGUMENTS - len(needed))]}
-    short: dict[str, Any] = {"type": "object"}
-    if kept:
-        # In the order of the server, which mostly begins with what matters.
-        short["properties"] = {
-            name: _argument(inner, kinds) for name, inner in arguments.items() if name in kept
-        }
-    if needed:
-        short["required"] = needed
-    # Also those that were said elsewhere, because not every client shows its model what was.
-    return Flat(short, arguments, len(arguments) - len(kept))
-
-
-def _whole(arguments: Mapping[str, Any], required: Iterable[str], kinds: Kinds) -> Flat:
+    every, required = _arguments(schema, kinds)
+    arguments = every if every_type else _bounded(every, required)
+    needed = [name for name in required if name in arguments]
+    typed = arguments.keys() if every_type else _typed(arguments, needed, said)
+    lists = _DEEPEST_LIST if every_type else 0
     short: dict[str, Any] = {"type": "object"}
     if arguments:
+        # In the order of the server, which mostly begins with what matters.
         short["properties"] = {
-            name: _argument(inner, kinds, _DEEPEST_LIST) for name, inner in arguments.items()
+            name: _argument(inner, kinds, lists) if name in typed else {} for name, inner in arguments.items()
         }
-    needed = [name for name in required if name in arguments]
+        if not every_type and len(arguments) > _FEW:
+            _leave_out_texts(short["properties"], needed)
     if needed:
         short["required"] = needed
-    return Flat(short, arguments, 0)
+    return Flat(short, arguments, len(every) - len(arguments))
+
+
+def _bounded(arguments: Mapping[str, Any], required: Mapping[str, None]) -> Mapping[str, Any]:
+    named = [name for name in (*required, *arguments) if name in arguments and len(name) <= _LONGEST_NAME]
+    kept = set(list(dict.fromkeys(named))[:_MOST_ARGUMENTS])
+    return {name: inner for name, inner in arguments.items() if name in kept}
+
+
+def _leave_out_texts(properties: dict[str, Any], needed: Sequence[str]) -> None:
+    """An optional argument without a type is taken for a text, so texts need none."""
+    for name in properties.keys() - set(needed):
+        if properties[name] in _TEXTS:
+            properties[name] = {}
+
+
+def _typed(arguments: Mapping[str, Any], needed: Sequence[str], said: Sequence[str]) -> Set[str]:
+    required = set(needed)
+    optional = [name for name in arguments if name not in required]
+    if len(arguments) > _FEW:
+        optional = [name for name in optional if name not in said]
+    return {*needed, *optional[: max(0, _MOST_TYPED - len(needed))]}
+
+
+def stub_names(schema: Any, letters: int) -> list[str]:
+    """As many arguments as `letters` have room for, the required ones first."""
+    arguments, required = _arguments(schema, Kinds(schema))
+    named: list[str] = []
+    for name in dict.fromkeys([*(one for one in required if one in arguments), *arguments]):
+        letters -= len(name)
+        if letters < 0:
+            break
+        named.append(name)
+    return named
 
 
 def secondary(schema: Any) -> list[str]:
@@ -85,12 +106,26 @@ def _arguments(schema: Any, kinds: Kinds) -> tuple[Mapping[str, Any], Mapping[st
         for name, argument in _object(inner.get("properties")).items():
             arguments.setdefault(name, argument)
         required |= _names(inner.get("required"))
-    # Beside a reference and in one branch of several an argument is named, but what it may be is not known.
-    for branch in [own, *_list(own.get("anyOf")), *_list(own.get("oneOf"))]:
-        inner = _object(branch if branch is own else kinds.resolved(branch))
-        for name in _object(inner.get("properties")):
-            arguments.setdefault(name, None)
+    # Beside a reference and in one branch of several an argument is named, but its type is not known.
+    for name in _branch_names(own, kinds, _DEEPEST_BRANCH):
+        arguments.setdefault(name, None)
     return arguments, required
+
+
+def _branch_names(schema: Any, kinds: Kinds, depth: int) -> Iterator[str]:
+    """The names of the arguments that some branch of the schema has."""
+    if not isinstance(schema, dict) or depth == 0 or not kinds.step():
+        return
+    yield from _object(schema.get("properties"))
+    branches = [schema.get(key) for key in ("if", "then", "else")]
+    for key in ("allOf", "anyOf", "oneOf"):
+        several = schema.get(key)
+        branches += several if isinstance(several, list) else []
+    branches += _object(schema.get("dependentSchemas")).values()
+    if "$ref" in schema:
+        branches.append(kinds.resolved(schema))
+    for branch in branches:
+        yield from _branch_names(branch, kinds, depth - 1)
 
 
 def _argument(schema: Any, kinds: Kinds, lists: int = 0) -> dict[str, Any]:

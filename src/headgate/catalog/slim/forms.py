@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headgate.catalog.slim.flat import Flat, flat
+from headgate.catalog.slim.flat import Flat, flat, stub_names
 from headgate.catalog.slim.keywords import keywords
 from headgate.catalog.slim.reading import Tool, read
 from headgate.catalog.slim.shared import NOTHING_SHARED, Shared
@@ -13,6 +13,8 @@ from headgate.catalog.slim.wording import told_briefly
 # Of a description; nearly all first sentences are shorter.
 _LONGEST: Final = 120
 _FEW_WORDS: Final = 48
+# Of the names of a stub's arguments together: room for two or three, of which a call mostly needs no more.
+_STUB_LETTERS: Final = 24
 
 
 class Forms(NamedTuple):
@@ -22,31 +24,31 @@ class Forms(NamedTuple):
     stub: bytes
 
 
-def forms(definition: bytes, shared: Shared = NOTHING_SHARED, *, every_argument: bool = False) -> Forms:
+def forms(definition: bytes, shared: Shared = NOTHING_SHARED, *, every_type: bool = False) -> Forms:
     """What `slim` and `stub` give, from a definition that is read once."""
     tool = read(definition)
     if tool is None:
         return Forms(definition, definition)
     return Forms(
-        _smaller(_slim(tool, shared, every_argument=every_argument), definition),
+        _smaller(_slim(tool, shared, every_type=every_type), definition),
         _smaller(_stub(tool, shared), definition),
     )
 
 
-def slim(definition: bytes, shared: Shared = NOTHING_SHARED, *, every_argument: bool = False) -> bytes:
+def slim(definition: bytes, shared: Shared = NOTHING_SHARED, *, every_type: bool = False) -> bytes:
     """The tool with its arguments and the words that tell it apart; the definition where that is not smaller.
 
-    Its schema accepts every argument that the definition's accepts. With `every_argument` it names them all,
-    for clients that can give no others.
+    Its schema names every argument, and accepts whatever the definition's accepts. With `every_type` it types
+    them all, for clients that write nothing else.
     """
     tool = read(definition)
     if tool is None:
         return definition
-    return _smaller(_slim(tool, shared, every_argument=every_argument), definition)
+    return _smaller(_slim(tool, shared, every_type=every_type), definition)
 
 
-def _slim(tool: Tool, shared: Shared, *, every_argument: bool) -> bytes:
-    arguments = flat(tool.inputSchema, shared.arguments, every_argument=every_argument)
+def _slim(tool: Tool, shared: Shared, *, every_type: bool) -> bytes:
+    arguments = flat(tool.inputSchema, shared.arguments, every_type=every_type)
     words = told_briefly(tool.text, _LONGEST, shared.repeated)
     more = _more(tool, words, arguments, shared)
     if more:
@@ -65,7 +67,7 @@ def _more(tool: Tool, words: str, arguments: Flat, shared: Shared) -> str:
 
 
 def stub(definition: bytes, shared: Shared = NOTHING_SHARED) -> bytes:
-    """The tool with a few words and no arguments; never larger than its slim form."""
+    """The tool with a few words and the names of some arguments; never larger than its slim form."""
     tool = read(definition)
     if tool is None:
         return definition
@@ -74,7 +76,11 @@ def stub(definition: bytes, shared: Shared = NOTHING_SHARED) -> bytes:
 
 def _stub(tool: Tool, shared: Shared) -> bytes:
     words = told_briefly(tool.text, _FEW_WORDS, shared.repeated)
-    return _encoded(tool, words, {"type": "object"})
+    schema: dict[str, Any] = {"type": "object"}
+    named = stub_names(tool.inputSchema, _STUB_LETTERS)
+    if named:
+        schema["properties"] = {name: {} for name in named}
+    return _encoded(tool, words, schema)
 
 
 def _encoded(tool: Tool, words: str, schema: dict[str, Any], hints: dict[str, bool] | None = None) -> bytes:

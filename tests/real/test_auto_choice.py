@@ -1,0 +1,71 @@
+"""What `auto` chose is said in one line, and clients that search their tools themselves get all of them."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from mcp.client.client import Client
+from mcp_types import Implementation
+
+from tests.gate import Gate, clean_environment, running_gate
+from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
+from tests.waiting import wait_until
+
+START_SECONDS = 60.0
+COMMAND_SECONDS = 60.0
+COUNT = 60
+LINE = re.compile(r"Mode: auto -> budget\. Full ([\d,]+) tokens, slim ([\d,]+), limit 500")
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    place = tmp_path_factory.mktemp("choice")
+    tools = [
+        tool(f"act_{number}", f"Does the thing of number {number} for you. " * 5) for number in range(COUNT)
+    ]
+    write_listing(place / "depot.json", tools)
+    servers = {"depot": stdio_entry(depot_command("depot", place / "depot.json"))}
+    config = {"mcpServers": servers, "proxySettings": {"listingBudgetTokens": 500}}
+    with running_gate(config, place / "gate") as gate:
+        gate.wait_until_ready("depot", seconds=START_SECONDS)
+        yield gate
+
+
+def numbers(text: str) -> tuple[int, int]:
+    found = LINE.search(text)
+    assert found is not None, text
+    full, slim = (int(one.replace(",", "")) for one in found.groups())
+    return full, slim
+
+
+def test_serve_and_listing_say_the_choice_in_one_line(gate: Gate) -> None:
+    wait_until(lambda: LINE.search(gate.log()) is not None, START_SECONDS, "the choice is logged")
+    full, slim = numbers(gate.log())
+    assert full > slim > 500
+    command = [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path)]
+    command += ["--data-dir", str(gate.data_dir)]
+    done = subprocess.run(
+        command, capture_output=True, check=True, timeout=COMMAND_SECONDS, env=clean_environment(), text=True
+    )
+    printed_full, printed_slim = numbers(done.stdout)
+    # The report counts the own tools as well.
+    assert full <= printed_full < full + 200
+    assert slim <= printed_slim < slim + 1000
+
+
+async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gate: Gate) -> None:
+    async with Client(
+        gate.url, mode="legacy", client_info=Implementation(name="claude-code", version="2.1.0")
+    ) as client:
+        tools = (await client.list_tools()).tools
+        assert len(tools) == COUNT
+        assert all(len(one.description or "") > 150 for one in tools)
+    async with Client(gate.url, mode="legacy") as client:
+        tools = (await client.list_tools()).tools
+        assert "retrieve_tools" in [one.name for one in tools]
+        stubs = [one for one in tools if one.name.startswith("depot_")]
+        assert stubs
+        # A stub declares the arguments that it has room for.
+        assert all(one.input_schema["properties"].keys() == {"text"} for one in stubs)

@@ -1,0 +1,114 @@
+"""A gateway that has never met its servers: tools/list waits for those that start, initialize never does."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+
+from tests.gate import Gate, running_gate
+from tests.real.plain import Handshaker, Stateless
+from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
+from tests.real.yard import Errand
+
+START_SECONDS = 60.0
+# Far less than any wait for a server here, and enough for an answer on a busy machine.
+AT_ONCE_SECONDS = 4.0
+# Longer than a test takes: only the server ends such a wait.
+FOREVER = 300
+
+
+class Village:
+    """A server that is there at once, and one that starts when its door is opened."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.door = place / "door"
+        write_listing(place / "quick.json", [tool("run", "Run a race.")])
+        write_listing(place / "slow.json", [tool("walk", "Walk a mile."), tool("rest", "Rest a while.")])
+
+    @contextmanager
+    def gate(self, *, broken: bool = False, **settings: Any) -> Iterator[Gate]:
+        servers = {
+            "quick": stdio_entry(depot_command("quick", self.place / "quick.json")),
+            "slow": stdio_entry(depot_command("slow", self.place / "slow.json", self.door)),
+        }
+        if broken:
+            servers["broken"] = {"command": str(self.place / "no-such-program")}
+        config = {"mcpServers": servers, "proxySettings": {"listResultTools": False} | settings}
+        with running_gate(config, self.place / "gate", wait_for_servers=False) as gate:
+            gate.wait_until_ready("quick", seconds=START_SECONDS)
+            yield gate
+
+
+@pytest.fixture
+def village(tmp_path: Path) -> Village:
+    return Village(tmp_path)
+
+
+def listed(client: Handshaker | Stateless) -> list[str]:
+    return [one["name"] for one in client.ask("tools/list", {})["result"]["tools"]]
+
+
+@pytest.mark.parametrize("listing", ["full", "auto"])
+def test_a_listing_waits_for_a_server_that_starts_and_the_handshake_does_not(
+    village: Village, listing: str
+) -> None:
+    with village.gate(firstListingTimeout=FOREVER, listing=listing) as gate:
+        began = time.monotonic()
+        ann = Handshaker(gate.url)
+        discovery = Stateless(gate.url).ask("server/discover", {})["result"]
+        assert time.monotonic() - began < AT_ONCE_SECONDS
+        for said in (ann.welcome["instructions"], discovery["instructions"]):
+            assert "The list of tools is incomplete. Still starting: slow." in said
+            # What it becomes is not known yet.
+            assert "(auto)" not in said
+
+        under_way = Errand(lambda: ann.ask("tools/list", {}))
+        assert gate.servers()["slow"]["state"] == "starting"
+        village.door.touch()
+        names = [one["name"] for one in under_way.result()["result"]["tools"]]
+        assert names == ["quick_run", "slow_walk", "slow_rest"]
+        assert "incomplete" not in Handshaker(gate.url).welcome.get("instructions", "")
+
+
+def test_a_listing_waits_no_longer_than_the_setting_says(village: Village) -> None:
+    with village.gate(firstListingTimeout=0) as gate:
+        assert listed(Handshaker(gate.url)) == ["quick_run"]
+        assert "Still starting: slow." in Handshaker(gate.url).welcome["instructions"]
+
+
+def test_instructions_name_the_servers_that_could_not_be_reached(village: Village) -> None:
+    village.door.touch()
+    with village.gate(broken=True) as gate:
+        gate.wait_until_tried(START_SECONDS)
+        said = Handshaker(gate.url).welcome["instructions"]
+        assert "The list of tools is incomplete. Not reachable: broken." in said
+        assert listed(Handshaker(gate.url)) == ["quick_run", "slow_walk", "slow_rest"]
+
+
+def test_what_a_starting_server_may_have_is_declared_before_it_is_known(village: Village) -> None:
+    with village.gate() as gate:
+        # Declared once, and never again in that session.
+        assert Handshaker(gate.url).welcome["capabilities"] == {
+            "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {"listChanged": True, "subscribe": True},
+            "completions": {},
+            "logging": {},
+        }
+        village.door.touch()
+        gate.wait_until_ready(seconds=START_SECONDS)
+        assert Handshaker(gate.url).welcome["capabilities"] == {"tools": {"listChanged": True}}
+
+
+async def test_an_sdk_client_that_lists_once_sees_every_tool_of_a_cold_start(village: Village) -> None:
+    with village.gate() as gate:
+        async with Client(gate.url, mode="legacy") as client:
+            # The server needs a moment more, as one that has to be installed does.
+            village.door.touch()
+            tools = (await client.list_tools()).tools
+        assert [one.name for one in tools] == ["quick_run", "slow_walk", "slow_rest"]
