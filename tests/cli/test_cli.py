@@ -21,13 +21,13 @@ EXAMPLE = {"mcpServers": {"example": {"builtin": "example"}}}
 
 
 def run(
-    *arguments: str, cwd: Path | None = None, python: Sequence[str] = ()
+    *arguments: str, cwd: Path | None = None, python: Sequence[str] = (), **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, *python, "-m", "headgate", *arguments]
     return subprocess.run(
         command,
         cwd=cwd,
-        env=clean_environment() | {"HOME": str(cwd or "/nonexistent")},
+        env=clean_environment() | {"HOME": str(cwd or "/nonexistent")} | environment,
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -153,11 +153,59 @@ def test_a_flag_that_makes_no_sense_is_named(config: Path, tmp_path: Path, optio
     assert value in said
 
 
-def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
+def test_verbose_adds_the_traceback_and_changes_nothing_else(tmp_path: Path) -> None:
+    plain = run("serve", "--config", "nowhere.json", cwd=tmp_path)
     ended = run("serve", "--config", "nowhere.json", "-v", cwd=tmp_path)
-    assert ended.returncode != 0
-    assert "Traceback" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout) == (2, "")
+    assert ended.stderr.startswith("Traceback")
     assert "ConfigError" in ended.stderr
+    assert ended.stderr.endswith(plain.stderr)
+
+
+@pytest.mark.parametrize("place", ["directory", "file/below.log"])
+@pytest.mark.parametrize("more", [[], ["-v"]])
+def test_a_log_file_that_cannot_be_written_is_told_in_one_sentence(
+    config: Path, tmp_path: Path, place: str, more: list[str]
+) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    log = str(tmp_path / place)
+    ended = run("serve", "--config", str(config), *more, cwd=tmp_path, MCPPROXY_LOG_FILE=log)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    *before, last = ended.stderr.splitlines()
+    assert last.startswith(f"headgate: the log file {log} cannot be written: ")
+    assert "HEADGATE_LOG_FILE" in last
+    assert bool(before) is bool(more)
+
+
+def test_what_the_system_refuses_at_the_start_is_one_sentence(config: Path, tmp_path: Path) -> None:
+    """Here a directory stands where a file is to be removed."""
+    (tmp_path / "data" / "state.json").mkdir(parents=True)
+    arguments = ["serve", "--config", str(config), "--data-dir", str(tmp_path / "data")]
+    ended = run(*arguments, cwd=tmp_path, HEADGATE_RESET_DATA="true")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"headgate: {tmp_path / 'data' / 'state.json'}: Is a directory; ")
+
+
+def test_a_working_directory_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    code = f"import os; os.mkdir({str(gone)!r}); os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})"
+    command = [sys.executable, "-c", f"{code}; from headgate.cli.commands import cli; cli(['serve'])"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("headgate: ")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_variable_that_is_overridden_is_told(config: Path, tmp_path: Path) -> None:
+    arguments = ["serve", "--config", str(config), "--transport", "stdio"]
+    ended = run(*arguments, cwd=tmp_path, MCPPROXY_TRANSPORT="http", MCPPROXY_LOG_FORMAT="json")
+    assert ended.returncode == 0
+    events = [json.loads(line)["event"] for line in ended.stderr.splitlines()]
+    assert "MCPPROXY_TRANSPORT has no effect: --transport overrides it with another value" in events
 
 
 def test_a_data_directory_that_cannot_be_written_does_not_keep_the_gate_from_running(

@@ -33,7 +33,7 @@ EXAMPLE = {"example": {"builtin": "example"}}
 REAL = ("server-filesystem", "server-everything", "server-github-npm", "antv-chart-mcp")
 # Too few for a word of every tool.
 BUDGET = 2000
-MODES = ["full", "slim", "budget", "search", "dynamic", "auto"]
+MODES = ["full", "partitioned", "slim", "budget", "search", "dynamic", "auto"]
 
 
 def command(*arguments: str | Path, directory: Path) -> list[str]:
@@ -179,10 +179,11 @@ def test_a_few_tools_are_shown_in_full_and_the_reason_is_told(tmp_path: Path) ->
     found = report("--config", configured(tmp_path, EXAMPLE), directory=tmp_path)
     assert (found["kind"], found["tools"], found["dialect"]) == ("overview", 6, "plain")
     assert [one["mode"] for one in found["modes"]] == MODES
-    full, slim, budget, search, dynamic, auto = found["modes"]
+    full, partitioned, slim, budget, search, dynamic, auto = found["modes"]
     # Five read stored results; where everything is called by one tool they are too.
     assert (full["whole"], full["own"], full["share"]) == (6, 5, 1)
     assert (slim["slim"], slim["own"]) == (6, 6)
+    assert partitioned["partitioned"] + partitioned["whole"] == 6
     assert (search["search"], search["own"], dynamic["own"]) == (6, 3, 6)
     assert auto == full | {"mode": "auto"}
     assert budget == full | {"mode": "budget", "came_to": "budget"}
@@ -202,8 +203,8 @@ def test_the_overview_is_told_as_text_that_fits_the_terminal(tmp_path: Path) -> 
     assert "1 pinned: --mode names them\n" in wide
     for words in ("6 tools of 1 server", "A client of no known name", "auto (full)", "% of full", "Servers"):
         assert words in wide
-    narrow = text("--config", config, directory=tmp_path, COLUMNS="70")
-    assert max(map(len, narrow.splitlines())) <= 70 < max(map(len, wide.splitlines()))
+    narrow = text("--config", config, directory=tmp_path, COLUMNS="80")
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, wide.splitlines()))
 
 
 def test_many_tools_are_fitted_to_the_budget(real: Real) -> None:
@@ -211,7 +212,7 @@ def test_many_tools_are_fitted_to_the_budget(real: Real) -> None:
     found = report("--config", config, directory=place)
     by_mode = {one["mode"]: one for one in found["modes"]}
     for one in found["modes"]:
-        assert sum(one[form] for form in ("whole", "slim", "stub", "search")) == found["tools"]
+        assert sum(one[form] for form in ("whole", "partitioned", "slim", "stub", "search")) == found["tools"]
     assert found["choice"]["came_to"] == "budget"
     assert found["modes"][-1] == by_mode["budget"] | {"mode": "auto"}
     assert by_mode["slim"]["tokens"] < by_mode["full"]["tokens"]

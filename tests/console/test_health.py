@@ -78,7 +78,8 @@ def test_each_server_says_how_it_is(gateway: Start, tmp_path: Path) -> None:
     dead = told["dead"]
     assert dead["state"] in ("backoff", "starting")
     assert "no-such-command-anywhere" in dead["last_error"]
-    assert told["off"] == {"name": "off", "transport": "builtin", "state": "disabled"}
+    reason = "its entry in the configuration says so (enabled or disabled)"
+    assert told["off"] == {"name": "off", "transport": "builtin", "state": "disabled", "reason": reason}
 
 
 def test_a_gate_none_of_whose_servers_works_is_not_ready(gateway: Start) -> None:

@@ -44,8 +44,9 @@ def test_calls_are_counted_by_server_and_outcome(families: dict[str, Family]) ->
     calls = families["headgate_calls_total"]
     assert calls.kind == "counter"
     name = "headgate_calls_total"
-    # What a tool says about its arguments is an answer.
-    assert calls.value(name, server="example", outcome="ok") == 5
+    assert calls.value(name, server="example", outcome="ok") == 4
+    # A tool that says that it failed has answered, and has not succeeded.
+    assert calls.value(name, server="example", outcome="tool_error") == 1
     assert calls.value(name, server="own", outcome="error") == 2
     assert calls.value(name, server="own", outcome="INVALID_MESSAGE") == 1
 

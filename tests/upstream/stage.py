@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from headgate.catalog.hints import CacheHint
 from headgate.domain.call import LOCAL, Answer, Call, Channel, Owner, Request
-from headgate.domain.errors import UpstreamTimeout
+from headgate.domain.errors import GatewayLoop, UpstreamTimeout
 from headgate.domain.item import Item
 from headgate.domain.kind import LISTED_BY, Kind
 from headgate.domain.profile import PLAIN, Profile, profile_of
@@ -70,6 +70,14 @@ class Facts:
         self.greetings: list[Greeting] = []
         self.versions: list[str] = []
         self.updates: list[tuple[str, str, bytes]] = []
+        self.behind: dict[str, frozenset[str]] = {}
+        # This gateway, in the words of those behind it.
+        self.instance = ""
+
+    def reaches(self, server: str, gateways: frozenset[str]) -> None:
+        if self.instance in gateways:
+            raise GatewayLoop(server)
+        self.behind[server] = gateways
 
     def version(self, server: str) -> str | None:
         return None

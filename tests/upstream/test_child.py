@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headgate.domain.child_environment import inherited
 from tests.front.visitor import Session, modern_call, request, scripted
 from tests.gate import Answer, Gate, running_gate
 from tests.real.processes import alive
@@ -58,13 +60,19 @@ def look(gate: Gate) -> dict[str, Any]:
 
 
 def test_a_child_is_given_what_every_program_needs_and_its_own(gate: Gate, directory: Path) -> None:
+    (chain,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_CHAIN=")]
+    assert re.fullmatch(r"HEADGATE_CHAIN=[0-9a-f]{16}/[0-9a-f]{16}", chain)
+    network = inherited({k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "LANG")}, ())
     assert look(gate)["environment"] == sorted(
         [
+            chain,
             f"PATH={os.environ['PATH']}",
             "HOME=/home/somebody",
             "LANG=C",
             "OWN=1",
             f"JOURNAL={directory / 'journal'}",
+            # What reaches the network from where the tests run.
+            *(f"{name}={value}" for name, value in network.items()),
         ]
     )
 
@@ -109,7 +117,7 @@ def test_the_last_words_of_a_child_that_does_not_live_are_told(gate: Gate) -> No
 
 def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: Gate) -> None:
     before = gate.servers()["mute"]["pid"]
-    told = modern_call(gate, "mute_mute")["_meta"]["io.headgate/error"]
+    told = modern_call(gate, "mute")["_meta"]["io.headgate/error"]
     assert told["code"] == "NETWORK_ERROR"
     assert told["effect"] == "unknown"
     wait_until(
@@ -122,7 +130,7 @@ def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: Gate) -> 
 def test_a_child_that_reads_nothing_fills_nobodys_memory(gateway: Start, tmp_path: Path) -> None:
     gate = gateway({"mcpServers": {name: scripted(tmp_path / "journal") for name in ("own", "deaf")}})
     gate.wait_until_ready()
-    assert modern_call(gate, "deaf_deaf")["structuredContent"] == {"deaf": True}
+    assert modern_call(gate, "deaf")["structuredContent"] == {"deaf": True}
     session = Session(gate)
     answers: list[Answer] = []
 

@@ -38,7 +38,10 @@ for line in sys.stdin:
 """
 
 
-REFUSED = {"code": -32601, "message": "Method not found: sampling/createMessage"}
+REFUSED = {
+    "code": -32601,
+    "message": "Method not found: sampling/createMessage (the client does not support sampling)",
+}
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
 async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time() -> None:
     async with running(Facts(), "mute", start_timeout_seconds=3.0) as fleet:
         message, seconds = await failure(fleet, "mute")
-        assert "it was not ready within 3 s; its last words: loading" in message
+        assert "it was not ready within 3 s; last lines on stderr: loading" in message
         assert 3 <= seconds < 3 + ENDING_SECONDS
         (status,) = fleet.statuses()
         assert status.state is State.BACKOFF

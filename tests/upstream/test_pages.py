@@ -12,6 +12,12 @@ def items(page: Page) -> list[bytes]:
     return [bytes(item) for item in page.items]
 
 
+@pytest.mark.parametrize("item", [b"{}", HALF_A_CHARACTER])
+def test_what_a_page_says_of_itself_is_kept(item: bytes) -> None:
+    assert bytes(read_page(Kind.TOOLS, b'{"tools":[' + item + b'],"_meta":{"a":[1]}}').meta) == b'{"a":[1]}'
+    assert not read_page(Kind.TOOLS, b'{"tools":[' + item + b"]}").meta
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_the_items_are_the_bytes_that_came(kind: Kind) -> None:
     page = read_page(kind, b'{"other":[1],"%s":[ {"a" : 1.0}, {}],"nextCursor":"n"}' % kind.member.encode())

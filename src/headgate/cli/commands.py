@@ -12,12 +12,13 @@ from headgate.cli import options
 from headgate.cli.knowledge import knowledge
 from headgate.cli.operations import operations
 from headgate.cli.running import Commands, ending, run, say, settings_of
+from headgate.cli.transactions import transactions
 
 if TYPE_CHECKING:
     from headgate.config import Settings
 
 # The words of `Mode` and `Dialect`, without what would have to be imported for them.
-_MODES = ("auto", "full", "slim", "search", "dynamic", "budget")
+_MODES = ("auto", "full", "partitioned", "slim", "search", "dynamic", "budget")
 _DIALECTS = ("plain", "gemini", "openai")
 
 
@@ -28,6 +29,7 @@ def cli() -> None:
 
 
 cli.add_command(operations)
+cli.add_command(transactions)
 cli.add_command(knowledge)
 
 
@@ -37,7 +39,9 @@ cli.add_command(knowledge)
 @options.HOST
 @options.PORT
 @options.DATA_DIR
-@click.option("--listing", help="What tools/list shows: auto, full, slim, search, dynamic or budget.")
+@click.option(
+    "--listing", help="What tools/list shows: auto, full, partitioned, slim, search, dynamic or budget."
+)
 @options.VERBOSE
 def serve(
     config: Path | None,

@@ -3,15 +3,17 @@
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from headgate.cli import INTERRUPTED, TERMINATED
 from headgate.domain.errors import ConfigError, HeadgateError, InvalidGraph, KnowledgeError, StoreAway
+from headgate.domain.redaction import without_secrets
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -36,19 +38,43 @@ class Commands(click.Group):
 
 @contextmanager
 def ending(*, verbose: bool, interrupted: str = "") -> Iterator[None]:
-    """A refusal ends the command with one sentence, and Ctrl-C with the one that is given, if any."""
+    """An error ends the command with one sentence, and Ctrl-C with the one that is given, if any.
+
+    `verbose` puts the traceback before the sentence and changes nothing else.
+    """
     try:
         yield
+    except (BrokenPipeError, click.ClickException, click.Abort, click.exceptions.Exit):
+        # Click ends these itself, and a reader that has gone away wants to hear nothing.
+        raise
     except HeadgateError as error:
-        if verbose:
-            raise
-        click.echo(f"headgate: {_printable(_sentence(error))}", err=True)
-        _drop_output()
-        sys.exit(2)
+        _end(_sentence(error), verbose=verbose)
+    except OSError as error:
+        _end(_system_sentence(error), verbose=verbose)
+    except Exception as error:  # noqa: BLE001 (the traceback is what -v is for)
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _end(f"unexpected {said}; run it again with -v for the traceback, and report it", verbose=verbose)
     except KeyboardInterrupt:
         if interrupted:
             click.echo(f"headgate: {interrupted}", err=True)
         sys.exit(INTERRUPTED)
+
+
+def _end(sentence: str, *, verbose: bool) -> NoReturn:
+    """Exit with code 2 and the sentence, after the traceback of the current exception if it is wanted."""
+    if verbose:
+        click.echo(without_secrets(traceback.format_exc()), err=True, nl=False)
+    click.echo(f"headgate: {_printable(without_secrets(sentence))}", err=True)
+    _drop_output()
+    sys.exit(2)
+
+
+def _system_sentence(error: OSError) -> str:
+    """What the operating system refused, and where."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return f"the system refused something: {reason}; run it again with -v to see what"
+    return f"{os.fsdecode(error.filename)}: {reason}; correct the path, or make it usable for this user"
 
 
 def _sentence(error: HeadgateError) -> str:

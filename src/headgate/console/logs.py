@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from headgate.domain.errors import ConfigError
 from headgate.domain.redaction import without_secrets
 
 _FILE_BYTES = 10 * 1024 * 1024
@@ -16,16 +17,26 @@ _ORDINARY = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskN
 
 
 def set_up(level: str, style: str | None, file: Path | None) -> None:
-    """Send every log line to stderr and, if asked for, to a file that is rotated."""
+    """Send every log line to stderr and, if asked for, to a file that is rotated; raises ConfigError."""
     pretty = style == "pretty" or (style is None and sys.stderr.isatty())
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     handlers[0].setFormatter(Pretty() if pretty else Json())
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"))
+        handlers.append(_file_handler(file))
         handlers[1].setFormatter(Json())
     logging.basicConfig(level=level, handlers=handlers, force=True)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _file_handler(file: Path) -> logging.Handler:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"the log file {file} cannot be written: {error.strerror}",
+            hint="name another file with HEADGATE_LOG_FILE or logFile, or make this one writable",
+        ) from error
 
 
 class Json(logging.Formatter):

@@ -1,6 +1,6 @@
 """The paths of the gateway that are not MCP: health, readiness, metrics and the front page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from headgate.domain.server import ServerStatus, State
 
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
+_KEPT = "its old definition stays in force, because the new one is rejected"
 
 
 class Fleet(Protocol):
@@ -26,11 +27,24 @@ class Fleet(Protocol):
         """Every server's state and numbers."""
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class Configuration(Protocol):
+    """What of the configuration is not in force."""
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        """The servers whose entries are wrong, and what is wrong with each."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the last edit of the file; None while the file is in force."""
+
+
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether clients should be sent here, and why."""
 
     ready: bool
     servers: list[ServerStatus]
+    configuration_error: str | None = None
 
 
 class Pages:
@@ -39,6 +53,7 @@ class Pages:
     def __init__(
         self,
         fleet: Fleet,
+        configuration: Configuration,
         tally: Tally,
         gauges: Callable[[], Gauges],
         counters: Callable[[], Counters],
@@ -46,6 +61,7 @@ class Pages:
     ) -> None:
         """`listings` tells what clients see, as anything that can be written as JSON."""
         self._fleet = fleet
+        self._configuration = configuration
         self._tally = tally
         self._gauges = gauges
         self._counters = counters
@@ -77,17 +93,31 @@ class Pages:
 
     def readiness(self) -> Readiness:
         """Ready once every server was tried, as long as one of them works."""
-        servers = self._fleet.statuses()
-        wanted = [server for server in servers if server.state is not State.DISABLED]
+        servers = self._servers()
+        wanted = [server for server in servers if server.state not in (State.DISABLED, State.REJECTED)]
         working = not wanted or any(server.state in (State.READY, State.IDLE) for server in wanted)
-        return Readiness(self._fleet.settled and working and not self.draining, servers)
+        ready = self._fleet.settled and working and not self.draining
+        return Readiness(ready, servers, self._configuration.problem)
+
+    def _servers(self) -> list[ServerStatus]:
+        """Every server that runs, is disabled or is rejected; one may run whose new entry is rejected."""
+        rejected = dict(self._configuration.rejected)
+        servers = [
+            msgspec.structs.replace(server, reason=f"{_KEPT}: {rejected.pop(server.name)}")
+            if server.name in rejected
+            else server
+            for server in self._fleet.statuses()
+        ]
+        return servers + [
+            ServerStatus(name=name, state=State.REJECTED, reason=reason) for name, reason in rejected.items()
+        ]
 
     def _ready(self) -> tuple[int, bytes, bytes]:
         readiness = self.readiness()
         return 200 if readiness.ready else 503, _JSON, msgspec.json.encode(readiness)
 
     def _metrics(self) -> tuple[int, bytes, bytes]:
-        body = exposition(self._tally, self._fleet.statuses(), self._gauges(), self._counters())
+        body = exposition(self._tally, self._servers(), self._gauges(), self._counters())
         return 200, b"text/plain; version=0.0.4; charset=utf-8", body
 
     def _listing(self) -> tuple[int, bytes, bytes]:
@@ -100,8 +130,24 @@ class Pages:
             "MCP: /mcp   health: /health   readiness: /ready   metrics: /metrics   listings: /listing",
             "",
         ]
-        for server in self._fleet.statuses():
-            told = f"  {server.name:24} {server.state:10} {server.tools:5} tools"
-            remark = "stopped until it is used" if server.state is State.IDLE else server.last_error
+        if self._configuration.problem is not None:
+            lines += [
+                f"The last edit of the configuration is not in force: {self._configuration.problem}",
+                "",
+            ]
+        for server in self._servers():
+            told = f"  {_printable(server.name):24} {server.state:10} {server.tools:5} tools"
+            remark = _remark(server)
             lines.append(f"{told}   {remark}" if remark else told)
         return 200, _TEXT, ("\n".join(lines) + "\n").encode()
+
+
+def _remark(server: ServerStatus) -> str:
+    """Why it is not there, or why it is not what its entry says."""
+    idle = "stopped until it is used" if server.state is State.IDLE else None
+    return "; ".join(_printable(one) for one in (idle or server.last_error, server.reason) if one)
+
+
+def _printable(text: str) -> str:
+    """One line, whatever a server or a file has said."""
+    return "".join(one if one.isprintable() else " " for one in text)

@@ -33,7 +33,7 @@ class Tally:
         self.seconds = 0.0
 
     def count(self, server: str, outcome: str, seconds: float) -> None:
-        """One call is over; `outcome` is `ok`, `error` or the code of a failure."""
+        """One call is over; `outcome` is `ok`, `tool_error`, `error` or the code of a failure."""
         key = (server, outcome)
         self.outcomes[key] = self.outcomes.get(key, 0) + 1
         self.buckets[bisect_left(BUCKETS, seconds)] += 1

@@ -17,8 +17,10 @@ from headgate.upstream.subscriptions import Subscriptions
 
 log = logging.getLogger("headgate.upstream")
 
-# A listing asked for while servers are still starting waits for them this long after the start.
-_FIRST_LISTING_SECONDS = 5.0
+# A listing waits this long after the start of a server that has never listed.
+FIRST_LISTING_SECONDS = 8.0
+# A listing waits this long until servers have listed for another profile.
+_PROFILE_LISTING_SECONDS = 5.0
 # How long a call of a server that is gone might have taken.
 _LONGEST_SECONDS = 900.0
 # Each may start a process.
@@ -28,7 +30,15 @@ _MOST_LEARNING = 8
 class Fleet:
     """Routes each call to the keeper of its server."""
 
-    def __init__(self, open_link: Open, versions: Versions, events: Events) -> None:
+    def __init__(
+        self,
+        open_link: Open,
+        versions: Versions,
+        events: Events,
+        first_listing_seconds: float = FIRST_LISTING_SECONDS,
+    ) -> None:
+        """A listing waits `first_listing_seconds` after the start of a server that has never listed."""
+        self._first_listing_seconds = first_listing_seconds
         self._open_link = open_link
         self._versions = versions
         self._events = events
@@ -40,7 +50,8 @@ class Fleet:
         self._learning: dict[tuple[Keeper, Profile], asyncio.Task[None]] = {}
         self._learners = asyncio.Semaphore(_MOST_LEARNING)
         self._loop = asyncio.get_running_loop()
-        self._listing_from = self._loop.time() + _FIRST_LISTING_SECONDS
+        # When listings stop waiting for a server.
+        self._awaited_until: dict[Keeper, float] = {}
 
     async def send(self, call: Call) -> Answer:
         """Carry one call out; raises UpstreamError."""
@@ -125,6 +136,7 @@ class Fleet:
         subscriptions = Subscriptions(before.wanted if before else None)
         keeper = Keeper(spec, self._open_link, self._versions, self._events, subscriptions)
         self._keepers[spec.name] = keeper
+        self._awaited_until[keeper] = self._loop.time() + self._first_listing_seconds
         if spec.enabled:
             self._running[keeper] = self._loop.create_task(keeper.run(), name=f"keeper {spec.name}")
         else:
@@ -132,6 +144,7 @@ class Fleet:
 
     def _retire(self, keeper: Keeper) -> None:
         keeper.retire()
+        self._awaited_until.pop(keeper, None)
         task = self._loop.create_task(self._drain(keeper), name=f"drain {keeper.spec.name}")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
@@ -163,7 +176,7 @@ class Fleet:
                 learning.add(self._learn(keeper, claim))
         if learning:
             # Whoever takes longer goes on, and clients are told when it changed anything.
-            await asyncio.wait(learning, timeout=_FIRST_LISTING_SECONDS)
+            await asyncio.wait(learning, timeout=_PROFILE_LISTING_SECONDS)
 
     def _learn(self, keeper: Keeper, claim: Claim) -> "asyncio.Task[None]":
         """The one task that learns what a server lists for a profile."""
@@ -187,22 +200,39 @@ class Fleet:
             log.exception("listing failed", extra={"server": keeper.spec.name})
 
     async def wait_for_start(self) -> None:
-        """Just after the start, wait until every server has been reached or has failed once."""
-        left = self._listing_from - self._loop.time()
-        # What a server told before the gateway was started can be shown until it tells it again.
-        unknown = [
+        """Wait for servers that are starting and have never listed, at most until each one's time is over."""
+        waiting = {keeper: self._awaited_until[keeper] for keeper in self._starting()}
+        if not waiting or max(waiting.values()) <= self._loop.time():
+            return
+        for keeper, until in sorted(waiting.items(), key=lambda one: one[1]):
+            try:
+                async with asyncio.timeout_at(until):
+                    await keeper.settled.wait()
+            except TimeoutError:
+                continue
+
+    def _starting(self) -> list[Keeper]:
+        # A server that listed before the gateway was started is listed from memory.
+        return [
             keeper
             for name, keeper in self._keepers.items()
             if not keeper.settled.is_set() and not self._events.knows(name, PLAIN)
         ]
-        if left <= 0 or not unknown:
-            return
-        try:
-            async with asyncio.timeout(left):
-                for keeper in unknown:
-                    await keeper.settled.wait()
-        except TimeoutError:
-            return
+
+    def starting(self) -> tuple[str, ...]:
+        """The servers that are starting and have never listed."""
+        return tuple(keeper.spec.name for keeper in self._starting())
+
+    def unavailable(self) -> tuple[str, ...]:
+        """The servers that could not be reached and have never listed."""
+        return tuple(
+            name
+            for name, keeper in self._keepers.items()
+            if keeper.spec.enabled
+            and keeper.settled.is_set()
+            and not keeper.is_ready
+            and not self._events.knows(name, PLAIN)
+        )
 
     async def close(self) -> None:
         """End every connection, all at once."""
@@ -218,9 +248,14 @@ async def _end(task: asyncio.Task[None] | None) -> None:
 
 
 @asynccontextmanager
-async def run_fleet(open_link: Open, versions: Versions, events: Events) -> AsyncIterator[Fleet]:
+async def run_fleet(
+    open_link: Open,
+    versions: Versions,
+    events: Events,
+    first_listing_seconds: float = FIRST_LISTING_SECONDS,
+) -> AsyncIterator[Fleet]:
     """A fleet for as long as the block lasts."""
-    fleet = Fleet(open_link, versions, events)
+    fleet = Fleet(open_link, versions, events, first_listing_seconds)
     try:
         yield fleet
     finally:

@@ -6,15 +6,17 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError
 
+from headgate.domain.federation import gateways_in
 from headgate.domain.kind import Kind
 from headgate.domain.ticket import FEATURES
 from headgate.wire.eras import Era, era_of
-from headgate.wire.rmcp import spoken, undeclared
+from headgate.wire.rmcp import META, spoken, spoken_as, undeclared
 
 
-def greeting_of(version: str, capabilities: bytes, instructions: str) -> "Greeting":
+def greeting_of(version: str, capabilities: bytes, instructions: str, meta: bytes = b"") -> "Greeting":
     """What it says about itself; that it speaks rmcp is kept apart, because that ends at the gateway."""
-    return Greeting(version, undeclared(capabilities), instructions, spoken(capabilities, FEATURES))
+    shared, names = spoken(capabilities, FEATURES), spoken_as(capabilities)
+    return Greeting(version, undeclared(capabilities), instructions, shared, names, gateways_in(meta))
 
 
 class Greeting(msgspec.Struct, frozen=True, dict=True):
@@ -25,6 +27,10 @@ class Greeting(msgspec.Struct, frozen=True, dict=True):
     instructions: str = ""
     # The features of rmcp that it shares with us; none when it does not speak it.
     rmcp: frozenset[str] = frozenset()
+    # The names under which it is told of the delivery of a call.
+    rmcp_names: tuple[str, ...] = (META,)
+    # The instances of gateways behind it, itself included; none of a server that is no gateway.
+    gateways: frozenset[str] = frozenset()
 
     @cached_property
     def era(self) -> Era:

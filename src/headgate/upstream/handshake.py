@@ -6,7 +6,8 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer
-from headgate.domain.errors import InvalidAnswer, RequestRefused, VersionMismatch
+from headgate.domain.errors import GatewayLoop, InvalidAnswer, RequestRefused, VersionMismatch
+from headgate.domain.federation import META_LOOP
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
 from headgate.domain.ticket import FEATURES
@@ -34,16 +35,18 @@ class _Versions(msgspec.Struct):
     supported: list[str] = []
 
 
-class _Discovered(msgspec.Struct):
+class _Discovered(msgspec.Struct, rename={"meta": "_meta"}):
     supportedVersions: list[str]  # noqa: N815 (the protocol's spelling)
     capabilities: Raw = Raw(b"{}")
     instructions: str | None = None
+    meta: Raw = Raw(b"")
 
 
-class _Initialized(msgspec.Struct):
+class _Initialized(msgspec.Struct, rename={"meta": "_meta"}):
     protocolVersion: str  # noqa: N815 (the protocol's spelling)
     capabilities: Raw = Raw(b"{}")
     instructions: str | None = None
+    meta: Raw = Raw(b"")
 
 
 async def shake_hands(
@@ -98,6 +101,7 @@ async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:
     if greeting is not None:
         return greeting
     error = _error(answer)
+    _refuse_loop(spec, error)
     if error.code in _STATELESS_ERRORS:
         raise InvalidAnswer(spec.name, "server/discover", f"the error {error.code} {error.message[:200]}")
     if error.code == UNSUPPORTED_VERSION:
@@ -137,7 +141,7 @@ def _discovered(answer: Answer) -> Greeting | None:
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
     if not agreed:
         return None
-    return greeting_of(agreed[-1], bytes(found.capabilities), found.instructions or "")
+    return greeting_of(agreed[-1], bytes(found.capabilities), found.instructions or "", bytes(found.meta))
 
 
 def _error(answer: Answer) -> _Error:
@@ -145,6 +149,12 @@ def _error(answer: Answer) -> _Error:
         return msgspec.json.decode(answer.error or b"{}", type=_Error)
     except (DecodeError, UnicodeDecodeError):
         return _Error()
+
+
+def _refuse_loop(spec: ServerSpec, error: _Error) -> None:
+    """Raises GatewayLoop where the other side is a gateway that has recognised itself."""
+    if META_LOOP.encode() in bytes(error.data):
+        raise GatewayLoop(spec.name)
 
 
 def _supported(data: Raw) -> list[str]:
@@ -162,6 +172,7 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
     )
     answer = await link.request(_outgoing(spec, "initialize", params))
     error = _error(answer)
+    _refuse_loop(spec, error)
     if answer.error and error.code == UNSUPPORTED_VERSION:
         # It answered the first question after all, and the connection is of the stateless era now.
         greeting = _discovered(await link.request(_discover(spec, LATEST_STATELESS)))
@@ -176,4 +187,6 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
         raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
-    return greeting_of(found.protocolVersion, bytes(found.capabilities), found.instructions or "")
+    return greeting_of(
+        found.protocolVersion, bytes(found.capabilities), found.instructions or "", bytes(found.meta)
+    )

@@ -188,7 +188,9 @@ class Inbox:
             return
         channel = self._channel(about)
         if not self._profile.may_be_asked(method, params):
-            reply(encode_error(id, METHOD_NOT_FOUND, f"Method not found: {method[:200]}"))
+            # Servers hand these words on: they are what the model reads.
+            why = self._profile.why_not(method)
+            reply(encode_error(id, METHOD_NOT_FOUND, f"Method not found: {method[:200]} ({why})"))
         elif channel is None:
             reply(encode_error(id, INTERNAL_ERROR, "It is not clear which client this is for"))
         elif id in self._questions:

@@ -17,6 +17,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec, ServerStatus, State
 from headgate.upstream.background import Background
+from headgate.upstream.causes import as_cause, shown_line
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.hearing import Hearing
@@ -350,12 +351,18 @@ class Keeper:
 
     async def move_in(self, peer: Peer) -> None:
         """Learn what it lists; raises UpstreamError."""
+        if peer.greeting.gateways and not self._retired:
+            self._events.reaches(self.spec.name, peer.greeting.gateways)
         known = self._listings.start_over()
         await self._listings.learn(peer, PLAIN)
         if peer.era is Era.STATELESS:
             for profile in known:
                 await self._listings.learn(peer, profile)
         await self.subscriptions.restore(peer)
+
+    def looped(self) -> None:
+        """It leads back to this gateway: what it listed is this gateway's own."""
+        self._listings.clear()
 
     def moved_in(self, peer: Peer) -> None:
         """Tell that it is back."""
@@ -410,10 +417,11 @@ class Keeper:
             errors=self._errors,
             restarts=main.restarts,
             noise_lines=self._inbox.noise,
+            reason=as_cause(self.spec.disabled_reason) if main.state is State.DISABLED else None,
             last_error=main.last_error,
             next_attempt_seconds=rest if main.state is State.BACKOFF and main.peer is None else None,
             pid=main.peer.link.pid if main.peer else None,
-            stderr_tail=tuple(main.stderr)[-20:],
+            stderr_tail=tuple(map(shown_line, list(main.stderr)[-20:])),
         )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from headgate.catalog.hints import CacheHint, strictest
+from headgate.catalog.hints import NO_HINT, CacheHint, strictest
 from headgate.catalog.turns import Turn
 from headgate.domain.errors import InvalidAnswer, UpstreamError, UpstreamTimeout
 from headgate.domain.kind import Kind
@@ -32,6 +32,9 @@ class Readers(Protocol):
         self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
     ) -> dict[str, str]:
         """These are all; returns the ones that cannot be served, with the reason."""
+
+    def reaches(self, server: str, gateways: frozenset[str]) -> None:
+        """The server is a gateway, and these are behind it; raises GatewayLoop if this one is."""
 
     def knows(self, server: str, profile: Profile) -> bool:
         """Whether a listing for that profile is kept."""
@@ -63,6 +66,8 @@ class Listings:
             listed = await peer.list(kind, profile)
             if self.muted:
                 continue
+            if listed.gateways:
+                self._readers.reaches(self._server, listed.gateways)
             left_out = await self._hand_on(kind, listed, profile)
             if profile is PLAIN:
                 self.counts[kind] = len(listed.definitions) - len(left_out)
@@ -82,6 +87,13 @@ class Listings:
                 await asyncio.sleep(0)
                 if not _go_on(steps):
                     return self._readers.offered(self._server, kind, listed.definitions, profile, listed.hint)
+
+    def clear(self) -> None:
+        """Nothing of what it listed is shown any more."""
+        for kind in Kind:
+            if not self.muted:
+                self._readers.offered(self._server, kind, [], PLAIN, NO_HINT)
+        self.counts.clear()
 
     def knows(self, profile: Profile) -> bool:
         """Whether it has been asked on behalf of such clients since it was connected."""

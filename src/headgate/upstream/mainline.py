@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from headgate.domain.errors import (
+    GatewayLoop,
     HeadgateError,
     UpstreamError,
     UpstreamLost,
@@ -16,6 +18,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.server import ServerSpec, State
+from headgate.upstream.causes import as_cause, with_stderr, with_url
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, SessionGone
@@ -24,6 +27,8 @@ from headgate.upstream.peer import Peer
 log = logging.getLogger("headgate.upstream")
 
 _STDERR_LINES = 200
+# Processes of the same server that say when and where they failed do not fail for another reason.
+_NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 _FIRST_REST_SECONDS = 0.1
 _LONGEST_REST_SECONDS = 30.0
 # A connection that stood this long was a good one, and the next loss counts as the first.
@@ -32,6 +37,8 @@ _STABLE_SECONDS = 10.0
 _PATIENCE_SECONDS = 2.0
 # A server that failed to start as often as it may is started by a use, but not more often than this.
 _FAILED_REST_SECONDS = 30.0
+# Another gateway may have been mended, so one that led back here is looked at again; a command never changes.
+_LOOP_REST_SECONDS = 60.0
 _PING_EVERY_SECONDS = 30.0
 _PING_SECONDS = 10.0
 # Timers of the loop may be that much too early.
@@ -61,6 +68,9 @@ class Tenant(Protocol):
     def moved_in(self, peer: Peer) -> None:
         """It stands."""
 
+    def looped(self) -> None:
+        """It leads back to this gateway, and is not connected."""
+
     async def stay(self, peer: Peer) -> None:
         """Go on beside everything else for as long as it stands."""
 
@@ -77,6 +87,24 @@ class Tenant(Protocol):
 Open = Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]
 
 
+class StderrTail(deque[str]):
+    """The last lines that a server's processes wrote to stderr, and how many there were in all."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=_STDERR_LINES)
+        self.written = 0
+
+    def append(self, line: str) -> None:
+        """One more line."""
+        super().append(line)
+        self.written += 1
+
+    def since(self, before: int) -> list[str]:
+        """What was written after so many lines, as far as it is still here."""
+        new = min(len(self), self.written - before)
+        return list(self)[len(self) - new :]
+
+
 class Mainline:
     """Keeps one connection standing, and says why when it does not."""
 
@@ -91,7 +119,9 @@ class Mainline:
         self.connections = 0
         # Connections that were made because the one before was lost.
         self.restarts = 0
-        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self.stderr = StderrTail()
+        # How many lines there were before the connection that is made now.
+        self._stderr_before = 0
         # Whether it has been reached, or has failed once.
         self.settled = asyncio.Event()
         # Another one speaks for the server, so nothing is to be remembered of this one.
@@ -107,6 +137,7 @@ class Mainline:
         self._was_ready = False
         self._ready_since = 0.0
         self._failures = 0
+        self._looped = False
         # Stopped because nobody uses it, and who wants it to be started again.
         self._asleep = self._woken = False
         self._wanted = asyncio.Event()
@@ -128,7 +159,8 @@ class Mainline:
         while self.peer is None:
             rest = max(0.0, self.next_attempt - self._loop.time())
             if self.state in (State.DISABLED, State.STOPPED):
-                raise UpstreamUnavailable(self.spec.name, "it is switched off", retry_after_seconds=60.0)
+                reason = ": ".join(("it is switched off", *filter(None, [self.spec.disabled_reason])))
+                raise UpstreamUnavailable(self.spec.name, reason, retry_after_seconds=60.0)
             if self._gave_up_for_now(rest, tried=tried):
                 cause = self.last_error or "it does not start"
                 raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
@@ -160,10 +192,11 @@ class Mainline:
 
     def _become(self, state: State, *, quietly: bool = False) -> None:
         # A server that fails again for the same reason is no news.
-        news = (state, self.last_error)
+        news = (state, _NUMBER.sub("0", self.last_error) if self.last_error else None)
         loud = not quietly and state is not State.STARTING and news != self._told
+        level = logging.WARNING if state in (State.BACKOFF, State.FAILED) else logging.INFO
         log.log(
-            logging.INFO if loud else logging.DEBUG,
+            level if loud else logging.DEBUG,
             "upstream %s",
             state,
             extra={"server": self.spec.name, "reason": self.last_error},
@@ -206,7 +239,9 @@ class Mainline:
         self._become(State.STARTING)
         try:
             reason = await self._connect_and_serve(remembered)
-            self.last_error = None if self._asleep else reason
+            self.last_error = None if self._asleep else as_cause(with_url(reason, self.spec.url))
+        except GatewayLoop as loop:
+            self._refuse(loop)
         except HeadgateError as error:
             self.last_error = self._explain(error)
         except Exception as error:
@@ -214,31 +249,51 @@ class Mainline:
             log.exception("upstream failed", extra={"server": self.spec.name})
             self.last_error = f"an unexpected {type(error).__name__}"
 
+    def _refuse(self, loop: GatewayLoop) -> None:
+        """It is this gateway, or leads back to it: that is no failure that another attempt would mend."""
+        if self.last_error != loop.reason:
+            log.warning(loop.reason, extra={"server": self.spec.name})
+        self.last_error, self._looped = loop.reason, True
+        self._tenant.looped()
+
     async def _rest(self) -> None:
         """Wait before the next attempt: a while, or after too many failures until somebody wants it."""
         if self._was_ready and self._loop.time() - self._ready_since > _STABLE_SECONDS:
             self._failures = 0
         rest = min(_LONGEST_REST_SECONDS, _FIRST_REST_SECONDS * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        failed = self._failures >= max(1, self.spec.max_restarts)
+        looped, self._looped = self._looped, False
+        self._failures += not looped
+        failed = looped or self._failures >= max(1, self.spec.max_restarts)
         self.next_attempt = self._loop.time() + (_FAILED_REST_SECONDS if failed else rest)
-        self._become(State.FAILED if failed else State.BACKOFF)
+        # Of a loop there was a warning already.
+        self._become(State.FAILED if failed else State.BACKOFF, quietly=looped)
         self.settled.set()
-        if failed:
+        if looped and self.spec.url:
+            await self._wanted_within(_LOOP_REST_SECONDS)
+        elif failed:
             await self._wanted.wait()
         else:
             await asyncio.sleep(rest)
 
+    async def _wanted_within(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wanted.wait()
+        except TimeoutError:
+            return
+
     def _explain(self, error: HeadgateError) -> str:
         reason = getattr(error, "reason", error.message)
         if isinstance(error, UpstreamLost):
-            reason = f"{reason} before it was ready"
-        return f"{reason}; its last words: {self.stderr[-1]}" if self.stderr else reason
+            reason = f"before it was ready, {reason}"
+        reason = with_stderr(reason, self.stderr.since(self._stderr_before))
+        return as_cause(with_url(reason, self.spec.url))
 
     async def _connect_and_serve(self, remembered: str | None) -> str:
         """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
         self._was_ready = False
         self._trouble = None
+        self._stderr_before = self.stderr.written
         deadline = self._loop.time() + self.spec.start_timeout_seconds
         try:
             async with (
@@ -297,7 +352,7 @@ class Mainline:
 
     def _stand(self) -> None:
         """The connection stands; calls are sent, but who cannot do his work is shown like one who is down."""
-        self.last_error = self._trouble
+        self.last_error = as_cause(self._trouble) if self._trouble is not None else None
         self._become(State.READY if self._trouble is None else State.BACKOFF)
 
     def drop(self, peer: Peer) -> None:
@@ -356,6 +411,8 @@ class Mainline:
             return "it forgot the session"
         except UpstreamTimeout:
             return "it does not answer"
+        except GatewayLoop:
+            raise
         except UpstreamError as error:
             log.warning("upstream not well", extra={"server": self.spec.name, "reason": error.message})
         return None

@@ -8,13 +8,14 @@ from headgate.wire.elements import elements
 from headgate.wire.skim import Skimmer
 
 
-class Page(msgspec.Struct):
+class Page(msgspec.Struct, rename={"meta": "_meta"}):
     """Some of the definitions, how to get the next ones, and how long they may be believed."""
 
     items: list[Raw] = []
     nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
     ttlMs: int | float | None = None  # noqa: N815 (the protocol's spelling)
     cacheScope: str = "private"  # noqa: N815 (the protocol's spelling)
+    meta: Raw = Raw(b"")
 
 
 def _decoder(kind: Kind) -> "msgspec.json.Decoder[Page]":
@@ -40,4 +41,5 @@ def _skimmed(kind: Kind, result: bytes) -> Page:
     skimmer.feed(result)
     values = {key: result[start:end] for key, (start, end) in skimmer.finish().items()}
     cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
-    return Page([Raw(item) for item in elements(values.get(kind.member, b""))], cursor)
+    items = [Raw(item) for item in elements(values.get(kind.member, b""))]
+    return Page(items, cursor, meta=Raw(values.get("_meta", b"")))

@@ -19,6 +19,7 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
+from headgate.domain.federation import CLIENT_NAME, gateways_in
 from headgate.domain.kind import NAMED_BY, Kind
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
@@ -41,12 +42,11 @@ from headgate.wire.eras import (
 )
 from headgate.wire.headers import encode_value
 from headgate.wire.mirrors import carried, header_lines
-from headgate.wire.rmcp import META as META_RMCP
 from headgate.wire.rmcp import declaring
 
 log = logging.getLogger("headgate.upstream")
 
-CLIENT_INFO = msgspec.json.encode({"name": "headgate", "version": __version__})
+CLIENT_INFO = msgspec.json.encode({"name": CLIENT_NAME, "version": __version__})
 # To cut up a larger page takes so long that others would notice.
 _LARGE_BYTES = 256 * 1024
 # A listing that has not ended after this many pages goes in circles.
@@ -61,6 +61,8 @@ class Listed(msgspec.Struct, frozen=True):
 
     definitions: list[bytes]
     hint: CacheHint = NO_HINT
+    # The instances of gateways whose things may be among these; none of a server that is no gateway.
+    gateways: frozenset[str] = frozenset()
 
 
 def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
@@ -171,7 +173,7 @@ class Peer:
             parts.append(msgspec.json.encode(key) + b":" + bytes(value))
         meta = self._meta(request, token)
         if self._courier is not None and request.method == _TOOL_CALL:
-            meta[META_RMCP] = self._courier.stamp(call)
+            meta |= dict.fromkeys(self.greeting.rmcp_names, self._courier.stamp(call))
         if meta:
             parts.append(b'"_meta":' + encode_object(meta))
         return b"{" + b",".join(parts) + b"}"
@@ -192,7 +194,9 @@ class Peer:
     def _declared(self, profile: Profile) -> bytes:
         """What clients of that profile can do and, to a server that speaks rmcp, that we do too."""
         declared = profile.capabilities
-        return declaring(declared, FEATURES) if self._courier is not None else declared
+        if self._courier is None:
+            return declared
+        return declaring(declared, FEATURES, self.greeting.rmcp_names)
 
     async def list(self, kind: Kind, profile: Profile = PLAIN) -> Listed:
         """Everything of one kind, for clients of that profile; raises UpstreamError or SessionGone."""
@@ -200,15 +204,17 @@ class Peer:
         hints: list[CacheHint] = []
         cursor: str | None = None
         seen: set[str] = set()
+        gateways: frozenset[str] = frozenset()
         if not self.greeting.offers(kind):
             return Listed(definitions, NOTHING_TO_KEEP)
         for _ in range(_MOST_PAGES):
             page = await self._page(kind, cursor, profile)
             definitions += [bytes(item) for item in page.items]
             hints.append(_hint(page))
+            gateways |= gateways_in(page.meta)
             cursor = page.nextCursor
             if not cursor or len(definitions) >= _MOST_ITEMS:
-                return Listed(definitions, strictest(hints))
+                return Listed(definitions, strictest(hints), gateways)
             if cursor in seen:
                 break
             seen.add(cursor)

@@ -47,6 +47,11 @@ class SpooledValue:
         self.start = start
         self._end = end
 
+    def edges(self, length: int) -> bytes:
+        """Its first and its last bytes, so many of each."""
+        last = max(self.start, self._end - length)
+        return self._file.read(self.start, min(length, self.size)) + self._file.read(last, self._end - last)
+
     @property
     def size(self) -> int:
         """How many bytes it has."""
