@@ -84,8 +84,9 @@ async def _post_on(post: Post, numbers: Iterator[int]) -> None:
 @asynccontextmanager
 async def _headgate(url: str) -> AsyncIterator[Post]:
     library = importlib.import_module("headgate.upstream.http_client")
-    origin = library.Origin(url)
-    client = library.HttpClient(origin, 10.0)
+    connecting = importlib.import_module("headgate.upstream.http_connector")
+    origin = connecting.Origin(url)
+    client = library.HttpClient(connecting.Connector(origin, 10.0))
     headers = "".join(f"{name}: {value}\r\n" for name, value in _HEADERS.items()).encode()
 
     async def post(body: bytes) -> tuple[int, bytes]:

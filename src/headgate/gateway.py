@@ -8,20 +8,38 @@ import msgspec
 from msgspec import Raw
 
 from headgate.catalog.arguments import wrapped_call
-from headgate.catalog.correction import corrected, may_refuse
+from headgate.catalog.correction import corrected, may_refuse, schema_text
 from headgate.catalog.directory import nearest_servers
-from headgate.catalog.names import CALL_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.own import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
 from headgate.catalog.uris import is_ours
 from headgate.catalog.viewer import Viewer
+from headgate.delivery.transactions.definitions import DEFINITIONS as DELIVERY_DEFINITIONS
 from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import HeaderMismatch, HeadgateError, MethodUnknown, ServerNotFound, ToolNotFound
+from headgate.domain.errors import (
+    HeaderMismatch,
+    HeadgateError,
+    MethodUnknown,
+    ServerNotFound,
+    ToolNotFound,
+    UnknownArgument,
+)
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.responses.tools import DEFINITIONS as READER_DEFINITIONS
 from headgate.responses.tools import Wanted
 from headgate.wire.mirrors import mismatch
 from headgate.wire.results import renamed, with_uris
 
 _TASK_RESULT = "tasks/result"
+# The gateway's own tools as their schemas are told to whoever called one with a member that it does not have.
+_OWN_DEFINITIONS = {
+    CALL_TOOL: CALL_DEFINITION,
+    EXPAND_SCHEMA: EXPAND_DEFINITION,
+    **dict.fromkeys((RETRIEVE_TOOLS, RETRIEVE_TOOL), retrieve_definition(())),
+    **READER_DEFINITIONS,
+    **DELIVERY_DEFINITIONS,
+}
 
 
 class Access(Protocol):
@@ -39,6 +57,12 @@ class Catalog(Protocol):
 
     def silent_server(self, kind: Kind, name: str) -> str | None:
         """The server that such a thing belongs to, if it has not told what it has yet."""
+
+    def may_change(self, kind: Kind, name: str) -> bool:
+        """Whether a server that is still starting may get the name from the one that has it now."""
+
+    async def names_settled(self) -> None:
+        """Wait until names stay as they are; bounded."""
 
     def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
         """The tool or prompt of that name; raises ToolNotFound or PromptNotFound with the nearest ones."""
@@ -73,6 +97,9 @@ class Showing(Protocol):
 
     def has_own(self, request: Request) -> bool:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
+
+    def note_call(self, request: Request, tool: Item) -> None:
+        """The client calls the tool."""
 
     def restored(self, request: Request, tool: Item) -> Request:
         """The request with the arguments that the tool's own schema wants, where the client saw another."""
@@ -114,8 +141,8 @@ class Handles(Protocol):
     def note(self, call: Call, answer: Answer) -> None:
         """Look for a task in the answer."""
 
-    def server(self, request: Request) -> str | None:
-        """The server of the task that the request is about, if it is the caller's."""
+    def tool(self, request: Request) -> Item | None:
+        """The tool that began the task of the request, if it is the caller's; it may have no name."""
 
 
 class Responses(Protocol):
@@ -203,26 +230,55 @@ class Gateway:
         # Before resolving, so that guessing tool names is not free.
         self._access.admit(request.caller)
         wrapped = request.name == CALL_TOOL and self._showing.has_own(request)
-        if wrapped:
-            request = _unwrapped(request)
-        own = self._own.get(request.name)
-        if own is not None and self._showing.has_own(request):
-            return await own.run(request)
         try:
+            if wrapped:
+                request = _unwrapped(request)
+            own = self._own.get(request.name)
+            if own is not None and self._showing.has_own(request):
+                return await own.run(request)
             if self._responses.reads(request.name) and self._showing.has_own(request):
                 return await self._read(request)
             call, answer = await self._made(request)
-        except ToolNotFound as missing:
-            if not wrapped and not self._showing.searches(request):
+        except (UnknownArgument, ToolNotFound) as error:
+            explained = await self._explained(error, request, wrapped=wrapped)
+            if explained is error:
                 raise
-            finder = f"{RETRIEVE_TOOLS} finds others"
-            raise ToolNotFound(missing.name, missing.nearest, finder=finder) from missing
+            raise explained from error
         # After delivery, so that what is recorded is what the upstream said, not what we showed.
         answer = await self._shown(call, answer)
         if not may_refuse(answer):
             return answer
         # Whoever has not seen the schema can correct itself by it.
         return corrected(call.item, answer, seen_whole=self._showing.complete(request) and not wrapped)
+
+    async def _explained(self, error: HeadgateError, request: Request, *, wrapped: bool) -> HeadgateError:
+        """The error with what helps to correct the call: a schema, or how other tools are found."""
+        if isinstance(error, UnknownArgument):
+            error = await self._with_schema(request, error)
+        if not isinstance(error, ToolNotFound) or not (wrapped or self._showing.searches(request)):
+            return error
+        finder = f"{RETRIEVE_TOOLS} finds others"
+        if error.name == CALL_TOOL:
+            finder = f"{CALL_TOOL} does not call itself, so give the name of the inner call; {finder}"
+        return ToolNotFound(error.name, error.nearest, finder=finder)
+
+    async def _with_schema(self, request: Request, unknown: UnknownArgument) -> HeadgateError:
+        """The refusal of a member, with the schema of the tool that it may have been meant for.
+
+        A tool that the caller cannot call is what is wrong first.
+        """
+        definition = _OWN_DEFINITIONS.get(unknown.target)
+        if definition is not None:
+            unknown.details = schema_text(Item(Kind.TOOLS, "", unknown.target, unknown.target, definition))
+        elif unknown.target:
+            try:
+                await self._await_owner(Kind.TOOLS, unknown.target)
+                tool = self._catalog.resolve(Kind.TOOLS, unknown.target, request.caller)
+                self._access.permit(request.caller, tool)
+            except HeadgateError as error:
+                return error
+            unknown.details = schema_text(tool)
+        return unknown
 
     async def _read(self, request: Request) -> Answer:
         """Look at a large result: one that is stored, or that of a call that is made now."""
@@ -269,6 +325,8 @@ class Gateway:
     async def use(self, request: Request) -> tuple[Call, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
         # A server that is still starting may have the tool, so it is too early to say that nobody has.
+        if self._catalog.may_change(Kind.TOOLS, request.name):
+            await self._catalog.names_settled()
         server = self._catalog.silent_server(Kind.TOOLS, request.name)
         if server is not None:
             await self._delivery.await_ready(server)
@@ -278,6 +336,7 @@ class Gateway:
             _compare(tool, request, needed=self._showing.verbatim(request))
         request = self._showing.restored(request, tool)
         self._catalog.use(tool)
+        self._showing.note_call(request, tool)
         call = Call(request, tool)
         answer = self._with_public_uris(call, await self._dialogue.carry(call))
         self._handles.note(call, answer)
@@ -318,7 +377,8 @@ class Gateway:
         servers = self._catalog.servers()
         if server is not None and server not in servers:
             raise ServerNotFound(server, nearest_servers(server, servers))
-        server = server or self._handles.server(request)
+        tool = self._handles.tool(request)
+        server = server or (tool.server if tool is not None else None)
         if server is None and len(servers) == 1:
             server = servers[0]
         if server not in servers:
@@ -326,8 +386,10 @@ class Gateway:
         call = Call(request, Item(Kind.TOOLS, server, "", request.method))
         answer = await self._dialogue.carry(call)
         self._handles.note(call, answer)
+        if request.method != _TASK_RESULT:
+            return answer
         # The result of a tool that went on as a task comes this way.
-        return await self._shown(call, answer) if request.method == _TASK_RESULT else answer
+        return await self._shown(Call(request, _same(tool, server) or call.item), answer)
 
     async def subscribe(self, request: Request) -> Answer:
         """Hear of every change of a resource; raises HeadgateError."""
@@ -378,9 +440,16 @@ class Gateway:
         return resource
 
     async def _await_owner(self, kind: Kind, name: str) -> None:
+        if self._catalog.may_change(kind, name):
+            await self._catalog.names_settled()
         server = self._catalog.silent_server(kind, name)
         if server is not None:
             await self._delivery.await_ready(server)
+
+
+def _same(tool: Item | None, server: str) -> Item | None:
+    """The tool, if it is known which one it is and the server has it."""
+    return tool if tool is not None and tool.name and tool.server == server else None
 
 
 def _unwrapped(request: Request) -> Request:

@@ -80,7 +80,7 @@ async def test_members_that_nobody_knows_survive() -> None:
 @in_no_time
 async def test_what_the_client_did_not_declare_is_not_asked() -> None:
     table = Table(ask_for("s1", a=SAMPLE))
-    with pytest.raises(InvalidAnswer, match="did not declare"):
+    with pytest.raises(InvalidAnswer, match="the client does not support sampling"):
         await table.turn(profile=profile_of(b'{"elicitation":{}}'))
 
 

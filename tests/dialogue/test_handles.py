@@ -23,22 +23,27 @@ def about(id: Any, who: str = "ann") -> Request:
     return Request(caller=Caller(who), method="tasks/get", params=raw({"taskId": id}))
 
 
+def server_of(handles: TaskHandles, request: Request) -> str | None:
+    tool = handles.tool(request)
+    return tool.server if tool is not None else None
+
+
 @pytest.mark.parametrize(
     "result", [{"task": {"taskId": "t", "status": "working"}}, {"resultType": "task", "taskId": "t"}]
 )
 def test_the_server_that_began_a_task_is_remembered(result: Any) -> None:
     handles = TaskHandles()
     began(handles, result)
-    assert handles.server(about("t")) == "bank"
+    assert server_of(handles, about("t")) == "bank"
 
 
 def test_nobody_else_has_that_task() -> None:
     handles = TaskHandles()
     began(handles, {"taskId": "t"})
     began(handles, {"taskId": "t"}, "other", "bob")
-    assert handles.server(about("t")) == "bank"
-    assert handles.server(about("t", "bob")) == "other"
-    assert handles.server(about("t", "cy")) is None
+    assert server_of(handles, about("t")) == "bank"
+    assert server_of(handles, about("t", "bob")) == "other"
+    assert handles.tool(about("t", "cy")) is None
 
 
 @pytest.mark.parametrize(
@@ -58,11 +63,11 @@ def test_what_is_no_task_is_not_remembered(result: Any) -> None:
     handles = TaskHandles()
     began(handles, result)
     for id in ("t", "", 5, None, ["t"]):
-        assert handles.server(about(id)) is None
+        assert handles.tool(about(id)) is None
 
 
 def test_a_request_without_a_task_is_about_none() -> None:
-    assert TaskHandles().server(Request(caller=Caller("ann"))) is None
+    assert TaskHandles().tool(Request(caller=Caller("ann"))) is None
 
 
 def test_tasks_without_end_push_out_the_oldest() -> None:
@@ -73,5 +78,22 @@ def test_tasks_without_end_push_out_the_oldest() -> None:
         began(handles, {"taskId": f"t{number}"})
         if number == 5_000:
             began(handles, {"taskId": "kept"})
-    assert handles.server(about("old")) is None
-    assert handles.server(about("kept")) == handles.server(about("t9998")) == "bank"
+    assert handles.tool(about("old")) is None
+    assert server_of(handles, about("kept")) == server_of(handles, about("t9998")) == "bank"
+
+
+def test_the_tool_of_a_task_stays_known_when_the_task_is_asked_about() -> None:
+    handles = TaskHandles()
+    began(handles, {"taskId": "t"})
+    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
+    handles.note(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    tool = handles.tool(about("t"))
+    assert tool is not None
+    assert tool.name == "dig"
+
+
+def test_of_a_task_that_is_only_asked_about_the_server_is_known() -> None:
+    handles = TaskHandles()
+    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
+    handles.note(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    assert server_of(handles, about("t")) == "bank"

@@ -89,6 +89,22 @@ def test_a_client_is_asked_what_it_declared(capabilities: bytes, answers: set[st
     assert profile.can_be_asked == bool(answers)
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "asked", "reason"),
+    [
+        (b"{}", "form", "the client does not support elicitation"),
+        (b'{"roots":{}}', "sampling", "the client does not support sampling"),
+        (b'{"elicitation":{}}', "url", "the client does not support this kind of elicitation"),
+        (b"{}", "vendor", "the client cannot be asked anything"),
+    ],
+)
+def test_a_refusal_names_what_the_client_lacks(capabilities: bytes, asked: str, reason: str) -> None:
+    method, params = ASKED[asked]
+    profile = profile_of(capabilities)
+    assert not profile.may_be_asked(method, params)
+    assert profile.why_not(method) == reason
+
+
 @given(st.binary(max_size=200))
 def test_whatever_a_client_declares_is_answered(capabilities: bytes) -> None:
     profile = profile_of(capabilities)
@@ -113,6 +129,7 @@ def test_a_declaration_that_is_too_long_is_not_kept() -> None:
     [
         (b'{"experimental":{"rmcp":{"version":"0.1.0","features":["ack"]}}}', b"{}"),
         (b'{"sampling":{},"experimental":{"rmcp":null}}', b'{"sampling":{}}'),
+        (b'{"experimental":{"mcp_tx":{"version":"0.1.0","features":["ack"]}}}', b"{}"),
         (b'{"experimental":{"\\u0072mcp":{},"x":{}}}', b'{"experimental":{"x":{}}}'),
         (b'{"experimental":{}}', b'{"experimental":{}}'),
     ],

@@ -55,9 +55,6 @@ class Client:
 
     # What surrounds the answers.
 
-    async def started(self) -> None:
-        """Everybody is there."""
-
     async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
         if self.told_late:
             self.list(*self.told_late)

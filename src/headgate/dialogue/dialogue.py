@@ -88,8 +88,9 @@ class Dialogue:
             raise InvalidAnswer(call.item.server, call.item.public_name, str(error)) from error
         if questions is not None:
             for question in questions.input_requests.values():
-                if not call.request.profile.may_be_asked(question.method, bytes(question.params)):
-                    reason = f"a question ({question.method[:100]}) that the client did not declare to answer"
+                profile = call.request.profile
+                if not profile.may_be_asked(question.method, bytes(question.params)):
+                    reason = f"a question ({question.method[:100]}), but {profile.why_not(question.method)}"
                     raise InvalidAnswer(call.item.server, call.item.public_name, reason)
         return questions
 

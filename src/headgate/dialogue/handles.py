@@ -6,6 +6,7 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.domain.call import Answer, Call, Request
+from headgate.domain.item import Item
 
 # The longest unused are forgotten first.
 _MOST_TASKS = 10_000
@@ -25,10 +26,10 @@ class _Begun(msgspec.Struct):
 
 
 class TaskHandles:
-    """The server of each task, for the caller that began it and nobody else."""
+    """The tool of each task, for the caller that began it and nobody else."""
 
     def __init__(self) -> None:
-        self._servers: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._tools: OrderedDict[tuple[str, str], Item] = OrderedDict()
 
     def note(self, call: Call, answer: Answer) -> None:
         """Look for a task in the answer."""
@@ -41,15 +42,24 @@ class TaskHandles:
             return
         id = begun.task.taskId or begun.taskId
         if id:
-            self._servers[(call.request.caller.principal, id)] = call.item.server
-            self._servers.move_to_end((call.request.caller.principal, id))
-            if len(self._servers) > _MOST_TASKS:
-                self._servers.popitem(last=False)
+            self._note((call.request.caller.principal, id), call.item)
 
-    def server(self, request: Request) -> str | None:
-        """The server of the task that the request is about; another caller's task is as good as none."""
+    def _note(self, task: tuple[str, str], item: Item) -> None:
+        known = self._tools.get(task)
+        # A request about a task names its server, and not the tool that began it.
+        if known is None or item.name or known.server != item.server:
+            self._tools[task] = item
+        self._tools.move_to_end(task)
+        if len(self._tools) > _MOST_TASKS:
+            self._tools.popitem(last=False)
+
+    def tool(self, request: Request) -> Item | None:
+        """The tool that began the task of the request; another caller's task is as good as none.
+
+        Without a name where only its server is known.
+        """
         try:
             id = msgspec.json.decode(request.params.get("taskId", b'""'), type=str)
         except (DecodeError, UnicodeDecodeError):
             return None
-        return self._servers.get((request.caller.principal, id))
+        return self._tools.get((request.caller.principal, id))

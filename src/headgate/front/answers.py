@@ -22,6 +22,7 @@ from headgate.domain.errors import (
     ResourceNotFound,
     ToolNotFound,
 )
+from headgate.domain.federation import CLIENT_NAME
 from headgate.domain.kind import LISTED_BY, Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
@@ -42,7 +43,7 @@ from headgate.wire.eras import (
     negotiate,
 )
 from headgate.wire.results import COMPLETE, UNCACHED
-from headgate.wire.rmcp import declaring, spoken, unsaid
+from headgate.wire.rmcp import declaring, spoken, spoken_as, unsaid
 from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
 
 log = logging.getLogger("headgate.front")
@@ -66,9 +67,6 @@ _OF_STATELESS = frozenset({"server/discover", "subscriptions/listen"})
 
 class Surroundings(Protocol):
     """What clients want to know or to tell besides their requests."""
-
-    async def started(self) -> None:
-        """Just after the start, wait a moment for servers to say what they can do."""
 
     async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
         """Give servers a moment to tell what clients of that profile are shown."""
@@ -106,7 +104,15 @@ _Work = Callable[[Envelope, Visitor], Awaitable[Reply]]
 class Answers:
     """What the gateway says to a client."""
 
-    def __init__(self, gateway: Gateway, name: str, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        name: str,
+        surroundings: Surroundings,
+        gateways: Callable[[], bytes] = lambda: b"",
+    ) -> None:
+        """`gateways` is the member of `_meta` that tells another gateway who is behind this one."""
+        self._gateways = gateways
         self._gateway = gateway
         self._info = msgspec.json.encode({"name": name, "version": __version__})
         self._surroundings = surroundings
@@ -124,7 +130,12 @@ class Answers:
             "resources/unsubscribe": self._unsubscribe,
         }
         self._work = {
-            Era.HANDSHAKE: {**both, **handshake, **dict.fromkeys(_OF_STATELESS, self._unknown)},
+            Era.HANDSHAKE: {
+                **both,
+                **handshake,
+                **dict.fromkeys(_OF_STATELESS, self._unknown),
+                "server/discover": self._discover_again,
+            },
             Era.STATELESS: {
                 **both,
                 **dict.fromkeys(_OF_HANDSHAKE, self._unknown),
@@ -277,6 +288,9 @@ class Answers:
             members = await self._gateway.list(kind, params.cursor, viewer)
         except InvalidCursor as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        behind = self._behind(viewer)
+        if behind:
+            members += b',"_meta":{' + behind + b"}"
         if visitor.era is Era.HANDSHAKE:
             return result(id, b"{" + members + b"}")
         hint = self._surroundings.caching(kind, viewer)
@@ -310,7 +324,6 @@ class Answers:
             decode_object(params.capabilities or _EMPTY)
         except (DecodeError, UnicodeDecodeError) as error:
             raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        await self._surroundings.started()
         version = negotiate(params.protocolVersion)
         viewer = Viewer(
             era=Era.HANDSHAKE,
@@ -318,40 +331,66 @@ class Answers:
             client=client_name(bytes(params.clientInfo)),
             mode=listing,
         )
-        greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s}' % (
+        behind = self._behind(viewer)
+        greeting = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s%s}' % (
             version.encode(),
             self._capabilities(Era.HANDSHAKE, bytes(params.capabilities)),
             self._info,
             await self._advice(viewer),
+            b',"_meta":{' + behind + b"}" if behind else b"",
         )
         return Initialized(
             version, bytes(params.capabilities), bytes(params.clientInfo), result(id, greeting)
         )
 
+    async def _discover_again(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        """Negotiate rmcp with a client whose handshake is over; for any other the method is unknown."""
+        declared = bytes(_meta(envelope).get(META_CAPABILITIES, b""))
+        # Before the handshake the answer would tell a client that this connection is of the stateless era.
+        if not visitor.client or not spoken(declared, FEATURES):
+            return await self._unknown(envelope, visitor)
+        return await self._discover(envelope, visitor)
+
     async def _discover(self, envelope: Envelope, visitor: Visitor) -> Reply:
-        await self._surroundings.started()
-        meta = decode_object(parse_params(envelope.params, bytes(envelope.id)).get("_meta", b"{}"))
-        discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s}}' % (
+        meta = _meta(envelope)
+        viewer = _viewer(visitor, meta)
+        behind = self._behind(viewer)
+        discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s%s}}' % (
             COMPLETE,
             UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
-            self._capabilities(Era.STATELESS, bytes(meta.get(META_CAPABILITIES, b""))),
-            await self._advice(_viewer(visitor, meta)),
+            self._capabilities(visitor.era, bytes(meta.get(META_CAPABILITIES, b""))),
+            await self._advice(viewer),
             META_PREFIX.encode(),
             self._info,
+            b"," + behind if behind else b"",
         )
         return result(bytes(envelope.id), discovery)
+
+    def _behind(self, viewer: Viewer) -> bytes:
+        """What another gateway is told of those behind this one; nobody else is."""
+        return self._gateways() if viewer.client == CLIENT_NAME else b""
 
     def _capabilities(self, era: Era, declared: bytes) -> bytes:
         """What is promised to a client that declared this: rmcp only if it speaks that too."""
         promised, shared = self._surroundings.capabilities(era), spoken(declared, FEATURES)
         if not shared:
             return promised
-        return declaring(promised, tuple(feature for feature in FEATURES if feature in shared))
+        common = tuple(feature for feature in FEATURES if feature in shared)
+        return declaring(promised, common, spoken_as(declared))
 
     async def _advice(self, viewer: Viewer) -> bytes:
         instructions = await self._surroundings.instructions(viewer)
         return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
+
+
+def _meta(envelope: Envelope) -> dict[str, Raw]:
+    """The `_meta` of a request; raises Violation."""
+    id = bytes(envelope.id)
+    try:
+        return decode_object(parse_params(envelope.params, id).get("_meta", b"{}"))
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
 
 
 def _viewer(visitor: Visitor, meta: Mapping[str, Raw]) -> Viewer:

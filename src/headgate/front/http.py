@@ -5,9 +5,11 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
+from headgate.domain.errors import GatewayLoop
 from headgate.front.guard import Refused
 from headgate.front.intake import check_accept, check_content_type, read_message
 from headgate.front.legacy_sse import LegacySse
+from headgate.front.loop_refusal import encode_loop
 from headgate.front.paths import MCP_PATHS, SSE_PATHS, listing_of
 from headgate.front.stateless import Stateless
 from headgate.front.streamable import Streamable
@@ -17,6 +19,7 @@ from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation,
 
 log = logging.getLogger("headgate.front")
 
+_LOOP = "the request came back to the gateway that sent it; remove the entry that leads here"
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 Pages = Callable[[str, str], tuple[int, bytes, bytes]]
 _Handler = Callable[[Visit], Awaitable[None]]
@@ -25,7 +28,16 @@ _Handler = Callable[[Visit], Awaitable[None]]
 class HttpFront:
     """Serves MCP on its paths, and `pages` on the others."""
 
-    def __init__(self, streamable: Streamable, stateless: Stateless, legacy: LegacySse, pages: Pages) -> None:
+    def __init__(
+        self,
+        streamable: Streamable,
+        stateless: Stateless,
+        legacy: LegacySse,
+        pages: Pages,
+        pseudonym: bytes = b"",
+    ) -> None:
+        """`pseudonym` is what this gateway is called in the Via header of its own requests."""
+        self._pseudonym = pseudonym
         self._streamable = streamable
         self._stateless = stateless
         self._legacy = legacy
@@ -51,6 +63,10 @@ class HttpFront:
             if handler is None:
                 allow = f"allow: {', '.join(route)}\r\n".encode()
                 visit.respond(405, b"method not allowed\n", TEXT, allow)
+                return
+            via = visit.headers.get(b"via")
+            if via is not None and self._pseudonym and self._pseudonym in via:
+                visit.respond(GatewayLoop.http_status, encode_loop(b"null", _LOOP))
                 return
             await handler(visit)
         except Violation as violation:

@@ -103,6 +103,9 @@ def _request(
     channel = visitor.channel
     on_progress = _progress(token, channel) if token is not None else None
     if visitor.era is Era.HANDSHAKE:
+        features = visitor.features
+        if meta and META_CAPABILITIES in meta:
+            features = _declared_late(meta) or features
         return Request(
             caller=visitor.caller,
             method=method,
@@ -117,7 +120,7 @@ def _request(
             log_level=visitor.standing.log_level if visitor.standing is not None else "",
             on_progress=on_progress,
             on_pause=visitor.on_pause,
-            ticket=take_ticket(meta, visitor.key_header, visitor.features, id),
+            ticket=take_ticket(meta, visitor.key_header, features, id),
         )
     level = _level(meta.get(META_LOG_LEVEL, ABSENT), id)
     capabilities = bytes(meta.get(META_CAPABILITIES, b""))
@@ -139,6 +142,17 @@ def _request(
         on_progress=on_progress,
         ticket=ticket,
     )
+
+
+def _declared_late(meta: dict[str, Raw]) -> frozenset[str]:
+    """The features of rmcp that a request declares for itself, which is taken out of its `_meta`.
+
+    A program that wraps a client whose handshake is over has no other place to declare them.
+    """
+    features = spoken(bytes(meta[META_CAPABILITIES]), FEATURES)
+    if features:
+        del meta[META_CAPABILITIES]
+    return features
 
 
 def _object(raw: Raw, id: bytes) -> dict[str, Raw]:

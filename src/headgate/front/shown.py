@@ -101,11 +101,12 @@ def failed(
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        answer = text_failure(cleaned(error.sentence), {"io.headgate/error": error.told, **meta})
+        told: dict[str, object] = {"io.headgate/error": error.told, **meta}
+        answer = text_failure(cleaned(error.sentence), told, error.details)
         return result(id, for_stateless(answer) if era is Era.STATELESS else answer)
     data = {**error.told, "_meta": meta} if meta else error.told
-    told = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
-    return failure(id, msgspec.json.encode(told))
+    problem = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
+    return failure(id, msgspec.json.encode(problem))
 
 
 def _violation(id: bytes, method: str, error: HeadgateError, era: Era) -> Violation | None:
