@@ -1,6 +1,7 @@
 """Fixtures that many tests share: real parts, free ports, running gates."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,12 @@ from tests.parts import Parts, install
 # Speed is measured in bench; here a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_configure() -> None:
+    """Let children be interrupted: a shell starts what it runs in the background with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -27,15 +27,15 @@ NO = {"action": "decline"}
 
 @in_no_time
 async def test_questions_pass_as_they_are_and_the_reminder_is_sealed() -> None:
-    table = Table(ask_for("s1", a=ELICIT), DONE)
+    table = Table(ask_for("state of the server", a=ELICIT), DONE)
     asked = await table.turn()
     assert asked["inputRequests"] == {"a": {"method": "elicitation/create", "params": FORM}}
-    assert "s1" not in asked["requestState"]
+    assert "state of the server" not in asked["requestState"]
     await table.turn(state=asked["requestState"], responses={"a": YES})
     assert table.server.params() == {
         "arguments": {"amount": 7},
         "inputResponses": {"a": YES},
-        "requestState": "s1",
+        "requestState": "state of the server",
     }
 
 
