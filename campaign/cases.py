@@ -19,6 +19,7 @@ from campaign import (
     lifecycles,
     listed,
     listings,
+    names,
     profiles,
     questions,
     records,
@@ -49,7 +50,7 @@ from campaign.knowledge import (
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
-    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, bad_input, framing, fuzz,
+    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, names, bad_input, framing, fuzz,
     slow_clients, searches, stolen, attacks, isolation, stateless_rules, endings, handles, shown, lifecycles,
     questions, profiles, unread, listed, listings, definitions, visitors, kills,
     transitions, sagas, keys, ambiguous, records, storms,

@@ -102,23 +102,30 @@ async def eventually(holds: Callable[[], Any], seconds: float, what: str) -> flo
 
 @contextlib.asynccontextmanager
 async def running(
-    directory: Path, config: dict[str, Any], port: int = 0, program: Sequence[str] = ("-m", "headgate")
+    directory: Path,
+    config: dict[str, Any],
+    port: int = 0,
+    program: Sequence[str] = ("-m", "headgate"),
+    *,
+    wrapper: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
 ) -> AsyncIterator[Gate]:
     """Start a gate with this configuration; whatever is left of it at the end is killed.
 
     One that is started in the same directory again is the same gate after a restart. `program` is what
-    Python is to run.
+    Python is to run, `wrapper` a command that executes its arguments in place of itself, and
+    `environment` holds variables of this process alone.
     """
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
-    environment = os.environ | {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"}
+    variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | (environment or {})
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, *program, "serve", "--config", str(config_file),
+            *wrapper, sys.executable, *program, "serve", "--config", str(config_file),
             "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
             "--data-dir", str(directory / "data"), "--listing", "full",
-            env=environment, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,
+            env=os.environ | variables, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
     gate = Gate(child, 0, log)
     try:

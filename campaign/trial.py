@@ -5,7 +5,7 @@ import contextlib
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,19 +105,22 @@ class Trial:
         spare_children: int = 0,
         spare_lines: int = 0,
         stall_seconds: float | None = STALL_SECONDS,
+        wrapper: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
     ) -> AsyncIterator[Gate]:
         """A gate with these upstreams, probed while the block runs and checked when it ends.
 
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
         are how many more there may rightly be at the end (connections kept to HTTP upstreams, say), and
         `spare_lines` how many connections to children may outlive their last use;
-        `stall_seconds` None means that the case ends the gate itself.
+        `stall_seconds` None means that the case ends the gate itself. `wrapper` and `environment` are
+        those of `running`.
         """
         self._gates += 1
         directory = self.directory / f"gate{self._gates}"
         directory.mkdir()
         config = {"mcpServers": servers, "proxySettings": settings or {}}
-        async with running(directory, config) as gate:
+        async with running(directory, config, wrapper=wrapper, environment=environment) as gate:
             self.verdict.log = []
             try:
                 await gate.wait_ready(servers if ready is None else ready)

@@ -14,6 +14,7 @@ from headgate.upstream.child import open_child
 from headgate.upstream.http_link import open_http
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link
+from headgate.upstream.resolver import Resolver
 from headgate.upstream.sse_link import open_sse
 from headgate.upstream.watchdog import Watchdog
 
@@ -25,6 +26,8 @@ def opener(
     limits = Limits(
         settings.max_upstream_message_bytes, settings.spool_above_bytes, settings.data_dir / "spool"
     )
+    # One for all servers, so that a server that is tried again joins the lookup that is under way.
+    resolver = Resolver()
 
     def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AbstractAsyncContextManager[Link]:
         refuse_itself(spec, settings)
@@ -32,9 +35,9 @@ def opener(
             case Transport.STDIO:
                 return open_child(spec, limits, watchdog, inbox, stderr, chain.environment)
             case Transport.STREAMABLE_HTTP:
-                return open_http(spec, limits, inbox, chain.via_line)
+                return open_http(spec, limits, inbox, chain.via_line, resolver)
             case Transport.SSE:
-                return open_sse(spec, limits, inbox, chain.via_line)
+                return open_sse(spec, limits, inbox, chain.via_line, resolver)
             case Transport.BUILTIN:
                 return open_builtin(spec, builtin, inbox)
 

@@ -10,6 +10,7 @@ from headgate.domain.server import ServerSpec
 from headgate.upstream.http_client import HttpClient, Response
 from headgate.upstream.http_connector import Connector, Origin
 from headgate.upstream.link import Sending
+from headgate.upstream.resolver import Resolver
 
 
 class Client(Protocol):
@@ -28,11 +29,11 @@ class Client(Protocol):
         """End every connection."""
 
 
-def client_for(spec: ServerSpec, host: str) -> Client:
+def client_for(spec: ServerSpec, host: str, resolver: Resolver | None = None) -> Client:
     """The client of a server, which requests call `host`; raises UpstreamUnreachable."""
     origin = Origin(spec.url)
     proxy, seconds = _proxy_of(spec, origin), spec.connect_timeout_seconds
-    client = HttpClient(Connector(origin, seconds, proxy, spec.tls), host)
+    client = HttpClient(Connector(origin, seconds, proxy, spec.tls, resolver=resolver), host)
     if not spec.http2 or not origin.secure:
         return client
     try:
@@ -42,7 +43,7 @@ def client_for(spec: ServerSpec, host: str) -> Client:
         reason = f'its http2 needs the package {missing.name!r}: pip install "headgate[http2]"'
         raise UpstreamUnreachable(spec.name, reason) from missing
     chosen: Client = http2.Http2Client(
-        Connector(origin, seconds, proxy, spec.tls, http2.PROTOCOLS), client, host
+        Connector(origin, seconds, proxy, spec.tls, http2.PROTOCOLS, resolver), client, host
     )
     return chosen
 

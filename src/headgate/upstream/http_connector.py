@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from headgate.domain.http_proxy import HttpProxy, host_literal
 from headgate.domain.server import PLAIN_TLS, TlsFiles
+from headgate.upstream.resolver import Resolver
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -48,8 +49,10 @@ class Connector:
         proxy: HttpProxy | None = None,
         tls: TlsFiles = PLAIN_TLS,
         protocols: tuple[str, ...] = (),
+        resolver: Resolver | None = None,
     ) -> None:
         """`protocols` are offered to the server by ALPN, the best first."""
+        self._resolver = resolver or Resolver()
         self.origin = origin
         self.proxy = proxy
         self._connect_timeout_seconds = connect_timeout_seconds
@@ -78,9 +81,25 @@ class Connector:
 
     async def _open_directly(self, make: Callable[[], P]) -> P:
         context = await self._server_context() if self.origin.secure else None
-        loop = asyncio.get_running_loop()
-        _, protocol = await loop.create_connection(make, self.origin.host, self.origin.port, ssl=context)
-        return protocol
+        return await self._dial(make, self.origin.host, self.origin.port, context)
+
+    async def _dial(self, make: Callable[[], P], host: str, port: int, context: ssl.SSLContext | None) -> P:
+        """A connection to the first address of the host that accepts one; raises OSError."""
+        loop, failures = asyncio.get_running_loop(), list[str]()
+        name = host if context else None
+        for address in await self._resolver.resolve(host):
+            try:
+                # An address is not looked up again, so that the connection goes where the name pointed to.
+                _, protocol = await loop.create_connection(
+                    make, address, port, ssl=context, server_hostname=name
+                )
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failures.append(error.strerror or str(error))
+            else:
+                return protocol
+        raise OSError(", ".join(failures))
 
     async def _open_through(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
         if not self.origin.secure:
@@ -106,15 +125,13 @@ class Connector:
 
     async def _reach(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
         context = await self._proxy_context() if proxy.secure else None
-        loop = asyncio.get_running_loop()
         try:
-            _, protocol = await loop.create_connection(make, proxy.host, proxy.port, ssl=context)
+            return await self._dial(make, proxy.host, proxy.port, context)
         except ssl.SSLError as error:
             raise NotConnected(f"TLS with the proxy {proxy} failed ({_cause(error)})") from error
         except OSError as error:
             why = error.strerror or str(error)
             raise NotConnected(f"the proxy {proxy} could not be reached ({why})") from error
-        return protocol
 
     async def _server_context(self) -> ssl.SSLContext:
         return await self._context("server", lambda: server_context(self._tls, self._protocols))

@@ -29,6 +29,7 @@ from headgate.upstream.inbox import Inbox
 from headgate.upstream.late import LateExchanges
 from headgate.upstream.link import Outgoing, Sending, SessionGone
 from headgate.upstream.replies import Replies
+from headgate.upstream.resolver import Resolver
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_request
 from headgate.wire.eras import Era, era_of
@@ -80,14 +81,20 @@ class HttpLink:
     pid = None
 
     def __init__(
-        self, spec: ServerSpec, limits: Limits, inbox: Inbox, background: Background, via: bytes = b""
+        self,
+        spec: ServerSpec,
+        limits: Limits,
+        inbox: Inbox,
+        background: Background,
+        via: bytes = b"",
+        resolver: Resolver | None = None,
     ) -> None:
         """`via` is the header line that names the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
         self._inbox = inbox
         self._background = background
-        self._client = client_for(spec, host_in(spec.headers))
+        self._client = client_for(spec, host_in(spec.headers), resolver)
         self._url, self._target = spec.url, self._client.origin.target
         self._own_headers = via + header_lines(spec.headers)
         self._headers = _ACCEPT + self._own_headers
@@ -394,11 +401,11 @@ def _one_line(text: str) -> str:
 
 @asynccontextmanager
 async def open_http(
-    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b""
+    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b"", resolver: Resolver | None = None
 ) -> AsyncIterator[HttpLink]:
     """Speak with an HTTP server for as long as the block lasts."""
     async with Background() as background:
-        link = HttpLink(spec, limits, inbox, background, via)
+        link = HttpLink(spec, limits, inbox, background, via, resolver)
         try:
             yield link
         finally:

@@ -26,6 +26,7 @@ from headgate.upstream.http_refusals import LOOP_DETECTED, not_begun, retry_afte
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending, Unconfirmed
+from headgate.upstream.resolver import Resolver
 
 
 class SseLink:
@@ -33,11 +34,18 @@ class SseLink:
 
     pid = None
 
-    def __init__(self, spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b"") -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: Limits,
+        inbox: Inbox,
+        via: bytes = b"",
+        resolver: Resolver | None = None,
+    ) -> None:
         """`via` is the header line that names the gateways on the way, this one last."""
         self._spec = spec
         self.limits = limits
-        self._client = client_for(spec, host_in(spec.headers))
+        self._client = client_for(spec, host_in(spec.headers), resolver)
         self._headers = via + header_lines(spec.headers)
         self._pending = Pending(spec.name, self._send, inbox)
         loop = asyncio.get_running_loop()
@@ -180,10 +188,10 @@ class SseLink:
 
 @asynccontextmanager
 async def open_sse(
-    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b""
+    spec: ServerSpec, limits: Limits, inbox: Inbox, via: bytes = b"", resolver: Resolver | None = None
 ) -> AsyncIterator[SseLink]:
     """Speak with an SSE server for as long as the block lasts."""
-    link = SseLink(spec, limits, inbox, via)
+    link = SseLink(spec, limits, inbox, via, resolver)
     try:
         response = await link.connect()
         reading = asyncio.create_task(link.read(response))
