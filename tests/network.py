@@ -41,24 +41,34 @@ class Authority:
         certificate = self._certificate(self._name, self._key).add_extension(ca, critical=True)
         self.file = directory / "ca.pem"
         self.file.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
+        self.key_file = directory / "ca.key"
+        self.key_file.write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
-    def _certificate(self, name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
+    def _certificate(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, age_days: int = 0
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=age_days)
         return (
             x509.CertificateBuilder(self._name, name, key.public_key(), x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
         )
 
-    def sign(self, label: str, password: bytes = b"") -> tuple[Path, Path]:
-        """Return the files of a certificate for the servers' name and loopback, and of its key."""
+    def sign(
+        self, label: str, password: bytes = b"", *, age_days: int = 0, only_for: str = ""
+    ) -> tuple[Path, Path]:
+        """Return the files of a certificate for the servers' name and loopback, and of its key.
+
+        It is valid for a day, `age_days` ago, and for the host `only_for` instead, if that is given.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, label)])
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName(NAME), x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
-        )
+        here = [x509.DNSName(NAME), x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
+        names = x509.SubjectAlternativeName([x509.DNSName(only_for)] if only_for else here)
         made = (
-            self._certificate(name, key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+            self._certificate(name, key, age_days)
+            .add_extension(names, critical=False)
+            .sign(self._key, hashes.SHA256())
         )
         cert_file, key_file = self._directory / f"{label}.pem", self._directory / f"{label}.key"
         cert_file.write_bytes(made.public_bytes(Encoding.PEM))

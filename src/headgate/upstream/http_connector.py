@@ -14,6 +14,20 @@ from headgate.upstream.resolver import Resolver
 P = TypeVar("P", bound=asyncio.Protocol)
 
 _MOST_HEADER_BYTES = 64 * 1024
+_OTHER_HOST = ": write a host name of its certificate into its url, or give it a certificate for this one"
+_TOO_OLD = ": it does not speak TLS 1.2 or newer; update the server"
+# By the numbers of OpenSSL (x509_vfy.h); of others the authority is the cause.
+_ADVICE_BY_CODE = {
+    9: ": check the clocks of this machine and of the server",
+    10: ": renew the certificate of the server; if it is still valid, check the clock of this machine",
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+_ADVICE_BY_REASON = {
+    "TLSV1_ALERT_PROTOCOL_VERSION": _TOO_OLD,
+    "UNSUPPORTED_PROTOCOL": _TOO_OLD,
+    "WRONG_VERSION_NUMBER": ": it does not speak TLS; if it is a plain HTTP server, write http:// in its url",
+}
 
 
 class NotConnected(Exception):
@@ -75,7 +89,7 @@ class Connector:
         except ssl.SSLError as error:
             raise NotConnected(f"TLS failed ({_cause(error)}){self._advice(error)}") from error
         except OSError as error:
-            raise NotConnected(error.strerror or str(error)) from error
+            raise NotConnected(_cause(error)) from error
         except UnicodeError as error:
             raise NotConnected("its name is no name of a host") from error
 
@@ -96,7 +110,7 @@ class Connector:
             except ssl.SSLError:
                 raise
             except OSError as error:
-                failures.append(error.strerror or str(error))
+                failures.append(_cause(error))
             else:
                 return protocol
         raise OSError(", ".join(failures))
@@ -130,8 +144,7 @@ class Connector:
         except ssl.SSLError as error:
             raise NotConnected(f"TLS with the proxy {proxy} failed ({_cause(error)})") from error
         except OSError as error:
-            why = error.strerror or str(error)
-            raise NotConnected(f"the proxy {proxy} could not be reached ({why})") from error
+            raise NotConnected(f"the proxy {proxy} could not be reached ({_cause(error)})") from error
 
     async def _server_context(self) -> ssl.SSLContext:
         return await self._context("server", lambda: server_context(self._tls, self._protocols))
@@ -147,9 +160,11 @@ class Connector:
 
     def _advice(self, error: ssl.SSLError) -> str:
         if not isinstance(error, ssl.SSLCertVerificationError):
-            return ""
+            return _ADVICE_BY_REASON.get(error.reason or "", "")
+        if error.verify_code in _ADVICE_BY_CODE:
+            return _ADVICE_BY_CODE[error.verify_code]
         if self._tls.ca_file:
-            return ": caFile has no authority that signed its certificate"
+            return ": caFile has no authority that signed its certificate; add that authority to the file"
         return ": if it has a certificate of your own authority, name that in caFile or SSL_CERT_FILE"
 
 
@@ -255,7 +270,8 @@ def _cause(error: Exception) -> str:
         return f"its certificate is not accepted, {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
-    return getattr(error, "strerror", None) or str(error)
+    # asyncio says nothing of a connection that ends while TLS begins.
+    return getattr(error, "strerror", None) or str(error) or "the connection ended before it was ready"
 
 
 def _ascii(host: str) -> str:
