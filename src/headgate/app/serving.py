@@ -139,7 +139,7 @@ async def _serve_http(
         house = House(front, guard, _door_limits(settings), set())
 
         def closing() -> None:
-            pages.draining = True
+            pages.draining = front.draining = True
             core.audience.dismiss()
 
         def opened() -> None:

@@ -84,11 +84,14 @@ class Door(asyncio.Protocol):
         self._deaf = False
         self._gone = False
         self._discarded = 0
+        # Whether the client has connected since the gateway was told to end.
+        self._late = False
 
     # What the event loop tells us.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._late = self._house.closing
         self._house.doors.add(self)
         self.deadline = self._loop.time() + self._limits.header_seconds
 
@@ -299,14 +302,14 @@ class Door(asyncio.Protocol):
         self._transport.abort()
 
     def retire(self) -> None:
-        """The gateway ends: an idle connection is closed, a busy one after its answer."""
-        if self._visit is None:
+        """The gateway ends: an idle connection is closed, a busy or a new one after its answer."""
+        if self._visit is None and not self._late:
             self._transport.close()
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is under way."""
-        return self._visit is not None
+        """Whether an answer is under way for which the end of the gateway waits."""
+        return self._visit is not None and not self._late
 
 
 def _size(headers: dict[bytes, bytes]) -> int:

@@ -19,6 +19,9 @@ from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation,
 
 log = logging.getLogger("headgate.front")
 
+# What a client does about a gateway that ends: another one may be there by then.
+_ENDING = "the gateway is shutting down; try again in a second"
+_ENDING_HEADERS = b"retry-after: 1\r\n"
 _LOOP = "the request came back to the gateway that sent it; remove the entry that leads here"
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 Pages = Callable[[str, str], tuple[int, bytes, bytes]]
@@ -37,6 +40,8 @@ class HttpFront:
         pseudonym: bytes = b"",
     ) -> None:
         """`pseudonym` is what this gateway is called in the Via header of its own requests."""
+        # Whether nothing new is begun any more.
+        self.draining = False
         self._pseudonym = pseudonym
         self._streamable = streamable
         self._stateless = stateless
@@ -87,7 +92,10 @@ class HttpFront:
         check_content_type(headers)
         check_accept(headers)
         envelope = await read_message(visit.body)
-        if _stateless(headers):
+        if self.draining and envelope.method and envelope.id:
+            # Answers and cancellations belong to calls under way, and pass.
+            _refuse_ending(visit, bytes(envelope.id))
+        elif _stateless(headers):
             await self._stateless.post(envelope, visit)
         else:
             await self._streamable.post(envelope, visit)
@@ -95,6 +103,8 @@ class HttpFront:
     async def _get(self, visit: Visit) -> None:
         if _stateless(visit.headers):
             _only_post(visit)
+        elif self.draining:
+            _refuse_ending(visit)
         else:
             await self._streamable.listen(visit)
 
@@ -105,6 +115,9 @@ class HttpFront:
             self._streamable.delete(visit)
 
     async def _sse(self, visit: Visit) -> None:
+        if self.draining:
+            _refuse_ending(visit)
+            return
         await self._legacy.open(visit, "/messages", listing_of(visit.path))
 
     async def _messages(self, visit: Visit) -> None:
@@ -116,6 +129,11 @@ def _stateless(headers: dict[bytes, bytes]) -> bool:
     """Whether a request is of the era without sessions; an unknown version is, and is told so there."""
     version = headers.get(b"mcp-protocol-version")
     return version is not None and era_of(version.decode("latin-1")) is Era.STATELESS
+
+
+def _refuse_ending(visit: Visit, id: bytes = b"null") -> None:
+    visit.close = True
+    visit.respond(503, encode_error(id, INTERNAL_ERROR, _ENDING), extra=_ENDING_HEADERS)
 
 
 def _only_post(visit: Visit) -> None:

@@ -22,7 +22,11 @@ class Porter:
     async def serve(
         self, listener: socket.socket, on_open: Callable[[], None], on_closing: Callable[[], None]
     ) -> signal.Signals:
-        """Until a signal comes, which is returned; `on_closing` is told before the last answers are sent."""
+        """Until a signal comes, which is returned; `on_closing` is told before the last answers are sent.
+
+        Connections are accepted until the last of these is sent, so that a load balancer can read that the
+        gateway is not ready any more.
+        """
         for sign in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(sign, self._end, sign)
         server = await self._loop.create_server(lambda: Door(self._house), sock=listener)
@@ -30,12 +34,12 @@ class Porter:
         try:
             on_open()
             sign = await self._signal
-            server.close()
             self._house.closing = True
             on_closing()
             await self._drain()
             return sign
         finally:
+            server.close()
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
 
