@@ -17,6 +17,7 @@ from campaign import (
     isolation,
     keys,
     kills,
+    ledger_faults,
     lifecycles,
     listed,
     listings,
@@ -52,11 +53,11 @@ from campaign.knowledge import (
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
-    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, drain, bad_input,
-    framing, fuzz, slow_clients, searches, stolen, attacks, isolation, stateless_rules, endings, handles,
-    shown, lifecycles, questions, profiles, unread, listed, listings, definitions, visitors, kills,
-    transitions, sagas, keys, ambiguous, records, storms, killed, outages, pages, hostile, odd_arguments,
-    odd_texts, together, full_disk, busy,
+    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, drain,
+    ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, isolation,
+    stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread, listed, listings,
+    definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms, killed, outages,
+    pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
 )  # fmt: skip
 
 _LETTERS = "CLFSBARMK"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ _REPEATED_AT_ONCE = 32
 _END_SECONDS = 30.0
 
 
-class _Arena:
+class Arena:
     """A gate that is killed again and again, its callers and what they were told."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, on_kill: Callable[[], object] = int) -> None:
+        """`on_kill` is called after each kill, while no gate runs."""
+        self._on_kill = on_kill
         self.directory = directory
         self.deeds = directory / "deeds"
         self.calls: list[Logical] = []
@@ -51,6 +53,7 @@ class _Arena:
                     gate.child.kill()
                     await gate.child.wait()
                     self.kills += 1
+                self._on_kill()
             self._over = True
             async with self._gate(config):
                 await asyncio.wait(callers, timeout=_END_SECONDS)
@@ -118,7 +121,7 @@ class _Arena:
 async def random_kills(trial: Trial) -> None:
     """Whatever moment the gate dies at, nothing that it said is lost and nothing happens twice."""
     kills, started = trial.size(quick=30, full=1_000), time.monotonic()
-    arenas = [_Arena(trial.directory / f"gate{number}", number) for number in range(_GATES)]
+    arenas = [Arena(trial.directory / f"gate{number}", number) for number in range(_GATES)]
     await asyncio.gather(*(arena.run(kills // _GATES) for arena in arenas))
     seconds, killed = time.monotonic() - started, sum(arena.kills for arena in arenas)
     lines = [read(arena.deeds) for arena in arenas]

@@ -1,13 +1,9 @@
 """The ledger under strain: results of 100 MB, a disk that is full, and a model of it (S10, S12, S14)."""
 
 import asyncio
-import contextlib
 import os
 import re
-import resource
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from campaign.child_bytes import TextDigest
@@ -16,9 +12,9 @@ from campaign.fixtures.deeds import read
 from campaign.gate import Gate, eventually, running
 from campaign.histories import said
 from campaign.servers import ROOT, ledger, rogue
+from campaign.small_disk import SmallDisk, small_disk
 from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 
-_TMPFS_BYTES = 2 << 20
 # Until a refusal, since SQLite may have room in its own file on a disk that is full.
 _MOST_CALLS = 400
 
@@ -89,55 +85,6 @@ async def large_replay(trial: Trial) -> None:
     trial.check("executed once", done == 1, done)
 
 
-class _Disk:
-    """A small disk of the gate's own, or a limit on its files where nothing may be mounted."""
-
-    def __init__(self, directory: Path) -> None:
-        self._filler = directory / "filler"
-        self.mounted = _ran("mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "campaign", str(directory))
-        self._directory = directory
-
-    def fill(self, gate: Gate) -> None:
-        """From now on nothing can be written."""
-        if not self.mounted:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-            return
-        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
-            for size in (4096, 512, 1):
-                with contextlib.suppress(OSError):
-                    while file.write(b"x" * size):
-                        pass
-
-    def free(self, gate: Gate) -> None:
-        """There is room again."""
-        if not self.mounted:
-            resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-            return
-        self._filler.unlink()
-
-    def unmount(self) -> None:
-        """Give it back."""
-        if self.mounted:
-            _ran("umount", "-l", str(self._directory))
-
-
-def _ran(*command: str) -> bool:
-    try:
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _disk(directory: Path) -> Iterator[_Disk]:
-    directory.mkdir(parents=True)
-    disk = _Disk(directory)
-    try:
-        yield disk
-    finally:
-        disk.unmount()
-
-
 @case(
     "S14",
     "the disk of the ledger is full, before a call and while it is under way",
@@ -147,8 +94,8 @@ def _disk(directory: Path) -> Iterator[_Disk]:
 async def full_disk(trial: Trial) -> None:
     """Without a record nothing is done that needs one."""
     deeds, directory = trial.directory / "deeds", trial.directory / "gate"
-    with _disk(directory / "data") as disk:
-        trial.measure("by", "a tmpfs of 2 MB" if disk.mounted else "a limit on the size of files")
+    with small_disk(directory / "data") as disk:
+        trial.measure("by", disk.way)
         async with running(directory, {"mcpServers": {"bank": ledger(deeds)}}) as gate:
             await gate.wait_ready(["bank"])
             async with client(gate.port, modern=True) as caller:
@@ -158,7 +105,7 @@ async def full_disk(trial: Trial) -> None:
             trial.check("no traceback in the log", not broken, broken[:1])
 
 
-async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: _Disk, deeds: Path) -> None:
+async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: SmallDisk, deeds: Path) -> None:
     first = await _pay(caller, "before")
     cut = asyncio.create_task(_pay(caller, "cut", after=1.0))
     await eventually(lambda: _count(deeds, "arrived", "cut"), 5, "the call to arrive")
@@ -182,7 +129,9 @@ async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: _Dis
     await _after_it(trial, gate, caller, disk, deeds, await cut)
 
 
-async def _after_it(trial: Trial, gate: Gate, caller: Client, disk: _Disk, deeds: Path, cut: Answer) -> None:
+async def _after_it(
+    trial: Trial, gate: Gate, caller: Client, disk: SmallDisk, deeds: Path, cut: Answer
+) -> None:
     disk.free(gate)
     trial.measure("full at the answer", cut.outcome)
     trial.check("no answer without a record", not cut.ok, cut.outcome)
