@@ -6,6 +6,7 @@ from campaign import (
     bad_input,
     child_bytes,
     child_life,
+    clocks,
     definitions,
     drain,
     dropped,
@@ -53,7 +54,7 @@ from campaign.knowledge import (
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
-    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, drain,
+    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, clocks, drain,
     ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, isolation,
     stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread, listed, listings,
     definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms, killed, outages,

@@ -7,7 +7,8 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from campaign.servers import ROOT
@@ -125,3 +126,52 @@ async def may_trace() -> bool:
     if not await has_tool("strace", "strace"):
         return False
     return await succeeds("strace", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO", "true")
+
+
+class FakeClock:
+    """The time of day of one process; its monotonic clock stays right, as with a clock that was set."""
+
+    def __init__(
+        self, way: str, environment: dict[str, str], change: Callable[[int, int], None], *, light: bool
+    ) -> None:
+        """`light` says that asking for the time costs no more than usual."""
+        self.way = way
+        self.light = light
+        self.environment = environment
+        self._change = change
+
+    def set(self, *, offset_seconds: int = 0, rate: int = 1) -> None:
+        """From now on it is off by so much, and runs at this rate."""
+        self._change(offset_seconds, rate)
+
+
+@contextlib.asynccontextmanager
+async def fake_clock(directory: Path) -> AsyncIterator[FakeClock]:
+    """By libfaketime, which is installed if it is missing, else by a library of our own."""
+    library = _faketime() if await has_tool("faketime", "faketime") else None
+    if library is None:
+        with preloaded_faults(directory) as faults:
+            yield FakeClock(
+                "a library that replaces clock_gettime", faults.environment,
+                lambda offset, rate: faults.set_clock(offset, rate, time.time()), light=True,
+            )  # fmt: skip
+        return
+    file = directory / "faketime"
+
+    def change(offset: int, rate: int) -> None:
+        # In one step: the process reads it once a second.
+        new = directory / "faketime.new"
+        new.write_text(f"{offset:+d}{f' x{rate}' if rate != 1 else ''}\n")
+        new.replace(file)
+
+    change(0, 1)
+    environment = {
+        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    yield FakeClock("faketime", environment, change, light=False)
+
+
+def _faketime() -> Path | None:
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return found[0] if found else None
