@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from campaign.client import Answer, Client, client
@@ -83,7 +84,9 @@ class _Payments:
 
     def executed(self) -> Counter[str]:
         """How often each was carried out."""
-        return Counter(line.ref for line in read(self.deeds) if line.event == "executed")
+        return Counter(
+            line.ref for line in read(self.deeds) if (line.event, line.tool) == ("executed", "pay")
+        )
 
     def twice(self) -> list[str]:
         """Those that were carried out more than once."""
@@ -135,23 +138,23 @@ async def full_disk(trial: Trial) -> None:
                 bank.pad = _PAD
                 disk.limit(bank.gate)
                 await bank.many(lambda answer: not answer.ok, label=f"{number}-")
-                await _while_full(trial, bank)
+                await _while_full(trial, bank, f"full-{number}-")
                 disk.enlarge(bank.gate)
-                await _with_room(trial, bank)
+                await _with_room(trial, bank, f"full-{number}-")
             if disk.mounted:
                 # Full again: the rows of this round stay.
                 used = sum(file.stat().st_size for file in (directory / "data").rglob("*") if file.is_file())
-                ran("mount", "-o", f"remount,size={used + (1 << 20)}", str(directory / "data"))
+                ran("mount", "-o", f"remount,size={used + (2 << 20)}", str(directory / "data"))
         trial.check("integrity_check is ok", integrity(directory / "data") == "ok")
 
 
-async def _while_full(trial: Trial, bank: _Payments) -> None:
+async def _while_full(trial: Trial, bank: _Payments, label: str) -> None:
     acknowledged = list(bank.told)
     trial.measure("rows acknowledged", len(acknowledged))
     trial.check("some calls were recorded", len(acknowledged) > 20, len(acknowledged))
     async with client(bank.gate.port, modern=True) as caller:
-        answers = [await bank.pay(caller, f"full-{number}") for number in range(20)]
-        reading = await caller.call("bank_get", {"ref": "reading"}, key="reading")
+        answers = [await bank.pay(caller, f"{label}{number}") for number in range(20)]
+        reading = await caller.call("bank_get", {"ref": "reading"}, key=f"{label}reading")
         plain = await caller.call("bank_get", {"ref": "plain"})
     refused = [answer for answer in answers if not answer.ok]
     trial.measure("refused", f"{refused[0].outcome if refused else 'none'}, {len(refused)} of 20")
@@ -159,7 +162,7 @@ async def _while_full(trial: Trial, bank: _Payments) -> None:
     trial.check("each refusal is one", all(a.outcome == _REFUSED for a in refused), bank.outcomes)
     told = refused and "disk is full" in refused[0].text
     trial.check("the error names the cause", told or not privileged(), refused and refused[0].text)
-    sent = [line.ref for line in read(bank.deeds) if line.ref.startswith("full-")]
+    sent = [line.ref for line in read(bank.deeds) if line.ref.startswith(label)]
     trial.check("what is refused is not sent", len(sent) <= 2 * (20 - len(refused)), sent)
     trial.check("reads work", reading.ok and plain.ok, f"{reading.outcome}, {plain.outcome}")
     lost = bank.forgotten(await bank.repeated(acknowledged))
@@ -167,16 +170,15 @@ async def _while_full(trial: Trial, bank: _Payments) -> None:
     trial.check("acknowledged rows are known while it is full", not lost, lost[:3])
 
 
-async def _with_room(trial: Trial, bank: _Payments) -> None:
+async def _with_room(trial: Trial, bank: _Payments, label: str) -> None:
     async with client(bank.gate.port, modern=True) as caller:
 
         async def works() -> bool:
-            return (await bank.pay(caller, "room")).ok
+            return (await bank.pay(caller, f"{label}room")).ok
 
         trial.measure("recovered after", await eventually(works, 20, "the ledger to recover"), "s")
-    made = [line.ref for line in read(bank.deeds) if line.event == "arrived"]
-    refs = sorted({ref for ref in made if ref not in ("reading", "plain")} | {f"full-{n}" for n in range(20)})
-    answers = await bank.repeated(refs)
+    arrived = {line.ref for line in read(bank.deeds) if line.tool == "pay"}
+    answers = await bank.repeated(sorted(arrived | {f"{label}{number}" for number in range(20)}))
     lost = [ref for ref, answer in answers.items() if not answer.ok]
     trial.check("with room every call is answered", not lost, [answers[ref].outcome for ref in lost[:3]])
     _check_payments(trial, bank, answers)
@@ -412,8 +414,9 @@ async def _damaged(trial: Trial) -> None:
         await bank.gate.stop()
     dice, totals, silent = random.Random(36), Counter[str](), list[str]()
     flips = trial.size(quick=3, full=10)
-    damages = {f"flipped {number}": lambda path: _flip(path, dice) for number in range(flips)}
-    for label, damage in (damages | {"emptied": _empty, "removed": Path.unlink}).items():
+    damages: dict[str, Callable[[Path], None]] = {"emptied": _empty, "removed": Path.unlink}
+    damages |= {f"flipped {number}": partial(_flip, dice) for number in range(flips)}
+    for label, damage in damages.items():
         copy, log = trial.directory / label, trial.directory / f"{label}.deeds"
         shutil.copytree(directory, copy)
         shutil.copyfile(deeds, log)
@@ -424,7 +427,7 @@ async def _damaged(trial: Trial) -> None:
     trial.measure("damaged copies", f"{_FLIPPED_BYTES} bytes flipped {flips} times, emptied, removed")
     trial.measure("payments in each", len(refs))
     trial.measure("made again", ", ".join(f"{count} x {name}" for name, count in totals.items()) or "no harm")
-    trial.measure("damage not reported", f"{len(silent)} of {len(damages) + 2}")
+    trial.measure("damage not reported", f"{len(silent)} of {len(damages)}")
     trial.check("damage: executed twice = 0", not totals["executed twice"], dict(totals))
     trial.check("damage: wrong answer = 0", not totals["wrong answer"], dict(totals))
     trial.check("damage is reported", not silent, silent)
@@ -434,7 +437,7 @@ def _empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def _flip(path: Path, dice: random.Random) -> None:
+def _flip(dice: random.Random, path: Path) -> None:
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         for place in dice.sample(range(size), _FLIPPED_BYTES):

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from campaign import process
 from campaign.bystander import bystander
@@ -85,7 +86,7 @@ async def _may_bind(directory: Path) -> bool:
         return False
 
 
-def _entry(name: str, server: HttpServer) -> dict[str, object]:
+def _entry(name: str, server: HttpServer) -> dict[str, Any]:
     url = f"http://{name}.{ZONE}:{server.port}/mcp"
     settings = {"timeout": 10, "connectTimeout": _CONNECT_SECONDS, "retry": {"attempts": 1}}
     return {"url": url, "transport": "streamable-http", "proxy": "direct"} | settings
@@ -192,7 +193,7 @@ async def _pinned(
     trial.measure("calls without a name server", f"{time.monotonic() - started:.2f} s")
 
 
-async def _starts_and_ends(trial: Trial, servers: dict[str, object], names: _Names) -> None:
+async def _starts_and_ends(trial: Trial, servers: dict[str, Any], names: _Names) -> None:
     """Lookups that hang keep neither a child from starting nor the gate from ending."""
     async with trial.gate(
         servers, ready=[], stall_seconds=None, wrapper=names.wrapper, environment=names.environment

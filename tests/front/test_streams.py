@@ -207,6 +207,27 @@ def test_a_gate_that_ends_answers_the_calls_under_way_first(gateway: Start) -> N
         assert stream.message()["result"]["content"][0]["text"] == "waited 1 s"
 
 
+def test_a_gate_that_ends_is_not_ready_and_begins_nothing_new(gateway: Start) -> None:
+    short = gateway({"mcpServers": {"example": EXAMPLE}})
+    session = Session(short)
+    params = {"name": "example_wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}}
+    body = json.dumps(modern_request("tools/call", params)).encode()
+    with opened(short, "POST", "/mcp", modern_headers("tools/call", "example_wait"), body) as stream:
+        stream.message()
+        short.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: short.get("/ready").status == 503, WAIT_SECONDS, "the gate is not ready")
+        assert short.get("/health").status == 200
+        for answer in (modern(short, "tools/list"), session.post(request("tools/list"))):
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            assert "shutting down" in answer.json()["error"]["message"]
+        # What belongs to a call under way is still taken.
+        assert session.notify("notifications/cancelled", {"requestId": 99}).status == 202
+        last = next(message for message in iter(stream.message, None) if "result" in message)
+        assert last["result"]["content"][0]["text"] == "waited 2 s"
+        assert short.process.wait(WAIT_SECONDS) == 0
+    short.kill()
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_gate_that_ends_lets_its_servers_end_in_good_order(
     gateway: Start, tmp_path: Path, sign: signal.Signals
