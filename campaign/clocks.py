@@ -194,7 +194,8 @@ async def wrong_clock(trial: Trial) -> None:
 
 
 async def _changed(trial: Trial, label: str) -> int:
-    directory, change = trial.directory / f"clock {label}", _CHANGES[label]
+    # LD_PRELOAD takes a blank for the end of a path.
+    directory, change = trial.directory / f"clock{label.replace(' ', '')}", _CHANGES[label]
     directory.mkdir()
     deeds = directory / "deeds"
     async with fake_clock(directory) as clock, rogue_http(directory) as web:
