@@ -1,7 +1,7 @@
 """Resolves host names in threads of its own, so that a name server that hangs delays only its own names.
 
-`loop.getaddrinfo` uses the default thread pool, which has cpu_count + 4 threads: a few lookups that hang
-would delay the start of children, all other work off the loop, and the end of the gateway.
+`loop.getaddrinfo` uses four threads of libuv on uvloop, and the default thread pool on asyncio: a few lookups
+that hang would delay all other names, on asyncio all work off the loop, and on both the end of the gateway.
 """
 
 import asyncio
