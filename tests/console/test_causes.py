@@ -122,6 +122,37 @@ def test_a_secret_in_the_tail_of_stderr_is_not_shown(gateway: Start) -> None:
     assert gate.servers()["down"]["stderr_tail"] == ["api_key: [REDACTED]", "bye"]
 
 
+KEY_LINES = [f"{line}" * 8 for line in ("MIIEow1B", "AAKCAQE2", "Qx7tZ0pL")]
+
+
+@pytest.mark.parametrize("before", [0, 300])
+def test_no_line_of_a_private_key_on_stderr_is_shown(gateway: Start, before: int) -> None:
+    """Also where its first line is not kept any more."""
+    key = ("-----BEGIN RSA PRIVATE KEY-----", *KEY_LINES * (before or 1), "-----END RSA PRIVATE KEY-----")
+    gate = gateway({"mcpServers": {"down": python(said("bad key:", *key, "bye", then="sys.exit(1)"))}})
+    cause = failed_cause(gate)
+    assert cause.endswith("[REDACTED] | bye")
+    in_every_place(gate, cause)
+    gate.stop()
+    assert not [line for line in KEY_LINES if line in gate.log()]
+
+
+def test_no_secret_of_an_entry_is_shown_wherever_its_server_writes_it(gateway: Start, tmp_path: Path) -> None:
+    """The values of `env`, of options and of the URL, bare, encoded and in a sentence of the server's own."""
+    values = ("Kx9-plain$value", 'zuW/83=wj"d', "n0t a word 42")
+    lines = [f"tried {values[0]}!", f"as {json.dumps(values[1])}", f"with <{values[2]}> it failed"]
+    entry = python(
+        said(*lines, then="sys.exit(1)"), env={"SERVICE_TOKEN": values[0], "MY_API_KEY": values[1]}
+    )
+    entry["args"] += ["--password", values[2]]
+    gate = gateway({"mcpServers": {"down": entry}})
+    cause = failed_cause(gate)
+    assert cause.count("[REDACTED]") == 3
+    in_every_place(gate, cause)
+    shown = gate.get("/ready").body.decode() + gate.get("/").body.decode() + gate.log()
+    assert not [value for value in values if value in shown or json.dumps(value)[1:-1] in shown]
+
+
 def test_a_process_that_ends_while_it_works_is_told_alike(gateway: Start, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()

@@ -93,3 +93,10 @@ def test_the_log_keeps_everything_but_the_secrets(style: logging.Formatter) -> N
     text = style.format(caught)
     assert "ValueError" in text
     assert "abc3" not in text
+
+
+def test_a_long_text_is_cut_before_secrets_are_looked_for() -> None:
+    text = "password=" * 1_000_000
+    for line in (Json().format(record("event", reason=text)), Pretty().format(record(f"event {text}"))):
+        assert len(line) < 100_000
+        assert "… (9,00" in line

@@ -13,6 +13,8 @@ from headgate.domain.redaction import without_secrets
 
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
+# A longer text would hold up the event loop while secrets are looked for in it.
+_LONGEST_TEXT = 32 * 1024
 _ORDINARY = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -62,23 +64,29 @@ class Pretty(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extras = "".join(f"  {key}={_shown(value)}" for key, value in _extras(record).items())
-        line = f"{time} {record.levelname.lower():7} {_plain(without_secrets(record.getMessage()))}{extras}"
+        line = f"{time} {record.levelname.lower():7} {_plain(_redacted(record.getMessage()))}{extras}"
         if not record.exc_info:
             return line
-        return f"{line}\n{without_secrets(self.formatException(record.exc_info))}"
+        return f"{line}\n{_redacted(self.formatException(record.exc_info))}"
 
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _ORDINARY and value is not None}
 
 
+def _redacted(text: str) -> str:
+    if len(text) <= _LONGEST_TEXT:
+        return without_secrets(text)
+    return f"{without_secrets(text[:_LONGEST_TEXT])}… ({len(text):,} characters)"
+
+
 def _whole(value: object) -> str:
     """A text without secrets, and without halves of characters, which cannot be written."""
-    return without_secrets(str(value)).encode(errors="backslashreplace").decode()
+    return _redacted(str(value)).encode(errors="backslashreplace").decode()
 
 
 def _shown(value: object) -> str:
-    text = without_secrets(str(value))
+    text = _redacted(str(value))
     return repr(text) if not text.isprintable() or " " in text else text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from headgate.domain.errors import LONGEST_CAUSE
+from headgate.domain.known_secrets import without_values
 from headgate.domain.redaction import REDACTED, cleaned
 
 _STDERR = "last lines on stderr:"
@@ -15,7 +16,13 @@ _LINES = 5
 _MOST_STDERR = 400
 # How much of one line an operator is shown.
 _LINE_CHARACTERS = 500
+# How much is read for that: the first lines of a private key say what the others are.
+_READ_LINES = 60
+_READ_CHARACTERS = 1000
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_KEY_BEGIN = "-----BEGIN"
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,80}PRIVATE KEY")
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,80}")
 # A part of a path that is long and holds a digit may be a key.
 _KEY_IN_PATH = re.compile(r"(?=[^/]*\d)[^/]{20,}")
 
@@ -32,9 +39,9 @@ def ended(code: int | None) -> str:
         return f"it was ended by signal {-code}"
 
 
-def with_stderr(reason: str, lines: Sequence[str]) -> str:
+def with_stderr(reason: str, lines: Sequence[str], secrets: Sequence[str] = ()) -> str:
     """The reason, followed by the last lines that the server wrote to stderr, unless it has them already."""
-    said = [line for line in map(shown_line, list(lines)[-_LINES:]) if line.strip()]
+    said = [line for line in shown_lines(lines, secrets) if line.strip()][-_LINES:]
     if not said or _STDERR in reason:
         return reason
     text = " | ".join(said)
@@ -53,13 +60,33 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{host}{_KEY_IN_PATH.sub(REDACTED, parts.path)}"
 
 
-def shown_line(line: str) -> str:
-    """A line of stderr without secrets, colours and control characters."""
-    plain = _ESCAPES.sub("", line)
-    return cleaned("".join(one if one.isprintable() else " " for one in plain))[:_LINE_CHARACTERS]
+def shown_lines(lines: Sequence[str], secrets: Sequence[str] = ()) -> list[str]:
+    """Lines of stderr without secrets, colours and control characters; `secrets` are removed literally.
+
+    They are read together, because a private key has many lines.
+    """
+    last = list(lines)[-_READ_LINES:]
+    plain = [_plain(line[:_READ_CHARACTERS]) for line in _without_end_of_key(last)]
+    text = cleaned(without_values("\n".join(plain), secrets))
+    return [line[:_LINE_CHARACTERS] for line in text.split("\n")] if plain else []
 
 
-def as_cause(reason: str) -> str:
-    """The reason as everybody reads it: without secrets, and no longer than an error may quote."""
-    text = cleaned(reason)
+def _plain(line: str) -> str:
+    return "".join(one if one.isprintable() else " " for one in _ESCAPES.sub("", line))
+
+
+def _without_end_of_key(lines: Sequence[str]) -> list[str]:
+    """The lines without those of a private key whose beginning is not kept any more."""
+    ends = [at for at, line in enumerate(lines) if _KEY_END.search(line)]
+    if not ends or any(_KEY_BEGIN in line for line in lines[: ends[0] + 1]):
+        return list(lines)
+    first = ends[0]
+    while first and _KEY_LINE.fullmatch(lines[first - 1].strip()):
+        first -= 1
+    return [*lines[:first], REDACTED, *lines[ends[0] + 1 :]]
+
+
+def as_cause(reason: str, secrets: Sequence[str] = ()) -> str:
+    """The reason as pages and errors show it: without secrets, and no longer than an error may quote."""
+    text = cleaned(without_values(reason, secrets))
     return text if len(text) <= LONGEST_CAUSE else f"{text[: LONGEST_CAUSE - 1]}…"

@@ -12,6 +12,7 @@ from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
 from headgate.domain.child_environment import inherited, withheld
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
+from headgate.domain.known_secrets import known_secrets, without_values
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
@@ -30,7 +31,8 @@ log = logging.getLogger("headgate.upstream")
 _NO_CHAIN: Mapping[str, str] = {}
 # More than is shown of a line: half a secret would not be known as one.
 _STDERR_LINE_CHARACTERS = 2000
-_STDERR_LINES = 5
+# More than are shown, because the first lines of a private key say what the others are.
+_STDERR_LINES = 60
 _STDERR_BYTES = 16 * 1024
 # A child that leaves this much unread has stopped reading.
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
@@ -104,7 +106,7 @@ class ChildLink:
 
     def _explained(self, reason: str) -> str:
         """The reason with what the child wrote to stderr last."""
-        return with_stderr(reason, self._last_lines)
+        return with_stderr(reason, self._last_lines, known_secrets(self._spec))
 
     async def request(self, outgoing: Outgoing) -> Answer:
         """The child's answer; raises UpstreamError."""
@@ -252,7 +254,9 @@ async def open_child(
         command = [spec.command, *spec.args]
         process = await Process.start(command, environment(spec, chain), spec.cwd, watchdog)
     except (OSError, ValueError) as error:
-        raise UpstreamUnreachable(spec.name, f"its command did not start ({error})") from error
+        raise UpstreamUnreachable(
+            spec.name, f"its command did not start ({without_values(str(error), known_secrets(spec))})"
+        ) from error
     link = ChildLink(spec, process, limits, inbox, stderr)
     try:
         async with Background() as background:

@@ -17,7 +17,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec, ServerStatus, State
 from headgate.upstream.background import Background
-from headgate.upstream.causes import as_cause, shown_line
+from headgate.upstream.causes import as_cause
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.hearing import Hearing
@@ -408,7 +408,7 @@ class Keeper:
             prompts=counts.get(Kind.PROMPTS, 0),
             resources=counts.get(Kind.RESOURCES, 0),
             templates=counts.get(Kind.TEMPLATES, 0),
-            tools_left_out=self._listings.left_out,
+            tools_left_out={name: as_cause(reason) for name, reason in self._listings.left_out.items()},
             lines=len(self.lines),
             lines_opened=self.lines.opened,
             questions=self._questions,
@@ -421,7 +421,7 @@ class Keeper:
             last_error=main.last_error,
             next_attempt_seconds=rest if main.state is State.BACKOFF and main.peer is None else None,
             pid=main.peer.link.pid if main.peer else None,
-            stderr_tail=tuple(map(shown_line, list(main.stderr)[-20:])),
+            stderr_tail=main.stderr_tail(),
         )
 
 

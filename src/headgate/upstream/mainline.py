@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -17,8 +17,9 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
+from headgate.domain.known_secrets import known_secrets
 from headgate.domain.server import ServerSpec, State
-from headgate.upstream.causes import as_cause, with_stderr, with_url
+from headgate.upstream.causes import as_cause, shown_lines, with_stderr, with_url
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, SessionGone
@@ -27,6 +28,7 @@ from headgate.upstream.peer import Peer
 log = logging.getLogger("headgate.upstream")
 
 _STDERR_LINES = 200
+_SHOWN_LINES = 20
 # Processes of the same server that say when and where they failed do not fail for another reason.
 _NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 _FIRST_REST_SECONDS = 0.1
@@ -93,11 +95,19 @@ class StderrTail(deque[str]):
     def __init__(self) -> None:
         super().__init__(maxlen=_STDERR_LINES)
         self.written = 0
+        # The last lines as they are shown, and how many lines there were then.
+        self._shown: tuple[int, tuple[str, ...]] = (0, ())
 
     def append(self, line: str) -> None:
         """One more line."""
         super().append(line)
         self.written += 1
+
+    def shown(self, secrets: Sequence[str]) -> tuple[str, ...]:
+        """The last lines without secrets; they are read again only when there are new ones."""
+        if self._shown[0] != self.written:
+            self._shown = self.written, tuple(shown_lines(self, secrets)[-_SHOWN_LINES:])
+        return self._shown[1]
 
     def since(self, before: int) -> list[str]:
         """What was written after so many lines, as far as it is still here."""
@@ -120,6 +130,7 @@ class Mainline:
         # Connections that were made because the one before was lost.
         self.restarts = 0
         self.stderr = StderrTail()
+        self._secrets = known_secrets(spec)
         # How many lines there were before the connection that is made now.
         self._stderr_before = 0
         # Whether it has been reached, or has failed once.
@@ -239,7 +250,9 @@ class Mainline:
         self._become(State.STARTING)
         try:
             reason = await self._connect_and_serve(remembered)
-            self.last_error = None if self._asleep else as_cause(with_url(reason, self.spec.url))
+            self.last_error = (
+                None if self._asleep else as_cause(with_url(reason, self.spec.url), self._secrets)
+            )
         except GatewayLoop as loop:
             self._refuse(loop)
         except HeadgateError as error:
@@ -286,8 +299,8 @@ class Mainline:
         reason = getattr(error, "reason", error.message)
         if isinstance(error, UpstreamLost):
             reason = f"before it was ready, {reason}"
-        reason = with_stderr(reason, self.stderr.since(self._stderr_before))
-        return as_cause(with_url(reason, self.spec.url))
+        reason = with_stderr(reason, self.stderr.since(self._stderr_before), self._secrets)
+        return as_cause(with_url(reason, self.spec.url), self._secrets)
 
     async def _connect_and_serve(self, remembered: str | None) -> str:
         """One connection from its beginning to its end; returns why it ended, raises HeadgateError."""
@@ -344,6 +357,10 @@ class Mainline:
         self._stand()
         self.settled.set()
 
+    def stderr_tail(self) -> tuple[str, ...]:
+        """The last lines of stderr, as an operator reads them."""
+        return self.stderr.shown(self._secrets)
+
     def unwell(self, reason: str | None) -> None:
         """The server answers, and says why it cannot do its work; None once it can again."""
         self._trouble = reason
@@ -352,7 +369,7 @@ class Mainline:
 
     def _stand(self) -> None:
         """The connection stands; calls are sent, but who cannot do his work is shown like one who is down."""
-        self.last_error = as_cause(self._trouble) if self._trouble is not None else None
+        self.last_error = as_cause(self._trouble, self._secrets) if self._trouble is not None else None
         self._become(State.READY if self._trouble is None else State.BACKOFF)
 
     def drop(self, peer: Peer) -> None:
