@@ -35,6 +35,7 @@ from headgate.catalog.search import document_of
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderAway
 from headgate.domain.item import Item
+from headgate.domain.regular_file import read_regular
 from headgate.embedding.choice import Offline
 from headgate.embedding.embedder import Embedder
 from headgate.storage.catalog import CatalogFile
@@ -85,7 +86,7 @@ def _read(directory: Path) -> LabelledSet:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().removeprefix(BOM_UTF8).split(b"\n")
+        return read_regular(path).removeprefix(BOM_UTF8).split(b"\n")
     except OSError as error:
         raise BadSet(str(path), f"cannot be read: {error.strerror}") from error
 

@@ -12,6 +12,7 @@ from headgate.config.document import LARGEST_BYTES
 from headgate.config.expansion import INPUT, input_variable
 from headgate.config.values import CONTROL, refusal, shown
 from headgate.domain.errors import ConfigError
+from headgate.domain.regular_file import read_regular
 
 NAMES = ("headgate.json", "mcp.json", "mcp_config.json", "mcp-config.json")
 # The strongest first.
@@ -83,8 +84,7 @@ def _existing(path: Path, where: str) -> Path:
 def read(path: Path) -> bytes:
     """The content of the file, at most one byte more than is allowed; raises ConfigError."""
     try:
-        with path.open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
+        return read_regular(path, LARGEST_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             f"the configuration file {path} cannot be read: {error.strerror}",
@@ -133,9 +133,7 @@ def _secret(directory: Path, name: str) -> str | None:
         # The id of an input is free text; it must not name a file elsewhere.
         return None
     try:
-        with (directory / name).open("rb") as file:
-            content = file.read(_LARGEST_SECRET_BYTES)
-        return content.decode().rstrip("\r\n")
+        return read_regular(directory / name, _LARGEST_SECRET_BYTES).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -151,8 +149,7 @@ def _is_text(value: str) -> bool:
 def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:
     """The variables of a `.env` file, none if there is no file; what cannot be read becomes a warning."""
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_BYTES).decode("utf-8-sig")
+        text = read_regular(path, LARGEST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:

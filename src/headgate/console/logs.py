@@ -1,6 +1,7 @@
 """Structured logs: one line per event, for people on a terminal and as JSON for machines."""
 
 import logging
+import stat
 import sys
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -10,11 +11,14 @@ import msgspec
 
 from headgate.domain.errors import ConfigError
 from headgate.domain.redaction import without_secrets
+from headgate.domain.regular_file import check_regular
 
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
 # A longer text would hold up the event loop while secrets are looked for in it.
 _LONGEST_TEXT = 32 * 1024
+# In a container they may be pipes, which have a reader.
+_STREAMS = (Path("/dev/stdout"), Path("/dev/stderr"))
 _ORDINARY = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -33,6 +37,8 @@ def set_up(level: str, style: str | None, file: Path | None) -> None:
 def _file_handler(file: Path) -> logging.Handler:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        if file not in _STREAMS:
+            check_regular(file, allowed=(stat.S_IFCHR,))
         return RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
     except OSError as error:
         raise ConfigError(

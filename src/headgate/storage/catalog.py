@@ -22,6 +22,7 @@ from headgate.catalog.fingerprint import hashes
 from headgate.catalog.hints import CacheHint
 from headgate.catalog.stored import Place, StoredListing
 from headgate.domain.kind import Kind
+from headgate.domain.regular_file import check_regular
 from headgate.storage.shape import fitted
 
 log = logging.getLogger("headgate.storage")
@@ -327,6 +328,8 @@ def remove(path: Path) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # What servers offer, and a hash of how they are reached, is nobody else's business.
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        check_regular(f"{path}{suffix}")
     path.touch(mode=0o600)
     connection = sqlite3.connect(path, check_same_thread=False)
     with closing(connection.cursor()) as cursor, suppress(sqlite3.DatabaseError):

@@ -2,12 +2,14 @@
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from headgate.delivery.ledger import StoreFailed
+from headgate.domain.regular_file import check_regular
 
 # Another number means another shape of the tables.
 SHAPE = 1
@@ -61,7 +63,10 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def _create(path: Path) -> None:
-    """An empty file that only its owner reads, before SQLite makes one that others do too."""
+    """An empty file that only its owner reads, before SQLite makes one that others do too; raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        # SQLite itself refuses a directory.
+        check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

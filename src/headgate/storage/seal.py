@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.domain.errors import ConfigError
+from headgate.domain.regular_file import read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -145,7 +146,7 @@ def seal_key(directory: Path) -> bytes:
 
 def _read_or_create(directory: Path, path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, KEY_BYTES + 1)
     except FileNotFoundError:
         directory.mkdir(parents=True, exist_ok=True)
     # Whole before it has its name, and a name is given once: of two starts at a time one wins for both.
@@ -160,4 +161,4 @@ def _read_or_create(directory: Path, path: Path) -> bytes:
             os.link(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    return path.read_bytes()
+    return read_regular(path, KEY_BYTES + 1)

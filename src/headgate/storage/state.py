@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.catalog.abilities import Ability
+from headgate.domain.regular_file import open_regular, read_regular
 
 log = logging.getLogger("headgate.storage")
 
@@ -162,7 +163,7 @@ class StateFile:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 # It names what clients subscribed to, which is nobody else's business.
-                with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                with open_regular(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
                     file.write(content)
                 os.replace(fresh, self._path)
                 self._written = change
@@ -172,7 +173,7 @@ class StateFile:
 
 def _read(path: Path) -> Facts:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Facts)
+        return msgspec.json.decode(read_regular(path), type=Facts)
     except FileNotFoundError:
         return Facts()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from headgate.domain.http_proxy import HttpProxy, host_literal
+from headgate.domain.regular_file import check_regular
 from headgate.domain.server import PLAIN_TLS, TlsFiles
 from headgate.upstream.resolver import Resolver
 
@@ -235,6 +236,8 @@ def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLC
     context = _trusting(files.ca_file, alone=True)
     if files.client_cert:
         try:
+            for file in filter(None, (files.client_cert, files.client_key)):
+                check_regular(file)
             # Without a password of our own OpenSSL would ask for one on the terminal.
             context.load_cert_chain(
                 files.client_cert, files.client_key or None, lambda: files.client_key_password
@@ -256,6 +259,8 @@ def _trusting(ca_file: str, *, alone: bool) -> ssl.SSLContext:
         return ssl.create_default_context()
     file, directory = (None, ca_file) if os.path.isdir(ca_file) else (ca_file, None)
     try:
+        if file is not None:
+            check_regular(file)
         if alone:
             return ssl.create_default_context(cafile=file, capath=directory)
         context = ssl.create_default_context()

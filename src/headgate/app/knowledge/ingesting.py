@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO, TypeVar
 
@@ -20,6 +21,7 @@ from headgate.documents.failed_files import FailedFiles
 from headgate.documents.library import Files, open_library
 from headgate.documents.watching import Looks, changes
 from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway, UncertainEnds
+from headgate.domain.regular_file import open_regular
 from headgate.embedding.choice import Offline
 from headgate.knowledge.extraction import Names, extract
 from headgate.knowledge.graph_files import lines_of_relationships, read_graph
@@ -253,7 +255,7 @@ def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
     """What `read` makes of the name and the lines of a graph."""
     try:
         # A line break inside of quotes belongs to the value.
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             return read(path.name, file)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{str(path)!r} is not UTF-8 text", hint="save the file as UTF-8") from error

@@ -1,0 +1,177 @@
+"""A pipe, a socket, a directory or a device in place of a file does not hold up a start."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate import HOST, TRACEBACK
+from tests.waiting import wait_until
+
+# A start takes well under a second; one that waits for a writer never ends.
+BOUND_SECONDS = 20.0
+EXAMPLE = {"builtin": "example"}
+KINDS = ("a named pipe", "a directory", "a socket", "a device")
+
+
+def put(path: Path, kind: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "a named pipe":
+            os.mkfifo(path)
+        case "a directory":
+            path.mkdir()
+        case "a socket":
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(str(path))
+        case "a device":
+            # It never ends, like a pipe, and never refuses.
+            path.symlink_to("/dev/zero")
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
+
+
+def refused(home: Path, *arguments: str, **more: str) -> str:
+    """The one sentence of a command that must end with exit code 2."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "headgate", *arguments],
+        cwd=home,
+        env=environment(home, **more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert TRACEBACK not in ended.stderr
+    sentences = [line for line in ended.stderr.splitlines() if line.startswith("headgate: ")]
+    assert len(sentences) == 1, ended.stderr
+    return sentences[0]
+
+
+Starts = Callable[..., "Started"]
+
+
+class Started:
+    """A gateway that serves, and what it logs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in self.log() or self.process.poll() is not None, BOUND_SECONDS, text)
+        assert text in self.log()
+        assert self.process.poll() is None, self.log()
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Iterator[Starts]:
+    running: list[Started] = []
+
+    def start(entry: dict[str, Any], *more: str, **variables: str) -> Started:
+        config = tmp_path / "headgate.json"
+        config.write_text(json.dumps({"mcpServers": {"one": entry}}))
+        log = tmp_path / "log"
+        command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "http"]
+        command += ["--host", HOST, "--port", "0", "--data-dir", str(tmp_path / "data"), *more]
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env=environment(tmp_path, **variables),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+            )
+        running.append(Started(process, log))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.process.kill()
+        one.process.wait(BOUND_SECONDS)
+        assert TRACEBACK not in one.log()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_configuration_file(tmp_path: Path, kind: str) -> None:
+    put(tmp_path / "other.json", kind)
+    sentence = refused(tmp_path, "serve", "--config", "other.json")
+    assert "other.json cannot be read: " in sentence
+    assert kind in sentence or kind == "a socket"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_log_file(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "headgate.json").write_text(json.dumps({"mcpServers": {"one": EXAMPLE}}))
+    put(tmp_path / "gate.log", kind)
+    if kind == "a device":
+        # As in containers: /dev/stderr and /dev/null take lines.
+        return
+    sentence = refused(tmp_path, "serve", HEADGATE_LOG_FILE=str(tmp_path / "gate.log"))
+    assert "gate.log cannot be written: " in sentence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["seal.key", "state.json", "ledger.db", "proxy.db", "spool", "state.new"])
+def test_a_file_of_the_data_directory(tmp_path: Path, starts: Starts, name: str, kind: str) -> None:
+    """The gateway serves without it and says so, or ends with one sentence; it never waits."""
+    if (name, kind) == ("spool", "a directory"):
+        return
+    put(tmp_path / "data" / name, kind)
+    gate = starts(EXAMPLE)
+    wait_until(
+        lambda: '"listening"' in gate.log() or gate.process.poll() is not None,
+        BOUND_SECONDS,
+        "a start or an end",
+    )
+    told = [line for line in gate.log().splitlines() if name in line or "not a regular file" in line]
+    if gate.process.poll() is None:
+        # Both are first used by a call.
+        assert told or name in ("spool", "state.new"), gate.log()
+    else:
+        assert gate.process.returncode == 2
+        assert len([line for line in gate.log().splitlines() if line.startswith("headgate: ")]) == 1
+        assert told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_variables_beside_the_configuration(tmp_path: Path, starts: Starts, kind: str) -> None:
+    put(tmp_path / ".env", kind)
+    gate = starts(EXAMPLE)
+    gate.wait_for('"listening"')
+    assert ".env is not used: " in gate.log()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_variables_of_a_server(tmp_path: Path, starts: Starts, kind: str) -> None:
+    put(tmp_path / "own.env", kind)
+    gate = starts({"command": sys.executable, "args": ["-c", "input()"], "envFile": "own.env"})
+    gate.wait_for('"listening"')
+    assert "own.env is not used: " in gate.log()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
+def test_the_certificates_of_a_server(tmp_path: Path, starts: Starts, kind: str) -> None:
+    put(tmp_path / "ca.pem", kind)
+    gate = starts({"url": "https://127.0.0.1:9/mcp", "caFile": str(tmp_path / "ca.pem"), "maxRestarts": 1})
+    gate.wait_for('"listening"')
+    gate.wait_for("ca.pem cannot be used (")
+
+
+def test_the_log_may_go_to_a_device_that_takes_lines(starts: Starts) -> None:
+    gate = starts(EXAMPLE, HEADGATE_LOG_FILE="/dev/null")
+    gate.wait_for('"listening"')
