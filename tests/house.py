@@ -27,6 +27,9 @@ from tests.delivery.scripted import DONE, Desk
 class WholeResponses:
     """Shows what the upstream said, and keeps nothing."""
 
+    def marked(self, answer: Answer) -> Answer:
+        return answer
+
     def concerns(self, answer: Answer) -> bool:
         return False
 

@@ -151,6 +151,9 @@ class Responses(Protocol):
     def concerns(self, answer: Answer) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
 
+    def marked(self, answer: Answer) -> Answer:
+        """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
+
     async def shape(self, call: Call, answer: Answer) -> Answer:
         """What the client is shown of the answer."""
 
@@ -303,7 +306,7 @@ class Gateway:
             return await self._transfers.offer(call.request, answer)
         if not self._responses.concerns(answer):
             # Nearly always: it is not opened.
-            return answer
+            return self._responses.marked(answer)
         shown = await self._responses.shape(call, answer)
         # What was on disk has not been looked at before.
         return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)

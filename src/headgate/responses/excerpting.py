@@ -20,6 +20,7 @@ from headgate.responses.params import Exploration, Unit
 from headgate.responses.processing import Refused
 from headgate.responses.processors.explore import ExploreProcessor
 from headgate.responses.savings import shown
+from headgate.responses.server_notices import imitations_of
 from headgate.responses.shares import shares
 from headgate.responses.tables import compacted
 from headgate.wire.envelope import encode_object
@@ -186,6 +187,7 @@ class _Shown:
         """`added` are texts that the result did not have."""
         self._opened = opened
         self._job = job
+        self._imitations = imitations_of(job.message.partition("{")[0])
         self._texts = texts
         self._cuts = cuts
         self._structured = structured
@@ -203,7 +205,9 @@ class _Shown:
         opened = self._opened
         notice = self._notice(self._told_of_texts())
         texts = [*self._texts.values(), *(cut.content for cut in self._added)]
-        structured = self._with_notice(self._structured.content) if self._structured is not None else b""
+        structured = b""
+        if self._structured is not None:
+            structured = self._with_notice(self._imitations.marked_texts(self._structured.content))
         # The notices are read too, so that what is saved is net.
         size, tokens = shown([*texts, notice.encode()], structured)
         facts: dict[str, Any] = {
@@ -264,7 +268,9 @@ class _Shown:
         if structured is None or b"headgate" not in bytes(structured):
             return None
         told = outer_members(structured).get(NOTICE_MEMBER)
-        return None if told is None else Raw(_cut_json(bytes(told), _LONGEST_UPSTREAM_NOTICE).content)
+        if told is None:
+            return None
+        return Raw(self._imitations.marked_texts(_cut_json(bytes(told), _LONGEST_UPSTREAM_NOTICE).content))
 
     def _assembled(self, structured: bytes, notice: str, facts: dict[str, Any]) -> bytes:
         """The result with its new texts; everything else is as it came, and in its place."""
@@ -277,6 +283,8 @@ class _Shown:
             if block.text is None or index in self._texts
         ]
         blocks += [_text(cut.content.decode(errors="replace")) for cut in self._added]
+        # Only the notice of this gateway may look like one.
+        blocks = [self._imitations.marked_texts(block) for block in blocks]
         blocks.append(_text(notice))
         members = dict(anatomy.members)
         members["content"] = Raw(b"[" + b",".join(blocks) + b"]")

@@ -26,6 +26,7 @@ from headgate.responses.notice import filled, minutes, unopened
 from headgate.responses.opened import Opened
 from headgate.responses.processing import Refused
 from headgate.responses.savings import Savings
+from headgate.responses.server_notices import ServerNotices
 from headgate.responses.store import ResultStore, new_id, reading
 from headgate.responses.tokens import tokens_of
 from headgate.responses.tools.arguments import Wanted, wanted
@@ -82,6 +83,7 @@ class LargeResponses:
         self._workers = workers
         self._work = work
         self._display = display
+        self._notices = ServerNotices(display.message)
         self._listed = listed
         # No character takes less than a byte, and no token less than a character.
         self._certainly_small = min(display.max_size, display.max_tokens or display.max_size)
@@ -93,12 +95,20 @@ class LargeResponses:
             return False
         return size_of(result) > self._certainly_small
 
+    def marked(self, answer: Answer) -> Answer:
+        """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
+        result = answer.result
+        if not isinstance(result, bytes):
+            return answer
+        marked = self._notices.marked(result)
+        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+
     async def shape(self, call: Call, answer: Answer) -> Answer:
         """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
         result = answer.result
         quick = isinstance(result, bytes) and len(result) <= _QUICKLY_CUT
         if isinstance(result, bytes) and quick and not self._too_large(result):
-            return answer
+            return self.marked(answer)
         agent = agent_of(call.request.owner, call.request.caller)
         job = self._excerpt(call, new_id())
         try:
@@ -109,7 +119,7 @@ class LargeResponses:
         if not done.result:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
-            return answer
+            return self.marked(answer)
         await self._keep(agent, call.request, result, job.cache_id)
         self.savings.excerpt(done)
         return msgspec.structs.replace(answer, result=done.result)
@@ -170,7 +180,7 @@ class LargeResponses:
     async def read_fresh(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
         """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
         if answer.error or not _can_be_read(answer.result, wish):
-            return await self.shape(call, answer) if self.concerns(answer) else answer
+            return await self.shape(call, answer) if self.concerns(answer) else self.marked(answer)
         request, agent = call.request, agent_of(call.request.owner, call.request.caller)
         cache_id = new_id()
         await self._keep(agent, request, answer.result, cache_id)
@@ -194,7 +204,8 @@ class LargeResponses:
             self.savings.refused += 1
             raise InvalidArguments(look.tool, done.error.rstrip("."), hint=_CORRECT)
         self.savings.look(look.tool, done, fresh=look.fresh)
-        return done
+        # The note below it begins in another way.
+        return msgspec.structs.replace(done, result=self._notices.marked_texts(done.result))
 
     async def _done(self, job: Job, agent: str, entry: str, content: Payload, *, quick: bool) -> Done:
         if not quick or not isinstance(content, bytes):
