@@ -33,6 +33,7 @@ from campaign import (
     stateless_rules,
     stolen,
     storms,
+    taint,
     tls,
     transitions,
     unread,
@@ -55,7 +56,7 @@ from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, clocks, drain,
-    ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, isolation,
+    ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, taint, isolation,
     stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread, listed, listings,
     definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms, killed, outages,
     pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ async def running(
     program: Sequence[str] = ("-m", "headgate"),
     *,
     wrapper: Sequence[str] = (),
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Gate]:
     """Start a gate with this configuration; whatever is left of it at the end is killed.
 
@@ -119,7 +119,7 @@ async def running(
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
-    variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | (environment or {})
+    variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | dict(environment or {})
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
             *wrapper, sys.executable, *program, "serve", "--config", str(config_file),

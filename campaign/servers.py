@@ -34,6 +34,11 @@ def talker(
     return _stdio("campaign.fixtures.talker_stdio", (*more, *options)) | settings
 
 
+def recorder(directory: Path, name: str, *options: str) -> dict[str, Any]:
+    """The configuration of a stdio server that records its arguments, its variables and all that it reads."""
+    return _stdio("campaign.fixtures.recorder", (str(directory / f"{name}.jsonl"), *options))
+
+
 # The word of the operator on the tools of a ledger server; the others say of themselves what they are.
 LEDGER_CARE: dict[str, Any] = {
     "charge": {"class": "keyed", "keyArgument": "idempotency_key"},
@@ -99,6 +104,13 @@ async def rogue_http(directory: Path, name: str = "rogue_http", *options: str) -
     record = directory / f"{name}.jsonl"
     async with _announcing("campaign.fixtures.rogue_http", "--record", str(record), *options) as port:
         yield HttpServer(port, record)
+
+
+@contextlib.asynccontextmanager
+async def recorder_sse(directory: Path, name: str) -> AsyncIterator[int]:
+    """Run a legacy SSE server that records all that it reads, until the block ends; gives its port."""
+    async with _announcing("campaign.fixtures.recorder", str(directory / f"{name}.jsonl"), "--sse") as port:
+        yield port
 
 
 @dataclass(frozen=True, slots=True)

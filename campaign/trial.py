@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import secrets
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ MEBIBYTE = 1 << 20
 # As if there were no limit to what an agent is shown.
 WHOLE = {"enableAutoTruncation": False}
 MOST_WORKERS = 4
+_LARGEST_SEARCHED = 64 * MEBIBYTE
 # Three pipes, and one to notice its end.
 _FILES_OF_A_LINE = 4
 
@@ -104,9 +106,9 @@ class Trial:
         spare_files: int = 0,
         spare_children: int = 0,
         spare_lines: int = 0,
+        environment: Mapping[str, str] | None = None,
         stall_seconds: float | None = STALL_SECONDS,
         wrapper: Sequence[str] = (),
-        environment: dict[str, str] | None = None,
     ) -> AsyncIterator[Gate]:
         """A gate with these upstreams, probed while the block runs and checked when it ends.
 
@@ -119,7 +121,9 @@ class Trial:
         self._gates += 1
         directory = self.directory / f"gate{self._gates}"
         directory.mkdir()
-        config = {"mcpServers": servers, "proxySettings": settings or {}}
+        canary = f"c4nary{secrets.token_hex(12)}"
+        known = {name: _with_secret(entry, canary) for name, entry in servers.items()}
+        config = {"mcpServers": known, "proxySettings": settings or {}}
         async with running(directory, config, wrapper=wrapper, environment=environment) as gate:
             self.verdict.log = []
             try:
@@ -131,6 +135,8 @@ class Trial:
                     files = spare_files + _FILES_OF_A_LINE * spare_lines
                     allowed = Census(before.files + files, before.children + spare_children + spare_lines)
                     await self._check_invariants(gate, allowed, stall, stall_seconds)
+                if gate.alive:
+                    await self._check_secrets(gate, directory / "data", canary)
             finally:
                 self.verdict.log = gate.log_lines()[-25:]
 
@@ -152,6 +158,16 @@ class Trial:
         broken = [line for line in gate.log_lines() if "Traceback" in line or "never retrieved" in line]
         self.check("no traceback in the log", not broken, broken[:1])
 
+    async def _check_secrets(self, gate: Gate, data: Path, canary: str) -> None:
+        """I9: the secret of each upstream's entry is on no page, in no log line and in no file."""
+        secret = canary.encode()
+        pages = {path: (await gate.get(path)).body for path in ("/", "/ready", "/metrics", "/listing")}
+        places = [path for path, body in pages.items() if secret in body]
+        if secret in gate.log.read_bytes():
+            places.append("the log")
+        places += [path.name for path in data.rglob("*") if _holds(path, secret)]
+        self.check("no secret of an entry on a page, in the log or in a file", not places, places)
+
     async def _check_census(self, gate: Gate, allowed: Census) -> None:
         def settled() -> bool:
             now = gate.census()
@@ -165,6 +181,25 @@ class Trial:
                 f"open files and children back within {SETTLE_SECONDS:g} s", False,
                 f"{now}, allowed {allowed}",
             )  # fmt: skip
+
+
+def _with_secret(entry: Any, canary: str) -> Any:
+    """The entry with one more variable or header, which no case looks at."""
+    if not isinstance(entry, dict):
+        return entry
+    if "command" in entry:
+        return entry | {"env": entry.get("env", {}) | {"CAMPAIGN_TOKEN": canary}}
+    if "url" in entry:
+        return entry | {"headers": entry.get("headers", {}) | {"X-Campaign-Token": canary}}
+    return entry
+
+
+def _holds(path: Path, secret: bytes) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size <= _LARGEST_SEARCHED and secret in path.read_bytes()
+    except OSError:
+        # It was removed meanwhile.
+        return False
 
 
 class Usage:
