@@ -18,6 +18,8 @@ Every function takes the source text of what the server sent and returns what th
 9. where results may be truncated, a tool whose output schema has no place for another member is listed
    without that schema: clients that show `structuredContent` alone could not tell a truncated result from a
    whole one (decision 0052).
+10. what a server wrote in the form of a notice of the gate is marked as the server's (decision 0076); no
+   recorded server did.
 
 The gate also repairs odd tools and hides from a handshake client what its era forbids; no recorded server
 gives a reason for that, so nothing of the kind is allowed here.
