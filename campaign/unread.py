@@ -8,6 +8,7 @@ from typing import Any
 from campaign.bystander import bystander
 from campaign.client import Client, client
 from campaign.gate import Gate, eventually, running
+from campaign.hoard import metric
 from campaign.questions import FORMS
 from campaign.servers import recorded, rogue, talker
 from campaign.streams import EventStream, listen_request, open_stream
@@ -16,6 +17,7 @@ from campaign.trial import Trial, Usage, case
 _URI = "text://one"
 _SCRIPT = {"resources": [{"uri": _URI, "name": "one"}, {"uri": "text://two", "name": "two"}]}
 
+_LARGE_BYTES, _LARGE_UPDATES = 40_000, 2_000
 _NEW_SCRIPT = {"resources": [{"uri": "new://one", "name": "one"}]}
 
 
@@ -69,12 +71,16 @@ async def deaf_listeners(trial: Trial) -> None:
         (updates,) = await asyncio.gather(heard)
         hearing.close()
         growth = usage.peak_growth_mib
-        trial.measure("said", f"{3 * count} updates and changes, {count} log lines")
+        said = f"{3 * count} updates and changes, {_LARGE_UPDATES} of {_LARGE_BYTES} bytes, {count} log lines"
+        trial.measure("said", said)
         trial.measure("heard by who reads", updates)
         trial.measure("RSS", f"+{growth:.0f} MB")
         trial.measure("CPU", usage.cpu_seconds, "s")
         trial.check("RSS at most +64 MB", growth <= 64, f"{growth:.0f} MB")
         trial.check("who reads is told", updates > 0, updates)
+        dropped = await metric(gate, r'outbound_dropped_total\{kind="notification"\}')
+        trial.measure("dropped", dropped)
+        trial.check("what is dropped is counted", dropped > 0, dropped)
         answers = [await caller.call("old_echo", {"text": "x"}) for caller in callers]
         trial.check("the sessions of the deaf go on", all(answer.ok for answer in answers))
         for caller in callers:
@@ -93,6 +99,9 @@ async def _talk(caller: Client, modern: Client, count: int) -> None:
     for server, uri in (("old", _URI), ("new", "new://one")):
         flood = {"method": updated, "params": {"uri": uri}, "count": count}
         await modern.call(f"{server}_tell_flood", flood)
+    # Large ones: a bound on their number alone would be none on memory.
+    large = {"uri": _URI, "padding": "x" * _LARGE_BYTES}
+    await modern.call("old_tell_flood", {"method": updated, "params": large, "count": _LARGE_UPDATES})
     await modern.call("old_tell_flood", {"method": "notifications/resources/list_changed", "count": count})
     log = {"level": "info", "data": "x" * 100}
     # Nobody reads the answer either: it is a stream of log lines.

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from headgate.front.exchange import Exchange
+from headgate.front.outbound import OutboundBudget
 from headgate.front.reach import Reach
 from headgate.front.reply import Reply
 from headgate.front.sessions import HttpSession
@@ -26,6 +27,7 @@ class Connection:
         self.ended = False
         self.reads = asyncio.Event()
         self.reads.set()
+        self.outbound = OutboundBudget().account(lambda: None)
         self.visit = Visit("GET", "/mcp", "", {}, self)
 
     def send(self, parts: list[bytes]) -> None:

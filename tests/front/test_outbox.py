@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headgate.front.exchange import Exchange
+from headgate.front.outbound import OutboundBudget
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.visit import Visit
@@ -55,6 +56,7 @@ class SlowWire:
     def __init__(self) -> None:
         self.sent = b""
         self.reads = asyncio.Event()
+        self.outbound = OutboundBudget().account(lambda: None)
 
     def send(self, parts: list[bytes]) -> None:
         self.sent += b"".join(parts)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.front.audience import Audience
+from headgate.front.outbound import OutboundBudget
 from headgate.front.reply import Reply
 from headgate.front.sessions import HttpSession, Session, Sessions, TooManySessions
 from headgate.front.visit import Visit
@@ -77,6 +78,8 @@ def told(session: HttpSession) -> bytes:
     """What the client hears when it listens."""
 
     class Ear:
+        outbound = OutboundBudget().account(lambda: None)
+
         def send(self, parts: list[bytes]) -> None: ...
         async def drain(self) -> None: ...
         def finished(self) -> None: ...

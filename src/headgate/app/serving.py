@@ -22,6 +22,7 @@ from headgate.front.guard import Guard
 from headgate.front.http import HttpFront
 from headgate.front.legacy_sse import LegacySse
 from headgate.front.loop_refusal import refuse_each_request
+from headgate.front.outbound import OutboundBudget
 from headgate.front.paths import MCP, SSE
 from headgate.front.porter import Porter
 from headgate.front.pulse import beating
@@ -97,6 +98,7 @@ async def _serve_http(
         on_close=core.left,
         on_revival=core.revived,
     )
+    outbound = OutboundBudget()
     async with beating(sessions.expire) as pulse:
         legacy = LegacySse(core.answers, core.audience, settings.max_sessions, core.left)
 
@@ -104,6 +106,9 @@ async def _serve_http(
             values = {
                 "sessions": len(sessions) + len(legacy),
                 "in_flight": len(pulse),
+                "connections": len(house.doors),
+                "outbound_bytes": outbound.bytes,
+                "replay_bytes": sessions.replay.bytes,
                 "tools": len(core.catalog),
                 "list_changes": core.audience.told,
                 **core.search.gauges(),
@@ -118,8 +123,16 @@ async def _serve_http(
                 ("sessions_revived", f'{{reason="{reason}"}}'): count
                 for reason, count in sessions.revived.items()
             }
+            closed = {
+                ("connections_closed", f'{{reason="{reason}"}}'): count
+                for reason, count in outbound.closed.items()
+            }
             return {
                 **revived,
+                **closed,
+                ("connections_refused", ""): house.refused_connections,
+                ("outbound_dropped", '{kind="notification"}'): outbound.dropped_notifications,
+                ("outbound_dropped", '{kind="event"}'): sessions.replay.dropped,
                 ("streams_resumed", ""): sessions.resumed,
                 **core.search.counters(),
                 **core.results.counters(),
@@ -136,7 +149,7 @@ async def _serve_http(
             chain.own.pseudonym,
         )
         guard = Guard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
-        house = House(front, guard, _door_limits(settings), set())
+        house = House(front, guard, _door_limits(settings), set(), outbound)
 
         def closing() -> None:
             pages.draining = front.draining = True

@@ -15,12 +15,15 @@ import httptools
 import msgspec
 
 from headgate.front.guard import Guard, Refused
-from headgate.front.visit import JSON, Visit, head
+from headgate.front.outbound import UNREAD, OutboundBudget
+from headgate.front.visit import JSON, RETRY_LATER, Visit, head
 from headgate.wire.violations import INVALID_REQUEST, encode_error
 
 FOREVER = float("inf")
 # Requests that a client may send ahead of the answers.
 _MOST_AHEAD = 16
+# Parsed at once: one read may hold thousands of requests, each of which takes far more memory parsed.
+_MOST_PARSED_BYTES = 16 * 1024
 # How long a client that was refused may go on sending before it is cut off; meanwhile it can read why.
 _LINGER_SECONDS = 2.0
 # Otherwise the kernel would keep megabytes for a client that never reads.
@@ -51,14 +54,19 @@ class House(msgspec.Struct):
     guard: Guard
     limits: DoorLimits
     doors: set["Door"]
+    outbound: OutboundBudget
     closing: bool = False
+    # Connections that were answered with 503 because file descriptors run out.
+    refused_connections: int = 0
 
 
 class Door(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, *, refused: Refused | None = None) -> None:
+        """`refused` is why this connection is answered once, at once, and closed."""
         self._house = house
+        self._refused = refused
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -66,6 +74,8 @@ class Door(asyncio.Protocol):
         # When the client is shown out, unless something happens before; looked at once a second.
         self.deadline = FOREVER
         self._write_deadline = FOREVER
+        self.outbound = house.outbound.account(self.abort)
+        self._buffered = 0
         self._head_bytes = 0
         self._in_head = True
         self._url = b""
@@ -75,6 +85,8 @@ class Door(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._ahead: deque[Visit] = deque()
+        # What has been read after them; nothing more is read before it is parsed.
+        self._unparsed = b""
         self._visit: Visit | None = None
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -94,8 +106,20 @@ class Door(asyncio.Protocol):
         self._late = self._house.closing
         self._house.doors.add(self)
         self.deadline = self._loop.time() + self._limits.header_seconds
+        if self._refused is not None:
+            self._refuse(self._refused)
 
     def data_received(self, data: bytes) -> None:
+        if len(data) <= _MOST_PARSED_BYTES:
+            self._parse(data)
+            return
+        for start in range(0, len(data), _MOST_PARSED_BYTES):
+            if len(self._ahead) >= _MOST_AHEAD and not self._deaf:
+                self._unparsed = data[start:]
+                return
+            self._parse(data[start : start + _MOST_PARSED_BYTES])
+
+    def _parse(self, data: bytes) -> None:
         if self._deaf:
             self._discard(len(data))
             return
@@ -131,7 +155,8 @@ class Door(asyncio.Protocol):
         self._ahead.clear()
         # The parser knows us and we know it: untied, so that everything is free at once.
         self._parser = self._coming = None
-        self._headers, self._parts = {}, []
+        self._headers, self._parts, self._unparsed = {}, [], b""
+        self.outbound.end()
         self._wake()
         if self._task is not None and (self._visit is None or self._visit.left()):
             # Nobody is there for the answer any more, and nobody will come back for it.
@@ -143,10 +168,15 @@ class Door(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._drained = self._loop.create_future()
         self._write_deadline = self._loop.time() + self._limits.write_seconds
+        self._buffered = self._transport.get_write_buffer_size()
+        self.outbound.add(self._buffered)
 
     def resume_writing(self) -> None:
         self._write_deadline = FOREVER
+        self.outbound.remove(self._buffered)
         self._wake()
+        if self._visit is None and self._ahead and not self._transport.is_closing():
+            self._start_next()
 
     def _wake(self) -> None:
         if self._drained is not None:
@@ -222,11 +252,12 @@ class Door(asyncio.Protocol):
         )
         self._last = visit.close
         self._in_head = True
-        if self._visit is None:
+        if self._visit is None and self._drained is None:
             self._start(visit)
         else:
+            self.deadline = FOREVER
             self._ahead.append(visit)
-            if len(self._ahead) >= _MOST_AHEAD:
+            if len(self._ahead) == _MOST_AHEAD:
                 self._transport.pause_reading()
 
     # One request after the other.
@@ -243,11 +274,19 @@ class Door(asyncio.Protocol):
             return
         if (visit is not None and visit.close) or self._house.closing:
             self._transport.close()
-        elif self._ahead:
-            self._start(self._ahead.popleft())
-            self._transport.resume_reading()
-        else:
+        elif not self._ahead:
             self.deadline = self._loop.time() + self._patience()
+        elif self._drained is None:
+            self._start_next()
+        # Otherwise the next request waits until the client has read this response.
+
+    def _start_next(self) -> None:
+        self._start(self._ahead.popleft())
+        if self._unparsed and len(self._ahead) < _MOST_AHEAD:
+            unparsed, self._unparsed = self._unparsed, b""
+            self.data_received(unparsed)
+        if len(self._ahead) < _MOST_AHEAD and not self._gone:
+            self._transport.resume_reading()
 
     def _patience(self) -> float:
         """How long the client may take for what it is doing now."""
@@ -280,8 +319,14 @@ class Door(asyncio.Protocol):
             self._visit.close = True
             self._ahead.clear()
             return
+        if self._ahead:
+            # The client reads its answers too slowly for those to come; this must not take their place.
+            self._ahead.clear()
+            self._transport.close()
+            return
         body = encode_error(b"null", INVALID_REQUEST, refused.reason)
-        self._transport.write(head(refused.status, JSON, len(body), close=True) + body)
+        extra = RETRY_LATER if refused.status == 503 else b""
+        self._transport.write(head(refused.status, JSON, len(body), extra, close=True) + body)
         self._transport.write_eof()
         self.deadline = self._loop.time() + _LINGER_SECONDS
 
@@ -289,9 +334,10 @@ class Door(asyncio.Protocol):
         """Show out a client that takes too long; called once a second."""
         if now < self.deadline and now < self._write_deadline:
             return
-        if self._coming is not None and not self._deaf:
+        if self._coming is not None and not self._deaf and now < self._write_deadline:
             self._refuse(Refused(408, "the body took too long"))
         else:
+            self._house.outbound.closed[UNREAD] += now >= self._write_deadline
             self.abort()
 
     def abort(self) -> None:

@@ -74,7 +74,7 @@ class Exchange:
     def _opened(self) -> Stream:
         if self._stream is None:
             if self._session is None:
-                self._stream = Stream()
+                self._stream = Stream(connection=self._visit.outbound)
             else:
                 self._stream = self._session.reach.open()
                 self._visit.on_left = self._left
@@ -123,5 +123,9 @@ class Exchange:
         self._done = True
         if self._pump is not None:
             self._pump.cancel()
-        if self._stream is not None and self._session is not None:
+        if self._stream is None:
+            return
+        if self._session is None:
+            self._stream.discard()
+        else:
             self._session.reach.forget(self._stream)

@@ -13,7 +13,7 @@ from headgate.front.loop_refusal import encode_loop
 from headgate.front.paths import MCP_PATHS, SSE_PATHS, listing_of
 from headgate.front.stateless import Stateless
 from headgate.front.streamable import Streamable
-from headgate.front.visit import TEXT, Visit
+from headgate.front.visit import RETRY_LATER, TEXT, Visit
 from headgate.wire.eras import Era, era_of
 from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
 
@@ -77,7 +77,9 @@ class HttpFront:
         except Violation as violation:
             visit.respond(violation.status, violation.encode())
         except Refused as refused:
-            visit.respond(refused.status, encode_error(b"null", INVALID_REQUEST, refused.reason))
+            extra = RETRY_LATER if refused.status == 503 else b""
+            body = encode_error(b"null", INVALID_REQUEST, refused.reason)
+            visit.respond(refused.status, body, extra=extra)
         except asyncio.CancelledError:
             # The client left, or the gateway ends: there is nobody to answer.
             return
@@ -122,7 +124,7 @@ class HttpFront:
 
     async def _messages(self, visit: Visit) -> None:
         check_content_type(visit.headers)
-        self._legacy.post(await read_message(visit.body), visit)
+        await self._legacy.post(await read_message(visit.body), visit)
 
 
 def _stateless(headers: dict[bytes, bytes]) -> bool:

@@ -44,7 +44,7 @@ class LegacySse:
         """The stream of one client; the session lives as long as it does."""
         if len(self._sessions) >= self._most:
             raise Refused(503, "too many streams are open; try again later")
-        outbox = Outbox()
+        outbox = Outbox(visit.outbound)
         session = Session(outbox)
         session.listing = listing
         id = session.id.decode()
@@ -60,15 +60,21 @@ class LegacySse:
             session.running.cancel_all()
             self._on_close(session)
 
-    def post(self, envelope: Envelope, visit: Visit) -> None:
-        """One message from a client, whose answer goes into its stream."""
+    async def post(self, envelope: Envelope, visit: Visit) -> None:
+        """One message from a client, whose answer goes into its stream.
+
+        A request is accepted once the client has read enough of the answers before it.
+        """
         ids = parse_qs(visit.query).get("session_id", [""])
         found = self._sessions.get(ids[0])
         if found is None:
-            raise Refused(404, "session not found: open the stream again")
+            raise _not_found()
         session, outbox = found
         if envelope.method and envelope.id:
-            if len(session.running) >= _MOST_RUNNING:
+            await outbox.wait_for_room()
+            if outbox.ended:
+                raise _not_found()
+            if len(session.running) + outbox.pending >= _MOST_RUNNING:
                 raise Refused(503, "too many requests of this client are running; wait for their answers")
             key = visit.headers.get(KEY_HEADER)
             task = self._loop.create_task(self._answer(envelope, session, outbox, key))
@@ -83,6 +89,10 @@ class LegacySse:
         reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await outbox.put(reply)
+
+
+def _not_found() -> Refused:
+    return Refused(404, "session not found: open the stream again")
 
 
 async def answer_handshake(

@@ -1,49 +1,82 @@
-"""Messages that wait for one client's stream, in order and in bounded number."""
+"""Messages that wait for one client's stream, in order and in bounded number and size."""
 
 import asyncio
 from collections import deque
 
+from headgate.front.outbound import ConnectionBytes, OutboundBudget
 from headgate.front.reply import Reply
 
 # A client that reads this slowly loses notifications, never replies.
 _MOST_WAITING = 1000
+_MOST_BYTES = 8 * 1024 * 1024
+_MOST_BYTES_FOR_NOTIFICATIONS = 2 * 1024 * 1024
 
 
 class Outbox:
-    """A queue of messages that ends."""
+    """A queue of messages that ends; what waits is counted on `connection`."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: ConnectionBytes | None = None) -> None:
+        self._connection = connection or OutboundBudget().account(lambda: None)
         self._waiting: deque[Reply] = deque()
+        self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = False
+        # Replies that wait for room.
+        self.pending = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be put in."""
+        return self._ended
 
     def notify(self, message: bytes) -> None:
         """Put a notification in, if there is room."""
-        self.send(message)
+        if not self.send(message):
+            self.keep(message)
 
     def send(self, message: bytes) -> bool:
         """Put a message in, if there is room; whether there was."""
-        if self._ended or len(self._waiting) >= _MOST_WAITING:
+        if self._ended or self._full or self._bytes >= _MOST_BYTES_FOR_NOTIFICATIONS:
             return False
+        self._connection.add(len(message))
         self._add(Reply(message))
         return True
 
     def keep(self, message: bytes) -> None:
         """There is no room, so the message is dropped: a client of one stream cannot fetch it later."""
+        if not self._ended:
+            self._connection.drop_notification()
 
     async def put(self, reply: Reply) -> None:
         """Put a reply in, as soon as there is room; it is dropped when the stream has ended."""
-        while len(self._waiting) >= _MOST_WAITING and not self._ended:
-            self._room.clear()
-            await self._room.wait()
+        self._connection.add(reply.memory_bytes)
+        self.pending += 1
+        try:
+            await self.wait_for_room()
+        except BaseException:
+            self._drop(reply)
+            raise
+        finally:
+            self.pending -= 1
         if self._ended:
-            reply.close()
+            self._drop(reply)
         else:
             self._add(reply)
 
+    async def wait_for_room(self) -> None:
+        """Wait until the client has read enough for one more message, or the stream has ended."""
+        while self._full and not self._ended:
+            self._room.clear()
+            await self._room.wait()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES
+
     def _add(self, reply: Reply) -> None:
         self._waiting.append(reply)
+        self._bytes += reply.memory_bytes
         self._news.set()
 
     async def get(self, seconds: float) -> Reply | None:
@@ -57,8 +90,11 @@ class Outbox:
                     await self._news.wait()
         except TimeoutError:
             return Reply(b"")
+        reply = self._waiting.popleft()
+        self._bytes -= reply.memory_bytes
+        self._connection.remove(reply.memory_bytes)
         self._room.set()
-        return self._waiting.popleft()
+        return reply
 
     def end(self) -> None:
         """Nothing more comes; what waits is still sent."""
@@ -70,4 +106,9 @@ class Outbox:
         """Nobody reads any more."""
         self.end()
         while self._waiting:
-            self._waiting.popleft().close()
+            self._drop(self._waiting.popleft())
+        self._bytes = 0
+
+    def _drop(self, reply: Reply) -> None:
+        self._connection.remove(reply.memory_bytes)
+        reply.close()

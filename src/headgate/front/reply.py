@@ -29,6 +29,11 @@ class Reply(msgspec.Struct):
         """How many bytes the message has."""
         return len(self.head) + size_of(self.payload) + len(self.tail)
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much of it is in memory."""
+        return self.size if isinstance(self.payload, bytes) else len(self.head) + len(self.tail)
+
     def chunks(self) -> Iterator[bytes]:
         """The message piece by piece."""
         whole = self.whole

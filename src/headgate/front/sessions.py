@@ -213,7 +213,8 @@ class Sessions:
         self._sessions: dict[bytes, HttpSession] = {}
         # Whether the client ended the session itself, by a digest of its id; the oldest go first.
         self._ended: dict[bytes, bool] = {}
-        self._room = Room()
+        # What is kept for clients that come back with a Last-Event-ID.
+        self.replay = Room()
         self._began = clock()
         self._loop = asyncio.get_running_loop()
         # How often a client came back to a session that was forgotten, by the reason for that.
@@ -243,7 +244,7 @@ class Sessions:
     def _add(self, ticket: _Ticket, id: bytes) -> HttpSession:
         if len(self._sessions) >= self._most:
             self._make_room()
-        session = HttpSession(Reach(self._room), self._loop.time(), id)
+        session = HttpSession(Reach(self.replay), self._loop.time(), id)
         session.greet(ticket.version, ticket.capabilities, ticket.client_info)
         session.standing.keep = partial(self._keep, session)
         self._sessions[session.id] = session

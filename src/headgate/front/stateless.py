@@ -103,7 +103,7 @@ class Stateless:
         await exchange.finish(reply)
 
     async def _listen(self, envelope: Envelope, visit: Visit) -> None:
-        subscription = Subscription(envelope, Outbox())
+        subscription = Subscription(envelope, Outbox(visit.outbound))
         async with subscribed(subscription, self._answers, self._audience):
             await stream(
                 visit,

@@ -30,6 +30,8 @@ from headgate.wire.violations import INVALID_REQUEST, Violation
 _READ_BYTES = 256 * 1024
 _QUIET_SECONDS = 3600.0
 _LAST_WORDS_SECONDS = 2.0
+# Requests of the client at a time, without subscriptions; the next one is read when one of them has ended.
+_MOST_RUNNING = 256
 
 
 class StdioFront:
@@ -45,6 +47,7 @@ class StdioFront:
         self._era: Era | None = None
         self._subscriptions: dict[bytes, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._one_ended = asyncio.Event()
 
     async def serve(self, source: BinaryIO, sink: BinaryIO) -> None:
         """Answer until the input ends and everything asked for is answered."""
@@ -113,11 +116,23 @@ class StdioFront:
         if self._era is None and envelope.id:
             self._era = _era(envelope)
         if envelope.method and envelope.id:
+            await self._wait_for_room()
             task = self._loop.create_task(self._answer(envelope))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._end)
         else:
             take(envelope, self._session, self._answers)
+
+    async def _wait_for_room(self) -> None:
+        """Read no further while the client does not read; otherwise its answers would fill the memory."""
+        await self._outbox.wait_for_room()
+        while len(self._tasks) - len(self._subscriptions) >= _MOST_RUNNING:
+            self._one_ended.clear()
+            await self._one_ended.wait()
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._one_ended.set()
 
     async def _answer(self, envelope: Envelope) -> None:
         # Old clients that probe for the new era go on with the handshake.

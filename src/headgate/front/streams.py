@@ -2,10 +2,11 @@
 
 import asyncio
 import secrets
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headgate.front.outbound import ConnectionBytes
 from headgate.front.reply import Reply
 from headgate.front.visit import Visit
 from headgate.wire.envelope import one_line
@@ -20,7 +21,7 @@ _MOST_WAITING = 100
 # What is kept of one session: enough to bridge a lost connection, not a log.
 _MOST_EVENTS = 256
 _MOST_BYTES = 1024 * 1024
-# Kept of one session once all sessions together keep as much as that.
+# Kept of all sessions together; once they keep more, each keeps less, and then the oldest goes first.
 _MOST_BYTES_OF_ALL = 64 * 1024 * 1024
 _FEWER_BYTES = 64 * 1024
 _KEPT_SECONDS = 300.0
@@ -37,9 +38,17 @@ class Event(NamedTuple):
 
 
 class Stream:
-    """One stream of events; without a store it has no ids, and what was written is forgotten."""
+    """One stream of events; without a store it has no ids, and what was written is forgotten.
 
-    def __init__(self, store: "EventStore | None" = None, name: bytes = b"") -> None:
+    Then what waits is counted on `connection`.
+    """
+
+    def __init__(
+        self,
+        store: "EventStore | None" = None,
+        name: bytes = b"",
+        connection: ConnectionBytes | None = None,
+    ) -> None:
         self.name = name
         self.events: deque[Event] = deque()
         # The connection on which it is read; the latest one has it to itself.
@@ -51,7 +60,11 @@ class Stream:
         self.unasked = False
         # The answer, until it has been written or is kept like every other event.
         self.last: Reply | None = None
+        # The position of the latest event that a connection has taken.
+        self.written = -1
         self._store = store
+        self._connection = connection
+        self._bytes = 0
         self._next = 0
         self._news = asyncio.Event()
 
@@ -75,9 +88,22 @@ class Stream:
             self.events.append(Event(self._next, self._id() + data))
             self._next += 1
             self._store.hold(self, self.events[-1])
-        elif len(self.events) < _MOST_WAITING:
+        elif len(self.events) < _MOST_WAITING and self._bytes < _MOST_BYTES:
             self.events.append(Event(self._next, data))
             self._next += 1
+            self._count(len(data))
+        elif self._connection is not None:
+            self._connection.drop_notification()
+
+    def _count(self, size: int) -> None:
+        """Count what waits on a stream without a store."""
+        self._bytes += size
+        if self._connection is None:
+            return
+        if size > 0:
+            self._connection.add(size)
+        else:
+            self._connection.remove(-size)
 
     def _id(self) -> bytes:
         return b"" if self._store is None else b"id: %s-%d\r\n" % (self.name, self._next)
@@ -98,6 +124,7 @@ class Stream:
         """Nobody will read it any more."""
         self.end()
         self.events.clear()
+        self._count(-self._bytes)
         if self.last is not None:
             self.last.close()
             self.last = None
@@ -137,29 +164,30 @@ class Stream:
 
     async def _write_events(self, visit: Visit, position: int) -> None:
         while self._read_by(visit):
-            following = self._following(position)
-            for event in following:
+            event = self._event_after(position)
+            if event is not None:
                 await visit.write(event.data)
                 if not self._read_by(visit):
                     return
                 position = event.position
+                self.written = max(self.written, position)
                 self.told = self._store is not None
-            if not following:
-                if self.ended:
-                    return
+            elif self.ended:
+                return
+            else:
                 await self._wait(visit)
 
-    def _following(self, position: int) -> list[Event]:
+    def _event_after(self, position: int) -> Event | None:
+        """One at a time: what is dropped while the client takes this one is not held any longer."""
+        if not self.events:
+            return None
         if self._store is None:
-            taken, self.events = list(self.events), deque()
-            return taken
-        # From the end: there is seldom more than one.
-        found: list[Event] = []
-        for event in reversed(self.events):
-            if event.position <= position:
-                break
-            found.append(event)
-        return found[::-1]
+            event = self.events.popleft()
+            self._count(-len(event.data))
+            return event
+        # Only the oldest are ever dropped, so the positions have no gaps.
+        skipped = max(position + 1 - self.events[0].position, 0)
+        return self.events[skipped] if skipped < len(self.events) else None
 
     async def _wait(self, visit: Visit) -> None:
         self._news.clear()
@@ -202,16 +230,38 @@ class Stream:
 
 
 class Room:
-    """How much all sessions together keep."""
+    """How much all sessions together keep, and whose is the oldest of it."""
 
     def __init__(self) -> None:
         self.bytes = 0
+        # Events that were dropped before a client had read them.
+        self.dropped = 0
+        self._numbers = 0
+        self._kept: OrderedDict[int, EventStore] = OrderedDict()
+
+    def add(self, store: "EventStore", size: int) -> int:
+        """An event of this size is kept; gives the number under which it is known here."""
+        self._numbers += 1
+        self._kept[self._numbers] = store
+        self.bytes += size
+        return self._numbers
+
+    def remove(self, number: int, size: int) -> None:
+        """That event is not kept any more."""
+        del self._kept[number]
+        self.bytes -= size
+
+    def shrink(self, latest: int) -> None:
+        """Drop the oldest events of all sessions until the rest fits, but never the latest one."""
+        while self.bytes > _MOST_BYTES_OF_ALL and (oldest := next(iter(self._kept))) != latest:
+            self._kept[oldest].drop_oldest()
 
 
 class _Held(NamedTuple):
     stream: Stream
     size: int
     until: float
+    number: int
 
 
 class EventStore:
@@ -248,16 +298,17 @@ class EventStore:
         """Keep the event that was just added to the stream, as long as there is room."""
         if self._closed:
             # Only for the answer that is being written: nobody comes back.
-            while len(stream.events) > _MOST_WAITING:
-                stream.events.popleft()
+            _trim(stream.events)
             return
         size = len(event.data)
-        self._held.append(_Held(stream, size, self._clock() + _KEPT_SECONDS))
-        self._count(size)
+        number = self._room.add(self, size)
+        self._held.append(_Held(stream, size, self._clock() + _KEPT_SECONDS, number))
+        self._bytes += size
         most = _MOST_BYTES if self._room.bytes <= _MOST_BYTES_OF_ALL else _FEWER_BYTES
         # The last one is not let go before somebody could read it.
         while len(self._held) > _MOST_EVENTS or (self._bytes > most and len(self._held) > 1):
-            self._drop()
+            self.drop_oldest()
+        self._room.shrink(number)
 
     def hold_on_disk(self, stream: Stream) -> None:
         """Keep the answer of the stream for a while, where it is."""
@@ -276,7 +327,7 @@ class EventStore:
         """Drop what nobody came back for in time."""
         now = self._clock()
         while self._held and self._held[0].until < now:
-            self._drop()
+            self.drop_oldest()
         for stream in [stream for stream, until in self._on_disk.items() if until < now]:
             self._drop_from_disk(stream)
         for stream in [stream for stream in self._streams.values() if stream.ended]:
@@ -291,20 +342,25 @@ class EventStore:
     def close(self) -> None:
         """Drop everything but what is being read."""
         self._closed = True
-        self._count(-self._bytes)
+        for held in self._held:
+            self._room.remove(held.number, held.size)
         self._held.clear()
+        self._bytes = 0
         for stream in self._streams.values():
             if not stream.live:
                 stream.discard()
         self._streams.clear()
         self._on_disk.clear()
 
-    def _drop(self) -> None:
+    def drop_oldest(self) -> None:
+        """Drop the event that was added first of those that are kept."""
         held = self._held.popleft()
-        self._count(-held.size)
+        self._bytes -= held.size
+        self._room.remove(held.number, held.size)
         # A stream that was discarded has nothing left.
         if held.stream.events:
-            held.stream.events.popleft()
+            event = held.stream.events.popleft()
+            self._room.dropped += event.position > held.stream.written
         self._forget_if_empty(held.stream)
 
     def _drop_from_disk(self, stream: Stream) -> None:
@@ -318,9 +374,12 @@ class EventStore:
         if stream.ended and not stream.events and stream.last is None and not stream.live:
             self._streams.pop(stream.name, None)
 
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        self._room.bytes += size
+
+def _trim(events: deque[Event]) -> None:
+    """Drop the oldest events of a stream to which nobody can come back."""
+    size = sum(len(event.data) for event in events)
+    while len(events) > 1 and (len(events) > _MOST_WAITING or size > _MOST_BYTES):
+        size -= len(events.popleft().data)
 
 
 _LONGEST_POSITION = 12

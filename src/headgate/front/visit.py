@@ -5,6 +5,7 @@ import http
 from collections.abc import Callable
 from typing import Protocol
 
+from headgate.front.outbound import ConnectionBytes
 from headgate.front.reply import Reply
 
 JSON = b"application/json"
@@ -12,6 +13,8 @@ TEXT = b"text/plain; charset=utf-8"
 EVENTS = b"text/event-stream"
 # No proxy in between may gather events before it hands them on.
 STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+# With every 503: the gateway has room again within seconds.
+RETRY_LATER = b"retry-after: 1\r\n"
 
 _STATUS = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
@@ -23,6 +26,10 @@ _LARGE = 64 * 1024
 
 class Wire(Protocol):
     """The connection that the response goes out on."""
+
+    @property
+    def outbound(self) -> ConnectionBytes:
+        """Counts what waits for the client."""
 
     def send(self, parts: list[bytes]) -> None:
         """Send these bytes in one system call."""
@@ -67,6 +74,11 @@ class Visit:
         self.on_left: Callable[[], bool] | None = None
         self._wire = wire
         self._chunked = True
+
+    @property
+    def outbound(self) -> ConnectionBytes:
+        """Counts what waits for the client."""
+        return self._wire.outbound
 
     def left(self) -> bool:
         """The client has left; whether the work on its request should end too."""
