@@ -8,6 +8,7 @@ from campaign import (
     child_life,
     clocks,
     definitions,
+    descriptors,
     drain,
     dropped,
     endings,
@@ -55,8 +56,8 @@ from campaign.knowledge import (
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
-    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, tls, names, clocks, drain,
-    ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, taint, isolation,
+    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, descriptors, tls, names, clocks,
+    drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, taint, isolation,
     stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread, listed, listings,
     definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms, killed, outages,
     pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,

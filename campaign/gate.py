@@ -109,20 +109,22 @@ async def running(
     *,
     wrapper: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    ulimit: str = "",
 ) -> AsyncIterator[Gate]:
     """Start a gate with this configuration; whatever is left of it at the end is killed.
 
     One that is started in the same directory again is the same gate after a restart. `program` is what
-    Python is to run, `wrapper` a command that executes its arguments in place of itself, and
-    `environment` holds variables of this process alone.
+    Python is to run, `wrapper` a command that executes its arguments in place of itself, `environment`
+    holds variables of this process alone, and `ulimit` is what the shell sets for it, as `-n 64`.
     """
     config_file = directory / "headgate.json"
     config_file.write_text(json.dumps(config))
     log = directory / "gate.log"
     variables = {"MCPPROXY_LOG_FORMAT": "json", "PYTHONFAULTHANDLER": "1"} | dict(environment or {})
+    limited = ("/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh") if ulimit else ()
     with log.open("wb") as stderr:
         child = await asyncio.create_subprocess_exec(
-            *wrapper, sys.executable, *program, "serve", "--config", str(config_file),
+            *limited, *wrapper, sys.executable, *program, "serve", "--config", str(config_file),
             "--transport", "http", "--host", "127.0.0.1", "--port", str(port),
             "--data-dir", str(directory / "data"), "--listing", "full",
             env=os.environ | variables, stdout=stderr, stderr=stderr, stdin=asyncio.subprocess.DEVNULL,

@@ -109,14 +109,15 @@ class Trial:
         environment: Mapping[str, str] | None = None,
         stall_seconds: float | None = STALL_SECONDS,
         wrapper: Sequence[str] = (),
+        ulimit: str = "",
     ) -> AsyncIterator[Gate]:
         """A gate with these upstreams, probed while the block runs and checked when it ends.
 
         `ready` names the upstreams to wait for (all of them by default); `spare_files` and `spare_children`
         are how many more there may rightly be at the end (connections kept to HTTP upstreams, say), and
         `spare_lines` how many connections to children may outlive their last use;
-        `stall_seconds` None means that the case ends the gate itself. `wrapper` and `environment` are
-        those of `running`.
+        `stall_seconds` None means that the case ends the gate itself. `wrapper`, `environment` and `ulimit`
+        are those of `running`.
         """
         self._gates += 1
         directory = self.directory / f"gate{self._gates}"
@@ -124,7 +125,9 @@ class Trial:
         canary = f"c4nary{secrets.token_hex(12)}"
         known = {name: _with_secret(entry, canary) for name, entry in servers.items()}
         config = {"mcpServers": known, "proxySettings": settings or {}}
-        async with running(directory, config, wrapper=wrapper, environment=environment) as gate:
+        async with running(
+            directory, config, wrapper=wrapper, environment=environment, ulimit=ulimit
+        ) as gate:
             self.verdict.log = []
             try:
                 await gate.wait_ready(servers if ready is None else ready)

@@ -184,6 +184,7 @@ def running_gate(
     wait_for_servers: bool = True,
     start_seconds: float = START_SECONDS,
     tracebacks_expected: bool = False,
+    ulimit: str = "",
 ) -> Iterator[Gate]:
     """Run a gate with its configuration, data and log in `directory`; raises GateFailed if it misbehaves.
 
@@ -191,10 +192,11 @@ def running_gate(
     those of servers.
 
     It blocks while it waits, so run it in a thread when the loop of the caller also serves an upstream.
-    Expect tracebacks only where an upstream writes its own to stderr.
+    Expect tracebacks only where an upstream writes its own to stderr. `ulimit` is what the shell sets for the
+    gate before it starts, as `-n 64`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    gate = _start(config, directory, transport, port or free_port(), options, environment or {})
+    gate = _start(config, directory, transport, port or free_port(), options, environment or {}, ulimit)
     try:
         wait_until(gate.answers, start_seconds, "/health answers 200")
         if wait_for_servers:
@@ -217,6 +219,7 @@ def _start(
     port: int,
     options: Sequence[str],
     environment: Mapping[str, str],
+    ulimit: str,
 ) -> Gate:
     config_path, data_dir, log_path = directory / "headgate.json", directory / "data", directory / "gate.log"
     settings = {"listResultTools": False} | dict(config.get("proxySettings") or {})
@@ -224,6 +227,8 @@ def _start(
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(config_path)]
     command += ["--transport", transport, "--host", HOST, "--port", str(port), "--data-dir", str(data_dir)]
     command += options
+    if ulimit:
+        command = ["/bin/sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh", *command]
     # Appended to, so that a second gate in the same directory keeps what the first one said.
     with log_path.open("ab") as log:
         process = subprocess.Popen(

@@ -48,6 +48,7 @@ from headgate.upstream.builtin import BuiltinServer
 from headgate.upstream.example import open_example
 from headgate.upstream.federation import Federation
 from headgate.upstream.fleet import Fleet, run_fleet
+from headgate.upstream.process import raise_file_limit
 from headgate.upstream.watchdog import Watchdog
 
 # How often is looked whether it is time to take them down again.
@@ -201,6 +202,7 @@ async def open_core(
     recollection = Recollection(file, catalog)
     audience = Audience()
     events = Events(catalog, abilities, recollection, audience, federation)
+    child_files = raise_file_limit()
     watchdog = Watchdog()
     tally = Tally()
     offline = Offline()
@@ -215,7 +217,7 @@ async def open_core(
             open_search(settings, catalog, file, state, offline) as search,
             open_results_of(settings) as results,
             run_fleet(
-                opener(settings, chain, watchdog, builtin),
+                opener(settings, chain, watchdog, builtin, child_files),
                 state,
                 events,
                 settings.first_listing_timeout_seconds,

@@ -20,9 +20,16 @@ from headgate.upstream.watchdog import Watchdog
 
 
 def opener(
-    settings: Settings, chain: GatewayChain, watchdog: Watchdog, builtin: Mapping[str, BuiltinServer]
+    settings: Settings,
+    chain: GatewayChain,
+    watchdog: Watchdog,
+    builtin: Mapping[str, BuiltinServer],
+    child_files: int | None,
 ) -> Callable[[ServerSpec, Inbox, deque[str]], AbstractAsyncContextManager[Link]]:
-    """What opens a connection to a server, whatever its transport is; raises GatewayLoop for itself."""
+    """What opens a connection to a server, whatever its transport is; raises GatewayLoop for itself.
+
+    `child_files` is the soft limit of open files of each child, unless it is that of the gateway.
+    """
     limits = Limits(
         settings.max_upstream_message_bytes, settings.spool_above_bytes, settings.data_dir / "spool"
     )
@@ -33,7 +40,7 @@ def opener(
         refuse_itself(spec, settings)
         match spec.transport:
             case Transport.STDIO:
-                return open_child(spec, limits, watchdog, inbox, stderr, chain.environment)
+                return open_child(spec, limits, watchdog, inbox, stderr, chain.environment, child_files)
             case Transport.STREAMABLE_HTTP:
                 return open_http(spec, limits, inbox, chain.via_line, resolver)
             case Transport.SSE:

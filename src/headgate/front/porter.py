@@ -5,7 +5,8 @@ import signal
 import socket
 from collections.abc import Callable
 
-from headgate.front.door import Door, House
+from headgate.front.acceptor import Acceptor
+from headgate.front.door import House
 
 _LOOK_SECONDS = 1.0
 
@@ -29,7 +30,7 @@ class Porter:
         """
         for sign in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(sign, self._end, sign)
-        server = await self._loop.create_server(lambda: Door(self._house), sock=listener)
+        acceptor = Acceptor(listener, self._house)
         looking = self._loop.create_task(self._look(), name="porter")
         try:
             on_open()
@@ -39,7 +40,7 @@ class Porter:
             await self._drain()
             return sign
         finally:
-            server.close()
+            acceptor.close()
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
 

@@ -1,5 +1,6 @@
 """Why a server is down, in the words that the pages, the log and the errors of calls share."""
 
+import errno
 import re
 import signal
 from collections.abc import Sequence
@@ -37,6 +38,13 @@ def ended(code: int | None) -> str:
         return f"it was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"it was ended by signal {-code}"
+
+
+def system_cause(error: Exception, otherwise: str) -> str:
+    """Why the system refused something: the gateway has run out of descriptors, or `otherwise`."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "the gateway has no file descriptor left; raise its limit of open files (ulimit -n)"
+    return otherwise
 
 
 def with_stderr(reason: str, lines: Sequence[str], secrets: Sequence[str] = ()) -> str:

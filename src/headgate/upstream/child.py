@@ -16,7 +16,7 @@ from headgate.domain.known_secrets import known_secrets, without_values
 from headgate.domain.server import ServerSpec
 from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
-from headgate.upstream.causes import ended, with_stderr
+from headgate.upstream.causes import ended, system_cause, with_stderr
 from headgate.upstream.cork import Cork
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, Sending
@@ -245,22 +245,31 @@ async def open_child(
     inbox: Inbox,
     stderr: deque[str],
     chain: Mapping[str, str] = _NO_CHAIN,
+    files: int | None = None,
 ) -> AsyncIterator[ChildLink]:
     """Run the server's command for as long as the block lasts; raises UpstreamUnreachable.
 
-    `chain` tells a gateway that is started which gateways have started it.
+    `chain` tells a gateway that is started which gateways have started it; `files` is the child's soft limit
+    of open files, unless it is that of the gateway.
     """
     try:
         command = [spec.command, *spec.args]
-        process = await Process.start(command, environment(spec, chain), spec.cwd, watchdog)
+        process = await Process.start(command, environment(spec, chain), spec.cwd, watchdog, files)
     except (OSError, ValueError) as error:
         raise UpstreamUnreachable(
-            spec.name, f"its command did not start ({without_values(str(error), known_secrets(spec))})"
+            spec.name,
+            f"its command did not start "
+            f"({without_values(system_cause(error, str(error)), known_secrets(spec))})",
         ) from error
     link = ChildLink(spec, process, limits, inbox, stderr)
     try:
         async with Background() as background:
-            await link.connect()
+            try:
+                await link.connect()
+            except OSError as error:
+                raise UpstreamUnreachable(
+                    spec.name, f"it was not reached ({system_cause(error, str(error))})"
+                ) from error
             background.start(link.watch())
             yield link
     finally:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from headgate.domain.http_proxy import HttpProxy, host_literal
 from headgate.domain.regular_file import check_regular
 from headgate.domain.server import PLAIN_TLS, TlsFiles
+from headgate.upstream.causes import system_cause
 from headgate.upstream.resolver import Resolver
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -276,7 +277,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
     # asyncio says nothing of a connection that ends while TLS begins.
-    return getattr(error, "strerror", None) or str(error) or "the connection ended before it was ready"
+    said = getattr(error, "strerror", None) or str(error)
+    return system_cause(error, said or "the connection ended before it was ready")
 
 
 def _ascii(host: str) -> str:

@@ -7,6 +7,7 @@ child, so that nobody notices when it closes its output, and forks, which takes 
 import asyncio
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -17,6 +18,25 @@ from typing import IO, Self, cast
 from headgate.upstream.watchdog import Watchdog
 
 _PIPE_BYTES = 256 * 1024
+# Where the hard limit is higher, or none, more would help nobody.
+_MOST_FILES = 1024 * 1024
+
+
+def raise_file_limit() -> int | None:
+    """Raise the soft limit of open files to the hard one; gives what it was, or None where nothing changed.
+
+    Children get the old limit back: programs that use select() or close every possible descriptor rely on it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        # Some systems allow less than the hard limit that they report.
+        return None
+    return soft
 
 
 class Pipe(asyncio.Protocol):
@@ -34,13 +54,13 @@ class Pipe(asyncio.Protocol):
 
 
 def _spawn(
-    command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog
+    command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog, files: int | None
 ) -> subprocess.Popen[bytes]:
     """Start a child of which the watchdog knows at every moment, even if the gateway ends in here."""
     reading, writing = os.pipe()
     pipe = os.fstat(reading).st_ino
-    watchdog.expect(pipe)
     try:
+        watchdog.expect(pipe)
         child = subprocess.Popen(
             command,
             stdin=reading,
@@ -52,6 +72,8 @@ def _spawn(
             start_new_session=True,
         )
         watchdog.watch(child.pid)
+        if files is not None:
+            _limit_files(child.pid, files)
     except BaseException:
         os.close(writing)
         raise
@@ -64,6 +86,16 @@ def _spawn(
         with suppress(OSError):
             fcntl.fcntl(child.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return child
+
+
+def _limit_files(pid: int, files: int) -> None:
+    """Give a child this soft limit of open files, where the system can."""
+    if not hasattr(resource, "prlimit"):
+        return
+    # It may have ended already, or run as another user.
+    with suppress(OSError):
+        hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, hard))
 
 
 def _end_unwanted(starting: "asyncio.Future[subprocess.Popen[bytes]]", watchdog: Watchdog) -> None:
@@ -92,12 +124,17 @@ class Process:
 
     @classmethod
     async def start(
-        cls, command: list[str], env: Mapping[str, str], cwd: str | None, watchdog: Watchdog
+        cls,
+        command: list[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        watchdog: Watchdog,
+        files: int | None = None,
     ) -> Self:
-        """Run a command; raises OSError or ValueError when it does not start."""
+        """Run a command that may open `files`; raises OSError or ValueError when it does not start."""
         # No task, which the end of the gateway would cancel and forget the child with it.
         loop = asyncio.get_running_loop()
-        starting = loop.run_in_executor(None, _spawn, command, env, cwd, watchdog)
+        starting = loop.run_in_executor(None, _spawn, command, env, cwd, watchdog, files)
         try:
             process = cls(await asyncio.shield(starting))
         except asyncio.CancelledError:

@@ -1,0 +1,114 @@
+"""A gate that runs out of file descriptors (F37)."""
+
+import asyncio
+import re
+import resource
+import time
+
+from campaign import http1, process
+from campaign.bystander import bystander
+from campaign.client import client
+from campaign.gate import Gate, eventually
+from campaign.servers import rogue
+from campaign.trial import WHOLE, Trial, Usage, case
+
+_LIMIT = 64
+# The listening socket stays readable all the time; a loop that asks it without a pause uses a whole core.
+_WATCH_SECONDS = 2.0
+_MOST_CPU_SHARE = 0.25
+_RECOVERY_SECONDS = 5.0
+
+
+class _Held:
+    """Connections that are opened and not closed again, and what the gate said on each at once."""
+
+    def __init__(self) -> None:
+        self.connections: list[http1.Connection] = []
+        self.outcomes: dict[str, int] = {"held": 0, "answered": 0, "without an answer": 0}
+
+    async def open(self, port: int, count: int) -> None:
+        for _ in range(count):
+            connection = await http1.connect(port)
+            self.connections.append(connection)
+            self.outcomes[await _heard(connection)] += 1
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+
+
+async def _heard(connection: http1.Connection) -> str:
+    """What the gate says to a client that has only connected; a connection that is served hears nothing."""
+    try:
+        async with asyncio.timeout(0.03):
+            status, headers = await connection.head()
+    except TimeoutError:
+        return "held"
+    except (OSError, asyncio.IncompleteReadError):
+        return "without an answer"
+    return "answered" if status == 503 and "retry-after" in headers else "without an answer"
+
+
+@case(
+    "F37",
+    "descriptors run out: `ulimit -n 64` and 200 connections, then not one left",
+    "new clients get 503 with Retry-After, others are served, no busy loop, back within 5 s",
+    quick_seconds=60,
+)
+async def no_descriptors(trial: Trial) -> None:
+    """Connections are refused with an answer, first by the reserve, then by the one spare descriptor."""
+    count = trial.size(quick=100, full=200)
+    async with trial.gate({"steady": rogue()}, settings=WHOLE, ulimit=f"-n {_LIMIT}") as gate:
+        async with bystander(trial, gate, "steady_echo"), client(gate.port) as caller:
+            await _exhaust(trial, gate, "reserve", count)
+            # A message of 2 MiB goes by way of the disk, so that it needs a descriptor of its own.
+            held = _Held()
+            await held.open(gate.port, count)
+            answer = await caller.call("steady_big_line", {"size": 2 << 20})
+            trial.check("a call that needs a file is answered", answer.ok, answer.outcome)
+            held.close()
+            await _recovered(trial, gate, "reserve")
+            # From here on the gate may open three more files, and then not one.
+            before = resource.prlimit(gate.pid, resource.RLIMIT_NOFILE)
+            most = process.open_files(gate.pid) + 3
+            resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, (most, before[1]))
+            await _exhaust(trial, gate, "spare", count)
+            await _recovered(trial, gate, "spare")
+            resource.prlimit(gate.pid, resource.RLIMIT_NOFILE, before)
+        refused = re.search(r"^headgate_connections_refused_total (\d+)", await _metrics(gate), re.MULTILINE)
+        trial.check("refusals are counted", refused is not None and int(refused[1]) > 0)
+
+
+async def _exhaust(trial: Trial, gate: Gate, label: str, count: int) -> None:
+    """Hold `count` connections; gives them back at the end."""
+    held = _Held()
+    try:
+        await held.open(gate.port, count)
+        seen = ", ".join(f"{number} {outcome}" for outcome, number in held.outcomes.items())
+        trial.measure(label, seen)
+        trial.check(f"{label}: some are refused", held.outcomes["answered"] > 0, seen)
+        trial.check(f"{label}: each refusal is an answer", not held.outcomes["without an answer"], seen)
+        usage = Usage(gate)
+        await asyncio.sleep(_WATCH_SECONDS)
+        share = usage.cpu_share
+        trial.measure(f"{label}, CPU meanwhile", 100 * share, "%")
+        trial.check(f"{label}: no busy loop", share <= _MOST_CPU_SHARE, share)
+    finally:
+        held.close()
+
+
+async def _recovered(trial: Trial, gate: Gate, label: str) -> None:
+    started = time.monotonic()
+
+    async def served() -> bool:
+        try:
+            return (await gate.get("/health")).status == 200
+        except (OSError, asyncio.IncompleteReadError):
+            return False
+
+    await eventually(served, _RECOVERY_SECONDS, "new clients to be served again")
+    trial.measure(f"{label}, served again after", time.monotonic() - started, "s")
+
+
+async def _metrics(gate: Gate) -> str:
+    return (await gate.get("/metrics")).body.decode()
