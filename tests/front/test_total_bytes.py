@@ -1,0 +1,89 @@
+"""Connections that together leave too much unread are reset, the one that has waited longest first."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from headgate.front.acceptor import Acceptor
+from headgate.front.door import DoorLimits, House
+from headgate.front.guard import Guard
+from headgate.front.outbound import OutboundBudget
+from headgate.front.visit import TEXT, Visit
+from tests.gate import HOST
+from tests.waiting import eventually
+
+WAIT_SECONDS = 10.0
+MIB = 1024 * 1024
+# Many times what the kernel takes for a client that does not read.
+ANSWER_BYTES = 32 * MIB
+LIMITS = DoorLimits(
+    body_bytes=1000, header_bytes=1000, headers=10, header_seconds=10.0, body_seconds=10.0, write_seconds=10.0
+)
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.Loop], ids=["asyncio", "uvloop"])
+def loop(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def ask(port: int) -> socket.socket:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(WAIT_SECONDS)
+    client.connect((HOST, port))
+    client.sendall(f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
+    return client
+
+
+def was_reset(client: socket.socket) -> bool:
+    try:
+        received = 0
+        while received < ANSWER_BYTES:
+            received += len(client.recv(1 << 20)) or ANSWER_BYTES
+    except ConnectionResetError:
+        return True
+    return False
+
+
+async def resets(budget: OutboundBudget, count: int) -> list[bool]:
+    """Whether each of so many clients is reset, that ask one after the other and read when all have asked."""
+    listener = socket.create_server((HOST, 0))
+    listener.setblocking(False)
+    port = listener.getsockname()[1]
+    answered = 0
+
+    async def answer(visit: Visit) -> None:
+        nonlocal answered
+        visit.respond(200, b"x" * ANSWER_BYTES, TEXT)
+        answered += 1
+
+    acceptor = Acceptor(listener, House(answer, Guard(HOST, port, (), ()), LIMITS, set(), budget))
+    with contextlib.ExitStack() as clients:
+        asked = []
+        for number in range(count):
+            asked.append(clients.enter_context(await asyncio.to_thread(ask, port)))
+            await eventually(lambda: answered > number, WAIT_SECONDS, "the answer")  # noqa: B023
+        outcomes = [await asyncio.to_thread(was_reset, client) for client in asked]
+    acceptor.close()
+    await eventually(lambda: budget.bytes == 0, WAIT_SECONDS, "nothing waits any more")
+    return outcomes
+
+
+def test_of_all_connections_the_one_that_has_waited_longest_is_reset(loop: Loop) -> None:
+    budget = OutboundBudget(total_bytes=70 * MIB)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(resets(budget, 3)) == [True, False, False]
+    assert budget.closed == {"unread": 0, "connection_bytes": 0, "total_bytes": 1}
+
+
+def test_a_connection_that_leaves_more_unread_than_one_may_is_reset(loop: Loop) -> None:
+    budget = OutboundBudget(connection_bytes=20 * MIB)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(resets(budget, 1)) == [True]
+    assert budget.closed == {"unread": 0, "connection_bytes": 1, "total_bytes": 0}
