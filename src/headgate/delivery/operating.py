@@ -24,6 +24,7 @@ from headgate.delivery.settled import not_begun, receipt_of, refused, word_of
 from headgate.domain.call import Answer, Call, Errand
 from headgate.domain.care import Care, ToolClass
 from headgate.domain.errors import (
+    AnswerNotStored,
     Effect,
     HeadgateError,
     InDoubt,
@@ -321,6 +322,9 @@ class Operating:
             # Nothing came of this attempt, but of one before it something may have.
             error.effect = Effect.UNKNOWN
         state = State.FAILED if error.effect is Effect.NONE else State.DOUBT
+        if isinstance(error, AnswerNotStored) and error.effect is Effect.DONE:
+            # The server's answer has come and is lost: the call is done, and is never sent again.
+            state = State.DONE
         if state is State.DOUBT and operation.kind is ToolClass.PROBEABLE:
             care = self._promises.of_server(call.item.server).of(call.item.name)
             happened = await self._asked_in_time(operation, care, deadline)

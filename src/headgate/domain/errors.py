@@ -410,6 +410,26 @@ class InvalidAnswer(UpstreamError):
         )
 
 
+class AnswerNotStored(UpstreamError):
+    """The upstream answered, and the answer is too large for memory and cannot be written to disk."""
+
+    code = "SERVICE_UNAVAILABLE"
+    number = 1062
+    http_status = 503
+    effect = Effect.DONE
+
+    def __init__(self, upstream: str, what: str, reason: str, *, effect: Effect = Effect.DONE) -> None:
+        self.reason = f"its large answer could not be written to disk ({reason})"
+        said = "was carried out" if effect is Effect.DONE else "may have been carried out"
+        super().__init__(
+            f"{upstream!r} answered {what!r}, but the answer is large and could not be written to disk "
+            f"({reason}), so it is lost; the call {said}",
+            hint="free disk space or make the data directory writable, and do not repeat "
+            "a call that must not happen twice",
+        )
+        self.effect = effect
+
+
 class VersionMismatch(UpstreamError):
     """The upstream speaks no protocol version that we speak."""
 

@@ -10,6 +10,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer, Call, Request, agent_of
 from headgate.domain.errors import (
+    AnswerNotStored,
     Effect,
     Exhausted,
     HeadgateError,
@@ -120,7 +121,7 @@ class LargeResponses:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
             return self.marked(answer)
-        await self._keep(agent, call.request, result, job.cache_id)
+        await self._keep(agent, call, result, job.cache_id)
         self.savings.excerpt(done)
         return msgspec.structs.replace(answer, result=done.result)
 
@@ -181,9 +182,9 @@ class LargeResponses:
         """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
         if answer.error or not _can_be_read(answer.result, wish):
             return await self.shape(call, answer) if self.concerns(answer) else self.marked(answer)
-        request, agent = call.request, agent_of(call.request.owner, call.request.caller)
+        agent = agent_of(call.request.owner, call.request.caller)
         cache_id = new_id()
-        await self._keep(agent, request, answer.result, cache_id)
+        await self._keep(agent, call, answer.result, cache_id)
         look = msgspec.structs.replace(wish.look, cache_id=cache_id, fresh=True)
         async with reading(self._store, agent, cache_id) as entry:
             if entry is None:
@@ -212,9 +213,16 @@ class LargeResponses:
             return await self._workers.do(job, agent, entry, content)
         return _performed(await self._work(), job, content)
 
-    async def _keep(self, agent: str, request: Request, result: Payload, cache_id: str) -> None:
+    async def _keep(self, agent: str, call: Call, result: Payload, cache_id: str) -> None:
+        """Store a result; raises AnswerNotStored."""
+        request = call.request
         arguments = bytes(request.params.get("arguments", b"{}"))
-        await self._store.put(agent, result, request.name, arguments, id=cache_id)
+        try:
+            await self._store.put(agent, result, request.name, arguments, id=cache_id)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            log.error("result not stored", extra={"tool": request.name, "reason": reason})
+            raise AnswerNotStored(call.item.server, request.name, reason) from error
 
     def _too_large(self, result: bytes) -> bool:
         most = self._display.max_tokens

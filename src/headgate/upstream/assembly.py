@@ -1,15 +1,26 @@
 """Puts one message together from the pieces it arrives in: in memory while it is small, on disk beyond."""
 
 import codecs
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
+from headgate.domain.errors import AnswerNotStored, Effect, InvalidAnswer, UpstreamError
 from headgate.domain.payload import Payload
-from headgate.upstream.spool import CHUNK_BYTES, SpooledValue, SpoolFile
+from headgate.upstream.spool import (
+    CHUNK_BYTES,
+    EDGE_BYTES,
+    MessageEdges,
+    SpooledValue,
+    SpoolFile,
+    SpoolReports,
+    reason_of,
+)
 from headgate.wire.envelope import Envelope, decode_envelope
 from headgate.wire.members import members
+from headgate.wire.results import INPUT_REQUIRED
 from headgate.wire.skim import NotAnObject, Skimmer
 
 
@@ -28,11 +39,8 @@ class Garbled(ValueError):
         self.evidence = evidence
 
 
-_EVIDENCE_BYTES = 4096
-
-
 def _evidence(data: bytes) -> bytes:
-    return data if len(data) <= 2 * _EVIDENCE_BYTES else data[:_EVIDENCE_BYTES] + data[-_EVIDENCE_BYTES:]
+    return data if len(data) <= 2 * EDGE_BYTES else data[:EDGE_BYTES] + data[-EDGE_BYTES:]
 
 
 class Message(msgspec.Struct):
@@ -42,12 +50,44 @@ class Message(msgspec.Struct):
     result: Payload = b""
 
 
+class NotStored(Garbled):
+    """A message that is too large for memory and cannot be written to disk."""
+
+    def __init__(self, error: OSError, envelope: Envelope, *, has_result: bool) -> None:
+        self.reason = reason_of(error)
+        super().__init__(f"a message that cannot be stored ({self.reason})")
+        self.envelope = envelope
+        self._has_result = has_result
+
+    @property
+    def effect(self) -> Effect:
+        """A result says that the call was carried out, unless it asks for input before that."""
+        done = self._has_result and INPUT_REQUIRED not in self.evidence
+        return Effect.DONE if done else Effect.UNKNOWN
+
+
+def unusable_answer(server: str, what: str, error: Exception) -> UpstreamError:
+    """The error of the call whose answer cannot be used."""
+    if isinstance(error, NotStored):
+        return AnswerNotStored(server, what, error.reason, effect=error.effect)
+    return InvalidAnswer(server, what, str(error))
+
+
+# Whether the request that an envelope answers takes text that is not UTF-8, and looks at each part itself.
+AcceptsInvalidUtf8 = Callable[[Envelope], bool]
+
+
+def _never(envelope: Envelope) -> bool:
+    return False
+
+
 class Limits(msgspec.Struct, frozen=True):
     """How large a message may get, from which size it is kept on disk, and where."""
 
     largest: int
     spool_above: int
     spool_directory: Path
+    reports: SpoolReports = msgspec.field(default_factory=SpoolReports)
 
 
 class Assembly:
@@ -73,18 +113,18 @@ class Assembly:
             return
         self._pieces.append(piece)
         if self._size > self._limits.spool_above:
-            self._spool = _Spooling(self._limits.spool_directory)
+            self._spool = _Spooling(self._limits)
             for kept in self._pieces:
                 self._spool.add(kept)
             self._pieces.clear()
 
-    def finish(self) -> Message:
+    def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> Message:
         """The message that is complete now; raises Garbled."""
         pieces, spool = self._pieces, self._spool
         self._pieces, self._spool, self._size = [], None, 0
         if spool is not None:
-            return spool.finish()
-        return read(b"".join(pieces) if len(pieces) != 1 else pieces[0])
+            return spool.finish(accepts_invalid_utf8)
+        return read(b"".join(pieces) if len(pieces) != 1 else pieces[0], accepts_invalid_utf8)
 
     def text(self) -> str:
         """What has come so far, where it is no message but a short text."""
@@ -97,21 +137,33 @@ class Assembly:
         self._pieces, self._spool, self._size = [], None, 0
 
 
-def read(data: bytes) -> Message:
+def read(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> Message:
     """One whole message in memory; raises Garbled."""
     try:
         if not data.isascii():
             data.decode()
+    except UnicodeDecodeError as error:
+        return _invalid_utf8(data, accepts_invalid_utf8, error)
+    try:
         envelope = decode_envelope(data)
     except RecursionError:
         return _skimmed(data)
     except ValidationError as error:
         raise Garbled(f"JSON that is not a message ({error})", _evidence(data)) from error
-    except UnicodeDecodeError as error:
-        raise Garbled("text that is not UTF-8", _evidence(data)) from error
     except DecodeError as error:
         return _half_characters(data, error)
     return Message(envelope, bytes(envelope.result))
+
+
+def _invalid_utf8(data: bytes, accepts: AcceptsInvalidUtf8, error: UnicodeDecodeError) -> Message:
+    """A message that is not UTF-8, for a request that takes it: the parser does not look into members."""
+    try:
+        envelope = decode_envelope(data)
+        if accepts(envelope):
+            return Message(envelope, bytes(envelope.result))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    raise Garbled("text that is not UTF-8", _evidence(data)) from error
 
 
 def _half_characters(data: bytes, error: DecodeError) -> Message:
@@ -155,52 +207,91 @@ class _Spooling:
     # An error or the params of a notification; what is larger is nothing that we act on.
     _MOST_IN_MEMORY = 1024 * 1024
 
-    def __init__(self, directory: Path) -> None:
-        self._file = SpoolFile(directory)
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._failure: OSError | None = None
+        self._file = self._opened()
         self._skimmer = Skimmer()
         self._text = codecs.getincrementaldecoder("utf-8")()
+        self._is_utf8 = True
         self._problem: str | None = None
 
+    def _opened(self) -> SpoolFile | MessageEdges:
+        try:
+            return SpoolFile(self._limits.spool_directory)
+        except OSError as error:
+            return self._lost(error, MessageEdges())
+
+    def _lost(self, error: OSError, edges: MessageEdges) -> MessageEdges:
+        """The message cannot be kept; the rest of it is read only to know which request it answers."""
+        self._failure = error
+        self._limits.reports.lost(self._limits.spool_directory, error)
+        return edges
+
     def add(self, piece: bytes) -> None:
-        self._file.append(piece)
+        self._append(piece)
         if self._problem is None:
+            try:
+                self._skimmer.feed(piece)
+            except NotAnObject as error:
+                self._problem = f"text that is not JSON ({error})"
+        if self._is_utf8:
             try:
                 if not piece.isascii() or self._text.getstate()[0]:
                     self._text.decode(piece)
-                self._skimmer.feed(piece)
             except UnicodeDecodeError:
-                self._problem = "text that is not UTF-8"
-            except NotAnObject as error:
-                self._problem = f"text that is not JSON ({error})"
+                self._is_utf8 = False
 
-    def finish(self) -> Message:
+    def _append(self, piece: bytes) -> None:
         try:
-            return self._message()
+            self._file.append(piece)
+        except OSError as error:
+            assert isinstance(self._file, SpoolFile)
+            file, self._file = self._file, self._lost(error, MessageEdges.of(self._file))
+            # The room that it took may be enough for another message.
+            file.close()
+            self._file.append(piece)
+
+    def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> Message:
+        try:
+            return self._message(accepts_invalid_utf8)
         except Garbled as error:
-            head = self._file.read(0, _EVIDENCE_BYTES)
-            error.evidence = head + self._file.read(self._file.size - _EVIDENCE_BYTES, _EVIDENCE_BYTES)
+            error.evidence = self._evidence()
             self.close()
             raise
 
-    def _message(self) -> Message:
+    def _evidence(self) -> bytes:
+        last = max(0, self._file.size - EDGE_BYTES)
+        return self._file.read(0, EDGE_BYTES) + self._file.read(last, self._file.size - last)
+
+    def _message(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> Message:
         if self._problem is not None:
-            raise Garbled(self._problem)
+            raise Garbled(self._problem if self._is_utf8 else "text that is not UTF-8")
         try:
             spans = self._skimmer.finish()
         except NotAnObject as error:
             raise Garbled(f"text that is not JSON ({error})") from error
+        envelope = _envelope(self._small(spans))
+        if self._failure is not None:
+            raise NotStored(self._failure, envelope, has_result="result" in spans) from self._failure
+        if not self._is_utf8 and not accepts_invalid_utf8(envelope):
+            raise Garbled("text that is not UTF-8")
+        assert isinstance(self._file, SpoolFile)
+        if "result" not in spans:
+            self.close()
+            return Message(envelope)
+        return Message(envelope, SpooledValue(self._file, *spans["result"]))
+
+    def _small(self, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
+        """The members beside the result; raises Garbled."""
         small: dict[str, bytes] = {}
         for key in ("id", "method", "error", "params"):
             start, end = spans.get(key, (0, 0))
             if end - start > self._MOST_IN_MEMORY:
                 raise Garbled(f"a {key} of {(end - start) // 2**20} MiB")
-            if end > start:
-                small[key] = self._file.read(start, end - start)
-        envelope = _envelope(small)
-        if "result" not in spans:
-            self.close()
-            return Message(envelope)
-        return Message(envelope, SpooledValue(self._file, *spans["result"]))
+            if part := self._file.read(start, end - start):
+                small[key] = part
+        return small
 
     def close(self) -> None:
         self._file.close()

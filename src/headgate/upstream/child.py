@@ -202,7 +202,8 @@ class ChildLink:
         if not self._assembly and (not whole or whole.isspace()):
             return
         try:
-            message = read(whole) if whole else self._assembly.finish()
+            accepts = self._pending.accepts_invalid_utf8
+            message = read(whole, accepts) if whole else self._assembly.finish(accepts)
         except Garbled as error:
             self._pending.take_garbled(error)
         else:

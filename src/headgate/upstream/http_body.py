@@ -4,7 +4,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from headgate.upstream.assembly import Assembly, Limits, Message
+from headgate.upstream.assembly import AcceptsInvalidUtf8, Assembly, Limits, Message
 from headgate.upstream.http_client import Response
 from headgate.wire.sse import Field, SseReader
 
@@ -50,13 +50,15 @@ async def unpacked(response: Response, limit: int) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def whole(response: Response, limits: Limits) -> Message:
+async def whole(
+    response: Response, limits: Limits, accepts_invalid_utf8: AcceptsInvalidUtf8 | None = None
+) -> Message:
     """The one message that a JSON body is; raises Garbled, TooLarge, Packed or Dropped."""
     assembly = Assembly(limits)
     try:
         async for chunk in unpacked(response, limits.largest):
             assembly.add(chunk)
-        return assembly.finish()
+        return assembly.finish(accepts_invalid_utf8) if accepts_invalid_utf8 else assembly.finish()
     finally:
         assembly.discard()
 

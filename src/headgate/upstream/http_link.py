@@ -17,7 +17,16 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.server import ServerSpec
-from headgate.upstream.assembly import Assembly, Garbled, Limits, Message, TooLarge
+from headgate.upstream.assembly import (
+    AcceptsInvalidUtf8,
+    Assembly,
+    Garbled,
+    Limits,
+    Message,
+    NotStored,
+    TooLarge,
+    unusable_answer,
+)
 from headgate.upstream.background import Background
 from headgate.upstream.http_body import Packed, Place, whole
 from headgate.upstream.http_client import Dropped, Response
@@ -178,7 +187,7 @@ class HttpLink:
         except Dropped as error:
             raise UpstreamLost(self._spec.name, outgoing.what, str(error)) from error
         except (Garbled, TooLarge, Packed) as error:
-            raise InvalidAnswer(self._spec.name, outgoing.what, str(error)) from error
+            raise unusable_answer(self._spec.name, outgoing.what, error) from error
         finally:
             response.close()
 
@@ -215,7 +224,7 @@ class HttpLink:
             self._session = response.headers.get(b"mcp-session-id", b"")
         kind = response.headers.get(b"content-type", b"").lower()
         if kind.startswith(b"application/json"):
-            return self._read(await whole(response, self.limits), outgoing)
+            return self._read(await whole(response, self.limits, _accepting(outgoing)), outgoing)
         if kind.startswith(b"text/event-stream"):
             return await self._from_stream(response, outgoing, number)
         shown = kind.decode("latin-1")[:80] or "no content type"
@@ -254,7 +263,13 @@ class HttpLink:
         """Acts on everything that comes with the answer to a request, until that comes itself."""
 
         def take(data: Assembly) -> Answer | None:
-            message = data.finish()
+            try:
+                message = data.finish(_accepting(outgoing))
+            except NotStored as lost:
+                if not lost.envelope.method and bytes(lost.envelope.id) in (number, b"null", b""):
+                    raise
+                self._inbox.count_noise(str(lost))
+                return None
             if not message.envelope.method and bytes(message.envelope.id) in (number, b"null", b""):
                 return self._read(message, outgoing)
             self._take(message, outgoing)
@@ -377,6 +392,10 @@ class HttpLink:
         self._replies.close()
         self._late.close()
         self._client.close()
+
+
+def _accepting(outgoing: Outgoing) -> AcceptsInvalidUtf8:
+    return lambda envelope: outgoing.accepts_invalid_utf8 and not envelope.method
 
 
 def header_lines(headers: dict[str, str]) -> bytes:

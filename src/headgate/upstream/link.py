@@ -31,6 +31,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     # Told the answer that comes after it was given up, and for how long after it was sent that still counts.
     on_late: Callable[[Answer], None] | None = None
     late_seconds: float = 0.0
+    # Whether an answer that is not UTF-8 throughout is taken: whoever asked looks at each part of it.
+    accepts_invalid_utf8: bool = False
 
 
 class Sending:

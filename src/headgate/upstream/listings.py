@@ -6,7 +6,7 @@ from typing import Protocol
 
 from headgate.catalog.hints import NO_HINT, CacheHint, strictest
 from headgate.catalog.turns import Turn
-from headgate.domain.errors import InvalidAnswer, UpstreamError, UpstreamTimeout
+from headgate.domain.errors import AnswerNotStored, InvalidAnswer, UpstreamError, UpstreamTimeout
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.greeting import Greeting
@@ -179,7 +179,7 @@ class Listings:
                 elif busy() and isinstance(error, UpstreamTimeout):
                     # It may do one thing after the other: it is asked again later, and its calls go on.
                     self.put_back(profile, kinds)
-                elif isinstance(error, InvalidAnswer):
+                elif isinstance(error, InvalidAnswer | AnswerNotStored):
                     # The clients of other profiles are shown what is new to them all the same.
                     problem = error
                 else:

@@ -222,7 +222,8 @@ class Peer:
 
     async def _page(self, kind: Kind, cursor: str | None, profile: Profile) -> Page:
         params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
-        answer = await self.ask(kind.list_method, params, profile=profile)
+        # One bad byte costs the definition that it is in.
+        answer = await self.ask(kind.list_method, params, profile=profile, accepts_invalid_utf8=True)
         if answer.error:
             if kind is Kind.TOOLS or cursor:
                 reason = f"the error {answer.error[:200].decode(errors='replace')}"
@@ -245,6 +246,7 @@ class Peer:
         *,
         seconds: float | None = None,
         profile: Profile = PLAIN,
+        accepts_invalid_utf8: bool = False,
     ) -> Answer:
         """A request of the gateway's own; raises UpstreamError or SessionGone."""
         if self.era is Era.STATELESS:
@@ -258,6 +260,7 @@ class Peer:
                 what=method,
                 timeout_seconds=limit,
                 max_timeout_seconds=limit,
+                accepts_invalid_utf8=accepts_invalid_utf8,
             )
         )
 

@@ -17,13 +17,13 @@ from headgate.domain.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from headgate.upstream.assembly import Garbled, Message
+from headgate.upstream.assembly import Garbled, Message, NotStored, unusable_answer
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.late import LateAnswers
 from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.replies import Replies
 from headgate.upstream.spool import discard
-from headgate.wire.envelope import encode_notification, encode_request
+from headgate.wire.envelope import Envelope, encode_notification, encode_request
 
 _NEVER = float("inf")
 _SOME_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
@@ -253,12 +253,26 @@ class Pending:
 
     def take_garbled(self, error: Garbled) -> None:
         """Fail the call that unreadable bytes belong to, at once; others are noise."""
-        number = self._owner(error.evidence)
+        if isinstance(error, NotStored):
+            number = self._owner_of_lost(error.envelope)
+        else:
+            number = self._owner(error.evidence)
         waiting = self._waiting.get(number)
         if waiting is None:
             self._inbox.count_noise(str(error))
         else:
-            self._fail(number, self._invalid(waiting, str(error)))
+            self._fail(number, unusable_answer(self._server, waiting.outgoing.what, error))
+
+    def _owner_of_lost(self, envelope: Envelope) -> int:
+        """The call that a message answers of which only the envelope is left."""
+        number = 0 if envelope.method else _number(envelope.id)
+        self._late.take(number)
+        return number
+
+    def accepts_invalid_utf8(self, envelope: Envelope) -> bool:
+        """Whether the request that it answers takes an answer that is not UTF-8 throughout."""
+        waiting = None if envelope.method else self._waiting.get(_number(envelope.id))
+        return waiting is not None and waiting.outgoing.accepts_invalid_utf8
 
     def _owner(self, evidence: bytes) -> int:
         """The call that the bytes name first; if they name none but look like an answer, the only one."""

@@ -26,7 +26,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.payload import Payload
 from headgate.domain.server import ServerSpec
-from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge
+from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, unusable_answer
 from headgate.upstream.link import SessionGone
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import decode_object, encode_object
@@ -114,7 +114,7 @@ class Courier:
     async def received(self, answer: Answer, what: str) -> Answer:
         """The answer without what it says of its delivery, and with all of its result.
 
-        Raises NotProcessed, UpstreamUnsure, BrokenTransfer, InvalidAnswer or UpstreamLost.
+        Raises NotProcessed, UpstreamUnsure, BrokenTransfer, InvalidAnswer, AnswerNotStored or UpstreamLost.
         """
         if answer.error:
             said, answer = _read_error(answer)
@@ -158,7 +158,7 @@ class Courier:
                 raise BrokenTransfer(f"the result of {what!r}")
             result = await asyncio.to_thread(_whole, assembly)
         except (Garbled, TooLarge) as error:
-            raise InvalidAnswer(self._spec.name, what, str(error)) from error
+            raise unusable_answer(self._spec.name, what, error) from error
         finally:
             assembly.discard()
         await self._done(chunked)

@@ -1,14 +1,22 @@
 """Large messages on disk: a file without a name, so that a crash leaves nothing behind."""
 
+import logging
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from headgate.domain.payload import Payload
 
+log = logging.getLogger("headgate.upstream")
+
 # Read and written at once: large enough to be cheap, small enough never to stall the loop.
 CHUNK_BYTES = 256 * 1024
+# What is left of a message that cannot be written: enough to tell which request it answers.
+EDGE_BYTES = 4096
+# A full disk loses many messages; the operator reads of it once in this time.
+_REPORT_SECONDS = 60.0
 
 
 class SpoolFile:
@@ -26,6 +34,13 @@ class SpoolFile:
             view = view[os.write(self._file.fileno(), view) :]
         self.size += len(data)
 
+    def overwrite(self, start: int, data: bytes) -> None:
+        """Write over bytes that are there."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._file.fileno(), view, start)
+            view, start = view[written:], start + written
+
     def read(self, start: int, length: int) -> bytes:
         """Some bytes, wherever they are."""
         return os.pread(self._file.fileno(), length, start)
@@ -39,6 +54,63 @@ class SpoolFile:
         self._file.close()
 
 
+class MessageEdges:
+    """The first and last bytes of a message that cannot be written, read like a file."""
+
+    def __init__(self, head: bytes = b"", tail: bytes = b"", size: int = 0) -> None:
+        self._head = head
+        self._tail = tail
+        self.size = size
+
+    @classmethod
+    def of(cls, file: SpoolFile) -> "MessageEdges":
+        """What was written before there was no room for more."""
+        last = max(0, file.size - EDGE_BYTES)
+        return cls(file.read(0, EDGE_BYTES), file.read(last, file.size - last), file.size)
+
+    def append(self, data: bytes) -> None:
+        """Keep the first and the last bytes."""
+        self._head += data[: max(0, EDGE_BYTES - len(self._head))]
+        self._tail = (self._tail + data[-EDGE_BYTES:])[-EDGE_BYTES:]
+        self.size += len(data)
+
+    def read(self, start: int, length: int) -> bytes:
+        """Bytes near either end; nothing of what lies between."""
+        if start + length <= len(self._head):
+            return self._head[start : start + length]
+        offset = start - (self.size - len(self._tail))
+        return self._tail[offset : offset + length] if offset >= 0 else b""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class SpoolReports:
+    """Tells the operator that large messages cannot be written, at most once a minute."""
+
+    def __init__(self) -> None:
+        self._lost = 0
+        self._next_report = 0.0
+
+    def lost(self, directory: Path, error: OSError) -> None:
+        """One more message could not be written."""
+        self._lost += 1
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + _REPORT_SECONDS
+        log.error(
+            "large answers are lost: they cannot be written; free disk space or make the directory writable",
+            extra={"path": str(directory), "reason": reason_of(error), "lost": self._lost},
+        )
+        self._lost = 0
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says, without the path."""
+    return error.strerror or type(error).__name__
+
+
 class SpooledValue:
     """One JSON value inside a spooled message; closing it closes the file."""
 
@@ -46,6 +118,10 @@ class SpooledValue:
         self._file = file
         self.start = start
         self._end = end
+
+    def overwrite(self, start: int, data: bytes) -> None:
+        """Write over bytes of the value from `start` of it on; its size stays the same."""
+        self._file.overwrite(self.start + start, data)
 
     def edges(self, length: int) -> bytes:
         """Its first and its last bytes, so many of each."""

@@ -153,7 +153,7 @@ class SseLink:
                     self._set_endpoint(data.text())
                     continue
                 try:
-                    self._pending.take(data.finish())
+                    self._pending.take(data.finish(self._pending.accepts_invalid_utf8))
                 except Garbled as error:
                     self._pending.take_garbled(error)
 

@@ -1,0 +1,116 @@
+"""A large answer that cannot be written to disk costs its own call, and the reason is true."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate import Gate
+from tests.real.plain import Message, Stateless
+from tests.real.upstreams import ROOT, STOP_SECONDS, configuration, lines_of, stdio_entry
+from tests.waiting import wait_until
+
+WAIT_SECONDS = 20.0
+LARGE = 2 * 1024 * 1024
+# The answer that is in the middle of being written is larger, every other file is smaller.
+MOST_FILE_BYTES = 1536 * 1024
+LOST = "large answers are lost"
+Start = Callable[..., Gate]
+
+
+@contextmanager
+def payments(transport: str, journal: Path) -> Iterator[Message]:
+    """The configuration of a server that notes its payments in the journal."""
+    command = [sys.executable, "-m", "tests.real.servers.payments", str(journal), transport]
+    if transport == "stdio":
+        yield stdio_entry(command, cwd=str(ROOT))
+        return
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            origin = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+            sse = {"url": f"{origin}/sse", "transport": "sse"}
+            yield sse if transport == "sse" else {"url": f"{origin}/mcp"}
+        finally:
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+
+def fill(gate: Gate) -> None:
+    """No file may grow any more, as on a disk without room."""
+    resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, resource.RLIM_INFINITY))
+
+
+def block(gate: Gate) -> None:
+    """Nothing can be created where large answers go."""
+    spool = gate.data_dir / "spool"
+    if spool.is_dir():
+        spool.rmdir()
+    spool.write_text("")
+
+
+def pay(gate: Gate, name: str, key: str = "", **arguments: Any) -> Message:
+    meta = {"_meta": {"io.headgate/idempotencyKey": key}} if key else {}
+    reply = Stateless(gate.url).call("payments_pay", {"name": name, **arguments}, **meta)
+    result: Message = reply["result"]
+    return result
+
+
+def error_of(result: Message) -> Message:
+    error: Message = result["_meta"]["io.headgate/error"]
+    return error
+
+
+@pytest.mark.parametrize("spoil", [fill, block])
+@pytest.mark.parametrize("transport", ["stdio", "json", "stream", "sse"])
+def test_an_answer_that_cannot_be_written_costs_its_own_call(
+    gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[Gate], None]
+) -> None:
+    journal, door = tmp_path / "journal", tmp_path / "door"
+    with payments(transport, journal) as entry, ThreadPoolExecutor(8) as pool:
+        gate = gateway(configuration({"payments": entry}))
+        gate.wait_until_ready("payments")
+        spoil(gate)
+        held = [pool.submit(pay, gate, f"held {n}", f"key {n}", door=str(door)) for n in range(5)]
+        wait_until(lambda: len(lines_of(journal)) == 5, WAIT_SECONDS, "five payments under way")
+        lost = [pay(gate, "large", size=LARGE) for _ in range(12)]
+        door.touch()
+        assert [one.result(WAIT_SECONDS)["content"][0]["text"] for one in held] == ["x"] * 5
+        assert {error_of(one)["code"] for one in lost} == {"SERVICE_UNAVAILABLE"}
+        assert {error_of(one)["effect"] for one in lost} == {"done"}
+        assert all("could not be written to disk" in one["content"][0]["text"] for one in lost), lost[0]
+        # None was sent again, and neither the connection nor the breaker has suffered.
+        assert lines_of(journal).count("large") == 12
+        server = gate.servers()["payments"]
+        assert (server["state"], server.get("restarts", 0)) == ("ready", 0)
+        assert pay(gate, "small")["content"][0]["text"] == "x"
+        assert gate.log().count(LOST) == 1, gate.log()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "json"])
+def test_a_payment_whose_answer_is_lost_is_known_as_done(
+    gateway: Start, tmp_path: Path, transport: str
+) -> None:
+    journal = tmp_path / "journal"
+    with payments(transport, journal) as entry:
+        gate = gateway(configuration({"payments": entry}))
+        gate.wait_until_ready("payments")
+        block(gate)
+        first = pay(gate, "rent", "march", size=LARGE)
+        again = pay(gate, "rent", "march", size=LARGE)
+        assert error_of(first)["effect"] == "done"
+        assert first["_meta"]["io.headgate/operation"]["state"] == "done"
+        assert not again.get("isError")
+        assert again["content"][0]["text"].startswith("This call was carried out")
+        assert again["_meta"]["io.headgate/operation"]["duplicate"] is True
+        assert lines_of(journal) == ["rent"]
+        # With room again the next one is answered whole, or as an excerpt of the whole.
+        (gate.data_dir / "spool").unlink()
+        assert not pay(gate, "gas", size=LARGE).get("isError")
