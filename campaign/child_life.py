@@ -20,9 +20,14 @@ ORPHAN_SECONDS = 2.0
 
 
 async def _family(caller: Client) -> set[int]:
-    """The child and three grandchildren of it, all of which ignore a polite request to end."""
+    """The child and seven grandchildren of it, all of which ignore a polite request to end.
+
+    Four of them have called setsid, and two of these have lost their parent.
+    """
     forked = await caller.call("rogue_fork_children", {"count": 3})
-    return {int((await caller.call("rogue_pid")).text), *map(int, forked.text.split())}
+    detached = await caller.call("rogue_fork_children", {"count": 4, "detached": True})
+    found = {int((await caller.call("rogue_pid")).text)}
+    return found.union(map(int, forked.text.split()), map(int, detached.text.split()))
 
 
 async def _survivors(pids: set[int], seconds: float) -> set[int]:
@@ -52,14 +57,19 @@ async def killed_gate(trial: Trial) -> None:
         trial.check("no orphan", not orphans, orphans)
 
 
-@case("F19", "the child forks grandchildren", "the whole group is killed with the child, and with the gate")
+@case(
+    "F19",
+    "the child forks grandchildren, some of which call setsid",
+    "all of them are killed with the child, and with the gate",
+    quick_seconds=45,
+)
 async def forking_child(trial: Trial) -> None:
     """Grandchildren end when their parent is replaced and when the gate stops."""
     async with trial.gate({"rogue": rogue("--ignore-eof")}) as gate, client(gate.port) as caller:
         family = await _family(caller)
         await caller.call("rogue_kill_self")
         left = await _survivors(family, 5)
-        trial.measure("survivors of the child", len(left))
+        trial.measure("survivors of the child", f"{len(left)} of {len(family)}")
         trial.check("none survives the child", not left, left)
         await recovery(trial, caller, limit=5)
     async with trial.gate({"rogue": rogue("--ignore-eof")}, stall_seconds=None) as gate:
@@ -67,7 +77,7 @@ async def forking_child(trial: Trial) -> None:
             family = await _family(caller)
         took = await gate.stop(signal.SIGTERM)
         left = await _survivors(family, 2)
-        trial.measure("survivors of SIGTERM", len(left))
+        trial.measure("survivors of SIGTERM", f"{len(left)} of {len(family)}")
         trial.measure("stopped in", took, "s")
         trial.check("none survives the gate", not left, left)
 

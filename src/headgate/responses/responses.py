@@ -221,7 +221,7 @@ class LargeResponses:
             await self._store.put(agent, result, request.name, arguments, id=cache_id)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            log.error("result not stored", extra={"tool": request.name, "reason": reason})
+            log.warning("result not stored", extra={"tool": request.name, "reason": reason})
             raise AnswerNotStored(call.item.server, request.name, reason) from error
 
     def _too_large(self, result: bytes) -> bool:

@@ -18,6 +18,12 @@ from headgate.upstream.assembly import Assembly, Garbled, Limits, TooLarge, read
 from headgate.upstream.background import Background
 from headgate.upstream.causes import ended, system_cause, with_stderr
 from headgate.upstream.cork import Cork
+from headgate.upstream.descendants import (
+    DescendantSweeper,
+    descendants_of,
+    end_processes,
+    marked_environment,
+)
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Outgoing, Sending
 from headgate.upstream.pending import Pending
@@ -253,9 +259,11 @@ async def open_child(
     `chain` tells a gateway that is started which gateways have started it; `files` is the child's soft limit
     of open files, unless it is that of the gateway.
     """
+    mark = watchdog.new_mark()
     try:
         command = [spec.command, *spec.args]
-        process = await Process.start(command, environment(spec, chain), spec.cwd, watchdog, files)
+        variables = marked_environment(environment(spec, chain), mark)
+        process = await Process.start(command, variables, spec.cwd, watchdog, files)
     except (OSError, ValueError) as error:
         raise UpstreamUnreachable(
             spec.name,
@@ -275,12 +283,15 @@ async def open_child(
             yield link
     finally:
         link.close()
-        await asyncio.shield(_end(process))
+        await asyncio.shield(_end(process, mark, watchdog.sweeper))
         watchdog.forget(process.pid)
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, mark: str, sweeper: DescendantSweeper) -> None:
     """Let the child go: its input ends, then it is asked, then it is made to, with all that it started."""
+    # Once it has ended nothing leads from it to a process that left its group and its environment.
+    alive = not process.exited.is_set()
+    below = await asyncio.to_thread(descendants_of, process.pid) if alive else []
     if process.stdin is not None:
         process.stdin.close()
     for how in (signal.SIGTERM, signal.SIGKILL):
@@ -290,6 +301,8 @@ async def _end(process: Process) -> None:
     # Whatever else lives in the group has lost its parent.
     end_group(process.pid, signal.SIGKILL)
     await _exits(process)
+    await asyncio.to_thread(end_processes, below)
+    await sweeper.end_marked(mark)
     process.close()
 
 

@@ -1,28 +1,53 @@
 """A tiny process that outlives the gateway by a moment, to end what a `kill -9` would leave behind."""
 
+import itertools
 import os
+import secrets
 import signal
 import subprocess
 import threading
 
-# Process groups come in as "+ID" and leave as "-ID". Before a child is spawned its input pipe comes in as
-# "?INODE", and leaves as "!INODE" when its group is known. The end of the input is the end of the gateway.
+from headgate.upstream.descendants import DescendantSweeper
+
+# The mark of all children comes in as "=MARK". Process groups come in as "+ID" and leave as "-ID". Before a
+# child is spawned its input pipe comes in as "?INODE", and leaves as "!INODE" when its group is known. The
+# end of the input is the end of the gateway.
 _SCRIPT = r"""
 trap '' INT TERM HUP
-groups=' ' pipes=' '
+groups=' ' pipes=' ' mark= found=
 without() {
   kept=' '
   for one in $1; do [ "$one" = "$2" ] || kept="$kept$one "; done
 }
 while read -r line; do
   case $line in
+    =*) mark=${line#=} ;;
     +*) groups="$groups${line#+} " ;;
     -*) without "$groups" "${line#-}"; groups=$kept ;;
     \?*) pipes="${pipes}pipe:[${line#\?}] " ;;
     !*) without "$pipes" "pipe:[${line#!}]"; pipes=$kept ;;
   esac
 done
+[ "$groups$pipes" = '  ' ] && exit
+# What left its group is found below its parent, as long as that lives, and by its environment.
+below() {
+  for file in /proc/"$1"/task/*/children; do
+    children=
+    [ -r "$file" ] && read -r children <"$file"
+    for child in $children; do found="$found$child "; below "$child"; done
+  done
+}
+end_marked() {
+  for round in 1 2 3; do
+    marked=$(grep -lF -e "$mark" /proc/[0-9]*/environ 2>/dev/null)
+    [ -z "$marked" ] && return
+    for file in $marked; do child=${file#/proc/}; kill -KILL "${child%%/*}" 2>/dev/null; done
+  done
+}
+for group in $groups; do below "$group"; done
 for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
+for child in $found; do kill -KILL "$child" 2>/dev/null; done
+[ -n "$mark" ] && end_marked
 [ "$pipes" = ' ' ] && exit
 # The gateway ended while it was spawning: find the child by its input, once it has one.
 sleep 1
@@ -32,6 +57,7 @@ for input in /proc/[0-9]*/fd/0; do
     kill -KILL -"$child" "$child" 2>/dev/null ;;
   esac
 done
+[ -n "$mark" ] && end_marked
 """
 
 
@@ -39,10 +65,19 @@ class Watchdog:
     """Knows every process group of ours; started with the first one."""
 
     def __init__(self) -> None:
+        # In the environment of every child of this gateway; it outlasts the change to another process group.
+        self._mark = secrets.token_hex(8)
+        self._marks = itertools.count(1)
+        # Ends what a child leaves behind while the gateway lives.
+        self.sweeper = DescendantSweeper()
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: set[int] = set()
         # Children are spawned in threads.
         self._lock = threading.Lock()
+
+    def new_mark(self) -> str:
+        """A mark for one child, which nobody can guess and which begins like those of all the others."""
+        return f"{self._mark}.{next(self._marks)};"
 
     def expect(self, pipe: int) -> None:
         """A child is about to be spawned whose input is the pipe of this inode."""
@@ -85,6 +120,7 @@ class Watchdog:
                 cwd="/",
                 start_new_session=True,
             )
+            line = b"=%s\n" % self._mark.encode() + line
         assert self._process.stdin is not None
         os.write(self._process.stdin.fileno(), line)
 

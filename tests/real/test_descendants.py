@@ -1,0 +1,72 @@
+"""A process that left the process group of its server ends with the server, and with the gateway."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.gate import Gate
+from tests.real.plain import Stateless
+from tests.real.processes import alive
+from tests.real.upstreams import ROOT, configuration, stdio_entry
+from tests.waiting import wait_until
+
+# The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.
+GONE_SECONDS = 10.0
+Start = Callable[..., Gate]
+
+
+def stop(gate: Gate, server: int) -> None:
+    gate.stop()
+
+
+def kill(gate: Gate, server: int) -> None:
+    gate.kill()
+
+
+def remove(gate: Gate, server: int) -> None:
+    gate.write_config(configuration({}))
+
+
+def crash(gate: Gate, server: int) -> None:
+    os.kill(server, signal.SIGKILL)
+
+
+ENDS: list[Callable[[Gate, int], None]] = [stop, kill, remove, crash]
+# Without its environment a process is found below its parent, which has to be there.
+CASES = [(how, end) for how in ("setsid", "daemon", "bare") for end in ENDS if (how, end) != ("bare", crash)]
+
+
+@pytest.mark.parametrize(("how", "end"), CASES)
+def test_a_process_in_a_session_of_its_own_ends_with_its_server(
+    gateway: Start, how: str, end: Callable[[Gate, int], None]
+) -> None:
+    command = [sys.executable, "-m", "tests.real.servers.parent"]
+    gate = gateway(configuration({"parent": stdio_entry(command, cwd=str(ROOT))}))
+    gate.wait_until_ready("parent")
+    reply = Stateless(gate.url).call("parent_start", {"how": how})["result"]
+    server, started = map(int, reply["content"][0]["text"].split())
+    try:
+        assert os.getsid(started) not in (os.getsid(server), os.getsid(0))
+        end(gate, server)
+        wait_until(lambda: not alive({server, started}), GONE_SECONDS, "server and descendant are gone")
+    finally:
+        if alive({started}):
+            os.kill(started, signal.SIGKILL)
+
+
+def test_the_processes_of_another_server_are_left_alone(gateway: Start) -> None:
+    command = [sys.executable, "-m", "tests.real.servers.parent"]
+    entry = stdio_entry(command, cwd=str(ROOT))
+    gate = gateway(configuration({"one": entry, "two": entry}))
+    gate.wait_until_ready("one", "two")
+    client = Stateless(gate.url)
+    texts = [client.call(f"{name}_start", {"how": "daemon"})["result"] for name in ("one", "two")]
+    (_, first), (_, second) = (map(int, text["content"][0]["text"].split()) for text in texts)
+    gate.write_config(configuration({"two": entry}))
+    wait_until(lambda: not alive({first}), GONE_SECONDS, "the first descendant is gone")
+    assert alive({second}) == {second}
+    gate.stop()
+    wait_until(lambda: not alive({second}), GONE_SECONDS, "the second descendant is gone")
