@@ -14,6 +14,7 @@ from campaign import (
     endings,
     fleet,
     framing,
+    full_spool,
     fuzz,
     handles,
     isolation,
@@ -56,11 +57,11 @@ from campaign.knowledge import (
 from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
-    fleet, upstream_stdio, child_bytes, child_life, upstream_http, dropped, descriptors, tls, names, clocks,
-    drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks, taint, isolation,
-    stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread, listed, listings,
-    definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms, killed, outages,
-    pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
+    fleet, upstream_stdio, child_bytes, child_life, full_spool, upstream_http, dropped, descriptors, tls,
+    names, clocks, drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks,
+    taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread,
+    listed, listings, definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms,
+    killed, outages, pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
 )  # fmt: skip
 
 _LETTERS = "CLFSBARMK"
