@@ -223,6 +223,70 @@ async def test_a_second_answer_right_behind_the_first_belongs_to_nobody(first: s
         assert await fetch(client) == (200, b"hello")
 
 
+MOST_HEAD = 64 * 1024
+
+
+def head_of(size: int) -> bytes:
+    """The head of a response whose body is `ok`, of exactly so many bytes."""
+    start = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+    lines = [b"X-%d: %s\r\n" % (number, b"x" * 1000) for number in range((size - 200) // 1010)]
+    fixed = start + b"".join(lines) + b"X-Rest: \r\n\r\n"
+    return fixed.replace(b"X-Rest: ", b"X-Rest: " + b"x" * (size - len(fixed)))
+
+
+def cut_into(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("segment", [1_000_000, 65_536, 4_096, 37])
+async def test_the_limit_of_headers_is_exact_however_they_are_cut(segment: int) -> None:
+    async def answer(request: Received) -> None:
+        size = int(request.body)
+        await request.say(*cut_into(head_of(size) + b"ok", segment))
+
+    async with client_of(answer) as (client, _):
+        assert await fetch(client, b"%d" % MOST_HEAD) == (200, b"ok")
+        with pytest.raises(Dropped, match="its headers are larger than 64 KiB"):
+            await fetch(client, b"%d" % (MOST_HEAD + 1))
+        with pytest.raises(Dropped, match="its headers are larger than 64 KiB"):
+            await fetch(client, b"200000")
+        assert await fetch(client, b"%d" % MOST_HEAD) == (200, b"ok")
+
+
+async def test_a_body_in_chunks_may_follow_the_largest_head() -> None:
+    async def answer(request: Received) -> None:
+        # The other framing takes nine bytes more.
+        head = head_of(MOST_HEAD - 9).replace(b"Content-Length: 2", b"Transfer-Encoding: chunked")
+        assert len(head) == MOST_HEAD
+        await request.say(head, b"2\r\n", b"ok\r\n", b"0\r\n", b"X-Last: 1\r\n", b"\r\n")
+
+    async with client_of(answer) as (client, _):
+        assert await fetch(client) == (200, b"ok")
+
+
+async def test_interim_responses_count_as_headers() -> None:
+    async def answer(request: Received) -> None:
+        interim = b"HTTP/1.1 103 Early Hints\r\nLink: %s\r\n\r\n" % (b"x" * 1000)
+        await request.say(interim * int(request.body) + response(b"ok"))
+
+    async with client_of(answer) as (client, _):
+        assert await fetch(client, b"10") == (200, b"ok")
+        with pytest.raises(Dropped, match="headers"):
+            await fetch(client, b"100")
+
+
+async def test_trailers_without_end_are_refused() -> None:
+    async def drown(request: Received) -> None:
+        await request.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n")
+        for _ in range(400):
+            await request.say(b"X: " + b"x" * 1000 + b"\r\n")
+        await request.say(b"\r\n")
+
+    async with client_of(drown) as (client, _):
+        with pytest.raises(Dropped, match="trailers"):
+            await fetch(client)
+
+
 async def test_headers_without_end_are_refused() -> None:
     async def say(request: Received) -> None:
         await request.say(b"HTTP/1.1 200 OK\r\n")

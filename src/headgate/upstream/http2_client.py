@@ -120,6 +120,8 @@ class _Http2Connection(asyncio.Protocol):
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADER_BYTES,
             },
         )
+        # h2 applies a setting once the server has confirmed it; this one holds for its first answer too.
+        self._h2.decoder.max_header_list_size = _MOST_HEADER_BYTES
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(_CONNECTION_WINDOW - 65_535)
         self._flush()
@@ -191,7 +193,7 @@ class _Http2Connection(asyncio.Protocol):
                 self._take(event)
         except h2.exceptions.H2Error as error:
             self._flush()
-            self._end(Dropped(f"it does not speak HTTP/2 ({error})"))
+            self._end(Dropped(_broken(error)))
             self.close()
             return
         self._flush()
@@ -260,6 +262,13 @@ class _Http2Connection(asyncio.Protocol):
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.response.fail(error)
+
+
+def _broken(error: h2.exceptions.H2Error) -> str:
+    # The other end of the compression is lost with them, and so is the connection.
+    if isinstance(error, h2.exceptions.DenialOfServiceError):
+        return f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"
+    return f"it does not speak HTTP/2 ({error})"
 
 
 def _reset(code: int | None) -> Exception:

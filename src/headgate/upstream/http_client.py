@@ -16,6 +16,7 @@ from headgate.upstream.link import Sending
 
 # Servers commonly close a connection after 5 idle seconds; one that is about to be closed must not be used.
 _KEEP_SECONDS = 3.0
+# The head of a response with all interim ones before it; also what may come between two parts of a body.
 _MOST_HEADER_BYTES = 64 * 1024
 # Bytes that wait for their reader before the sender is asked to pause.
 _HIGH_WATER = 512 * 1024
@@ -188,15 +189,36 @@ class _Connection(asyncio.Protocol):
             # Nobody asked anything: whatever it is, it must not become the answer to the next request.
             self.close()
             return
+        rest = b""
         if not self._response.status:
-            self._header_bytes += len(data)
+            room = _MOST_HEADER_BYTES - self._header_bytes
+            if len(data) > room:
+                # The parser does not say where the head ended, so it gets no more than the head may have.
+                data, rest = data[:room], data[room:]
+        self._header_bytes += len(data)
+        if not self._fed(data) or self._response is None:
+            return
+        if not rest:
+            self._check_trailers()
+        elif not self._response.status:
+            self._fail(Dropped(f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
+        else:
+            self.data_received(rest)
+
+    def _fed(self, data: bytes) -> bool:
+        """Whether the parser took it."""
+        assert self._parser is not None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(Dropped(f"it does not speak HTTP ({error})"))
-            return
-        if not self._response.status and self._header_bytes > _MOST_HEADER_BYTES:
-            self._fail(Dropped("its headers are too large"))
+            return False
+        return True
+
+    def _check_trailers(self) -> None:
+        """Lines between and after the chunks of a body are kept by the parser, so they are bounded too."""
+        if self._header_bytes > _MOST_HEADER_BYTES and self._response is not None and self._response.status:
+            self._fail(Dropped(f"its trailers are larger than {_MOST_HEADER_BYTES // 1024} KiB"))
 
     def on_message_begin(self) -> None:
         if self._response is not None and self._response.complete:
@@ -211,10 +233,12 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if self._response is not None and not self._response.complete and status >= 200:
             self._response.status, self._response.headers = status, self._headers
+            self._header_bytes = 0
             self._response.wake()
         self._headers = {}
 
     def on_body(self, data: bytes) -> None:
+        self._header_bytes = 0
         if self._response is not None and not self._response.complete:
             self._response.add(data)
 
