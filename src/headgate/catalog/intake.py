@@ -59,6 +59,9 @@ def look_at(kind: Kind, definition: bytes) -> Looked:
         return Looked(*_WAYS[kind].take_in(definition.decode()))
     except RecursionError:
         return Looked(None, problem="it is nested too deep to be read")
+    except UnicodeDecodeError as error:
+        bad = definition[error.start]
+        return Looked(None, problem=f"it is not UTF-8: byte 0x{bad:02x} at position {error.start}")
     except ValueError as error:
         return Looked(None, problem=str(error)[:200])
 

@@ -126,7 +126,12 @@ def _discover(spec: ServerSpec, version: str) -> Outgoing:
 def _outgoing(spec: ServerSpec, method: str, params: bytes) -> Outgoing:
     seconds = spec.start_timeout_seconds
     return Outgoing(
-        method=method, params=params, what=method, timeout_seconds=seconds, max_timeout_seconds=seconds
+        method=method,
+        params=params,
+        what=method,
+        timeout_seconds=seconds,
+        max_timeout_seconds=seconds,
+        accepts_invalid_utf8=True,
     )
 
 
@@ -135,13 +140,19 @@ def _discovered(answer: Answer) -> Greeting | None:
     if answer.error:
         return None
     try:
-        found = msgspec.json.decode(contents(answer.result), type=_Discovered)
+        found = msgspec.json.decode(_text(answer), type=_Discovered)
     except (DecodeError, UnicodeDecodeError):
         return None
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
     if not agreed:
         return None
     return greeting_of(agreed[-1], bytes(found.capabilities), found.instructions or "", bytes(found.meta))
+
+
+def _text(answer: Answer) -> bytes:
+    """A result that is UTF-8: of a bad byte in the instructions only that byte is lost."""
+    result = contents(answer.result)
+    return result if result.isascii() else result.decode(errors="replace").encode()
 
 
 def _error(answer: Answer) -> _Error:
@@ -182,7 +193,7 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
     if answer.error:
         raise InvalidAnswer(spec.name, "initialize", f"the error {error.code} {error.message[:200]}")
     try:
-        found = msgspec.json.decode(contents(answer.result), type=_Initialized)
+        found = msgspec.json.decode(_text(answer), type=_Initialized)
     except (DecodeError, UnicodeDecodeError) as problem:
         raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
