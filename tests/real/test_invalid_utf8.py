@@ -17,14 +17,16 @@ KINDS: dict[str, tuple[str, str, list[Message]]] = {
     "tools/list": ("tools", "name", [tool(name, description=f"{name} @") for name in ("a", "b", "c")]),
     "prompts/list": ("prompts", "name", [{"name": name, "description": f"{name} @"} for name in "abc"]),
     "resources/list": (
-        "resources", "uri", [{"uri": f"x://{name}", "name": name, "description": f"{name} @"} for name in "abc"],
+        "resources",
+        "uri",
+        [{"uri": f"x://{name}", "name": name, "description": f"{name} @"} for name in "abc"],
     ),
     "resources/templates/list": (
         "resourceTemplates",
         "uriTemplate",
         [{"uriTemplate": f"{name}://{{x}}", "name": name, "description": f"{name} @"} for name in "abc"],
     ),
-}  # fmt: skip
+}
 
 
 def damaged(listing: bytes) -> bytes:
