@@ -62,10 +62,13 @@ def look(gate: Gate) -> dict[str, Any]:
 def test_a_child_is_given_what_every_program_needs_and_its_own(gate: Gate, directory: Path) -> None:
     (chain,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_CHAIN=")]
     assert re.fullmatch(r"HEADGATE_CHAIN=[0-9a-f]{16}/[0-9a-f]{16}", chain)
+    (mark,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_PROCESS=")]
+    assert re.fullmatch(r"HEADGATE_PROCESS=[0-9a-f]{16}\.\d+;", mark)
     network = inherited({k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "LANG")}, ())
     assert look(gate)["environment"] == sorted(
         [
             chain,
+            mark,
             f"PATH={os.environ['PATH']}",
             "HOME=/home/somebody",
             "LANG=C",

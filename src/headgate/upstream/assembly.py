@@ -20,8 +20,12 @@ from headgate.upstream.spool import (
 )
 from headgate.wire.envelope import Envelope, decode_envelope
 from headgate.wire.members import members
+from headgate.wire.reserved import may_be_marked
 from headgate.wire.results import INPUT_REQUIRED
 from headgate.wire.skim import NotAnObject, Skimmer
+
+# A mark may be cut by the end of a piece; it is shorter than this.
+_MARK_BYTES = 32
 
 
 class TooLarge(Exception):
@@ -214,6 +218,8 @@ class _Spooling:
         self._skimmer = Skimmer()
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._is_utf8 = True
+        self._marked = False
+        self._last = b""
         self._problem: str | None = None
 
     def _opened(self) -> SpoolFile | MessageEdges:
@@ -235,6 +241,9 @@ class _Spooling:
                 self._skimmer.feed(piece)
             except NotAnObject as error:
                 self._problem = f"text that is not JSON ({error})"
+        if not self._marked:
+            self._marked = may_be_marked(piece) or may_be_marked(self._last + piece[:_MARK_BYTES])
+            self._last = piece[-_MARK_BYTES:]
         if self._is_utf8:
             try:
                 if not piece.isascii() or self._text.getstate()[0]:
@@ -280,7 +289,7 @@ class _Spooling:
         if "result" not in spans:
             self.close()
             return Message(envelope)
-        return Message(envelope, SpooledValue(self._file, *spans["result"]))
+        return Message(envelope, SpooledValue(self._file, *spans["result"], marked=self._marked))
 
     def _small(self, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
         """The members beside the result; raises Garbled."""

@@ -12,6 +12,7 @@ from headgate.domain.call import Answer, Channel, Owner
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.link import Outgoing
 from headgate.wire.envelope import Envelope, decode_object, encode_failure, encode_result
+from headgate.wire.reserved import UnreadableMeta, without_reserved
 from headgate.wire.rmcp import unsaid
 from headgate.wire.violations import INTERNAL_ERROR, METHOD_NOT_FOUND, encode_error
 
@@ -103,9 +104,8 @@ class Inbox:
             self._question(envelope, about, reply)
             return
         try:
-            # What is said of delivery is between the server and the gateway.
-            self._heed(envelope.method, unsaid(bytes(envelope.params)), about)
-        except RecursionError:
+            self._heed(envelope.method, _for_clients(envelope), about)
+        except (RecursionError, UnreadableMeta):
             # Whatever it says, it must not cost the connection.
             self.count_noise("a notification nested too deep")
 
@@ -245,7 +245,7 @@ class Inbox:
         if len(held) == 1 and task is not None and certain:
             held[0].asked = [*(held[0].asked or ()), task]
         try:
-            answer = await channel.ask(envelope.method, unsaid(bytes(envelope.params)))
+            answer = await channel.ask(envelope.method, _for_clients(envelope))
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (_OVER,):
                 reply(encode_error(id, INTERNAL_ERROR, "The request that this is about is over"))
@@ -274,6 +274,11 @@ class Inbox:
             return
         if id in self._questions:
             self._questions[id].cancel()
+
+
+def _for_clients(envelope: Envelope) -> bytes:
+    """The params without what is between the server and the gateway, or the gateway's own to say."""
+    return without_reserved(unsaid(bytes(envelope.params)))
 
 
 def _encoded(id: bytes, answer: Answer) -> bytes:

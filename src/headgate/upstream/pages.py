@@ -5,6 +5,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.kind import Kind
 from headgate.wire.elements import elements
+from headgate.wire.reserved import UnreadableMeta, may_be_reserved, without_reserved
 from headgate.wire.skim import Skimmer
 
 
@@ -28,11 +29,22 @@ _DECODERS = {kind: _decoder(kind) for kind in Kind}
 
 
 def read_page(kind: Kind, result: bytes) -> Page:
-    """One page; raises ValueError."""
+    """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
     try:
-        return _DECODERS[kind].decode(result)
+        page = _DECODERS[kind].decode(result)
     except (DecodeError, RecursionError):
-        return _skimmed(kind, result)
+        page = _skimmed(kind, result)
+    if may_be_reserved(result):
+        page.items = [_cleaned(item) for item in page.items]
+    return page
+
+
+def _cleaned(item: Raw) -> Raw:
+    try:
+        return Raw(without_reserved(bytes(item)))
+    except UnreadableMeta:
+        # What cannot be opened is left out by whoever takes it in.
+        return item
 
 
 def _skimmed(kind: Kind, result: bytes) -> Page:

@@ -28,6 +28,7 @@ from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.pages import Page, read_page
+from headgate.upstream.reserved import ReservedKeys
 from headgate.upstream.rmcp import Courier
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_object
@@ -84,6 +85,7 @@ class Peer:
         self.era = greeting.era
         # None for nearly every upstream: plain MCP is all it speaks.
         self._courier = Courier(spec, greeting.rmcp, self.ask, link.limits) if greeting.rmcp else None
+        self._reserved = ReservedKeys(spec.name, stateless=self.era is Era.STATELESS)
         # What an upstream of the handshake era was last told about log messages.
         self._level = ""
         self._tokens = itertools.count(1)
@@ -117,6 +119,7 @@ class Peer:
             answer = await self.link.request(outgoing)
         else:
             answer = await self._received(self._courier, outgoing)
+        answer = await self._reserved.removed(answer, outgoing.what)
         return _typed(answer) if stateless else answer
 
     async def _received(self, courier: Courier, outgoing: Outgoing) -> Answer:
@@ -150,6 +153,8 @@ class Peer:
                 raise out_of_time(spec.name)
             limit, most = min(limit, left), min(most, left)
         on_late = errand.on_late
+        if on_late is not None:
+            on_late = self._reserved.when_late(on_late, outgoing.what)
         if on_late is not None and self.era is Era.STATELESS:
             on_late = _telling_typed(on_late)
         if on_late is not None and self._courier is not None:

@@ -114,8 +114,10 @@ def reason_of(error: OSError) -> str:
 class SpooledValue:
     """One JSON value inside a spooled message; closing it closes the file."""
 
-    def __init__(self, file: SpoolFile, start: int, end: int) -> None:
+    def __init__(self, file: SpoolFile, start: int, end: int, *, marked: bool = False) -> None:
         self._file = file
+        # Whether a key of `_meta` that ends at the gateway may stand in the message.
+        self.marked = marked
         self.start = start
         self._end = end
 

@@ -1,7 +1,7 @@
 """The `_meta` of a result: members of it are changed, and every other byte of the result stays."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import DecodeError, Raw
 
@@ -34,6 +34,14 @@ class Stored(Protocol):
         """Give its disk space back."""
 
 
+@runtime_checkable
+class Overwritable(Protocol):
+    """A stored value whose bytes can be written over."""
+
+    def overwrite(self, start: int, data: bytes) -> None:
+        """Write over bytes of the value from `start` of it on; its size stays the same."""
+
+
 def edited(result: bytes, edit: Edit) -> bytes:
     """The result after the edit; one that is no object is left as it is."""
     if b"_meta" not in result and b"\\u" not in result:
@@ -41,7 +49,7 @@ def edited(result: bytes, edit: Edit) -> bytes:
         made = _made(b"{}", edit)
         return _with(result, made) if made else result
     try:
-        span = _spans((result,)).get("_meta")
+        span = member_spans((result,)).get("_meta")
     except NotAnObject:
         return result
     if span is None:
@@ -72,7 +80,7 @@ def _with(result: bytes, made: bytes) -> bytes:
     return body + (b"" if body.endswith(b"{") else b",") + b'"_meta":' + made + b"}"
 
 
-def _spans(pieces: Iterable[bytes]) -> dict[str, tuple[int, int]]:
+def member_spans(pieces: Iterable[bytes]) -> dict[str, tuple[int, int]]:
     """Where the value of each member stands; raises NotAnObject."""
     skimmer = Skimmer(_MOST_MEMBERS)
     for piece in pieces:
@@ -83,19 +91,32 @@ def _spans(pieces: Iterable[bytes]) -> dict[str, tuple[int, int]]:
 def edited_on_disk(result: Stored, edit: Edit) -> Stored:
     """The same of a result on disk. Reads all of it, so it is nothing for the event loop."""
     try:
-        spans = _spans(result.chunks())
+        spans = member_spans(result.chunks())
     except NotAnObject:
         return result
     start, end = spans.get("_meta", (1, 1))
     if end - start > _MOST_BYTES or result.first != b"{":
         return result
-    made = _made(b"".join(_part(result, start, end)) or b"{}", edit)
+    made = _made(part_of(result, start, end) or b"{}", edit)
     if made is None:
         return result
     if "_meta" not in spans:
         # Behind the opening brace.
         made = b'"_meta":' + made + (b"," if spans else b"")
-    return Spliced(result, start, end, made)
+    return with_part(result, start, end, made)
+
+
+def with_part(stored: Stored, start: int, end: int, part: bytes) -> "Stored":
+    """The value with one part of it replaced: in its place where it fits, with white space behind it."""
+    if isinstance(stored, Overwritable) and 0 < len(part) <= end - start:
+        stored.overwrite(start, part.ljust(end - start))
+        return stored
+    return Spliced(stored, start, end, part)
+
+
+def part_of(stored: Stored, start: int, end: int) -> bytes:
+    """The bytes from `start` to before `end`."""
+    return b"".join(_part(stored, start, end))
 
 
 def _part(stored: Stored, start: int, end: int) -> Iterator[bytes]:

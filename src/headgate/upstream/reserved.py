@@ -1,0 +1,80 @@
+"""Takes out of a server's answers what only the gateway says in `_meta`, before anybody acts on them."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import HeadgateError
+from headgate.domain.payload import Payload
+from headgate.upstream.assembly import unusable_answer
+from headgate.upstream.spool import SpooledValue, discard
+from headgate.wire.metas import Spliced
+from headgate.wire.reserved import (
+    UnreadableMeta,
+    is_reserved,
+    is_reserved_or_of_the_connection,
+    may_be_reserved,
+    without_reserved,
+    without_reserved_in_error,
+    without_reserved_on_disk,
+)
+
+# To open a larger result takes so long that others would notice.
+_LARGE_BYTES = 256 * 1024
+
+
+class ReservedKeys:
+    """Cleans the answers of one server."""
+
+    def __init__(self, server: str, *, stateless: bool) -> None:
+        self._server = server
+        # Such a server says with every result who it is, which ends at the gateway.
+        self._unwanted = is_reserved_or_of_the_connection if stateless else is_reserved
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def removed(self, answer: Answer, what: str) -> Answer:
+        """The answer without them; raises InvalidAnswer for one that cannot be opened."""
+        if not _may_have(answer):
+            return answer
+        try:
+            if answer.error:
+                return msgspec.structs.replace(answer, error=without_reserved_in_error(answer.error))
+            return msgspec.structs.replace(answer, result=await self._result(answer.result))
+        except (UnreadableMeta, OSError) as error:
+            discard(answer.result)
+            raise unusable_answer(self._server, what, error) from error
+
+    async def _result(self, result: Payload) -> Payload:
+        if not isinstance(result, bytes):
+            return await asyncio.to_thread(without_reserved_on_disk, result, self._unwanted)
+        if len(result) <= _LARGE_BYTES:
+            return without_reserved(result)
+        return await asyncio.to_thread(without_reserved, result)
+
+    def when_late(self, on_late: Callable[[Answer], None], what: str) -> Callable[[Answer], None]:
+        """Tells the same without them."""
+
+        def tell(answer: Answer) -> None:
+            if not _may_have(answer):
+                on_late(answer)
+                return
+            task = asyncio.get_running_loop().create_task(self._tell_late(answer, on_late, what), name="late")
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+
+        return tell
+
+    async def _tell_late(self, answer: Answer, on_late: Callable[[Answer], None], what: str) -> None:
+        # What cannot be opened is no answer.
+        with suppress(HeadgateError):
+            on_late(await self.removed(answer, what))
+
+
+def _may_have(answer: Answer) -> bool:
+    result = answer.result
+    if isinstance(result, bytes):
+        return may_be_reserved(result) or bool(answer.error and may_be_reserved(answer.error))
+    return isinstance(result, Spliced) or (isinstance(result, SpooledValue) and result.marked)
