@@ -28,7 +28,7 @@ from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.pages import Page, read_page
-from headgate.upstream.reserved import ReservedKeys
+from headgate.upstream.reserved import ReservedKeys, may_have_reserved
 from headgate.upstream.rmcp import Courier
 from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_object
@@ -119,7 +119,8 @@ class Peer:
             answer = await self.link.request(outgoing)
         else:
             answer = await self._received(self._courier, outgoing)
-        answer = await self._reserved.removed(answer, outgoing.what)
+        if may_have_reserved(answer):
+            answer = await self._reserved.removed(answer, outgoing.what)
         return _typed(answer) if stateless else answer
 
     async def _received(self, courier: Courier, outgoing: Outgoing) -> Answer:

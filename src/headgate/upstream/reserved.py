@@ -37,8 +37,6 @@ class ReservedKeys:
 
     async def removed(self, answer: Answer, what: str) -> Answer:
         """The answer without them; raises InvalidAnswer for one that cannot be opened."""
-        if not _may_have(answer):
-            return answer
         try:
             if answer.error:
                 return msgspec.structs.replace(answer, error=without_reserved_in_error(answer.error))
@@ -58,7 +56,7 @@ class ReservedKeys:
         """Tells the same without them."""
 
         def tell(answer: Answer) -> None:
-            if not _may_have(answer):
+            if not may_have_reserved(answer):
                 on_late(answer)
                 return
             task = asyncio.get_running_loop().create_task(self._tell_late(answer, on_late, what), name="late")
@@ -73,7 +71,8 @@ class ReservedKeys:
             on_late(await self.removed(answer, what))
 
 
-def _may_have(answer: Answer) -> bool:
+def may_have_reserved(answer: Answer) -> bool:
+    """Whether the answer has to be opened; asked of every answer."""
     result = answer.result
     if isinstance(result, bytes):
         return may_be_reserved(result) or bool(answer.error and may_be_reserved(answer.error))

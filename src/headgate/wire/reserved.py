@@ -10,15 +10,16 @@ from typing import Final
 from msgspec import DecodeError, Raw
 
 from headgate.wire.envelope import decode_object, encode_object
-from headgate.wire.eras import CONNECTION_KEYS, META_PREFIX
+from headgate.wire.eras import CONNECTION_KEYS
 from headgate.wire.metas import Stored, member_spans, part_of, with_part
 from headgate.wire.skim import NotAnObject
 
 PREFIX: Final = "io.headgate/"
 # Without the slash, which may be escaped with a backslash.
 _SPELLED: Final = PREFIX.rstrip("/").encode()
-_CONNECTION: Final = META_PREFIX.rstrip("/").encode()
-_UNICODE_ESCAPE: Final = b"\\u00"
+# Patterns with a literal beginning: for these the search is faster than `in`.
+_META: Final = re.compile(rb"_meta")
+_MARK: Final = re.compile(rb"io\.(?:headgate|modelcontextprotocol)")
 # Letters, dot, slash and underscore as escapes: no writer of JSON needs to escape these.
 _ESCAPED: Final = re.compile(rb"\\u00(?:2[eEfF]|5[fF]|[67])")
 # A `_meta` of more than this is not opened; if it may contain such a key, all of it is taken out.
@@ -32,17 +33,18 @@ class UnreadableMeta(ValueError):
 
 
 def may_be_reserved(text: bytes) -> bool:
-    """Whether a key of the gateway could stand in the text."""
-    return _SPELLED in text or _is_escaped(text)
+    """Whether a key of the gateway could stand in a `_meta` of the text; asked of every result."""
+    # Most texts have neither sign, and to look for a single byte costs next to nothing.
+    if b"_" in text and _META.search(text) is not None and _SPELLED in text:
+        return True
+    return b"\\" in text and _ESCAPED.search(text) is not None
 
 
 def may_be_marked(text: bytes) -> bool:
-    """The same, and for the keys of a connection, which end at the gateway too."""
-    return _SPELLED in text or _CONNECTION in text or _is_escaped(text)
-
-
-def _is_escaped(text: bytes) -> bool:
-    return _UNICODE_ESCAPE in text and _ESCAPED.search(text) is not None
+    """Whether a part of a large text may contain one, or a key of the connection, which ends here too."""
+    if b"." in text and _MARK.search(text) is not None:
+        return True
+    return b"\\" in text and _ESCAPED.search(text) is not None
 
 
 def is_reserved(key: str) -> bool:
