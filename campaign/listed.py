@@ -125,10 +125,10 @@ async def _drain(stream: EventStream) -> int:
 @case(
     "M12",
     "servers whose instructions and capabilities are 1 MB each",
-    "everybody is still served; a handshake stays cheap; memory bounded",
+    "everybody is still served; a handshake stays small and cheap; memory bounded",
 )
 async def huge_greetings(trial: Trial) -> None:
-    """What a server says of itself is carried, and does not make every handshake dear."""
+    """What a server says of itself is bounded, and does not make every handshake dear."""
     handshakes = trial.size(quick=30, full=200)
     experiments = {f"com.example/{number}": {"text": "x" * 90} for number in range(10_000)}
     capabilities = {"tools": {}, "experimental": experiments}
@@ -148,7 +148,8 @@ async def huge_greetings(trial: Trial) -> None:
                 size = await _greet(gate.port, handshakes, modern=modern)
                 cost = (usage.cpu_seconds - before) / handshakes * 1000
                 era = "discover" if modern else "initialize"
-                trial.measure(era, f"{size / 1e6:.2f} MB, {cost:.1f} ms of CPU each")
+                trial.measure(era, f"{size / 1e3:.1f} KB, {cost:.1f} ms of CPU each")
+                trial.check(f"{era}: at most 64 KB", size <= 64_000, size)
                 trial.check(f"{era}: at most 25 ms of CPU each", cost <= 25, cost)
         async with client(gate.port) as caller:
             for name in ("wordy", "able", "deep"):

@@ -17,6 +17,11 @@ _POSSIBLE = (
     b'"completions":{},"logging":{}}'
 )
 
+# All servers together; each conversation pays for it.
+_MOST_INSTRUCTIONS = 65_536
+# What the servers declare beyond what the gateway knows.
+_MOST_EXTRA_BYTES = 64 * 1024
+
 
 class Ability(msgspec.Struct, frozen=True):
     """What one server said about itself when it was first spoken to."""
@@ -79,6 +84,7 @@ class Abilities:
         promised: dict[str, Any] = {"tools": {"listChanged": True}}
         if more_to_come:
             promised |= msgspec.json.decode(_POSSIBLE)
+        room = _MOST_EXTRA_BYTES
         for ability in self._in_order():
             declared = _declared(ability)
             for name in ("prompts", "resources"):
@@ -89,7 +95,7 @@ class Abilities:
             for name in ("completions", "logging"):
                 if isinstance(declared.get(name), dict):
                     promised.setdefault(name, {})
-            _add_more(promised, declared, same_era=era_of(ability.version) is era)
+            room = _add_more(promised, declared, room, same_era=era_of(ability.version) is era)
         if len(self._order) > 1 and "tasks" in promised:
             # A list names no task, so nobody could say which server it is asked of.
             promised["tasks"] = {key: value for key, value in promised["tasks"].items() if key != "list"}
@@ -98,6 +104,9 @@ class Abilities:
     def instructions(self) -> str:
         """The advice of every server; each under its name where there are several servers."""
         advice = [(server, ability.instructions) for server, ability in self._named() if ability.instructions]
+        if sum(len(text) for _, text in advice) > _MOST_INSTRUCTIONS:
+            longest = _fair_share([len(text) for _, text in advice], _MOST_INSTRUCTIONS)
+            advice = [(server, shortened(text, longest)) for server, text in advice]
         if len(self._order) == 1:
             return advice[0][1] if advice else ""
         return "\n\n".join(f"# {server}\n\n{text}" for server, text in advice)
@@ -121,17 +130,41 @@ def _has(declared: dict[str, Any], capability: str, feature: str) -> bool:
     return isinstance(value, dict) and value.get(feature) is True
 
 
-def _add_more(promised: dict[str, Any], declared: dict[str, Any], *, same_era: bool) -> None:
-    """What the gateway hands on without knowing it: extensions, experiments, tasks within one era."""
+def _add_more(promised: dict[str, Any], declared: dict[str, Any], room: int, *, same_era: bool) -> int:
+    """What the gateway hands on without knowing it: extensions, experiments, tasks within one era.
+
+    Returns how many bytes are left for others.
+    """
     for name in ("extensions", "experimental"):
         value = declared.get(name)
         if isinstance(value, dict):
             known = promised.setdefault(name, {})
             for key, settings in value.items():
-                if same_era or key != _ERA_BOUND:
-                    known.setdefault(key, settings)
+                size = len(key) + len(msgspec.json.encode(settings))
+                if key not in known and size <= room and (same_era or key != _ERA_BOUND):
+                    known[key] = settings
+                    room -= size
             if not known:
                 del promised[name]
     tasks = declared.get("tasks")
-    if same_era and isinstance(tasks, dict):
+    if same_era and isinstance(tasks, dict) and len(msgspec.json.encode(tasks)) <= room:
         promised.setdefault("tasks", tasks)
+    return room
+
+
+def shortened(text: str, most: int) -> str:
+    """The text with at most so many characters, which says so if it was longer."""
+    if len(text) <= most:
+        return text
+    notice = f"\n[Cut by the gateway: {len(text):,} characters]"
+    return text[: most - len(notice)] + notice if most > len(notice) else text[:most]
+
+
+def _fair_share(lengths: Sequence[int], room: int) -> int:
+    """The most for each, so that all together fit and short ones stay whole."""
+    for position, length in enumerate(sorted(lengths)):
+        share = room // (len(lengths) - position)
+        if length > share:
+            return share
+        room -= length
+    return max(lengths, default=0)

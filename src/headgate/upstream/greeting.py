@@ -1,22 +1,70 @@
 """What an upstream says about itself when it is first spoken to."""
 
+import logging
 from functools import cached_property
 from typing import Any
 
 import msgspec
 from msgspec import DecodeError
 
+from headgate.catalog.abilities import shortened
 from headgate.domain.federation import gateways_in
 from headgate.domain.kind import Kind
 from headgate.domain.ticket import FEATURES
+from headgate.wire.envelope import decode_object, encode_object
 from headgate.wire.eras import Era, era_of
 from headgate.wire.rmcp import META, spoken, spoken_as, undeclared
 
+log = logging.getLogger("headgate.upstream")
 
-def greeting_of(version: str, capabilities: bytes, instructions: str, meta: bytes = b"") -> "Greeting":
-    """What it says about itself; that it speaks rmcp is kept apart, because that ends at the gateway."""
+# What clients are shown of one server's advice; real servers need a few thousand characters.
+_LONGEST_INSTRUCTIONS = 16_384
+# As much as a client may declare.
+_MOST_CAPABILITY_BYTES = 16 * 1024
+
+
+def greeting_of(
+    version: str, capabilities: bytes, instructions: str, meta: bytes = b"", server: str = ""
+) -> "Greeting":
+    """What it says about itself, as far as is carried.
+
+    That it speaks rmcp is kept apart, because that ends at the gateway.
+    """
     shared, names = spoken(capabilities, FEATURES), spoken_as(capabilities)
-    return Greeting(version, undeclared(capabilities), instructions, shared, names, gateways_in(meta))
+    return Greeting(
+        version,
+        _bounded_capabilities(undeclared(capabilities), server),
+        _bounded_instructions(instructions, server),
+        shared,
+        names,
+        gateways_in(meta),
+    )
+
+
+def _bounded_instructions(text: str, server: str) -> str:
+    if len(text) <= _LONGEST_INSTRUCTIONS:
+        return text
+    log.warning("instructions cut", extra={"server": server, "characters": len(text)})
+    return shortened(text, _LONGEST_INSTRUCTIONS)
+
+
+def _bounded_capabilities(capabilities: bytes, server: str) -> bytes:
+    """The members that fit, the smallest first; a client is promised nothing of the others."""
+    if len(capabilities) <= _MOST_CAPABILITY_BYTES:
+        return capabilities
+    log.warning("capabilities cut", extra={"server": server, "bytes": len(capabilities)})
+    try:
+        members = decode_object(capabilities)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return b"{}"
+    sizes = {key: len(key.encode()) + len(value) + 4 for key, value in members.items()}
+    room, kept = _MOST_CAPABILITY_BYTES - 2, set()
+    for key in sorted(sizes, key=lambda one: sizes[one]):
+        room -= sizes[key]
+        if room < 0:
+            break
+        kept.add(key)
+    return encode_object({key: value for key, value in members.items() if key in kept})
 
 
 class Greeting(msgspec.Struct, frozen=True, dict=True):

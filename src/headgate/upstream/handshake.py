@@ -8,12 +8,14 @@ from msgspec import DecodeError, Raw
 from headgate.domain.call import Answer
 from headgate.domain.errors import GatewayLoop, InvalidAnswer, RequestRefused, VersionMismatch
 from headgate.domain.federation import META_LOOP
+from headgate.domain.payload import size_of
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
 from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting, greeting_of
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.peer import CLIENT_INFO, connection_meta, contents
+from headgate.upstream.spool import discard
 from headgate.wire.envelope import encode_notification, encode_object
 from headgate.wire.eras import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE, LATEST_STATELESS, STATELESS_VERSIONS
 from headgate.wire.rmcp import declaring
@@ -23,6 +25,14 @@ from headgate.wire.violations import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPP
 _SILENCE_SECONDS = 5.0
 # Errors that only a server of the stateless era gives: it must not be taken for an old one.
 _STATELESS_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
+
+
+# What a server says of itself; a real one needs a few kilobytes.
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+class _TooLong(ValueError):
+    """What a server says of itself is more than is read."""
 
 
 class _Error(msgspec.Struct):
@@ -78,7 +88,7 @@ async def _probe(spec: ServerSpec, link: Link) -> Greeting:
         try:
             await asyncio.wait({asked, old}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
-                greeting = _discovered(_understood(asked))
+                greeting = _discovered(spec, _understood(asked))
                 if greeting is not None:
                     return greeting
             return await old
@@ -97,7 +107,7 @@ def _understood(asked: "asyncio.Future[Answer]") -> Answer:
 
 
 async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:
-    greeting = _discovered(answer)
+    greeting = _discovered(spec, answer)
     if greeting is not None:
         return greeting
     error = _error(answer)
@@ -108,7 +118,7 @@ async def _judge(spec: ServerSpec, link: Link, answer: Answer) -> Greeting:
         supported = _supported(error.data)
         for version in STATELESS_VERSIONS:
             if version in supported:
-                again = _discovered(await link.request(_discover(spec, version)))
+                again = _discovered(spec, await link.request(_discover(spec, version)))
                 if again is not None:
                     return again
         if supported and not set(supported) & set(HANDSHAKE_VERSIONS):
@@ -135,22 +145,27 @@ def _outgoing(spec: ServerSpec, method: str, params: bytes) -> Outgoing:
     )
 
 
-def _discovered(answer: Answer) -> Greeting | None:
+def _discovered(spec: ServerSpec, answer: Answer) -> Greeting | None:
     """What a stateless server says about itself; None when this is not its answer."""
     if answer.error:
         return None
     try:
         found = msgspec.json.decode(_text(answer), type=_Discovered)
-    except (DecodeError, UnicodeDecodeError):
+    except (DecodeError, UnicodeDecodeError, _TooLong):
         return None
     agreed = [version for version in STATELESS_VERSIONS if version in found.supportedVersions]
     if not agreed:
         return None
-    return greeting_of(agreed[-1], bytes(found.capabilities), found.instructions or "", bytes(found.meta))
+    instructions = found.instructions or ""
+    return greeting_of(agreed[-1], bytes(found.capabilities), instructions, bytes(found.meta), spec.name)
 
 
 def _text(answer: Answer) -> bytes:
-    """A result that is UTF-8: of a bad byte in the instructions only that byte is lost."""
+    """A result that is UTF-8: of a bad byte in the instructions only that byte is lost; raises _TooLong."""
+    size = size_of(answer.result)
+    if size > _MOST_BYTES:
+        discard(answer.result)
+        raise _TooLong(f"{size // 2**20} MiB")
     result = contents(answer.result)
     return result if result.isascii() else result.decode(errors="replace").encode()
 
@@ -186,7 +201,7 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
     _refuse_loop(spec, error)
     if answer.error and error.code == UNSUPPORTED_VERSION:
         # It answered the first question after all, and the connection is of the stateless era now.
-        greeting = _discovered(await link.request(_discover(spec, LATEST_STATELESS)))
+        greeting = _discovered(spec, await link.request(_discover(spec, LATEST_STATELESS)))
         if greeting is not None:
             return greeting
         raise VersionMismatch(spec.name, ", ".join(_supported(error.data))[:200] or "an unknown version")
@@ -194,10 +209,11 @@ async def _initialize(spec: ServerSpec, link: Link, profile: Profile = PLAIN) ->
         raise InvalidAnswer(spec.name, "initialize", f"the error {error.code} {error.message[:200]}")
     try:
         found = msgspec.json.decode(_text(answer), type=_Initialized)
-    except (DecodeError, UnicodeDecodeError) as problem:
+    except (DecodeError, UnicodeDecodeError, _TooLong) as problem:
         raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
+    instructions = found.instructions or ""
     return greeting_of(
-        found.protocolVersion, bytes(found.capabilities), found.instructions or "", bytes(found.meta)
+        found.protocolVersion, bytes(found.capabilities), instructions, bytes(found.meta), spec.name
     )
