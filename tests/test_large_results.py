@@ -1,5 +1,6 @@
 """Large results on the path: cut behind the call, and read by tools that every client has."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -8,7 +9,14 @@ from typing import Any
 import pytest
 
 from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import Exhausted, InvalidArguments, ResultNotFound, ToolNotFound
+from headgate.domain.errors import (
+    AnswerNotStored,
+    Effect,
+    Exhausted,
+    InvalidArguments,
+    ResultNotFound,
+    ToolNotFound,
+)
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
@@ -19,6 +27,7 @@ from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.tools import NAMES
 from headgate.storage.results import KeptResults, open_results
+from headgate.wire.metas import Spliced, edited_on_disk
 from tests.delivery.scripted import DONE, WRONG
 from tests.house import House, request
 from tests.responses.hands import Hands
@@ -330,3 +339,28 @@ async def test_links_lead_to_their_server_in_a_fresh_look_at_what_is_on_disk(
         library.house.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
     reply = await library.told("proxy_search", {"tool": "bank_look", "pattern": "line 1999"})
     assert json.loads(reply)["content"][1]["uri"] == library.house.catalog.public_uri("bank", SHARED)
+
+
+async def test_a_result_that_cannot_be_stored_is_lost_and_the_reason_is_told(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    # In two parts, so that it has to be written to a file of its own.
+    answer = Answer(Spliced(await spooled(tmp_path, LARGE), 1, 1, b" "))
+    async with open_results(blocked) as store:
+        library = Library(store, answer=answer)
+        with pytest.raises(AnswerNotStored, match="could not be written to disk") as raised:
+            await library.told("proxy_search", {"tool": "bank_look", "pattern": "line 1999"})
+        assert raised.value.effect is Effect.DONE
+        assert len(library.house.sent) == 1
+    assert open_files(tmp_path) == []
+
+
+async def test_a_result_on_disk_that_was_edited_is_cut_like_any_other(build: Build, tmp_path: Path) -> None:
+    data = LARGE[:-1] + b',"_meta":{"gone":"' + b"x" * 100 + b'","kept":1}}'
+    value = await spooled(tmp_path, data)
+    edited = await asyncio.to_thread(edited_on_disk, value, lambda meta: meta.pop("gone"))
+    assert edited is value
+    library = build(answer=Answer(edited))
+    reply = json.loads(await library.told("bank_look"))
+    assert reply["_meta"]["kept"] == 1
+    assert "gone" not in reply["_meta"]

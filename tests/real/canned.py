@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.parts import ROOT
 from tests.real.plain import Message
-from tests.real.upstreams import ROOT, STOP_SECONDS, stdio_entry
+from tests.real.upstreams import STOP_SECONDS, stdio_entry
 
 TRANSPORTS = ("stdio", "http")
 CAPABILITIES: Message = {"tools": {}, "prompts": {}, "resources": {}}

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.gate import Gate
+from tests.parts import ROOT
 from tests.real.plain import Stateless
 from tests.real.processes import alive
-from tests.real.upstreams import ROOT, configuration, stdio_entry
+from tests.real.upstreams import configuration, stdio_entry
 from tests.waiting import wait_until
 
 # The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.gate import Gate
+from tests.parts import ROOT
 from tests.real.plain import Message, Stateless
-from tests.real.upstreams import ROOT, STOP_SECONDS, configuration, lines_of, stdio_entry
+from tests.real.upstreams import STOP_SECONDS, configuration, lines_of, stdio_entry
 from tests.waiting import wait_until
 
 WAIT_SECONDS = 20.0
