@@ -45,8 +45,10 @@ _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 _UNREAD_SECONDS = 10.0
 # How long a child may take to leave after its input ended, and after it was told to.
 _GRACE_SECONDS = 2.0
-# A child that ends closes its pipes a moment before.
-_EXIT_SECONDS = 0.05
+# A child that ends closes its pipes before: on a busy machine the exit of an interpreter follows after a while.
+_EXIT_SECONDS = 0.3
+# What it wrote last is in the pipe already.
+_LAST_OUTPUT_SECONDS = 0.1
 
 
 class ChildLink:
@@ -91,7 +93,7 @@ class ChildLink:
         await self._process.exited.wait()
         try:
             # What it said last may still be in the pipe, which others that it started can keep open.
-            async with asyncio.timeout(_EXIT_SECONDS):
+            async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._output_ended.wait()
                 await self._errors_ended.wait()
         except TimeoutError:
