@@ -38,6 +38,7 @@ from campaign import (
     taint,
     tls,
     transitions,
+    unanswered,
     unread,
     upstream_http,
     upstream_stdio,
@@ -60,7 +61,8 @@ _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, full_spool, upstream_http, dropped, descriptors, tls,
     names, clocks, drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks,
     taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread,
-    listed, listings, definitions, visitors, kills, transitions, sagas, keys, ambiguous, records, storms,
+    unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys, ambiguous, records,
+    storms,
     killed, outages, pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
 )  # fmt: skip
 

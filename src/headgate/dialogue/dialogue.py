@@ -20,7 +20,7 @@ from headgate.dialogue.questions import (
 )
 from headgate.dialogue.reminders import LIFE_SECONDS, Reminders
 from headgate.domain.call import Answer, Call
-from headgate.domain.errors import Exhausted, InvalidAnswer, ReminderRefused
+from headgate.domain.errors import InvalidAnswer, ReminderRefused
 from headgate.wire.envelope import encode_object
 
 # A server that has not finished after so many rounds never will.
@@ -28,8 +28,8 @@ _MOST_ROUNDS = 10
 # Before a server is asked again that only wants to be reminded; doubled each time, within a second.
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.5
-# Each holds a connection upstream.
-_MOST_HELD = 1000
+# Calls that ended while their client was away, whose outcome it may still fetch; the oldest go first.
+_MOST_UNCLAIMED = 1000
 
 
 class Delivery(Protocol):
@@ -49,6 +49,7 @@ class Dialogue:
         self._delivery = delivery
         self._reminders = reminders
         self._held: dict[str, Held] = {}
+        self._unclaimed: dict[str, Held] = {}
 
     async def carry(self, call: Call) -> Answer:
         """The upstream's answer, or its questions for a stateless client; raises HeadgateError."""
@@ -118,10 +119,10 @@ class Dialogue:
         asks_meanwhile = call.request.profile.can_be_asked and call.request.method in ASKING_METHODS
         if not asks_meanwhile or not self._delivery.holds_questions(call.item.server):
             return self._reminding(call, await self._delivery.deliver(call))
-        if len(self._held) >= _MOST_HELD:
-            raise Exhausted("too many calls wait for their client's answer")
+        # However many wait: the limit applies when a server asks, and ends another call then.
         held = Held(call, self._delivery.deliver)
         self._held[held.handle] = held
+        held.task.add_done_callback(lambda _: self._ended(held))
         return await self._turn(call, held)
 
     def _reminding(self, call: Call, answer: Answer) -> Answer:
@@ -141,12 +142,16 @@ class Dialogue:
             return self._reminding(call, await self._delivery.deliver(call))
         held = self._held.get(reminder.content)
         if held is None:
-            raise ReminderRefused("the call that it belongs to does not wait at this gateway any more")
+            raise ReminderRefused(
+                "the call that it belongs to does not wait at this gateway any more: "
+                "it ended, or made room for the calls of other clients"
+            )
         held.go_on(request, responses)
         return await self._turn(call, held)
 
     async def _turn(self, call: Call, held: Held) -> Answer:
         """Wait for the answer or for questions, whichever comes first."""
+        held.attended = True
         try:
             await held.next_turn()
         except asyncio.CancelledError as cancelled:
@@ -154,15 +159,29 @@ class Dialogue:
             self._drop(held, *cancelled.args)
             raise
         if held.task.done():
-            self._held.pop(held.handle, None)
+            self._forget(held)
             # Which era the server is of may not have been known when the call began.
             return self._reminding(call, held.task.result())
         # It waits for as long as the reminder can be used, and not longer.
+        held.attended = False
         held.patience = asyncio.get_running_loop().call_later(LIFE_SECONDS, self._drop, held)
         return asking(held.questions, self._reminders.write("held", call, held.handle))
 
-    def _drop(self, held: Held, *why: object) -> None:
+    def _ended(self, held: Held) -> None:
+        """The call is over; where its client is away, it may come back for the outcome."""
+        if held.attended or held.handle not in self._held:
+            return
+        held.release()
+        self._unclaimed[held.handle] = held
+        if len(self._unclaimed) > _MOST_UNCLAIMED:
+            self._drop(next(iter(self._unclaimed.values())))
+
+    def _forget(self, held: Held) -> None:
         self._held.pop(held.handle, None)
+        self._unclaimed.pop(held.handle, None)
+
+    def _drop(self, held: Held, *why: object) -> None:
+        self._forget(held)
         held.give_up(*why)
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ class Held:
         # Not a secret, but nobody may guess the next one either.
         self.handle = secrets.token_urlsafe(16)
         self.request = call.request
+        # Whether a request of the client waits for the next turn.
+        self.attended = True
         # Runs out when nobody comes back with answers.
         self.patience: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()
@@ -61,6 +63,10 @@ class Held:
                 if not future.done():
                     future.set_result(Answer(bytes(response)))
                 self._forget(key)
+
+    def release(self) -> None:
+        """The call is over and its client is away: only the outcome is kept, not what was sent."""
+        self.request = Request(caller=self.request.caller)
 
     def give_up(self, *why: object) -> None:
         """Nobody will take the answer; the call is told why, if there is a word for it."""

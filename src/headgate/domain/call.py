@@ -99,6 +99,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     listing: Mode | None = None
     # None in the stateless era, where every request stands alone.
     owner: Owner | None = None
+    # The HTTP connection that it came on; 0 where there is only one, as on stdio.
+    connection: int = 0
     # None when nothing but the answer reaches the client.
     channel: Channel | None = None
     # The least important log messages that the client wants; empty for none in particular.

@@ -192,6 +192,25 @@ class Exhausted(HeadgateError):
         super().__init__(what, hint="try again later", retry_after_seconds=retry_after_seconds)
 
 
+class InputRequestWithdrawn(HeadgateError):
+    """A call ended while its server waited for input of the client, because others needed the place.
+
+    Not an UpstreamError: the server did nothing wrong, and another attempt would only ask again.
+    """
+
+    code = "RESOURCE_EXHAUSTED"
+    number = 1005
+    http_status = 503
+    # The server may have begun before it asked.
+    effect = Effect.UNKNOWN
+
+    def __init__(self, upstream: str, reason: str) -> None:
+        super().__init__(
+            f"the call ended before {upstream!r} got the input that it asked its client for: {reason}",
+            hint="check whether it was carried out, then call again and answer sooner",
+        )
+
+
 class RateLimited(HeadgateError):
     """The operator's limit for a server or a tool is used up; nothing was sent."""
 

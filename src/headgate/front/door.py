@@ -55,6 +55,7 @@ class House(msgspec.Struct):
     limits: DoorLimits
     doors: set["Door"]
     outbound: OutboundBudget
+    accepted: int = 0
     closing: bool = False
     # Connections that were answered with 503 because file descriptors run out.
     refused_connections: int = 0
@@ -67,6 +68,8 @@ class Door(asyncio.Protocol):
         """`refused` is why this connection is answered once, at once, and closed."""
         self._house = house
         self._refused = refused
+        house.accepted += 1
+        self._number = house.accepted
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -227,7 +230,8 @@ class Door(asyncio.Protocol):
         if length.isdigit() and int(length) > limits.body_bytes:
             raise Refused(413, f"the body is larger than {limits.body_bytes} bytes")
         path, _, query = self._url.decode("latin-1").partition("?")
-        self._coming = Visit(self._parser.get_method().decode("latin-1"), path, query, headers, self)
+        method = self._parser.get_method().decode("latin-1")
+        self._coming = Visit(method, path, query, headers, self, self._number)
         self._parts, self._size = [], 0
         if headers.get(b"expect", b"").lower() == b"100-continue" and self._visit is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -136,6 +136,7 @@ def _request(
         profile=profile_of(capabilities) if capabilities != b"{}" else PLAIN,
         client=client_name(bytes(meta.get(META_CLIENT_INFO, b""))),
         listing=visitor.listing,
+        connection=visitor.connection,
         channel=_OneWay(channel, logged=bool(level)),
         log_level=level,
         headers=_param_headers(visitor),

@@ -90,6 +90,7 @@ class Stateless:
             era=Era.STATELESS,
             channel=exchange,
             headers=visit.headers,
+            connection=visit.connection,
             listing=listing_of(visit.path),
             key_header=visit.headers.get(KEY_HEADER),
         )

@@ -49,6 +49,7 @@ class Visit:
         "_wire",
         "body",
         "close",
+        "connection",
         "gone",
         "headers",
         "method",
@@ -58,7 +59,17 @@ class Visit:
         "task",
     )
 
-    def __init__(self, method: str, path: str, query: str, headers: dict[bytes, bytes], wire: Wire) -> None:
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: dict[bytes, bytes],
+        wire: Wire,
+        connection: int = 0,
+    ) -> None:
+        """`connection` is the number of the connection that it came on."""
+        self.connection = connection
         self.method = method
         self.path = path
         self.query = query

@@ -43,6 +43,8 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     # None in the stateless era.
     owner: Owner | None = None
     standing: Standing | None = None
+    # The number of the HTTP connection; 0 where there is only one.
+    connection: int = 0
     # Told when the upstream lets go of its stream before the answer.
     on_pause: Callable[[], None] | None = None
     # The headers of the request, where it came over HTTP in the stateless era.

@@ -13,6 +13,7 @@ from headgate.upstream.keeper import Events, Keeper
 from headgate.upstream.lines import Claim
 from headgate.upstream.mainline import Open, Versions
 from headgate.upstream.peer import Peer
+from headgate.upstream.pending_input import PendingInputs
 from headgate.upstream.subscriptions import Subscriptions
 
 log = logging.getLogger("headgate.upstream")
@@ -42,6 +43,7 @@ class Fleet:
         self._open_link = open_link
         self._versions = versions
         self._events = events
+        self._pending_inputs = PendingInputs()
         self._keepers: dict[str, Keeper] = {}
         # What clients wanted to hear of at servers that were removed and may be back.
         self._removed: dict[str, Subscriptions] = {}
@@ -134,7 +136,9 @@ class Fleet:
         # Clients do not subscribe again because a server was defined anew, or was away for a while.
         before = self._removed.pop(spec.name, None)
         subscriptions = Subscriptions(before.wanted if before else None)
-        keeper = Keeper(spec, self._open_link, self._versions, self._events, subscriptions)
+        keeper = Keeper(
+            spec, self._open_link, self._versions, self._events, subscriptions, self._pending_inputs
+        )
         self._keepers[spec.name] = keeper
         self._awaited_until[keeper] = self._loop.time() + self._first_listing_seconds
         if spec.enabled:

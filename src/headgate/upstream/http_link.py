@@ -8,6 +8,7 @@ from urllib.parse import urljoin
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
+    HeadgateError,
     InvalidAnswer,
     RequestRefused,
     UpstreamBusy,
@@ -64,13 +65,15 @@ class _Astray(NotConnected):
 class _Timing(Sending):
     """How long one request may still take."""
 
-    __slots__ = ("_latest", "_limit", "_seconds")
+    __slots__ = ("_latest", "_limit", "_seconds", "withdrawn")
 
     def __init__(self, outgoing: Outgoing, limit: asyncio.Timeout, started: float) -> None:
         super().__init__(outgoing)
         self._limit = limit
         self._seconds = outgoing.timeout_seconds
         self._latest = started + outgoing.max_timeout_seconds
+        # The error that ends it before its time.
+        self.withdrawn: HeadgateError | None = None
 
     def renew(self) -> None:
         """Something was heard of it: it may take longer, but not for ever."""
@@ -82,6 +85,12 @@ class _Timing(Sending):
         """A person is being asked."""
         if not self._limit.expired():
             self._limit.reschedule(self._latest)
+
+    def withdraw(self, error: HeadgateError) -> None:
+        """End it now."""
+        if not self._limit.expired():
+            self.withdrawn = error
+            self._limit.reschedule(0.0)
 
 
 class HttpLink:
@@ -159,6 +168,8 @@ class HttpLink:
             if not timing.begun:
                 raise UpstreamUnreachable(self._spec.name, f"no connection within {seconds:g} s") from error
             self._cancel_upstream(outgoing, number)
+            if timing.withdrawn is not None:
+                raise timing.withdrawn from None
             raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
         except asyncio.CancelledError:
             if timing.begun:

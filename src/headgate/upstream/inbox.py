@@ -9,8 +9,10 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer, Channel, Owner
+from headgate.domain.errors import HeadgateError
 from headgate.domain.profile import PLAIN, Profile
 from headgate.upstream.link import Outgoing
+from headgate.upstream.pending_input import PendingCall, PendingInputs, client_of
 from headgate.wire.envelope import Envelope, decode_object, encode_failure, encode_result
 from headgate.wire.reserved import UnreadableMeta, without_reserved
 from headgate.wire.rmcp import unsaid
@@ -55,11 +57,14 @@ class Timing(Protocol):
     def hold(self) -> None:
         """A person is being asked: only the maximum counts."""
 
+    def withdraw(self, error: HeadgateError) -> None:
+        """End the request now: the upstream is told that it is cancelled, and the caller gets the error."""
+
 
 class _Flight:
     """A client's request that is under way, and how many questions it waits for."""
 
-    __slots__ = ("asked", "outgoing", "questions", "timing")
+    __slots__ = ("asked", "outgoing", "pending", "questions", "timing")
 
     def __init__(self, outgoing: Outgoing, timing: Timing) -> None:
         self.outgoing = outgoing
@@ -67,6 +72,8 @@ class _Flight:
         self.questions = 0
         # Those that nobody else can have caused.
         self.asked: list[asyncio.Task[None]] | None = None
+        # Set while it waits for input.
+        self.pending: PendingCall | None = None
 
 
 class _Cancelled(msgspec.Struct):
@@ -76,7 +83,15 @@ class _Cancelled(msgspec.Struct):
 class Inbox:
     """Everything unasked on one connection; `owner` is the only client that uses it, if there is one."""
 
-    def __init__(self, server: str, news: News, profile: Profile = PLAIN, owner: Owner | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        news: News,
+        profile: Profile = PLAIN,
+        owner: Owner | None = None,
+        pending_inputs: PendingInputs | None = None,
+    ) -> None:
+        self._pending_inputs = pending_inputs or PendingInputs()
         self._server = server
         self._news = news
         self._profile = profile
@@ -94,9 +109,26 @@ class Inbox:
     def land(self, token: int) -> None:
         """That request is over, and nobody need answer what it made the upstream ask."""
         flight = self._in_flight.pop(token, None)
-        if flight is not None and flight.asked is not None:
+        if flight is None:
+            return
+        if flight.pending is not None:
+            self._stop_waiting(flight)
+        if flight.asked is not None:
             for question in flight.asked:
                 question.cancel(_OVER)
+
+    def waits_for_input(self, calls: int) -> PendingCall | None:
+        """The call that was last to wait for input when all of so many calls do; None when one does not."""
+        waiting = [flight.pending for flight in self._in_flight.values() if flight.pending is not None]
+        if not waiting or len(waiting) != calls:
+            return None
+        return max(waiting, key=lambda call: call.since)
+
+    def withdraw_all(self, reason: str) -> None:
+        """End every call that waits for input."""
+        for flight in list(self._in_flight.values()):
+            if flight.pending is not None:
+                self._pending_inputs.withdraw(flight.pending, reason)
 
     def take(self, envelope: Envelope, about: Outgoing | None, reply: Callable[[bytes], None]) -> None:
         """Act on a message that came with the answer to `about`, if that is known; `reply` sends one back."""
@@ -239,6 +271,8 @@ class Inbox:
         for flight in held:
             flight.questions += 1
             flight.timing.hold()
+            if flight.pending is None:
+                self._start_waiting(flight)
         task = asyncio.current_task()
         # On a client's own connection a server may ask for the client's sake, whatever is under way.
         certain = self._owner is None or (about is not None and about.request is not None)
@@ -263,8 +297,24 @@ class Inbox:
     def _release(self, flight: _Flight) -> None:
         """One question less; the time of a request that waits for none, and is not over, runs again."""
         flight.questions -= 1
+        if not flight.questions and flight.pending is not None:
+            self._stop_waiting(flight)
         if not flight.questions and self._in_flight.get(flight.outgoing.token) is flight:
             flight.timing.renew()
+
+    def _start_waiting(self, flight: _Flight) -> None:
+        def withdraw(error: HeadgateError) -> None:
+            flight.pending = None
+            flight.timing.withdraw(error)
+
+        now = asyncio.get_running_loop().time()
+        flight.pending = PendingCall(self._server, client_of(flight.outgoing.request), now, withdraw)
+        self._pending_inputs.add(flight.pending)
+
+    def _stop_waiting(self, flight: _Flight) -> None:
+        if flight.pending is not None:
+            self._pending_inputs.remove(flight.pending)
+            flight.pending = None
 
     def _withdraw(self, params: bytes) -> None:
         """The server does not want the answer to its question any more."""

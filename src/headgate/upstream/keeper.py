@@ -28,6 +28,7 @@ from headgate.upstream.link import SessionGone
 from headgate.upstream.listings import Listings, Readers
 from headgate.upstream.mainline import Mainline, Open, Versions
 from headgate.upstream.peer import Peer, out_of_time
+from headgate.upstream.pending_input import PendingInputs
 from headgate.upstream.subscriptions import Subscriptions
 from headgate.upstream.watch import Watch
 from headgate.wire.eras import LATEST_HANDSHAKE, Era, era_of
@@ -89,7 +90,10 @@ class Keeper:
         versions: Versions,
         events: Events,
         subscriptions: Subscriptions | None = None,
+        pending_inputs: PendingInputs | None = None,
     ) -> None:
+        """`pending_inputs` are those of all upstreams together."""
+        self._pending_inputs = pending_inputs or PendingInputs()
         self.spec = spec
         self.in_flight = 0
         self.lines = Lines(spec.name, self._connect_line, spec.max_connections, spec.timeout_seconds)
@@ -255,7 +259,8 @@ class Keeper:
     @asynccontextmanager
     async def _connect_line(self, profile: Profile, owner: Owner | None) -> AsyncIterator[Peer]:
         """A connection for clients of one profile; raises UpstreamError."""
-        inbox = Inbox(self.spec.name, _News(self, profile, owner), profile, owner)
+        news = _News(self, profile, owner)
+        inbox = Inbox(self.spec.name, news, profile, owner, self._pending_inputs)
         try:
             async with (
                 asyncio.timeout(self.spec.start_timeout_seconds) as opening,
@@ -263,7 +268,7 @@ class Keeper:
             ):
                 greeting = await shake_hands(self.spec, link, LATEST_HANDSHAKE, profile)
                 opening.reschedule(None)
-                peer = Peer(self.spec, link, greeting)
+                peer = Peer(self.spec, link, greeting, inbox)
                 if owner is not None:
                     # What its calls change is told on this connection; nobody need wait for that.
                     self._background.start(self._watch.restore(peer))

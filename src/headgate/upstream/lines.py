@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -11,6 +12,7 @@ from headgate.domain.call import Owner, Request
 from headgate.domain.errors import Effect, Exhausted, HeadgateError, UpstreamError, UpstreamUnreachable
 from headgate.domain.profile import Profile
 from headgate.upstream.peer import Peer
+from headgate.upstream.pending_input import PendingCall
 
 log = logging.getLogger("headgate.upstream")
 
@@ -18,6 +20,8 @@ log = logging.getLogger("headgate.upstream")
 _IDLE_SECONDS = 60.0
 # Whoever has not used his own for so long may be gone without a word.
 _LONGEST_IDLE_SECONDS = 3600.0
+# A call that waits for input keeps its connection for so long, unless its client has several of them.
+_LEAST_INPUT_SECONDS = 2.0
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -182,17 +186,40 @@ class Lines:
                 return self._open(claim)
             if not self.asks and (shared := self._least_busy(claim)) is not None:
                 return shared
-            await self._change(deadline)
+            due = self._reclaim(deadline)
+            if due is None or due > self._loop.time():
+                await self._change(deadline, due)
         raise self._over()
 
-    async def _change(self, deadline: float) -> None:
-        """Wait until a line was given back or has ended; raises Exhausted."""
+    def _reclaim(self, deadline: float) -> float | None:
+        """Close a line whose calls all wait for input: the oldest of the client that has most such lines.
+
+        The result is when that is due, by the deadline at the latest; None when there is no such line.
+        """
+        waiting = [(line, call) for line in self._lines if (call := _waits_for_input(line)) is not None]
+        if not waiting:
+            return None
+        held = Counter(call.client for _, call in waiting)
+        line, call = min(waiting, key=lambda each: (-held[each[1].client], each[1].since))
+        due = min(call.since + (_LEAST_INPUT_SECONDS if held[call.client] == 1 else 0.0), deadline)
+        if due <= self._loop.time():
+            inbox = line.peer.result().inbox
+            assert inbox is not None
+            inbox.withdraw_all(f"{self._server!r} has {self._most} connections, and another call needs one")
+            # What it still says there must not reach the next client.
+            self.drop(line)
+        return due
+
+    async def _change(self, deadline: float, look_again: float | None = None) -> None:
+        """Wait until a line was given back or has ended, or it is time to look again; raises Exhausted."""
         change: asyncio.Future[None] = self._loop.create_future()
         self._waiting[change] = None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline if look_again is None else look_again):
                 await change
         except TimeoutError as error:
+            if look_again is not None:
+                return
             reason = f"{self._server!r} has {self._most} connections, and all are in use"
             raise Exhausted(reason) from error
         finally:
@@ -263,6 +290,12 @@ class Lines:
         for change in self._waiting:
             if not change.done():
                 change.set_result(None)
+
+
+def _waits_for_input(line: Line) -> PendingCall | None:
+    """The call that was last to wait for input, where all calls on the line do."""
+    inbox = line.peer.result().inbox if line.busy and not line.over.is_set() and _up(line) else None
+    return inbox.waits_for_input(line.busy) if inbox is not None else None
 
 
 def _up(line: Line) -> bool:

@@ -26,6 +26,7 @@ from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
 from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting
+from headgate.upstream.inbox import Inbox
 from headgate.upstream.link import Link, Outgoing
 from headgate.upstream.pages import Page, read_page
 from headgate.upstream.reserved import ReservedKeys, may_have_reserved
@@ -78,8 +79,10 @@ def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
 class Peer:
     """Speaks with one upstream in its own era."""
 
-    def __init__(self, spec: ServerSpec, link: Link, greeting: Greeting) -> None:
+    def __init__(self, spec: ServerSpec, link: Link, greeting: Greeting, inbox: Inbox | None = None) -> None:
+        """`inbox` is that of the link, where somebody asks it which calls wait for input."""
         self.spec = spec
+        self.inbox = inbox
         self.link = link
         self.greeting = greeting
         self.era = greeting.era

@@ -12,7 +12,6 @@ from headgate.domain.errors import (
     Effect,
     HeadgateError,
     InvalidAnswer,
-    UpstreamError,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -51,14 +50,19 @@ class Send(Protocol):
 class _Waiting(Sending):
     """One request and when it has waited long enough."""
 
-    __slots__ = ("_look_by", "_loop", "deadline", "future", "started")
+    __slots__ = ("_end", "_look_by", "_loop", "deadline", "future", "started")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, outgoing: Outgoing, look_by: Callable[[float], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        outgoing: Outgoing,
+        look_by: Callable[[float], None],
+        end: Callable[["_Waiting", HeadgateError], None],
     ) -> None:
         self.outgoing, self.begun = outgoing, False
         self._loop = loop
         self._look_by = look_by
+        self._end = end
         self.future: asyncio.Future[Answer] = loop.create_future()
         self.started = now = loop.time()
         self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
@@ -74,6 +78,10 @@ class _Waiting(Sending):
     def hold(self) -> None:
         """A person is being asked."""
         self.deadline = self.started + self.outgoing.max_timeout_seconds
+
+    def withdraw(self, error: HeadgateError) -> None:
+        """End it now."""
+        self._end(self, error)
 
 
 class Pending:
@@ -99,7 +107,7 @@ class Pending:
         """Send a request and wait for its answer; raises UpstreamError."""
         self._last += 1
         number = self._last
-        waiting = _Waiting(self._loop, outgoing, self._look_by)
+        waiting = _Waiting(self._loop, outgoing, self._look_by, self._end_early)
         self._waiting[number] = waiting
         self._look_by(waiting.deadline)
         if outgoing.token:
@@ -177,15 +185,25 @@ class Pending:
         now = self._loop.time()
         for number, waiting in list(self._waiting.items()):
             if waiting.deadline <= now:
-                self._cancel_upstream(number, "it took too long")
-                self._listen_on(number, waiting)
                 seconds = now - waiting.started
-                self._fail(number, UpstreamTimeout(self._server, waiting.outgoing.what, seconds))
+                timeout = UpstreamTimeout(self._server, waiting.outgoing.what, seconds)
+                self._give_up(number, waiting, timeout, "it took too long")
         when = [waiting.deadline for waiting in self._waiting.values()]
         if self._late and (until := self._late.expire(now)) is not None:
             when.append(until)
         if when:
             self._look_later(min(when))
+
+    def _end_early(self, ended: _Waiting, error: HeadgateError) -> None:
+        for number, waiting in list(self._waiting.items()):
+            if waiting is ended and not waiting.future.done():
+                self._give_up(number, waiting, error, "its input did not come")
+
+    def _give_up(self, number: int, waiting: _Waiting, error: HeadgateError, reason: str) -> None:
+        """Tell the upstream and the caller that nobody waits any longer."""
+        self._cancel_upstream(number, reason)
+        self._listen_on(number, waiting)
+        self._fail(number, error)
 
     def _cancel_upstream(self, number: int, reason: str) -> None:
         # `initialize` must not be cancelled, says the specification.
@@ -299,7 +317,7 @@ class Pending:
     def _invalid(self, waiting: _Waiting, reason: str) -> InvalidAnswer:
         return InvalidAnswer(self._server, waiting.outgoing.what, reason)
 
-    def _fail(self, number: int, error: UpstreamError) -> None:
+    def _fail(self, number: int, error: HeadgateError) -> None:
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.future.done():
             waiting.future.set_exception(error)
