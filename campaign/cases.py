@@ -35,6 +35,7 @@ from campaign import (
     stateless_rules,
     stolen,
     storms,
+    subscribers,
     taint,
     tls,
     transitions,
@@ -59,11 +60,11 @@ from campaign.trial import CASES as _REGISTERED
 
 _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, full_spool, upstream_http, dropped, descriptors, tls,
-    names, clocks, drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen, attacks,
-    taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles, unread,
-    unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys, ambiguous, records,
-    storms,
-    killed, outages, pages, hostile, odd_arguments, odd_texts, together, full_disk, busy,
+    names, clocks, drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen,
+    attacks, taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles,
+    unread, unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys,
+    ambiguous, records, storms, subscribers, killed, outages, pages, hostile, odd_arguments, odd_texts,
+    together, full_disk, busy,
 )  # fmt: skip
 
 _LETTERS = "CLFSBARMK"

@@ -139,3 +139,74 @@ async def test_a_client_cannot_subscribe_to_any_number_of_resources() -> None:
     assert refused["error"]["data"]["code"] == "RESOURCE_EXHAUSTED"
     assert client.upstream.subscriptions == []
     assert "result" in await client.ask("resources/subscribe")
+
+
+# How much a client may subscribe to.
+
+
+def long(number: int, size: int = 8000) -> str:
+    return f"bank:/{number}/".ljust(size, "x")
+
+
+async def test_the_uris_of_one_client_are_bounded_in_bytes() -> None:
+    client = Client()
+    uris = [long(number) for number in range(100)]
+    client.list(*uris)
+    refused = [said for uri in uris if "error" in (said := await client.ask("resources/subscribe", uri))]
+    assert 30 <= len(refused) <= 40, "512 KiB are 65 of 8,000 bytes"
+    assert refused[0]["error"]["message"] == (
+        "the subscription is refused: the URIs of one client may take 524288 bytes together; "
+        "unsubscribe from other resources first"
+    )
+    await client.ask("resources/unsubscribe", uris[0])
+    assert "result" in await client.ask("resources/subscribe", uris[-1])
+
+
+async def test_many_requests_at_once_cannot_exceed_the_bound() -> None:
+    client = Client()
+    client.upstream.open.clear()
+    uris = [long(number) for number in range(100)]
+    asked = asyncio.gather(*(client.ask("resources/subscribe", uri) for uri in uris))
+    await eventually(lambda: len(client.upstream.awaited) > 50, WAIT_SECONDS, "they wait")
+    client.list(*uris)
+    client.upstream.open.set()
+    await asked
+    assert sum(map(len, client.standing.subscriptions)) <= 512 * 1024
+
+
+async def test_all_clients_together_are_bounded_and_each_may_have_some() -> None:
+    client = Client()
+    uris = [long(number) for number in range(65)]
+    client.list(*uris, URI)
+    for _ in range(40):
+        client.standing = Standing()
+        for uri in uris:
+            await client.ask("resources/subscribe", uri)
+    assert client.answers.subscriptions.bytes <= 16 * 1024 * 1024
+    client.standing = Standing()
+    refused = await client.ask("resources/subscribe", uris[0])
+    assert "of all clients" in refused["error"]["message"]
+    assert "result" in await client.ask("resources/subscribe")
+
+
+async def test_whatever_happens_to_a_subscription_its_bytes_are_given_back() -> None:
+    client = Client()
+    client.list(URI, long(1))
+    await client.ask("resources/subscribe")
+    await client.ask("resources/subscribe", long(1))
+    await client.ask("resources/subscribe", "bank:/unknown")
+    await client.ask("resources/unsubscribe", long(1))
+    await client.ask("resources/unsubscribe", long(1))
+    await client.answers.leave(client.standing)
+    assert client.answers.subscriptions.bytes == 0
+
+
+async def test_the_bytes_of_a_client_that_comes_back_count_again() -> None:
+    client = Client()
+    client.list(URI)
+    client.standing.subscriptions.update({URI, "bank:/gone"})
+    await client.come_back()
+    counted = client.answers.subscriptions.bytes
+    assert 0 < counted < 200
+    await client.answers.leave(client.standing)
+    assert client.answers.subscriptions.bytes == 0

@@ -1,6 +1,7 @@
 """The file of facts: written soon, seldom and whole, and never without end."""
 
 import asyncio
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -213,3 +214,23 @@ def test_nothing_is_written_after_the_end(path: Path) -> None:
         assert not path.exists()
 
     asyncio.run(live())
+
+
+def test_what_clients_subscribed_to_is_bounded_in_bytes_and_the_largest_go_first(path: Path) -> None:
+    state = StateFile(path)
+    state.remember_standing("modest", "info", ["bank:/1"])
+    for number in range(40):
+        # Escaped, a character takes six bytes in the file.
+        state.remember_standing(f"greedy{number}", "", ["\x01" * 80_000])
+    assert path.stat().st_size < 9 * 1024 * 1024
+    again = StateFile(path)
+    assert again.standing("modest") == ("info", ["bank:/1"])
+    assert sum(again.standing(f"greedy{number}") is not None for number in range(40)) > 10
+
+
+def test_a_file_that_is_too_large_is_cut_when_it_is_read(path: Path) -> None:
+    standings = {f"session{number}": ["", ["x" * 1_000_000]] for number in range(20)}
+    path.write_text(json.dumps({"standings": standings}))
+    state = StateFile(path)
+    state.remember_version("server", "1")
+    assert path.stat().st_size < 9 * 1024 * 1024

@@ -192,6 +192,14 @@ class Exhausted(HeadgateError):
         super().__init__(what, hint="try again later", retry_after_seconds=retry_after_seconds)
 
 
+class TooManySubscriptions(Exhausted):
+    """A client may not subscribe to one more resource; nothing was sent."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(f"the subscription is refused: {reason}")
+        self.hint = hint
+
+
 class InputRequestWithdrawn(HeadgateError):
     """A call ended while its server waited for input of the client, because others needed the place.
 

@@ -15,12 +15,12 @@ from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.client import client_name
 from headgate.domain.errors import (
-    Exhausted,
     HeadgateError,
     InternalError,
     PromptNotFound,
     ResourceNotFound,
     ToolNotFound,
+    TooManySubscriptions,
 )
 from headgate.domain.federation import CLIENT_NAME
 from headgate.domain.kind import LISTED_BY, Kind
@@ -31,6 +31,7 @@ from headgate.front import requests
 from headgate.front.receipts import failure_meta, with_receipt
 from headgate.front.reply import Reply, result
 from headgate.front.shown import failed, refused, shown
+from headgate.front.subscription_limits import LIMITS, SubscriptionBudget
 from headgate.front.visitor import Initialized, Standing, Visitor
 from headgate.gateway import Gateway
 from headgate.wire.envelope import ABSENT, Envelope, decode_object, parse_params
@@ -59,9 +60,6 @@ _OF_HANDSHAKE = frozenset(
         "resources/unsubscribe",
     }
 )
-# All of them are remembered as long as the session is.
-_MOST_SUBSCRIPTIONS = 1000
-_LONGEST_SUBSCRIBED = 8 * 1024
 _OF_STATELESS = frozenset({"server/discover", "subscriptions/listen"})
 
 
@@ -116,6 +114,7 @@ class Answers:
         self._gateway = gateway
         self._info = msgspec.json.encode({"name": name, "version": __version__})
         self._surroundings = surroundings
+        self.subscriptions = SubscriptionBudget()
         both: dict[str, _Work] = {
             "tools/call": self._call,
             "prompts/get": self._get_prompt,
@@ -158,19 +157,24 @@ class Answers:
 
         `tell` is given each resource, which may have changed meanwhile.
         """
-        for uri in list(standing.subscriptions):
+        uris = list(standing.subscriptions)
+        for uri in uris:
+            self.subscriptions.add(standing.share, uri)
+        for uri in uris:
             try:
                 taken = not (await self.subscribe(uri)).error
             except HeadgateError as error:
                 log.info("not subscribed again", extra={"uri": uri[:200], "reason": error.message})
                 taken = False
-            if not taken:
+            if not taken and uri in standing.subscriptions:
                 # It may subscribe anew, and must not unsubscribe others when it leaves.
                 standing.subscriptions.discard(uri)
+                self.subscriptions.give_back(standing.share, uri)
             tell(uri)
 
     async def leave(self, standing: Standing) -> None:
         """A client of the handshake era is gone."""
+        self.subscriptions.give_all_back(standing.share)
         while standing.subscriptions:
             await self.unsubscribe(standing.subscriptions.pop())
 
@@ -250,26 +254,43 @@ class Answers:
 
     async def _subscribe(self, envelope: Envelope, visitor: Visitor) -> Reply:
         request = requests.about(envelope, visitor, "uri")
-        wanted = visitor.standing.subscriptions if visitor.standing is not None else set()
-        if request.name in wanted:
+        standing = visitor.standing or Standing()
+        wanted, uri = standing.subscriptions, request.name
+        if uri in wanted:
             return result(bytes(envelope.id), _EMPTY)
-        if len(wanted) >= _MOST_SUBSCRIPTIONS or len(request.name) > _LONGEST_SUBSCRIBED:
-            reason = f"a client may subscribe to {_MOST_SUBSCRIPTIONS} resources of usual names"
-            return failed(bytes(envelope.id), envelope.method, Exhausted(reason), visitor.era)
-        reply = await self._carry(envelope, visitor, request, self._gateway.subscribe)
-        if reply.succeeded and request.name in wanted:
-            # It asked twice at the same time, and counts once.
-            await self.unsubscribe(request.name, visitor.caller)
-        elif reply.succeeded:
-            wanted.add(request.name)
-            _changed(visitor)
-        return reply
+        try:
+            self._count(standing, uri)
+        except TooManySubscriptions as error:
+            return failed(bytes(envelope.id), envelope.method, error, visitor.era)
+        taken = False
+        try:
+            reply = await self._carry(envelope, visitor, request, self._gateway.subscribe)
+            if reply.succeeded and uri in wanted:
+                # It asked twice at the same time, and counts once.
+                await self.unsubscribe(uri, visitor.caller)
+            elif reply.succeeded:
+                taken = True
+                wanted.add(uri)
+                _changed(visitor)
+            return reply
+        finally:
+            if not taken:
+                self.subscriptions.give_back(standing.share, uri)
+
+    def _count(self, standing: Standing, uri: str) -> None:
+        """Before the server is asked, so that many requests at once cannot exceed a limit."""
+        if len(standing.subscriptions) >= LIMITS.resources:
+            reason = f"a client may subscribe to {LIMITS.resources} resources"
+            raise TooManySubscriptions(reason, "unsubscribe from other resources first")
+        self.subscriptions.take(standing.share, uri)
 
     async def _unsubscribe(self, envelope: Envelope, visitor: Visitor) -> Reply:
         request = requests.about(envelope, visitor, "uri")
         wanted = visitor.standing.subscriptions if visitor.standing is not None else set()
         if request.name in wanted:
             wanted.discard(request.name)
+            if visitor.standing is not None:
+                self.subscriptions.give_back(visitor.standing.share, request.name)
             _changed(visitor)
             await self.unsubscribe(request.name, visitor.caller)
         return result(bytes(envelope.id), _EMPTY)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import LOCAL, Caller, Owner, circle_of
-from headgate.domain.errors import HeadgateError
+from headgate.domain.errors import HeadgateError, TooManySubscriptions
 from headgate.domain.kind import NAMED_BY
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience, Circles
@@ -18,6 +18,7 @@ from headgate.front.outbox import Outbox
 from headgate.front.paths import listing_of
 from headgate.front.pulse import Pulse
 from headgate.front.streamable import stream
+from headgate.front.subscription_limits import LIMITS, SubscriptionBudget, SubscriptionShare
 from headgate.front.tickets import KEY_HEADER
 from headgate.front.visit import Visit
 from headgate.front.visitor import Visitor
@@ -42,9 +43,6 @@ from headgate.wire.violations import (
 )
 
 log = logging.getLogger("headgate.front")
-
-# What one client may want to hear of; more is nothing that a person or a model could follow.
-_MOST_RESOURCES = 1000
 
 
 class _Params(msgspec.Struct, rename={"meta": "_meta"}):
@@ -166,7 +164,10 @@ async def subscribed(
 ) -> AsyncIterator[Subscription]:
     """A subscription for as long as the block lasts; resources that nobody tells of are left out of it."""
     taken: list[str] = []
+    share, budget = SubscriptionShare(), answers.subscriptions
     try:
+        for uri in subscription.uris:
+            _count(budget, share, uri, subscription.id)
         for uri in list(subscription.uris):
             if await _told(answers, uri):
                 taken.append(uri)
@@ -176,8 +177,16 @@ async def subscribed(
         yield subscription
     finally:
         audience.leave(subscription)
+        budget.give_all_back(share)
         for uri in taken:
             await asyncio.shield(answers.unsubscribe(uri))
+
+
+def _count(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id: bytes) -> None:
+    try:
+        budget.take(share, uri)
+    except TooManySubscriptions as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
 
 
 async def _told(answers: Answers, uri: str) -> bool:
@@ -196,8 +205,8 @@ def _wanted(envelope: Envelope) -> _Filter:
         wanted = msgspec.json.decode(notifications or b"{}", type=_Filter)
     except (DecodeError, UnicodeDecodeError) as error:
         raise Violation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
-    if len(wanted.resource_subscriptions) > _MOST_RESOURCES:
-        reason = f"at most {_MOST_RESOURCES} resources can be subscribed to at once"
+    if len(wanted.resource_subscriptions) > LIMITS.resources:
+        reason = f"at most {LIMITS.resources} resources can be subscribed to at once"
         raise Violation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
     return wanted
 

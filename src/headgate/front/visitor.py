@@ -8,6 +8,7 @@ from headgate.domain.call import LOCAL, Caller, Channel, Owner
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
 from headgate.front.reply import Reply
+from headgate.front.subscription_limits import SubscriptionShare
 from headgate.wire.eras import Era
 
 
@@ -18,6 +19,8 @@ class Standing(msgspec.Struct):
     log_level: str = ""
     # The resources whose updates it wants to hear of, as it calls them.
     subscriptions: set[str] = msgspec.field(default_factory=set)
+    # What they take, those included that a server is being asked for.
+    share: SubscriptionShare = msgspec.field(default_factory=SubscriptionShare)
     # Told after each change, where the client may come back to find all of it as it was.
     keep: Callable[[], None] | None = None
 

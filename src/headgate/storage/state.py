@@ -18,6 +18,8 @@ log = logging.getLogger("headgate.storage")
 _MOST_NAMES = 50_000
 # Clients rarely say that they are done.
 _MOST_STANDINGS = 1_000
+# All of them together; the largest go first.
+_MOST_STANDING_BYTES = 8 * 1024 * 1024
 _MOST_LISTINGS = 256
 
 
@@ -46,6 +48,8 @@ class StateFile:
         self._path = path
         self._pause_seconds = pause_seconds
         self._facts = _read(path)
+        self._standing_bytes = {session: _size(uris) for session, (_, uris) in self._facts.standings.items()}
+        self._bound_standings()
         self._changes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -99,13 +103,28 @@ class StateFile:
         """Remember what it has asked for; nothing at all need not be remembered."""
         known = self._facts.standings
         before = known.pop(session, None)
+        self._standing_bytes.pop(session, None)
         if level or uris:
             # To the end, where it is not forgotten.
             known[session] = (level, uris)
-            for one in list(known)[: max(0, len(known) - _MOST_STANDINGS)]:
-                del known[one]
+            self._standing_bytes[session] = _size(uris)
+            self._bound_standings()
         if known.get(session) != before:
             self._changed()
+
+    def _bound_standings(self) -> None:
+        """Forget the oldest of too many, and the largest where they are too large together."""
+        sizes = self._standing_bytes
+        excess = list(self._facts.standings)[: max(0, len(self._facts.standings) - _MOST_STANDINGS)]
+        total = sum(sizes.values()) - sum(sizes[session] for session in excess)
+        if total > _MOST_STANDING_BYTES:
+            for session in sorted(sizes.keys() - set(excess), key=sizes.__getitem__, reverse=True):
+                if total <= _MOST_STANDING_BYTES:
+                    break
+                total -= sizes[session]
+                excess.append(session)
+        for session in excess:
+            del self._facts.standings[session], sizes[session]
 
     def listing_digest(self, label: str) -> str | None:
         """What was shown in that listing the last time."""
@@ -169,6 +188,11 @@ class StateFile:
                 self._written = change
             except OSError as error:
                 log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
+
+
+def _size(uris: list[str]) -> int:
+    """How many bytes the file has of them."""
+    return len(msgspec.json.encode(uris))
 
 
 def _read(path: Path) -> Facts:
