@@ -462,3 +462,51 @@ def test_a_stateless_request_needs_no_room(gateway: Start) -> None:
     Session(small)
     answer = post(small, modern_request("tools/list"), modern_headers("tools/list"))
     assert answer.status == 200
+
+
+# Requests that a browser makes for a page without saying its origin.
+
+ENDPOINTS = ["/sse", "/sse/", "/mcp/sse", "/sse/slim", "/mcp", "/mcp/slim", "/messages?session_id=x"]
+IMAGE: Sent = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+LINK: Sent = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-User": "?1"}
+FRAME: Sent = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+
+
+def got(gate: Gate, path: str, headers: Sent) -> int:
+    """The status of a GET, whose answer may be a stream."""
+    given = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value is not None)
+    with wire(gate) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\n{given}\r\n".encode())
+        return status_of(connection.recv(65536))
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "none, cross-site", "new", ""])
+@pytest.mark.parametrize("how", [IMAGE, LINK, FRAME, {}], ids=["image", "link", "frame", "nothing more"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_another_page_opens_nothing_without_an_origin(gate: Gate, path: str, how: Sent, site: str) -> None:
+    assert got(gate, path, {"Sec-Fetch-Site": site, **how}) == 403
+
+
+@pytest.mark.parametrize("how", [IMAGE, FRAME, {}], ids=["image", "frame", "nothing more"])
+@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/metrics"])
+def test_another_page_does_not_load_pages_of_the_gate_either(gate: Gate, path: str, how: Sent) -> None:
+    assert got(gate, path, {"Sec-Fetch-Site": "cross-site", **how}) == 403
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin", "cross-site", "same-site"])
+def test_a_person_may_go_to_a_page_of_the_gate(gate: Gate, site: str) -> None:
+    assert got(gate, "/", {"Sec-Fetch-Site": site, **LINK}) == 200
+
+
+@pytest.mark.parametrize("path", ["/sse", "/health"])
+@pytest.mark.parametrize("site", [None, "same-origin", "none"])
+def test_own_pages_and_programs_need_no_origin(gate: Gate, path: str, site: str | None) -> None:
+    assert got(gate, path, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}) == 200
+
+
+def test_a_page_of_an_allowed_origin_may_call_across_sites(gateway: Start) -> None:
+    settings = {"allowedOrigins": ["http://app.example"]}
+    gate = gateway({"mcpServers": {"example": EXAMPLE}, "proxySettings": settings})
+    page: Sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    assert got(gate, "/sse", {**page, "Origin": "http://app.example"}) == 200
+    assert got(gate, "/sse", page) == 403

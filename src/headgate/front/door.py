@@ -16,6 +16,7 @@ import msgspec
 
 from headgate.front.guard import Guard, Refused
 from headgate.front.outbound import UNREAD, OutboundBudget
+from headgate.front.request_line import RequestLines
 from headgate.front.visit import JSON, RETRY_LATER, Visit, head
 from headgate.wire.violations import INVALID_REQUEST, encode_error
 
@@ -73,6 +74,7 @@ class Door(asyncio.Protocol):
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)
+        self._lines = RequestLines()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # When the client is shown out, unless something happens before; looked at once a second.
         self.deadline = FOREVER
@@ -130,15 +132,20 @@ class Door(asyncio.Protocol):
             if not self._head_bytes and self._visit is None:
                 self.deadline = self._loop.time() + self._limits.header_seconds
             self._head_bytes += len(data)
+        self._lines.feed(data)
         try:
             self._parser.feed_data(data)
+            if self._in_head:
+                self._lines.keep_rest()
+        except Refused as refused:
+            self._refuse(refused)
         except httptools.HttpParserUpgrade:
             self._refuse(Refused(400, "this gateway speaks HTTP/1.1 only"))
         except httptools.HttpParserCallbackError as error:
-            refused = error.__context__
-            if not isinstance(refused, Refused):
+            cause = error.__context__
+            if not isinstance(cause, Refused):
                 raise
-            self._refuse(refused)
+            self._refuse(cause)
         except httptools.HttpParserError:
             self._refuse(Refused(400, "the request is malformed"))
         else:
@@ -217,6 +224,7 @@ class Door(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         size, self._head_bytes, self._in_head = self._head_bytes, 0, False
         limits, headers = self._limits, self._headers
+        self._lines.end_head()
         if self._header_count > limits.headers:
             raise Refused(431, f"there are more than {limits.headers} headers")
         # The body may have come along with the head.
@@ -225,7 +233,7 @@ class Door(asyncio.Protocol):
         if self._url[:1] != b"/":
             # A whole URL names a host of its own, which nobody would compare with the Host header.
             raise Refused(400, "the request target must be a path")
-        self._house.guard.check(headers)
+        self._house.guard.check(headers, self._url)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > limits.body_bytes:
             raise Refused(413, f"the body is larger than {limits.body_bytes} bytes")
@@ -239,6 +247,7 @@ class Door(asyncio.Protocol):
             self.deadline = self._loop.time() + limits.body_seconds
 
     def on_body(self, body: bytes) -> None:
+        self._lines.skip_body(len(body))
         self._parts.append(body)
         self._size += len(body)
         if self._size > self._limits.body_bytes:

@@ -10,7 +10,7 @@ from headgate.front.guard import Refused
 from headgate.front.intake import check_accept, check_content_type, read_message
 from headgate.front.legacy_sse import LegacySse
 from headgate.front.loop_refusal import encode_loop
-from headgate.front.paths import MCP_PATHS, SSE_PATHS, listing_of
+from headgate.front.paths import MCP_PATHS, MESSAGES, SSE_PATHS, listing_of
 from headgate.front.stateless import Stateless
 from headgate.front.streamable import Streamable
 from headgate.front.visit import RETRY_LATER, TEXT, Visit
@@ -52,8 +52,8 @@ class HttpFront:
         self._routes: dict[str, dict[str, _Handler]] = {
             **dict.fromkeys(MCP_PATHS, mcp),
             **dict.fromkeys(SSE_PATHS, stream),
-            "/messages": {"POST": self._messages},
-            "/messages/": {"POST": self._messages},
+            MESSAGES: {"POST": self._messages},
+            f"{MESSAGES}/": {"POST": self._messages},
         }
 
     async def __call__(self, visit: Visit) -> None:
@@ -120,7 +120,7 @@ class HttpFront:
         if self.draining:
             _refuse_ending(visit)
             return
-        await self._legacy.open(visit, "/messages", listing_of(visit.path))
+        await self._legacy.open(visit, MESSAGES, listing_of(visit.path))
 
     async def _messages(self, visit: Visit) -> None:
         check_content_type(visit.headers)

@@ -4,6 +4,8 @@ from headgate.domain.listing import Mode
 
 MCP = "/mcp"
 SSE = "/sse"
+# Where clients of the stream send to.
+MESSAGES = "/messages"
 # No mode may ever be called so: it is where older clients look for the stream.
 MCP_SSE = f"{MCP}/sse"
 
