@@ -164,7 +164,7 @@ async def _serve_http(
         # What is here now stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing)
+        sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing, legacy.end_calls)
         # As the shell says it for a program that was interrupted; being told to end is a good end.
         return 128 + sign if sign == signal.SIGINT else 0
 

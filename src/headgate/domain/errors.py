@@ -164,6 +164,22 @@ class UpstreamLost(UpstreamError):
         )
 
 
+class GatewayEnding(HeadgateError):
+    """The gateway ended before the call was answered."""
+
+    code = "NETWORK_ERROR"
+    number = 1003
+    http_status = 503
+    effect = Effect.UNKNOWN
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the gateway ended while {what[:200]!r} was under way, so it may have been carried out",
+            hint="check whether it was carried out before trying again, "
+            "or send the same call with the same idempotency key if it had one",
+        )
+
+
 class UpstreamUnavailable(UpstreamError):
     """The upstream is starting, restarting or resting after failures; nothing was sent."""
 

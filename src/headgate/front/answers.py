@@ -1,5 +1,6 @@
 """Answers the requests of clients, whatever carried them and whichever era they speak."""
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +16,7 @@ from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.client import client_name
 from headgate.domain.errors import (
+    GatewayEnding,
     HeadgateError,
     InternalError,
     PromptNotFound,
@@ -28,6 +30,7 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
 from headgate.domain.ticket import FEATURES
 from headgate.front import requests
+from headgate.front.ending import taken_back
 from headgate.front.receipts import failure_meta, with_receipt
 from headgate.front.reply import Reply, result
 from headgate.front.shown import failed, refused, shown
@@ -216,6 +219,11 @@ class Answers:
             answer = await self._found(request, work)
         except HeadgateError as error:
             return failed(id, method, error, visitor.era, failure_meta(error, request.ticket))
+        except asyncio.CancelledError as cancelled:
+            if not taken_back(cancelled):
+                raise
+            ending = GatewayEnding(request.name or method)
+            return failed(id, method, ending, visitor.era, failure_meta(ending, request.ticket))
         except Exception:
             entry = secrets.token_hex(6)
             log.exception(

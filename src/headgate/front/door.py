@@ -14,6 +14,7 @@ from typing import Any, cast
 import httptools
 import msgspec
 
+from headgate.front.ending import end_call
 from headgate.front.guard import Guard, Refused
 from headgate.front.outbound import UNREAD, OutboundBudget
 from headgate.front.request_line import RequestLines
@@ -364,6 +365,12 @@ class Door(asyncio.Protocol):
         """The gateway ends: an idle connection is closed, a busy or a new one after its answer."""
         if self._visit is None and not self._late:
             self._transport.close()
+
+    def end_call(self) -> None:
+        """The gateway waits no longer: the call under way is answered as it stands."""
+        # A stream that was opened with GET ends by itself, after what is still to be said on it.
+        if self._visit is not None and self._visit.method == "POST":
+            end_call(self._task)
 
     @property
     def busy(self) -> bool:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qs
 
 from headgate.domain.listing import Mode
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience
 from headgate.front.duplex import replied
+from headgate.front.ending import end_call
 from headgate.front.guard import Refused
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
@@ -34,6 +36,7 @@ class LegacySse:
         self._most = most
         self._on_close = on_close
         self._sessions: dict[str, tuple[Session, Outbox]] = {}
+        self._ending = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -52,13 +55,25 @@ class LegacySse:
         self._audience.join(session)
         try:
             endpoint = f"event: endpoint\r\ndata: {messages_path}?session_id={id}\r\n\r\n"
-            await stream(visit, outbox, self._audience, first=endpoint.encode())
+            end = partial(self._end_when_answered, session, outbox)
+            await stream(visit, outbox, self._audience, first=endpoint.encode(), end=end)
         finally:
             del self._sessions[id]
             self._audience.leave(session)
             session.questions.close()
             session.running.cancel_all()
             self._on_close(session)
+
+    def _end_when_answered(self, session: Session, outbox: Outbox) -> None:
+        """The gateway ends: so does the stream, after the answers to what is under way."""
+        self._ending = True
+        if not session.running and not outbox.pending:
+            outbox.end()
+
+    def end_calls(self) -> None:
+        """The gateway waits no longer: calls under way are answered as they stand."""
+        for task in list(self._tasks):
+            end_call(task)
 
     async def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client, whose answer goes into its stream.
@@ -89,6 +104,8 @@ class LegacySse:
         reply = await replied(bytes(envelope.id), work)
         if reply is not None:
             await outbox.put(reply)
+        if self._ending and not session.running and not outbox.pending:
+            outbox.end()
 
 
 def _not_found() -> Refused:

@@ -21,12 +21,16 @@ class Porter:
         self._signal: asyncio.Future[signal.Signals] = self._loop.create_future()
 
     async def serve(
-        self, listener: socket.socket, on_open: Callable[[], None], on_closing: Callable[[], None]
+        self,
+        listener: socket.socket,
+        on_open: Callable[[], None],
+        on_closing: Callable[[], None],
+        on_overdue: Callable[[], None] = lambda: None,
     ) -> signal.Signals:
-        """Until a signal comes, which is returned; `on_closing` is told before the last answers are sent.
+        """Until a signal comes, which is returned.
 
-        Connections are accepted until the last of these is sent, so that a load balancer can read that the
-        gateway is not ready any more.
+        `on_closing` is called before the last answers are sent, `on_overdue` when the drain is over. Connections
+        are accepted until then, so that a load balancer can read that the gateway is not ready any more.
         """
         for sign in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(sign, self._end, sign)
@@ -37,7 +41,7 @@ class Porter:
             sign = await self._signal
             self._house.closing = True
             on_closing()
-            await self._drain()
+            await self._drain(on_overdue)
             return sign
         finally:
             acceptor.close()
@@ -55,18 +59,28 @@ class Porter:
             for door in list(self._house.doors):
                 door.look(now)
 
-    async def _drain(self) -> None:
-        """Let what is under way finish, for a while."""
+    async def _drain(self, on_overdue: Callable[[], None]) -> None:
+        """Let what is under way finish, for a while; then answer it as it stands."""
+        await self._finished(self._drain_seconds)
+        on_overdue()
+        for door in list(self._house.doors):
+            door.end_call()
+        await self._finished(_LAST_ANSWERS_SECONDS)
+        for door in list(self._house.doors):
+            door.abort()
+
+    async def _finished(self, seconds: float) -> None:
+        """Wait until no door is busy, for so long at most."""
         try:
-            async with asyncio.timeout(self._drain_seconds):
+            async with asyncio.timeout(seconds):
                 while any(door.busy for door in self._house.doors):
                     for door in list(self._house.doors):
                         door.retire()
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             pass
-        for door in list(self._house.doors):
-            door.abort()
 
 
 _POLL_SECONDS = 0.02
+# A client that does not read must not keep the gateway from ending.
+_LAST_ANSWERS_SECONDS = 2.0

@@ -13,6 +13,7 @@ from headgate.domain.call import Owner
 from headgate.front.answers import Answers
 from headgate.front.audience import Audience, Circles
 from headgate.front.duplex import replied
+from headgate.front.ending import end_call
 from headgate.front.intake import read_message
 from headgate.front.legacy_sse import answer_handshake
 from headgate.front.outbox import Outbox
@@ -60,6 +61,9 @@ class StdioFront:
             # Nobody is left to answer a question, and a call that waits for one would wait on.
             self._session.questions.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        except asyncio.CancelledError:
+            await self._answer_rest()
+            raise
         finally:
             self._audience.leave(self)
             self._session.questions.close()
@@ -67,6 +71,15 @@ class StdioFront:
             # A client that does not read must not keep the gateway from ending.
             await asyncio.wait({writing}, timeout=_LAST_WORDS_SECONDS)
             writing.cancel()
+
+    async def _answer_rest(self) -> None:
+        """The gateway ends: calls under way are answered as they stand."""
+        self._end_subscriptions()
+        tasks = list(self._tasks)
+        for task in tasks:
+            end_call(task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_WORDS_SECONDS)
 
     def _end_subscriptions(self) -> None:
         for subscription in list(self._subscriptions.values()):

@@ -1,6 +1,7 @@
 """Streamable HTTP of the handshake era: sessions, a POST per message, a GET stream for what comes unasked."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -188,10 +189,20 @@ def _too_many(id: bytes) -> Violation:
 
 
 async def stream(
-    visit: Visit, outbox: Outbox, audience: Audience, *, first: bytes = SSE_PING, last: bytes = b""
+    visit: Visit,
+    outbox: Outbox,
+    audience: Audience,
+    *,
+    first: bytes = SSE_PING,
+    last: bytes = b"",
+    end: Callable[[], None] | None = None,
 ) -> None:
-    """Write what comes into the outbox as events, until the client leaves or the gateway ends."""
-    audience.opened(outbox.end)
+    """Write what comes into the outbox as events, until the client leaves or the gateway ends.
+
+    `end` is told that it ends, where the outbox must not end at once.
+    """
+    end = end or outbox.end
+    audience.opened(end)
     try:
         await visit.start_stream()
         # So that the client sees the stream open before anything happens.
@@ -207,7 +218,7 @@ async def stream(
         await visit.write(last)
         visit.end()
     finally:
-        audience.closed(outbox.end)
+        audience.closed(end)
         outbox.close()
 
 
