@@ -24,6 +24,7 @@ from campaign import (
     lifecycles,
     listed,
     listings,
+    members,
     names,
     profiles,
     questions,
@@ -64,7 +65,7 @@ _GROUPS = (
     attacks, taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles,
     unread, unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys,
     ambiguous, records, storms, subscribers, killed, outages, pages, hostile, odd_arguments, odd_texts,
-    together, full_disk, busy,
+    together, full_disk, busy, members,
 )  # fmt: skip
 
 _LETTERS = "CLFSBARMK"

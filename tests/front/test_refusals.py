@@ -510,3 +510,52 @@ def test_a_page_of_an_allowed_origin_may_call_across_sites(gateway: Start) -> No
     page: Sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
     assert got(gate, "/sse", {**page, "Origin": "http://app.example"}) == 200
     assert got(gate, "/sse", page) == 403
+
+
+# How many JSON values a request may have, which each cost much more than their bytes.
+
+
+def call_of(arguments: bytes) -> bytes:
+    params = b'{"name":"own_echo","arguments":%s}' % arguments
+    return b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}' % params
+
+
+def items(count: int, item: bytes) -> bytes:
+    return b'{"x":[' + b",".join([item] * count) + b"]}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        items(250_000, b"1"),
+        items(130_000, b"{}"),
+        items(130_000, b'{"a":"b"}'),
+        items(9_000, b"[" * 30 + b"]" * 30),
+    ],
+    ids=["numbers", "empty objects", "members", "lists in lists"],
+)
+def test_a_message_of_too_many_values_is_400(gate: Gate, arguments: bytes) -> None:
+    answer = Session(gate).post(call_of(arguments))
+    assert answer.status == 400
+    assert answer.json()["error"]["message"] == (
+        "The message has more than 250000 values; send less at once, or send it as text"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [items(240_000, b"1"), b'{"x":"' + b'[{,\\"' * 600_000 + b'"}'],
+    ids=["fewer", "in a text"],
+)
+def test_one_of_fewer_values_passes_and_a_text_may_hold_anything(gate: Gate, arguments: bytes) -> None:
+    assert "result" in json.loads(Session(gate).post(call_of(arguments)).body)
+
+
+@pytest.mark.parametrize("value", [b"1", b"{}", b'{"a":[1]}', b'"\\ud800"'])
+def test_arguments_of_too_many_members_are_400(gate: Gate, value: bytes) -> None:
+    members = b"{" + b",".join(b'"%x":%s' % (number, value) for number in range(20_001)) + b"}"
+    answer = Session(gate).post(call_of(members))
+    assert answer.status == 400
+    assert answer.json()["error"]["message"] == (
+        "Invalid params: arguments has more than 20000 members; send less at once"
+    )

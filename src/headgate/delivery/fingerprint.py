@@ -1,12 +1,16 @@
 """One name for all spellings of the same call: server, tool and canonical arguments, hashed."""
 
 import hashlib
+import heapq
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 # Beyond it a double cannot tell integers apart, so canonical JSON has no spelling for them.
 _LARGEST_EXACT = 2**53
+# A sort holds the interpreter until it is done.
+_MOST_SORTED = 20_000
 
 
 def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
@@ -37,9 +41,8 @@ def canonical(document: bytes) -> bytes:
 def _written(value: Any) -> str:
     match value:
         case dict():
-            # By UTF-16 code units, as the RFC has it.
-            names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-            return "{" + ",".join(f"{_text(name)}:{_written(value[name])}" for name in names) + "}"
+            members = (f"{_text(name)}:{_written(value[name])}" for name in _sorted(list(value)))
+            return "{" + ",".join(members) + "}"
         case list():
             return "[" + ",".join(map(_written, value)) + "]"
         case str():
@@ -50,6 +53,22 @@ def _written(value: Any) -> str:
             return f'"integer {value}"~'
         case _:
             return _number(float(value))
+
+
+def _sorted(names: list[str]) -> Iterable[str]:
+    """By UTF-16 code units, as the RFC has it.
+
+    Very many are sorted in parts, between which another thread gets its turn.
+    """
+    parts = [
+        sorted(names[start : start + _MOST_SORTED], key=_code_units)
+        for start in range(0, len(names), _MOST_SORTED)
+    ]
+    return parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_code_units)
+
+
+def _code_units(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
 
 
 def _text(text: str) -> str:

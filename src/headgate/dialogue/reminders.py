@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import DecodeError
 from headgate.dialogue.questions import STATE
 from headgate.domain.call import Call
 from headgate.domain.errors import ReminderRefused
+from headgate.wire.envelope import LARGE_BYTES
 
 _PURPOSE = "requestState"
 # People take their time over a question, but not for ever.
@@ -81,10 +83,10 @@ class Reminders:
 def _digest(call: Call) -> bytes:
     """What the request asks for, in one spelling."""
     request = call.request
-    try:
-        arguments = msgspec.json.decode(request.params.get("arguments", b"null"))
-        canonical = msgspec.json.encode(arguments, order="deterministic")
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        canonical = bytes(request.params.get("arguments", b""))
+    canonical = bytes(request.params.get("arguments", b"null"))
+    # Large ones must be the same bytes: to sort them takes too long.
+    if len(canonical) <= LARGE_BYTES:
+        with suppress(DecodeError, UnicodeDecodeError, RecursionError):
+            canonical = msgspec.json.encode(msgspec.json.decode(canonical), order="deterministic")
     parts = (request.method.encode(), call.item.server.encode(), call.item.name.encode(), canonical)
     return hashlib.sha256(b"\0".join(parts)).digest()

@@ -5,16 +5,22 @@ import re
 from collections.abc import Mapping
 
 from headgate.front.guard import Refused
+from headgate.wire.brackets import mask_escapes, outside_strings
 from headgate.wire.depth import depths, shallow
 from headgate.wire.envelope import LARGE_BYTES, Envelope, accounts_for, parse
 from headgate.wire.skim import MOST_MEMBERS, NotAnObject, Skimmer
-from headgate.wire.violations import INVALID_REQUEST, PARSE_ERROR, Violation
+from headgate.wire.violations import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Violation
 
 MAX_DEPTH = 64
-# More than anybody has to say about a request; each costs more than its bytes, several times over.
+# Each value costs much more than its bytes wherever a request is parsed further.
+MOST_VALUES = 250_000
+# More than anybody has to say about a request.
 _MOST_ABOUT = 1000
+# Of any other member of params, such as `arguments`: its own members, not those further in.
+_MOST_MEMBERS = 20_000
 # Bytes looked at between two chances for other work: a few milliseconds.
 _SLICE = 64 * 1024
+_BRACE = ord("{")
 _JSON = re.compile(rb"application/json\s*(;.*)?", re.IGNORECASE)
 _BOTH = b"application/json, text/event-stream"
 
@@ -23,6 +29,7 @@ async def read_message(body: bytes) -> Envelope:
     """The message in a body; raises Violation."""
     envelope = parse(body)
     if len(body) > LARGE_BYTES:
+        await _check_values(body, bytes(envelope.id) or b"null")
         await _look_through(body, envelope)
     if not shallow(body, MAX_DEPTH):
         for depth in depths(body):
@@ -33,6 +40,27 @@ async def read_message(body: bytes) -> Envelope:
     return envelope
 
 
+async def _check_values(body: bytes, id: bytes) -> None:
+    """Refuse a message of too many values, in slices; texts may hold as many commas as they like."""
+    if _separators(body) < MOST_VALUES:
+        return
+    values, in_string = 1, False
+    masked = mask_escapes(body)
+    for start in range(0, len(masked), _SLICE):
+        part = masked[start : start + _SLICE]
+        bare, in_string = outside_strings(b'"' + part if in_string else part)
+        values += _separators(bare)
+        if values > MOST_VALUES:
+            reason = f"The message has more than {MOST_VALUES} values; send less at once, or send it as text"
+            raise Violation(INVALID_REQUEST, reason, id=id)
+        await asyncio.sleep(0)
+
+
+def _separators(text: bytes) -> int:
+    """At least as many as there are values, but for the outermost one."""
+    return text.count(b",") + text.count(b"{") + text.count(b"[")
+
+
 async def _look_through(body: bytes, envelope: Envelope) -> None:
     """Refuse what is there twice, or too often, where anything is decided by it: a large body in slices."""
     id = bytes(envelope.id) or b"null"
@@ -40,13 +68,28 @@ async def _look_through(body: bytes, envelope: Envelope) -> None:
         await _skim(body, MOST_MEMBERS, id)
     params = bytes(envelope.params)
     if len(params) > LARGE_BYTES:
-        start, end = (await _skim(params, MOST_MEMBERS, id)).get("_meta", (0, 0))
-        if end - start > LARGE_BYTES:
-            await _skim(params[start:end], _MOST_ABOUT, id)
+        for key, (start, end) in (await _skim(params, MOST_MEMBERS, id)).items():
+            most = _MOST_ABOUT if key == "_meta" else _MOST_MEMBERS
+            if end - start > LARGE_BYTES and params[start] == _BRACE:
+                await _count_members(params[start:end], most, key, id)
 
 
-async def _skim(text: bytes, most_members: int, id: bytes) -> dict[str, tuple[int, int]]:
-    skimmer = Skimmer(most_members)
+async def _count_members(text: bytes, most: int, key: str, id: bytes) -> None:
+    """Refuse an object of too many members, or `_meta` in which one is there twice."""
+    if key == "_meta":
+        await _skim(text, most, id)
+    elif _separators(text) > most:
+        try:
+            await _skim(text, most, id, unique=False)
+        except Violation as violation:
+            reason = f"Invalid params: {key[:100]} has more than {most} members; send less at once"
+            raise Violation(INVALID_PARAMS, reason, id=id) from violation
+
+
+async def _skim(
+    text: bytes, most_members: int, id: bytes, *, unique: bool = True
+) -> dict[str, tuple[int, int]]:
+    skimmer = Skimmer(most_members, unique=unique)
     try:
         for start in range(0, len(text), _SLICE):
             skimmer.feed(text[start : start + _SLICE])

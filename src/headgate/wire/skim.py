@@ -20,6 +20,8 @@ MOST_MEMBERS = 64
 _LONGEST_KEY = 256
 # Looked at in bulk; only the slice in which a member ends is looked at bracket by bracket.
 _SLICE = 16 * 1024
+# At the beginning of a member, which most often ends soon; doubled for as long as it goes on.
+_FIRST_SLICE = 128
 
 
 _skim = Decoder(Raw).decode
@@ -43,8 +45,12 @@ class NotAnObject(ValueError):
 class Skimmer:
     """Feed it chunks of any size, then `finish`; `spans` maps each key to where its value stands."""
 
-    def __init__(self, most_members: int = MOST_MEMBERS) -> None:
+    def __init__(self, most_members: int = MOST_MEMBERS, *, unique: bool = True) -> None:
+        """Without `unique`, a member may be there twice and a key be of any length."""
         self._most_members = most_members
+        self._unique = unique
+        self._members = 0
+        self._slice = _FIRST_SLICE
         self.spans: dict[str, tuple[int, int]] = {}
         self._offset = 0
         self._depth = 0
@@ -89,7 +95,7 @@ class Skimmer:
         end = len(chunk) if quote < 0 else quote
         if self._key is not None:
             self._key += chunk[at:end]
-            if len(self._key) > _LONGEST_KEY:
+            if len(self._key) > _LONGEST_KEY and self._unique:
                 raise NotAnObject("a key is too long")
         if quote < 0:
             return end
@@ -99,7 +105,10 @@ class Skimmer:
         return end + 1
 
     def _end_of_string(self, end: int) -> None:
-        if self._key is not None:
+        if self._key is not None and not self._unique:
+            # Only counted, so it need not be read.
+            self._name, self._key = "", None
+        elif self._key is not None:
             try:
                 self._name = str(decode(b'"' + bytes(self._key) + b'"'))
             except (DecodeError, UnicodeDecodeError) as error:
@@ -109,19 +118,23 @@ class Skimmer:
             self._end_of_value(end)
 
     def _end_of_value(self, end: int) -> None:
-        if self._name is None or self._name in self.spans or len(self.spans) >= self._most_members:
+        if self._name is None or (self._unique and self._name in self.spans):
+            raise NotAnObject("a member is there twice, or there are too many")
+        self._members += 1
+        if self._members > self._most_members:
             raise NotAnObject("a member is there twice, or there are too many")
         self.spans[self._name] = (self._start, end)
         self._name, self._start = None, -1
 
     def _nested(self, masked: bytes, at: int) -> int:
         """Read on inside a member; most chunks end in it and need no closer look."""
-        end = min(at + _SLICE, len(masked))
+        end = min(at + self._slice, len(masked))
         bare, in_string = outside_strings(masked[at:end])
         seen = levels(bare, self._depth)
         if min(seen) < 2:
             return self._nested_by_token(masked, at, end)
         self._depth, self._in_string = seen[-1], in_string
+        self._slice = min(2 * self._slice, _SLICE)
         return end
 
     def _nested_by_token(self, masked: bytes, at: int, end: int) -> int:
@@ -159,6 +172,7 @@ class Skimmer:
         elif sign in b"{[":
             self._start = self._offset + at
             self._depth = 2
+            self._slice = _FIRST_SLICE
         elif sign in b",}":
             self._end_of_scalar()
             if sign == b"}":
