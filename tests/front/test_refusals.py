@@ -551,7 +551,7 @@ def test_one_of_fewer_values_passes_and_a_text_may_hold_anything(gate: Gate, arg
     assert "result" in json.loads(Session(gate).post(call_of(arguments)).body)
 
 
-@pytest.mark.parametrize("value", [b"1", b"{}", b'{"a":[1]}', b'"\\ud800"'])
+@pytest.mark.parametrize("value", [b"1", b"{}", b'{"a":[1]}'])
 def test_arguments_of_too_many_members_are_400(gate: Gate, value: bytes) -> None:
     members = b"{" + b",".join(b'"%x":%s' % (number, value) for number in range(20_001)) + b"}"
     answer = Session(gate).post(call_of(members))

@@ -149,7 +149,9 @@ class Core:
         """A client that shook hands is gone."""
         self.fleet.end(session.owner.id)
         self.search.showing.forget(session.owner.id)
-        self.surroundings.start(self.results.forget(session.owner.id))
+        if not session.revivable:
+            # Otherwise they stay for their time: opening many sessions must not cost others their results.
+            self.surroundings.start(self.results.forget(session.owner.id))
         if session.standing.subscriptions:
             self.surroundings.start(self.answers.leave(session.standing))
 

@@ -167,7 +167,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 100 * _MIB
     max_total_agents: Annotated[
         int, between(1, 1_000_000, "The most agents with stored results; the one idle longest goes first.")
-    ] = 1000
+    ] = 10_000
 
     ledger_window_seconds: Annotated[
         float, seconds(60, 90 * _DAY, "How long a recorded call is remembered, and its key with it.")

@@ -91,6 +91,8 @@ class Session:
         self.client = ""
         self.listing: Mode | None = None
         self.standing = Standing()
+        # Whether the client may come back to it after it was closed.
+        self.revivable = False
         self.running = Running()
         self.questions = Questions()
         self.channel = BackChannel(way, self.questions)
@@ -247,6 +249,7 @@ class Sessions:
         session = HttpSession(Reach(self.replay), self._loop.time(), id)
         session.greet(ticket.version, ticket.capabilities, ticket.client_info)
         session.standing.keep = partial(self._keep, session)
+        session.revivable = bool(id)
         self._sessions[session.id] = session
         self._audience.join(session)
         return session
@@ -312,6 +315,7 @@ class Sessions:
             return
         self._ended[_digest(session.id)] = by_client
         if by_client:
+            session.revivable = False
             self._memory.remember_standing(_digest(session.id).hex(), "", [])
         if len(self._ended) > _MOST_ENDED:
             del self._ended[next(iter(self._ended))]

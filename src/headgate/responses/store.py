@@ -60,7 +60,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # The next three bound it when they are.
     entries_per_agent: int = 20
     memory_per_agent: int = 100 * 1024 * 1024
-    agents: int = 1000
+    # No fewer than there can be sessions, so that opening sessions alone pushes nobody's results out.
+    agents: int = 10_000
     # All contents together, those on disk included.
     max_bytes: int = 1024 * 1024 * 1024
     # What all agents together keep in memory, arguments included; the rest goes to disk.
