@@ -1,8 +1,12 @@
 """What clients are shown of several servers: cache hints, schemas, names that collide (R15, R17, R19)."""
 
+import itertools
+import shlex
 import time
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from campaign.bystander import bystander
 from campaign.client import Answer, Client, client
@@ -13,6 +17,8 @@ from campaign.streams import accept
 from campaign.trial import Trial, Usage, case
 from campaign.well import Well, digging
 
+# Between two servers that connect one after the other.
+_STEP_SECONDS = 0.8
 _PUBLIC = {"ttlMs": 60_000, "cacheScope": "public"}
 _SHORTER = {"ttlMs": 5_000, "cacheScope": "public"}
 _PRIVATE = {"ttlMs": 90_000, "cacheScope": "private"}
@@ -201,15 +207,16 @@ async def _check_bombs(trial: Trial, caller: Client, names: list[str], bombs: di
 @case(
     "R19",
     "two servers with the same names, URIs, templates, serverInfo; one that claims the other's",
-    "every name leads to its own server, also after a restart in another order",
-    quick_seconds=40,
+    "every name leads to its own server, also after a restart in another order; "
+    "the same names in whatever order the servers connect",
+    quick_seconds=90,
 )
 async def collisions(trial: Trial) -> None:
     """Who had a name first keeps it, and nobody can take another's."""
     servers = _colliding(trial.directory)
     async with trial.gate(servers, stall_seconds=None) as gate:
         before = await _names(gate)
-        await _check_owners(trial, gate, "at first")
+        owners = await _check_owners(trial, gate, "at first")
         await gate.stop()
         reversed_order = {"mcpServers": dict(reversed(servers.items()))}
         async with running(gate.log.parent, reversed_order, gate.port) as second:
@@ -219,7 +226,37 @@ async def collisions(trial: Trial) -> None:
             moved = {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
             trial.measure("changed by a restart in another order", sum(map(len, moved.values())))
             trial.check("the names are the same after a restart", not moved, moved)
-            await _check_owners(trial, second, "after a restart")
+            again = await _check_owners(trial, second, "after a restart")
+            trial.check("each name leads where it led before", again == owners, again)
+    await _check_orders(trial, servers, owners)
+
+
+async def _check_orders(trial: Trial, servers: dict[str, Any], owners: dict[str, str]) -> None:
+    """New gates of the same configuration: names lead to the same servers in whatever order they connect."""
+    different = {}
+    orders = list(itertools.permutations(servers))
+    for order in orders[: trial.size(quick=3, full=len(orders))]:
+        late = {name: _late(servers[name], _STEP_SECONDS * order.index(name)) for name in servers}
+        async with trial.gate(late, stall_seconds=None) as gate:
+            connected = _connected(gate)
+            trial.check(f"they connect as {', '.join(order)}", connected == list(order), connected)
+            found = await _check_owners(trial, gate, f"connected as {', '.join(order)}")
+            if found != owners:
+                different[order] = dict(found.items() ^ owners.items())
+    trial.measure("changed by the order of connections", len(different))
+    trial.check("the names are the same in whatever order servers connect", not different, different)
+
+
+def _late(entry: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The same server, which starts later."""
+    script = f"sleep {seconds:g}; exec {shlex.join([entry['command'], *entry['args']])}"
+    return entry | {"command": "/bin/sh", "args": ["-c", script]}
+
+
+def _connected(gate: Gate) -> list[str]:
+    """The servers in the order in which they were ready."""
+    entries = [msgspec.json.decode(line) for line in gate.log_lines() if "upstream ready" in line]
+    return [entry["server"] for entry in entries]
 
 
 def _colliding(directory: Path) -> dict[str, Any]:
@@ -256,10 +293,11 @@ async def _names(gate: Gate) -> dict[str, set[str]]:
         return found
 
 
-async def _check_owners(trial: Trial, gate: Gate, when: str) -> None:
-    """Call, get and read everything; each answers with its own server's name."""
+async def _check_owners(trial: Trial, gate: Gate, when: str) -> dict[str, str]:
+    """Call, get and read everything; each answers with its own server's name. Gives the owner of each."""
     names = await _names(gate)
     answered: dict[str, dict[str, int]] = {}
+    found: dict[str, str] = {}
     async with client(gate.port) as caller:
         for method, key, kind in (
             ("tools/call", "name", "tools/list"), ("prompts/get", "name", "prompts/list"),
@@ -269,12 +307,14 @@ async def _check_owners(trial: Trial, gate: Gate, when: str) -> None:
             for name in sorted(names[kind]):
                 owner = _owner(await caller.request(method, {key: name}))
                 owners[owner] = owners.get(owner, 0) + 1
+                found[f"{method} {name}"] = owner
         stolen = await caller.request("resources/read", {"uri": "headgate://a/text://same"})
         trial.check(f"{when}: an address names its own server", _owner(stolen) == "a", stolen.raw[:200])
     trial.measure(f"answered by, {when}", "; ".join(f"{m} {o}" for m, o in answered.items()))
     wanted = {"tools/call": (2, 2, 1), "prompts/get": (2, 2, 1), "resources/read": (1, 1, 3)}
     for method, owners in answered.items():
         trial.check(f"{when}: {method} reaches each server", tuple(owners.values()) == wanted[method], owners)
+    return found
 
 
 def _owner(answer: Answer) -> str:
