@@ -131,3 +131,15 @@ def _equal(one: Any, other: Any) -> bool:
         huge = [isinstance(number, int) and abs(number) > 2**53 for number in (one, other)]
         return one == other and huge[0] == huge[1] and not math.isnan(one)
     return type(one) is type(other) and bool(one == other)
+
+
+def test_very_many_values_are_compared_byte_for_byte() -> None:
+    many = b"[" + b",".join([b"1"] * 100_002) + b"]"
+    assert canonical(many) == b"as it is: " + many
+    assert canonical(many) != canonical(many.replace(b"1,", b"1, ", 1))
+
+
+def test_the_members_of_a_large_object_are_sorted_like_those_of_a_small_one() -> None:
+    names = [f"n{number * 7919 % 50_021}" for number in range(50_021)]
+    document = b"{" + b",".join(b'"%s":1' % name.encode() for name in names) + b"}"
+    assert list(msgspec.json.decode(canonical(document))) == sorted(names)

@@ -11,6 +11,8 @@ import msgspec
 _LARGEST_EXACT = 2**53
 # A sort holds the interpreter until it is done.
 _MOST_SORTED = 20_000
+_MOST_COMMAS = 100_000
+_AS_IT_IS = b"as it is: "
 
 
 def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
@@ -29,13 +31,16 @@ def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
 def canonical(document: bytes) -> bytes:
     """JSON as RFC 8785 writes it, so that `1` is `1.0` and the order of members does not matter.
 
-    Integers that a double cannot hold are kept apart from each other as tagged texts.
+    Integers that a double cannot hold are kept apart from each other as tagged texts. A document of very many
+    values stays as it is: to decode it would hold the interpreter for too long, in whatever thread.
     """
+    if document.count(b",") > _MOST_COMMAS:
+        return _AS_IT_IS + document
     try:
         value = msgspec.json.decode(document)
         return _written(value).encode("utf-8", "surrogatepass")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
-        return b"as it is: " + document
+        return _AS_IT_IS + document
 
 
 def _written(value: Any) -> str:
