@@ -29,8 +29,8 @@ class Porter:
     ) -> signal.Signals:
         """Until a signal comes, which is returned.
 
-        `on_closing` is called before the last answers are sent, `on_overdue` when the drain is over. Connections
-        are accepted until then, so that a load balancer can read that the gateway is not ready any more.
+        `on_closing` is called before the last answers are sent, `on_overdue` when the drain is over.
+        Connections are accepted until then, so that a load balancer can read that it is not ready any more.
         """
         for sign in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(sign, self._end, sign)

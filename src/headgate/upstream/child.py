@@ -45,7 +45,7 @@ _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 _UNREAD_SECONDS = 10.0
 # How long a child may take to leave after its input ended, and after it was told to.
 _GRACE_SECONDS = 2.0
-# A child that ends closes its pipes before: on a busy machine the exit of an interpreter follows after a while.
+# A child that ends closes its pipes before: on a busy machine its exit follows after a while.
 _EXIT_SECONDS = 0.3
 # What it wrote last is in the pipe already.
 _LAST_OUTPUT_SECONDS = 0.1
