@@ -1,5 +1,6 @@
 """A gateway that has never met its servers: tools/list waits for those that start, initialize never does."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,15 @@ def test_a_listing_waits_no_longer_than_the_setting_says(village: Village) -> No
     with village.gate(firstListingTimeout=0) as gate:
         assert listed(Handshaker(gate.url)) == ["quick_run"]
         assert "Still starting: slow." in Handshaker(gate.url).welcome["instructions"]
+
+
+def test_a_listing_does_not_wait_for_a_server_that_is_removed_meanwhile(village: Village) -> None:
+    with village.gate(firstListingTimeout=FOREVER) as gate:
+        under_way = Errand(lambda: Handshaker(gate.url).ask("tools/list", {}))
+        config = json.loads(gate.config_path.read_text())
+        del config["mcpServers"]["slow"]
+        gate.write_config(config)
+        assert [one["name"] for one in under_way.result()["result"]["tools"]] == ["quick_run"]
 
 
 def test_instructions_name_the_servers_that_could_not_be_reached(village: Village) -> None:

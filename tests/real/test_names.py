@@ -6,9 +6,10 @@ import pytest
 from mcp import Client
 
 from tests.gate import Gate
-from tests.real.plain import Handshaker
+from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import tool
-from tests.real.yard import START_SECONDS, Yard, call, listed, text
+from tests.real.yard import START_SECONDS, Errand, Yard, call, listed, text
+from tests.waiting import wait_until
 
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
 
@@ -43,6 +44,46 @@ async def test_whichever_server_is_connected_first_the_names_are_the_same(tmp_pa
             yard.open(server)
             gate.wait_until_ready(server, seconds=START_SECONDS)
         assert await seen(gate) == names
+
+
+# Longer than a test takes: only the servers end the wait for the first listing.
+LONG_WAIT = 300
+
+
+@pytest.mark.parametrize("first", ["big", "big_two"])
+async def test_servers_added_by_one_edit_are_named_in_configuration_order(tmp_path: Path, first: str) -> None:
+    yard = contested(tmp_path)
+    both = yard.config(firstListingTimeout=LONG_WAIT)
+    (second,) = {"big", "big_two"} - {first}
+    with yard.gate({**both, "mcpServers": {}}) as gate:
+        assert listed(gate) == []
+        gate.write_config(both)
+        yard.open(first)
+        gate.wait_until_ready(first, seconds=START_SECONDS)
+        # Neither a listing nor a call may fix the names before the other server has listed.
+        under_way = Errand(lambda: call(Stateless(gate.url), "big_two_list"))
+        yard.open(second)
+        names = await seen(gate)
+        assert names == {"big_two_list": "big: two_list", "big_two_list_c31add": "big_two: list"}
+        assert text(under_way.result()) == "big: two_list"
+        # The owner keeps its name although the other server comes first now.
+        turned = dict(reversed(both["mcpServers"].items()))
+        gate.write_config({**both, "mcpServers": turned})
+        wait_until(lambda: listed(gate)[0] == "big_two_list_c31add", START_SECONDS, "the new order")
+        assert await seen(gate) == names
+
+
+async def test_a_server_added_later_takes_no_name_that_was_given(tmp_path: Path) -> None:
+    yard = contested(tmp_path)
+    yard.open()
+    both = yard.config(firstListingTimeout=LONG_WAIT)
+    with yard.gate({**both, "mcpServers": {"big_two": both["mcpServers"]["big_two"]}}) as gate:
+        assert listed(gate) == ["big_two_list"]
+        gate.write_config(both)
+        wait_until(lambda: len(listed(gate)) == 2, START_SECONDS, "the new server")
+        names = await seen(gate)
+        assert names.pop("big_two_list") == "big_two: list"
+        assert set(names.values()) == {"big: two_list"}
 
 
 async def seen_by_names(gate: Gate, *names: str) -> dict[str, str]:

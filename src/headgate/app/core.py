@@ -89,6 +89,7 @@ class Core:
         self.bookkeeping = bookkeeping
         self.dialogue = Dialogue(bookkeeping.journal, Reminders(self.seal))
         self.surroundings = Surroundings(abilities, fleet, search.showing, results, catalog)
+        self.tasks: set[asyncio.Task[None]] = set()
         access = LocalAccess()
         own: dict[str, OwnTool] = {
             **search.own_tools(access, self.surroundings.before_listing, self._found_tools)
@@ -129,6 +130,10 @@ class Core:
         self.fleet.apply(
             msgspec.structs.replace(server, curation=PLAIN_CURATION, care=PLAIN_CARE) for server in servers
         )
+        if self.fleet.starting():
+            # None of them has listed yet: contested names go by the configuration, not by connection order.
+            self.catalog.hold_names()
+        start(self.surroundings.settle_names(), "names", self.tasks)
 
     def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
@@ -213,7 +218,6 @@ async def open_core(
         "example": BuiltinServer(open_example),
         KNOWLEDGE: BuiltinServer(knowledge.open, INSTRUCTIONS),
     }
-    tasks: set[asyncio.Task[None]] = set()
     try:
         async with (
             open_search(settings, catalog, file, state, offline) as search,
@@ -246,19 +250,18 @@ async def open_core(
             await recollection.recall(settings.servers, forget=forget)
             core.follow_changes()
             core.apply(settings.servers)
-            start(core.surroundings.settle_names(), "names", tasks)
-            start(recollection.count(), "usage", tasks)
-            start(core.take_favourites(file.usage), "favourites", tasks)
+            start(recollection.count(), "usage", core.tasks)
+            start(core.take_favourites(file.usage), "favourites", core.tasks)
             bookkeeping.begin()
             core.refreshing.wake()
             try:
                 yield core
             finally:
+                for task in core.tasks:
+                    task.cancel()
                 core.dialogue.close()
                 await core.refreshing.close()
     finally:
-        for task in tasks:
-            task.cancel()
         watchdog.close()
         await recollection.close()
         await state.flush()

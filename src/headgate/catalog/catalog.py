@@ -102,7 +102,7 @@ class Catalog:
             shelf.hold_names()
 
     def settle_names(self) -> None:
-        """The first servers have started, or were waited for long enough: names stay as they are now."""
+        """The new servers have listed, or were waited for long enough: names stay as they are now."""
         if not self._settled.is_set():
             for shelf in self._shelves.values():
                 shelf.settle_names()

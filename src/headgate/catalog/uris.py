@@ -81,12 +81,15 @@ class Addressed:
         self._corner = corner
         self._parsed = parsed
         self._first: dict[str, str] = {}
-        # What is to be remembered once the first servers have started; None from then on.
+        # The servers that had each URI when new servers were added; more than is remembered.
+        self._before: dict[str, str] = {}
+        # What is to be remembered once new servers have listed; None from then on.
         self._provisional: dict[str, Key] | None = None
 
     def hold(self) -> None:
         """URIs without an owner are provisional until `settle`."""
-        self._provisional = self._provisional or {}
+        if self._provisional is None:
+            self._provisional, self._before = {}, self._first
 
     def settle(self) -> None:
         """Each belongs to the server that has it now."""
@@ -123,7 +126,7 @@ class Addressed:
             if plain != key[1]:
                 names[key] = plain
                 continue
-            had_first = self._first if self._provisional is None else first
+            had_first = self._first if self._provisional is None else self._before
             owner = self._owner(plain) or had_first.get(plain) or first.get(plain)
             if owner is None and len(first) < _MOST_REMEMBERED:
                 claims[_entry(plain)] = (server, "")

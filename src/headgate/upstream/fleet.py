@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from headgate.domain.call import Answer, Call
 from headgate.domain.errors import HeadgateError, UpstreamUnavailable
@@ -148,6 +148,8 @@ class Fleet:
 
     def _retire(self, keeper: Keeper) -> None:
         keeper.retire()
+        # No listing waits for it any more.
+        keeper.settled.set()
         self._awaited_until.pop(keeper, None)
         task = self._loop.create_task(self._drain(keeper), name=f"drain {keeper.spec.name}")
         self._retiring.add(task)
@@ -205,15 +207,16 @@ class Fleet:
 
     async def wait_for_start(self) -> None:
         """Wait for servers that are starting and have never listed, at most until each one's time is over."""
-        waiting = {keeper: self._awaited_until[keeper] for keeper in self._starting()}
-        if not waiting or max(waiting.values()) <= self._loop.time():
-            return
-        for keeper, until in sorted(waiting.items(), key=lambda one: one[1]):
-            try:
-                async with asyncio.timeout_at(until):
+        # Again after each one, because the configuration may have added servers meanwhile.
+        while waiting := self._awaited():
+            keeper = min(waiting, key=self._awaited_until.__getitem__)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._awaited_until[keeper]):
                     await keeper.settled.wait()
-            except TimeoutError:
-                continue
+
+    def _awaited(self) -> list[Keeper]:
+        now = self._loop.time()
+        return [keeper for keeper in self._starting() if self._awaited_until[keeper] > now]
 
     def _starting(self) -> list[Keeper]:
         # A server that listed before the gateway was started is listed from memory.
