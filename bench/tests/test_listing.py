@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from bench import listing
-from bench.listing.catalogs import SMALL, every_catalogue, of_size, small, without_second_mode
+from bench.listing.catalogs import SMALL, Catalogue, every_catalogue, of_size, small, without_second_mode
+from bench.listing.house import open_house, replaying, wait_for_servers
 from bench.listing.questions import questions_for
 from bench.listing.slim_search import NothingShorter, compared
 from bench.listing.stand import Guest, open_stand
 from bench.listing.uses import Talk, opened
+from bench.listing.visitor import Visitor
 from bench.options import Options
 from headgate.domain.listing import Mode
 
@@ -52,6 +54,25 @@ def test_texts_that_did_not_become_shorter_are_not_compared(
     monkeypatch.setenv("HEADGATE_RETRIEVAL_DATA", str(tmp_path))
     with pytest.raises(NothingShorter):
         compared(quick=True)
+
+
+def test_the_stand_counts_the_definitions_that_a_gateway_lists(tmp_path: Path) -> None:
+    # The first servers of the file with output schemas that admit no notice, and with some that do.
+    chosen = [one for one in every_catalogue() if any(b'"outputSchema"' in tool for tool in one.tools)][:8]
+    with replaying(chosen, tmp_path) as config, open_house(config) as house:
+        wait_for_servers(house, len(chosen))
+        with Visitor(house.port, "/mcp/full") as visitor:
+            visitor.introduce()
+            page = json.loads(visitor.exchange(visitor.request("tools/list", {}))[1])["result"]
+    counted = [json.loads(one) for one in asyncio.run(_listing(chosen))]
+    assert page == {"tools": counted}
+    with_schema = sum("outputSchema" in one for one in counted)
+    assert 0 < with_schema < sum(b'"outputSchema"' in tool for one in chosen for tool in one.tools)
+
+
+async def _listing(catalogues: list[Catalogue]) -> list[bytes]:
+    async with open_stand(catalogues) as stand:
+        return await stand.listing(Guest("guest", Mode.FULL))
 
 
 def test_a_tool_that_is_shown_whole_costs_nothing_more() -> None:
