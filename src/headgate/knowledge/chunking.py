@@ -55,14 +55,15 @@ def chunked(
 
 
 def _stored(file: str, piece: Piece) -> NewChunk:
-    header = " > ".join((file, *(_short(heading) for heading in piece.path)))
+    header = " > ".join((file, *(short_heading(heading) for heading in piece.path)))
     # The first line keeps its indentation: it may be of a program.
     text = re.sub(r"\A(?:[ \t]*\n)+", "", piece.text).rstrip()
     digest = hashlib.sha256(f"{header}\n{text}".encode(errors="replace")).hexdigest()
     return NewChunk(text=text, header=header, tokens=piece.tokens, digest=digest)
 
 
-def _short(heading: str) -> str:
+def short_heading(heading: str) -> str:
+    """The heading as it stands in a header."""
     line = " ".join(heading.split())
     return line if len(line) <= _LONGEST_HEADING else f"{line[: _LONGEST_HEADING - 1]}…"
 

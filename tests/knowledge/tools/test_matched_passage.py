@@ -1,5 +1,7 @@
 """A preview shows the passage that matched, and names the section that it stands in."""
 
+import pytest
+
 from headgate.knowledge.tools.matched_passage import matched_passage
 from headgate.knowledge.values import Chunk
 from tests.knowledge.tools.desk import Desk
@@ -63,3 +65,29 @@ def test_a_section_beside_takes_the_place_of_the_one_before() -> None:
     text = f"## One\n\n{FILLER}\n\n## Two\n\n{FILLER} the valve closes. {FILLER}"
     header = matched_passage(chunk(text, "guide.md > Guide > One"), "valve").header
     assert header == "guide.md > Guide > Two"
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("# Guide\n\n## One\n\nNothing.\n\n## Two\n\nThe valve closes.", "Guide > Two"),
+        (f"## One\n\n{FILLER}\nThe valve closes.\n## Two\n\n{FILLER}", "Guide > One"),
+        (f"## One\n{FILLER}\n## Two\n{'Short words. ' * 8}\n### Three\nThe valve.", "Guide > Two > Three"),
+        (
+            f"## One\n\n{FILLER} The valve.\n\n## Closing the valve\n\nTurn it. {FILLER}",
+            "Guide > Closing the valve",
+        ),
+        (f"One\n---\n\n{FILLER}\n\nTwo\n---\n\nThe valve closes.", "Guide > Two"),
+        (f"## One\n\n{FILLER}\n\nThe valve\n---\n\n{FILLER}", "Guide > The valve"),
+        (f"## One\n\n~~~\n```\n# none\n~~~\n{FILLER}\n\n## Two\n\nThe valve closes.", "Guide > Two"),
+        (
+            f"## One\n\n{FILLER}\n\n## The `Two` of [them](x.md)\n\nThe valve closes.",
+            "Guide > The Two of them",
+        ),
+        (f"## One\n\n- a list\n---\n{FILLER}\n\nThe valve closes.", "Guide > One"),
+    ],
+)
+def test_the_header_names_the_section_of_the_match(text: str, header: str) -> None:
+    passage = matched_passage(chunk(text), "closing the valve")
+    assert passage.header == f"guide.md > {header}"
+    assert "valve" in passage.snippet.lower()

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from headgate.domain.stems import stem
 from headgate.domain.words import terms
+from headgate.knowledge.chunking import short_heading
 from headgate.knowledge.index_terms import codes
 from headgate.knowledge.values import Chunk
 
@@ -16,8 +17,13 @@ _BEFORE: Final = 40
 # A chunk that is nothing but one word has no best place.
 _MOST_MATCHES: Final = 100
 _WORD: Final = re.compile(r"[^\W_]+")
-_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
-_FENCE: Final = re.compile(r" {0,3}(?:`{3}|~{3})")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+# A line of text that is underlined is a heading too; one of a list, a quotation or a table is none.
+_UNDERLINE: Final = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_UNDERLINED: Final = re.compile(r" {0,3}[^\s>|+*#-]")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+# Marks within a heading, which its reader does not see.
+_MARKS: Final = re.compile(r"[*`]+|!?\[([^\]]*)\]\([^)]*\)")
 # Kinds of documents in which a line that begins with # is no heading.
 _WITHOUT_HEADINGS: Final = frozenset(["text", "pdf", "csv", "json"])
 
@@ -31,8 +37,8 @@ class Passage(NamedTuple):
 
 def matched_passage(chunk: Chunk, query: str) -> Passage:
     """At most 200 characters around what the query matches, and of a chunk without a match its beginning."""
-    start = _start(chunk.text, query)
-    return Passage(_shown(chunk.text, start), _header(chunk, start))
+    match = _best_match(chunk.text, query)
+    return Passage(_shown(chunk.text, _start(chunk.text, match)), _header(chunk, match))
 
 
 def _shown(text: str, start: int) -> str:
@@ -41,20 +47,27 @@ def _shown(text: str, start: int) -> str:
     return f"{before}{text[start:end]}{behind}"
 
 
-def _start(text: str, query: str) -> int:
-    """Where the window begins that has the most of the query; of equal ones the first."""
-    if len(text) <= LENGTH:
-        return 0
+def _best_match(text: str, query: str) -> int | None:
+    """Where the passage with the most of the query begins; None where nothing of it stands in the text."""
     matches = list(_matches(text, query))[:_MOST_MATCHES]
     if not matches:
-        return 0
+        return None
     best = max(range(len(matches)), key=lambda place: (_weight(matches[place:]), -place))
-    first = matches[best][0]
-    if first < _BEFORE:
+    last = matches[best][0] + LENGTH - _BEFORE
+    passage = [match for match in matches[best:] if match[0] < last]
+    # Words that stand there once more lie nearer to the others.
+    while len({word for _, word in passage[1:]}) == len({word for _, word in passage}):
+        passage.pop(0)
+    return passage[0][0]
+
+
+def _start(text: str, match: int | None) -> int:
+    """Where the shown part begins."""
+    if match is None or match < _BEFORE or len(text) <= LENGTH:
         return 0
     # From a word on, and with all of the text where little is left of it.
-    gap = text.find(" ", first - _BEFORE, first)
-    start = gap + 1 if gap >= 0 else first
+    gap = text.find(" ", match - _BEFORE, match)
+    start = gap + 1 if gap >= 0 else match
     return min(start, len(text) - LENGTH)
 
 
@@ -76,13 +89,13 @@ def _weight(following: list[tuple[int, str]]) -> int:
     return len({word for place, word in following if place < last})
 
 
-def _header(chunk: Chunk, start: int) -> str:
-    """The chunk's own header, with the headings that follow in its text up to the passage."""
-    if chunk.doc_type in _WITHOUT_HEADINGS or start == 0:
+def _header(chunk: Chunk, match: int | None) -> str:
+    """The chunk's own header, with the headings that follow in its text up to the match."""
+    if chunk.doc_type in _WITHOUT_HEADINGS or match is None:
         return chunk.header
     file, *path = chunk.header.split(" > ")
     open_headings = list(enumerate(path, 1))
-    for level, heading in _headings(chunk.text, start + _BEFORE):
+    for level, heading in _headings(chunk.text, match):
         if open_headings and open_headings[-1][1] == heading:
             # The chunk begins with it, which tells the levels of those above.
             shift = level - open_headings[-1][0]
@@ -94,14 +107,32 @@ def _header(chunk: Chunk, start: int) -> str:
     return " > ".join((file, *(heading for _, heading in open_headings)))
 
 
-def _headings(text: str, end: int) -> Iterator[tuple[int, str]]:
-    """The headings that begin before this place, with their levels; none in a block of code."""
-    place, fenced = 0, False
+def _headings(text: str, match: int) -> Iterator[tuple[int, str]]:
+    """The headings that begin before the match, or have it, with their levels; none in a block of code."""
+    end, fence, above = 0, "", ""
     for line in text.splitlines(keepends=True):
-        if place >= end:
+        begin, end = end, end + len(line)
+        marked = _FENCE.match(line)
+        if marked and (not fence or marked[1].startswith(fence)):
+            fence, above = "" if fence else marked[1], ""
+            continue
+        if not fence and (found := _heading(line, above)):
+            # The underline follows the heading.
+            if begin - (len(above) if _UNDERLINE.match(line) else 0) > match:
+                return
+            yield found
+        above = line
+        if begin > match:
             return
-        place += len(line)
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and (found := _HEADING.match(line.rstrip("\n"))) and found[2]:
-            yield len(found[1]), " ".join(found[2].split())
+
+
+def _heading(line: str, above: str) -> tuple[int, str] | None:
+    """The level and the words of a heading that the line is, or underlines."""
+    if found := _HEADING.match(line.rstrip("\n")):
+        level, words = len(found[1]), found[2]
+    elif (found := _UNDERLINE.match(line.rstrip("\n"))) and _UNDERLINED.match(above):
+        level, words = 1 if found[1][0] == "=" else 2, above
+    else:
+        return None
+    plain = " ".join(_MARKS.sub(r"\1", words).split())
+    return (level, short_heading(plain)) if plain else None
