@@ -181,6 +181,29 @@ def test_an_ingestion_that_was_stopped_goes_on_where_it_was(
     assert contents(tmp_path) == whole
 
 
+def failures(place: Path, *paths: str) -> list[Message]:
+    """What an ingestion could not parse, and why."""
+    summary = json.loads(told(place, "ingest", *paths, "--data-dir", place / "data", "--json"))
+    failed: list[Message] = summary["failed"]
+    return failed
+
+
+def test_a_file_that_failed_is_not_parsed_again_until_it_changes_whichever_path_leads_to_it(
+    tmp_path: Path,
+) -> None:
+    library = write_all(tmp_path / "library", {"good.md": "# Good", "deep/also.md": "# Also"})
+    broken = library / "deep" / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.7 broken")
+    (first,) = failures(tmp_path, "library")
+    # What a parser would never say tells that none was asked.
+    record = tmp_path / "data" / "knowledge-failed.json"
+    record.write_bytes(record.read_bytes().replace(first["reason"].encode(), b"is remembered"))
+    for paths in (["library"], ["library/deep"], ["library/deep/broken.pdf", "library/good.md"]):
+        assert [one["reason"] for one in failures(tmp_path, *paths)] == ["is remembered"]
+    broken.write_bytes(b"%PDF-1.7 broken otherwise")
+    assert failures(tmp_path, "library") == [first]
+
+
 def test_weights_of_nothing_are_refused_before_anything_is_served(tmp_path: Path) -> None:
     nothing = {"weights": {"vector": 0, "bm25": 0}}
     (tmp_path / "headgate.json").write_text(json.dumps({"proxySettings": {"knowledge": nothing}}))

@@ -8,11 +8,13 @@ from typing import Final
 
 import msgspec
 
-from headgate.documents.formats import EDITION
+from headgate.documents.formats import EDITION, extension_of
 
 log = logging.getLogger("headgate.documents")
 
 FILE: Final = "knowledge-failed.json"
+# The extension of a file, which chooses its parser, and the SHA-256 of its bytes.
+Content = tuple[str, str]
 
 
 class FailedFilesRecord(msgspec.Struct, frozen=True):
@@ -23,7 +25,7 @@ class FailedFilesRecord(msgspec.Struct, frozen=True):
 
 
 class FailedFiles:
-    """Remembers failures of one set of paths; another edition of the parsers forgets all of them."""
+    """Remembers the failures of each set of paths; another edition of the parsers forgets all of them."""
 
     def __init__(self, directory: Path, paths: tuple[Path, ...]) -> None:
         self._path = directory / FILE
@@ -31,9 +33,13 @@ class FailedFiles:
         # No path of the machine is written down.
         self._key = hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()
 
-    def read(self) -> dict[str, tuple[str, str]]:
-        """The failures of the last ingestion; none where the record is missing, broken or older."""
-        return self._record().failures.get(self._key, {})
+    def read(self) -> dict[Content, str]:
+        """Why each content failed, whichever paths led to it; none where the record is missing or older."""
+        return {
+            (extension_of(file), digest): reason
+            for files in self._record().failures.values()
+            for file, (digest, reason) in files.items()
+        }
 
     def write(self, failures: dict[str, tuple[str, str]]) -> None:
         """Replace them; where that is not possible the files are parsed again next time."""

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from headgate.documents.dates import day_in_name
 from headgate.documents.exclusion import Exclusion
+from headgate.documents.failed_files import Content
 from headgate.documents.finding import File, find, part_of_known, root_of, taken_over
 from headgate.documents.formats import EDITION, PACKAGE_MISSING, extension_of
 from headgate.documents.limits import MIB, MOST_FILE_BYTES
@@ -31,17 +32,19 @@ class Files:
         self._exclusion = exclusion
         self._parsing = parsing
         self._files: dict[str, File] = {}
-        # The SHA-256 of a file and the reason: a file that failed is not parsed again until it changes.
+        # The SHA-256 of each file that failed and the reason.
         self._unreadable: dict[str, tuple[str, str]] = {}
+        # What failed once is not parsed again until it changes.
+        self._known_failures: dict[Content, str] = {}
 
     @property
     def failures(self) -> dict[str, tuple[str, str]]:
         """The files that could not be parsed, each with the SHA-256 of its bytes and the reason."""
         return dict(self._unreadable)
 
-    def remember(self, failures: Mapping[str, tuple[str, str]]) -> None:
+    def remember(self, failures: Mapping[Content, str]) -> None:
         """These failed before, by this edition of the parsers."""
-        self._unreadable = dict(failures) | self._unreadable
+        self._known_failures.update(failures)
 
     def name_by(self, known: Places) -> None:
         """From now on call what is a part of a known root by its name there."""
@@ -80,9 +83,10 @@ class Files:
         return Reading(parsed=parsed, digest=digest, size_bytes=len(content))
 
     async def _parsed(self, file: str, content: bytes, digest: str) -> Parsed:
-        before, reason = self._unreadable.pop(file, ("", ""))
+        self._unreadable.pop(file, None)
+        content_key = (extension_of(file), digest)
         try:
-            if digest == before:
+            if reason := self._known_failures.get(content_key):
                 raise Unreadable(reason)
             parsed = await self._parsing.parse(extension_of(file), content, file=file)
             # What the document says of itself comes first.
@@ -92,6 +96,7 @@ class Files:
         except Unreadable as unreadable:
             if not str(unreadable).startswith(PACKAGE_MISSING):
                 self._unreadable[file] = (digest, str(unreadable))
+                self._known_failures[content_key] = str(unreadable)
             raise
 
 
