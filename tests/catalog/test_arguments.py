@@ -41,6 +41,8 @@ def wrapped(arguments: Any) -> tuple[str, bytes]:
         ({"query": "x", "detail": "explain"}, Retrieval(query="x", detail="explain")),
         ({"query": "x", "limit": "3"}, Retrieval(query="x", limit=3)),
         ({"query": "x", "limit": " 50 "}, Retrieval(query="x", limit=50)),
+        ({"query": "x", "limit": 3.0}, Retrieval(query="x", limit=3)),
+        ({"query": "x", "limit": "3.0"}, Retrieval(query="x", limit=3)),
         ({"query": "x", "servers": "github"}, Retrieval(query="x", servers=["github"])),
         ({"query": "x", "servers": '["a", "b"]'}, Retrieval(query="x", servers=["a", "b"])),
         ({"query": "x", "servers": "[a"}, Retrieval(query="x", servers=["[a"])),

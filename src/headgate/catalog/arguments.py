@@ -61,16 +61,26 @@ def retrieval(params: Mapping[str, Raw]) -> Retrieval:
 def _typed(params: Mapping[str, Raw]) -> Mapping[str, Raw]:
     """The same with a number or flag that came as a text, and with a list of one that came bare.
 
-    `"3"` is 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the decoder.
+    `"3"` and `3.0` are 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the decoder.
     """
     members = members_of(params, RETRIEVE_TOOLS, _EXAMPLE)
-    typed = members | {name: _unquoted(members[name], int) for name in _NUMBERS if name in members}
+    typed = members | {name: _whole(members[name]) for name in _NUMBERS if name in members}
     typed |= {name: _unquoted(members[name], bool) for name in _FLAGS if name in members}
     typed |= {name: _listed(members[name]) for name in _LISTS if name in members}
     return {"arguments": Raw(msgspec.json.encode(typed))}
 
 
-def _unquoted(value: Raw, kind: type[int] | type[bool]) -> Raw:
+def _whole(value: Raw) -> Raw:
+    """A whole number without a fraction: JSON Schema calls `3.0` an integer too."""
+    value = _unquoted(value, float)
+    try:
+        number = msgspec.json.decode(value, type=int | float)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return value
+    return Raw(b"%d" % number) if number == int(number) else value
+
+
+def _unquoted(value: Raw, kind: type[float] | type[bool]) -> Raw:
     """The number or flag that a text holds as JSON; the value itself where it holds neither."""
     if bytes(value)[:1] != b'"':
         return value
