@@ -103,6 +103,40 @@ def test_a_secret_on_stderr_is_kept_in_every_place(gateway: Start) -> None:
     assert SECRET not in gate.log()
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        f"sk-proj-{'a1b2' * 8}",
+        f"sk-ant-api03-{'a1b2' * 8}",
+        f"ghp_{'a1b2' * 9}",
+        f"github_pat_{'a1b2' * 9}",
+        f"glpat-{'a1b2' * 5}",
+        "xoxb-123456789012-abcdefghijkl",
+        "AKIAIOSFODNN7EXAMPLE",
+        f"sk_live_{'a1b2' * 6}",
+        f"AIza{'a1b2' * 9}",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop",
+    ],
+)
+def test_a_token_that_a_server_refuses_on_stderr_is_kept_in_every_place(gateway: Start, token: str) -> None:
+    code = said(f"Error: {token} was rejected", then="sys.exit(1)")
+    gate = gateway({"mcpServers": {"down": python(code)}})
+    cause = failed_cause(gate)
+    assert "Error: [REDACTED] was rejected" in cause
+    in_every_place(gate, cause)
+    assert token not in gate.log()
+
+
+def test_a_secret_of_the_entry_is_kept_wherever_its_server_writes_it(gateway: Start) -> None:
+    code = said("using correct-horse-battery for prod", then="sys.exit(1)")
+    entry = python(code, env={"SERVICE_TOKEN": SECRET, "STAGE": "prod"})
+    gate = gateway({"mcpServers": {"down": entry}})
+    cause = failed_cause(gate)
+    assert "using [REDACTED] for prod" in cause
+    in_every_place(gate, cause)
+    assert SECRET not in gate.log()
+
+
 def test_stderr_of_an_earlier_process_is_not_taken_for_the_cause(gateway: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     code = (
