@@ -227,6 +227,37 @@ def test_a_rejected_and_a_disabled_server_are_on_the_pages_with_the_reason(gatew
     assert states.value("headgate_upstream_state", server="both", state="rejected") == 1
 
 
+def error_of(gate: Gate, tool: str) -> str:
+    told = modern_call(gate, tool)
+    assert told["isError"] is True
+    assert told["_meta"]["io.headgate/error"]["effect"] == "none"
+    text: str = told["content"][0]["text"]
+    return text
+
+
+def test_a_call_of_a_server_that_does_not_run_names_the_reason_until_it_runs(gateway: Start) -> None:
+    servers: dict[str, Any] = {
+        "example": EXAMPLE,
+        "both": {"command": "x", "url": "http://127.0.0.1:1/mcp"},
+        "off": {**EXAMPLE, "disabled": True},
+        "lacking": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_THING}"}},
+    }
+    gate = gateway({"mcpServers": servers})
+    gate.wait_until_ready("example")
+    for name in ("both", "off", "lacking"):
+        reason = gate.servers()[name]["reason"]
+        for tool in (f"{name}_echo", f"{name}:echo", f"{name}__echo"):
+            assert f"Server '{name}' does not run: {reason}" in error_of(gate, tool)
+    assert "Unknown tool: 'example_nothing'; nearest:" in error_of(gate, "example_nothing")
+    assert "Unknown server: 'elsewhere'" in error_of(gate, "elsewhere:echo")
+    edited(gate, json.dumps({"mcpServers": servers | {"off": EXAMPLE}}))
+    gate.wait_until_ready("off")
+    assert modern_call(gate, "off_echo", {"text": "hello"})["content"]
+    edited(gate, json.dumps({"mcpServers": {"example": EXAMPLE}}))
+    wait_until(lambda: "both" not in gate.servers(), WAIT_SECONDS, "it is gone")
+    assert "Unknown tool: 'both_echo'" in error_of(gate, "both_echo")
+
+
 def test_a_gate_whose_only_server_is_rejected_has_nothing_to_wait_for(gateway: Start) -> None:
     gate = gateway({"mcpServers": {"empty": {}}})
     assert gate.get("/ready").status == 200

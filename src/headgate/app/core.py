@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -34,6 +34,7 @@ from headgate.domain.care import PLAIN_CARE
 from headgate.domain.federation import GatewayChain
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION
+from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec
 from headgate.embedding.choice import Offline
 from headgate.front.answers import Answers
@@ -121,9 +122,10 @@ class Core:
         """From now on tell clients what changes; what was known before is nothing new."""
         self.catalog.on_change(self._changed)
 
-    def apply(self, servers: tuple[ServerSpec, ...]) -> None:
-        """Run exactly these servers."""
+    def apply(self, servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> None:
+        """Run exactly these servers; those that are left out have a reason."""
         self.arrange(servers)
+        self.catalog.set_unused(_reasons(servers, left_out))
         self._recollection.apply(servers)
         self.bookkeeping.promises.apply(servers)
         # How its tools are shown and called is nothing that a server has to be connected anew for.
@@ -178,6 +180,14 @@ class Core:
     def _found_tools(self, circle: str) -> None:
         """A search has changed the list of its clients: tell them before it is answered."""
         self.audience.tell(Kind.TOOLS.capability, (circle,))
+
+
+def _reasons(servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> dict[str, str]:
+    """Why each server of the configuration that does not run does not; some run as they were before."""
+    enabled = {server.name for server in servers if server.enabled}
+    disabled = {server.name: server.disabled_reason for server in servers}
+    unused = {name: cleaned(reason) for name, reason in (disabled | dict(left_out)).items()}
+    return {name: reason for name, reason in unused.items() if name not in enabled}
 
 
 @asynccontextmanager
@@ -249,7 +259,7 @@ async def open_core(
             core.arrange(settings.servers)
             await recollection.recall(settings.servers, forget=forget)
             core.follow_changes()
-            core.apply(settings.servers)
+            core.apply(settings.servers, settings.left_out)
             start(recollection.count(), "usage", core.tasks)
             start(core.take_favourites(file.usage), "favourites", core.tasks)
             bookkeeping.begin()

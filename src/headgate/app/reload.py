@@ -1,7 +1,7 @@
 """Takes over what changes in the configuration while the gateway runs."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from headgate.config.settings import Settings
 from headgate.config.watch import changes, servers_to_run
@@ -56,7 +56,7 @@ def warn(settings: Settings) -> None:
 async def follow(
     load: Callable[[], Settings],
     settings: Settings,
-    apply: Callable[[tuple[ServerSpec, ...]], None],
+    apply: Callable[[tuple[ServerSpec, ...], Mapping[str, str]], None],
     state: ConfigurationState,
 ) -> None:
     """Take over every change of the server list; what else changed needs a restart, and is said so."""
@@ -76,7 +76,7 @@ async def follow(
                     server.name,
                     fresh.config_path,
                 )
-        apply(servers)
+        apply(servers, fresh.left_out)
         state.applied(fresh)
         log.info("configuration reloaded", extra={"servers": len(servers)})
         if _apart_from_servers(fresh) != _apart_from_servers(settings):

@@ -24,6 +24,7 @@ from headgate.domain.errors import (
     PromptNotFound,
     ResourceNotFound,
     ServerNotFound,
+    ServerNotRunning,
     ToolNotFound,
 )
 from headgate.domain.item import Item
@@ -55,6 +56,7 @@ class Catalog:
         self._name_limit = name_limit
         self._prefixed = prefixed
         self._order: tuple[str, ...] = ()
+        self._unused: dict[str, str] = {}
         self._settled = asyncio.Event()
         self._settled.set()
         self._curations: Mapping[str, Curation] = {}
@@ -90,6 +92,10 @@ class Catalog:
         self._order = tuple(servers)
         for kind in [kind for kind, shelf in self._shelves.items() if shelf.order(servers, disabled)]:
             self._tell(kind)
+
+    def set_unused(self, reasons: Mapping[str, str]) -> None:
+        """These servers of the configuration do not run, each for a reason that a call of one names."""
+        self._unused = dict(reasons)
 
     def hold_names(self) -> None:
         """Names without an owner are provisional until `settle_names`.
@@ -305,11 +311,24 @@ class Catalog:
             shelf.forget(profile)
 
     def _not_found(self, kind: Kind, name: str) -> HeadgateError:
+        unused = self._unused_server(name)
+        if unused is not None:
+            return ServerNotRunning(unused, self._unused[unused])
         server, colon, _ = name.partition(":")
         if colon and server not in self._order:
             return ServerNotFound(server, nearest_servers(server, self._order))
         missing = ToolNotFound if kind is Kind.TOOLS else PromptNotFound
         return missing(name, self._directories[kind].nearest(name))
+
+    def _unused_server(self, name: str) -> str | None:
+        """The server that does not run and that such a name belongs to, as far as the name tells."""
+        if not self._unused:
+            return None
+        for server in self._unused:
+            if name.startswith((f"{server}:", f"{server}__")):
+                return server
+        meant = server_of(name, (*self._order, *self._unused), self._name_limit) if self._prefixed else None
+        return meant if meant in self._unused else None
 
     def _silent_reader(self, uri: str) -> str | None:
         told_neither = {*self._shelves[Kind.RESOURCES].silent(), *self._shelves[Kind.TEMPLATES].silent()}

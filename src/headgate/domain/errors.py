@@ -562,6 +562,20 @@ class ServerNotFound(HeadgateError):
         super().__init__(f"Unknown server: {name[:200]!r}", hint=f"{_similar('server', nearest)}; {finder}")
 
 
+class ServerNotRunning(HeadgateError):
+    """The configuration has the server, and its entry says that it does not run or is wrong."""
+
+    code = "SERVER_NOT_FOUND"
+    number = 1031
+    http_status = 404
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"Server {name[:200]!r} does not run: {quoted(reason, LONGEST_CAUSE)}",
+            hint="correct its entry in the configuration; the other servers work",
+        )
+
+
 class ToolNotFound(HeadgateError):
     """No tool has this name for this caller; the nearest names are given."""
 
