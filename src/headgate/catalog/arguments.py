@@ -61,7 +61,8 @@ def retrieval(params: Mapping[str, Raw]) -> Retrieval:
 def _typed(params: Mapping[str, Raw]) -> Mapping[str, Raw]:
     """The same with a number or flag that came as a text, and with a list of one that came bare.
 
-    `"3"` and `3.0` are 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the decoder.
+    `"3"` and `3.0` are 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the
+    decoder.
     """
     members = members_of(params, RETRIEVE_TOOLS, _EXAMPLE)
     typed = members | {name: _whole(members[name]) for name in _NUMBERS if name in members}
