@@ -179,3 +179,43 @@ def test_the_id_of_an_input_names_no_file_elsewhere(place: Place, identifier: st
     assert Path("/etc/hostname").exists()
     spec, _ = inputs(place, f"${{input:{identifier}}}")
     assert not spec.enabled
+
+
+SERVER = {"command": "x", "args": ["y"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"context_servers": {"it": {"source": "custom", **SERVER}}, "theme": "One Dark"},
+        {"context_servers": {"it": {"command": {"path": "x", "args": ["y"], "env": None}, "settings": {}}}},
+        {"mcp": {"servers": {"it": {"type": "stdio", **SERVER}}, "inputs": []}, "editor.fontSize": 12},
+        {"amp.mcpServers": {"it": SERVER}},
+    ],
+    ids=["zed", "zed before", "vs code settings", "amp"],
+)
+def test_servers_in_the_settings_of_an_editor_are_kept(place: Place, document: dict[str, Any]) -> None:
+    place.write(document)
+    (spec,) = place.load().servers
+    assert (spec.name, spec.command, spec.args, spec.enabled) == ("it", "x", ("y",), True)
+
+
+def test_a_default_of_vs_codes_settings_is_filled_in(place: Place) -> None:
+    inputs = [{"type": "promptString", "id": "team", "default": "blue"}]
+    entry = {"command": "x", "env": {"TEAM": "${input:team}"}}
+    place.write({"mcp": {"servers": {"it": entry}, "inputs": inputs}})
+    (spec,) = place.load().servers
+    assert spec.env == {"TEAM": "blue"}
+
+
+@pytest.mark.parametrize("key", ["excludeTools", "disabledTools"])
+def test_tools_that_another_client_excludes_stay_hidden(place: Place, key: str) -> None:
+    spec, warnings = loaded(place, {"command": "x", key: ["drop_table"]})
+    assert spec.curation.hides("drop_table")
+    assert not spec.curation.hides("list_tables")
+    assert warnings == ()
+
+
+def test_a_file_without_servers_keeps_its_other_keys_in_the_warning(place: Place) -> None:
+    place.write({"mcp": {"enabled": True}})
+    assert "'mcp' in " in place.load().warnings[0]

@@ -209,6 +209,6 @@ def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
 FIELDS = fields_of(ServerEntry)
 LATER = ("limits", "oauth", "behaviour")
 # How Windsurf and Gemini write it.
-ALIASES = {"serverUrl": "url", "httpUrl": "url"}
+ALIASES = {"serverUrl": "url", "httpUrl": "url", "excludeTools": "hide", "disabledTools": "hide"}
 # A token is often among them, and an error message ends up in a log.
 PRIVATE = ("command", "args", "env", "envFile", "cwd", "url", "headers", "arguments", "proxy", "password")

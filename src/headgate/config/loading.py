@@ -15,6 +15,7 @@ from headgate.config.keys import known_values
 from headgate.config.knowledge import KnowledgeSettings, fitting
 from headgate.config.nested import assembled, leaves
 from headgate.config.options import FILE_ALIASES, FILE_KEYS, Given, settle
+from headgate.config.pasted import unwrapped
 from headgate.config.servers import ReadServers, read_servers
 from headgate.config.settings import Flags, Settings
 from headgate.config.values import refusal, shown
@@ -53,7 +54,7 @@ def load(
         create = f"create {cwd / files.NAMES[0]} with {_EXAMPLE}, for example"
         warnings.append(f"there is no configuration file, so there is no server: {create}")
     if path is not None:
-        document = parse(files.read(path), str(path))
+        document = unwrapped(parse(files.read(path), str(path)))
         dotenv = files.read_dotenv(path.parent / ".env", warnings)
         lookup = Variables(environ, dotenv, secrets, _editor_values(document, path, here))
         # A path in the file means the same wherever the gateway was started.

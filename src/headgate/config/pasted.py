@@ -15,8 +15,25 @@ from headgate.domain.errors import ConfigError
 _LONGEST_SECONDS = 3600
 _LONGEST_MILLISECONDS = 86_400_000
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+# Where clients keep their servers when not in `mcpServers`: Zed, and Amp.
+_SERVER_SECTIONS = ("context_servers", "amp.mcpServers")
+# What VS Code kept in its settings below `mcp`, before it had a file for it.
+_VS_CODE_SECTION = "mcp"
 # What only a shell understands, as a word of its own.
 _SHELL_WORDS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1"))
+
+
+def unwrapped(document: Mapping[str, object]) -> dict[str, object]:
+    """The settings of an editor with its servers where a configuration has them; others stay as they are."""
+    read = dict(document)
+    for section in _SERVER_SECTIONS:
+        if section in read and "mcpServers" not in read:
+            read["mcpServers"] = read.pop(section)
+    settings = read.get(_VS_CODE_SECTION)
+    if isinstance(settings, dict) and isinstance(settings.get("servers"), dict) and "servers" not in read:
+        del read[_VS_CODE_SECTION]
+        read = {**settings, **read}
+    return read
 
 
 def normalised(
@@ -28,6 +45,7 @@ def normalised(
     `env_files`. Raises ConfigError.
     """
     read = dict(entry)
+    _read_command_object(read)
     for key in ("env", "headers"):
         if isinstance(values := read.get(key), dict):
             read[key] = _texts(values, key)
@@ -57,6 +75,15 @@ def _text(value: object, where: str) -> str:
     # Never the value itself: a token may be in it.
     kind = "null" if value is None else shown(value)
     raise refusal(where, kind, "text, a number, true or false")
+
+
+def _read_command_object(read: dict[str, object]) -> None:
+    """Zed wrote program, arguments and variables into one object."""
+    command = read.get("command")
+    if isinstance(command, dict) and "path" in command:
+        read["command"] = command["path"]
+        given = {key: command[key] for key in ("args", "env") if command.get(key) is not None}
+        read.update({key: value for key, value in given.items() if key not in read})
 
 
 def _read_command(read: dict[str, object], where: str, warnings: list[str]) -> None:
