@@ -153,9 +153,25 @@ def test_a_flag_that_makes_no_sense_is_named(config: Path, tmp_path: Path, optio
     assert value in said
 
 
-def test_verbose_adds_the_traceback_and_changes_nothing_else(tmp_path: Path) -> None:
-    plain = run("serve", "--config", "nowhere.json", cwd=tmp_path)
-    ended = run("serve", "--config", "nowhere.json", "-v", cwd=tmp_path)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve"],
+        ["listing"],
+        ["eval"],
+        ["operations", "list"],
+        ["operations", "show", "x"],
+        ["operations", "resolve", "x", "--happened"],
+        ["transactions", "list"],
+        ["transactions", "show", "x"],
+        ["transactions", "resolve", "x", "--leave"],
+        ["knowledge", "stats"],
+    ],
+    ids=" ".join,
+)
+def test_verbose_adds_the_traceback_and_changes_nothing_else(tmp_path: Path, command: list[str]) -> None:
+    plain = run(*command, "--config", "nowhere.json", cwd=tmp_path)
+    ended = run(*command, "--config", "nowhere.json", "-v", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout) == (2, "")
     assert ended.stderr.startswith("Traceback")
     assert "ConfigError" in ended.stderr

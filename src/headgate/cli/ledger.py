@@ -4,6 +4,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
 from headgate.cli.running import ending, run, say, settings_of
 
 if TYPE_CHECKING:
@@ -12,6 +14,23 @@ if TYPE_CHECKING:
     from headgate.config import Settings
 
 T = TypeVar("T")
+
+_VERBOSE_KEY = "headgate.verbose"
+
+
+def _keep_verbose(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001
+    context.meta[_VERBOSE_KEY] = given
+
+
+# Read by `tell_of_ledger`, so that no command has to hand it on.
+VERBOSE = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_verbose,
+    help="Show the traceback of an error.",
+)
 
 
 def tell_of_ledger(
@@ -23,7 +42,7 @@ def tell_of_ledger(
     """Print what the ledger says; a refusal ends the command."""
     from headgate.config import Flags
 
-    with ending(verbose=False):
+    with ending(verbose=click.get_current_context().meta[_VERBOSE_KEY]):
         found = run(work(settings_of(Flags(config=config, data_dir=data_dir))))
         say(printed(found))
 

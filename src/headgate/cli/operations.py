@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.ledger import options_of, tell_of_ledger
+from headgate.cli.ledger import VERBOSE, options_of, tell_of_ledger
 from headgate.cli.options import CONFIG, DATA_DIR, JSON
 
 # The words of `State`, without what would have to be imported for them.
@@ -26,6 +26,7 @@ def operations() -> None:
 )
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def list_operations(
     states: tuple[str, ...],
@@ -50,6 +51,7 @@ def list_operations(
 @click.argument("op_id")
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def show_operation(
     op_id: str,
@@ -74,6 +76,7 @@ def show_operation(
 @click.option("--did-not-happen", "did_not_happen", is_flag=True, help="The call was not carried out.")
 @CONFIG
 @DATA_DIR
+@VERBOSE
 def resolve_operation(
     op_id: str,
     happened: bool,  # noqa: FBT001

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.ledger import options_of, tell_of_ledger
+from headgate.cli.ledger import VERBOSE, options_of, tell_of_ledger
 from headgate.cli.options import CONFIG, DATA_DIR, JSON
 
 # The words of `app.transactions`, without what would have to be imported for them.
@@ -31,6 +31,7 @@ def transactions() -> None:
 @click.option("--all", "every", is_flag=True, help="Those in every state.")
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def list_transactions(
     states: tuple[str, ...],
@@ -59,6 +60,7 @@ def list_transactions(
 @_PRINCIPAL
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def show_transaction(
     id: str,
@@ -96,6 +98,7 @@ def show_transaction(
 @_PRINCIPAL
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def resolve_transaction(  # noqa: PLR0913 (one for each option)
     id: str,
