@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.gate import Gate
+from tests.gate import Gate, running_gate
 from tests.real.plain import Handshaker, Stateless
-from tests.real.upstreams import tool
-from tests.real.yard import START_SECONDS, Errand, Yard, call, listed, text
+from tests.real.upstreams import configuration, tool
+from tests.real.yard import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
 from tests.waiting import wait_until
 
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
@@ -84,6 +84,26 @@ async def test_a_server_added_later_takes_no_name_that_was_given(tmp_path: Path)
         names = await seen(gate)
         assert names.pop("big_two_list") == "big_two: list"
         assert set(names.values()) == {"big: two_list"}
+
+
+async def test_a_gateway_that_shares_the_data_directory_takes_no_name_away(tmp_path: Path) -> None:
+    yard = contested(tmp_path)
+    yard.open()
+    both = yard.config(firstListingTimeout=LONG_WAIT)
+    other = configuration({"example": {"builtin": "example"}})
+    shared = ["--data-dir", str(yard.data)]
+    # It has read what the names were before the first gateway gave any, and writes after it.
+    with running_gate(other, tmp_path / "other", environment=BY_WORDS, options=shared) as beside:
+        with yard.gate({**both, "mcpServers": {"big_two": both["mcpServers"]["big_two"]}}) as gate:
+            assert listed(gate) == ["big_two_list"]
+            gate.write_config(both)
+            wait_until(lambda: len(listed(gate)) == 2, START_SECONDS, "the new server")
+            names = await seen(gate)
+        beside.write_config(configuration({"second": {"builtin": "example"}}))
+        beside.wait_until_ready("second")
+        assert listed(beside)
+    with yard.gate(both) as gate:
+        assert await seen(gate) == names
 
 
 async def seen_by_names(gate: Gate, *names: str) -> dict[str, str]:

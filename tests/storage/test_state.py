@@ -234,3 +234,45 @@ def test_a_file_that_is_too_large_is_cut_when_it_is_read(path: Path) -> None:
     state = StateFile(path)
     state.remember_version("server", "1")
     assert path.stat().st_size < 9 * 1024 * 1024
+
+
+def test_two_gateways_that_share_the_file_keep_what_each_other_wrote(path: Path) -> None:
+    first, second = StateFile(path), StateFile(path)
+    first.claim({"a_x": ("a", "x")})
+    second.claim({"b_x": ("b", "x")})
+    first.remember_standing("session of a", "info", [])
+    second.remember_version("b", "2025-11-25")
+    first.remember_version("a", "2025-06-18")
+    read = StateFile(path)
+    assert (read.owner("a_x"), read.owner("b_x")) == (("a", "x"), ("b", "x"))
+    assert (read.version("a"), read.version("b")) == ("2025-06-18", "2025-11-25")
+    assert read.standing("session of a") == ("info", [])
+
+
+def test_changes_of_another_gateway_are_not_undone_and_what_was_dropped_stays_away(
+    path: Path,
+) -> None:
+    first = StateFile(path)
+    first.claim({"x": ("a", "x")})
+    first.remember_version("b", "2025-06-18")
+    first.remember_standing("session", "info", [])
+    second = StateFile(path)
+    second.remember_version("b", "2025-11-25")
+    first.remember_standing("session", "", [])
+    second.claim({"y": ("b", "y")})
+    read = StateFile(path)
+    assert read.version("b") == "2025-11-25"
+    assert read.standing("session") is None
+    assert (read.owner("x"), read.owner("y")) == (("a", "x"), ("b", "y"))
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, partial(Path.write_text, data="{")], ids=["gone", "broken"])
+def test_a_file_that_is_lost_under_a_gateway_is_written_whole(
+    path: Path, spoil: Callable[[Path], object]
+) -> None:
+    state = StateFile(path)
+    state.claim({"a_x": ("a", "x")})
+    spoil(path)
+    state.remember_version("a", "2025-11-25")
+    read = StateFile(path)
+    assert (read.owner("a_x"), read.version("a")) == (("a", "x"), "2025-11-25")

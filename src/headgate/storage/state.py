@@ -1,11 +1,13 @@
 """A small file of facts worth remembering: who owns a name, what a server can do, what a client asked for."""
 
 import asyncio
+import hashlib
 import logging
 import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +15,8 @@ from headgate.catalog.abilities import Ability
 from headgate.domain.regular_file import open_regular, read_regular
 
 log = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
 
 # Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
 _MOST_NAMES = 50_000
@@ -48,6 +52,10 @@ class StateFile:
         self._path = path
         self._pause_seconds = pause_seconds
         self._facts = _read(path)
+        # What this process knew when it last read or wrote the file, and what the file held then: other
+        # gateways may share it.
+        self._known = msgspec.json.encode(self._facts)
+        self._on_disk = _digest(path)
         self._standing_bytes = {session: _size(uris) for session, (_, uris) in self._facts.standings.items()}
         self._bound_standings()
         self._changes = 0
@@ -178,16 +186,56 @@ class StateFile:
         with self._lock:
             if change <= self._written:
                 return
-            fresh = self._path.with_suffix(".new")
+            # Of this process alone: another gateway may be writing too.
+            fresh = self._path.with_suffix(f".{os.getpid()}.new")
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 # It names what clients subscribed to, which is nobody else's business.
                 with open_regular(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
-                    file.write(content)
+                    file.write(self._with_others(content))
                 os.replace(fresh, self._path)
-                self._written = change
+                self._written, self._known, self._on_disk = change, content, _digest(self._path)
             except OSError as error:
                 log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
+
+    def _with_others(self, content: bytes) -> bytes:
+        """The facts of this process, and what other gateways have written since it read or wrote the file."""
+        if _digest(self._path) in (self._on_disk, None):
+            return content
+        try:
+            others = msgspec.json.decode(read_regular(self._path), type=Facts)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return content
+        before, own = (msgspec.json.decode(text, type=Facts) for text in (self._known, content))
+        return msgspec.json.encode(_merged(before, own, others))
+
+
+def _merged(before: Facts, own: Facts, others: Facts) -> Facts:
+    """The facts of the others with what changed from `before` to `own`."""
+    return Facts(
+        names=_merged_entries(before.names, own.names, others.names, _MOST_NAMES),
+        versions=_merged_entries(before.versions, own.versions, others.versions),
+        abilities=_merged_entries(before.abilities, own.abilities, others.abilities),
+        standings=_merged_entries(before.standings, own.standings, others.standings, _MOST_STANDINGS),
+        listings=_merged_entries(before.listings, own.listings, others.listings, _MOST_LISTINGS),
+        favourites=others.favourites if own.favourites == before.favourites else own.favourites,
+    )
+
+
+def _merged_entries(
+    before: Mapping[str, T], own: Mapping[str, T], others: Mapping[str, T], most: int | None = None
+) -> dict[str, T]:
+    kept = {key: value for key, value in others.items() if key in own or key not in before}
+    kept |= {key: value for key, value in own.items() if before.get(key) != value}
+    return dict(list(kept.items())[-most:]) if most is not None else kept
+
+
+def _digest(path: Path) -> bytes | None:
+    """Of what the file holds; None if there is none."""
+    try:
+        return hashlib.blake2b(read_regular(path)).digest()
+    except OSError:
+        return None
 
 
 def _size(uris: list[str]) -> int:
