@@ -5,11 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from mcp.client.client import Client
 from mcp_types import Implementation
 
+from headgate.catalog.tokens import count_tokens
 from tests.gate import Gate, clean_environment, running_gate
+from tests.real.raw import modern_http_client, pages
 from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.waiting import wait_until
 
@@ -53,6 +56,16 @@ def test_serve_and_listing_say_the_choice_in_one_line(gate: Gate) -> None:
     # The report counts the own tools as well.
     assert full <= printed_full < full + 200
     assert slim <= printed_slim < slim + 1000
+    # So does the log, and both say what a client gets.
+    listed = [listed_tokens(gate, mode) for mode in ("full", "slim")]
+    assert [full, slim] == [printed_full, printed_slim] == listed
+
+
+def listed_tokens(gate: Gate, mode: str) -> int:
+    """Of the array as it is sent: servers write their definitions with more or fewer blanks."""
+    with modern_http_client(gate.url.replace("/mcp", f"/mcp/{mode}")) as client:
+        (page,) = pages(client)
+    return count_tokens(bytes(msgspec.json.decode(page, type=dict[str, msgspec.Raw])["tools"]))
 
 
 async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gate: Gate) -> None:

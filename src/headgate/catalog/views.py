@@ -153,22 +153,31 @@ class Views:
             fitted.pins_left,
             making.changes(fitted.levels) if sight.dialect is not Dialect.PLAIN else {},
             making.said(fitted.levels),
-            self._choice(counted.keys(), making) if sight.mode is Mode.AUTO and items else "",
+            self._choice(fitted, making, own) if sight.mode is Mode.AUTO and items else "",
         )
 
-    def _choice(self, levels: Set[Level], making: "_Making") -> str:
+    def _choice(self, fitted: Fitted, making: "_Making", own: OwnTools) -> str:
         """What auto chose, with the numbers that decided; large catalogs are not counted to their end."""
+        came_to = _came_to_be(set(fitted.levels.values()))
+        sizes = {
+            Mode.FULL: self._size(making.forms_at(Level.WHOLE), own.readers),
+            Mode.SLIM: self._size(making.forms_at(Level.SLIM), own.expander + own.reader_stubs),
+        }
+        # What is listed may have fewer of the gateway's own tools than the mode itself.
+        sizes |= {came_to: f"{fitted.tokens:,}"}
+        return choice_line(came_to, sizes[Mode.FULL], sizes[Mode.SLIM], self.budget_tokens)
+
+    def _size(self, forms: Iterator[bytes], beside: Sequence[Named]) -> str:
+        """The tokens of a listing, as far as it is worth counting."""
         most = _MOST_COUNTED * self.budget_tokens
-        sizes = []
-        for level in (Level.WHOLE, Level.SLIM):
-            tokens = 0
-            for form in making.forms_at(level):
-                tokens += self._meter.cost(form)
-                if tokens > most:
-                    break
-            sizes.append(min(tokens, most))
-        full, slim = (f"over {one:,}" if one == most else f"{one:,}" for one in sizes)
-        return choice_line(_came_to_be(levels), full, slim, self.budget_tokens)
+        left = most
+        listed = list(beside)
+        for form in forms:
+            left -= self._meter.cost(form)
+            if left < 0:
+                return f"over {most:,}"
+            listed.append(("", form))
+        return f"{self._meter.tokens(listed):,}"
 
     def _own(self, sight: Sight) -> OwnTools:
         servers = self._shelf.servers()
