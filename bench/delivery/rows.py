@@ -18,8 +18,7 @@ from headgate.delivery.fingerprint import fingerprint
 from headgate.delivery.ledger import Intent, Outcome, State
 from headgate.domain.call import Answer
 from headgate.domain.care import ToolClass
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 
 _ARGUMENTS: Final = b'{"path":"reports/daily","limit":10}'
 # As many as share a commit at the most.
@@ -40,7 +39,7 @@ def main() -> None:
 async def _write(directory: Path, rows: int, left_open: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     async with (
-        Committer(directory / LEDGER_NAME, LEDGER_TABLES) as committer,
+        ledger_committer(directory) as committer,
         open_ledger(committer, directory) as ledger,
     ):
         await fill(ledger, rows, left_open)

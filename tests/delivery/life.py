@@ -23,8 +23,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec
 from headgate.domain.ticket import Receipt, Ticket
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
 from tests.delivery.bank import LONGEST_SECONDS, SPEC, Bank, item
 from tests.delivery.hurried import HurriedLoop, in_a_hurry, outside
 
@@ -91,9 +90,7 @@ class Life:
         def time_of_day() -> float:
             return _EPOCH + loop.time()
 
-        committer = await self._stack.enter_async_context(
-            Committer(self._directory / LEDGER_NAME, LEDGER_TABLES)
-        )
+        committer = await self._stack.enter_async_context(ledger_committer(self._directory))
         ledger = await self._stack.enter_async_context(
             open_ledger(
                 committer,

@@ -24,8 +24,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec, Transport
 from headgate.domain.ticket import Ticket
 from headgate.storage.bodies import Bodies
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_TABLES, LedgerFile
+from headgate.storage.ledger import LedgerFile, ledger_committer
 from headgate.storage.presence import Presence
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 
@@ -344,7 +343,7 @@ async def house(
     """A gateway on the files of that directory, which ends with the block."""
     clock = clock or Clock()
     presence = Presence(directory / "owners")
-    async with Committer(directory / "ledger.db", (*LEDGER_TABLES, *TRANSACTION_TABLES)) as committer:
+    async with ledger_committer(directory, TRANSACTION_TABLES) as committer:
         ledger = FusedLedger(
             committer,
             Bodies(directory / "ledger"),

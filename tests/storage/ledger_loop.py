@@ -9,8 +9,7 @@ from pathlib import Path
 
 from headgate.delivery.ledger import Outcome, State, StoreFailed
 from headgate.domain.call import Answer
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 from tests.storage.ledgers import granted, intent
 
 # Several at a time, so that commits hold more than one.
@@ -28,7 +27,7 @@ def answer_to(key: str) -> bytes:
 async def main() -> None:
     """Do what the first argument says in the directory that the second one names."""
     directory = Path(sys.argv[2])
-    committer = Committer(directory / LEDGER_NAME, LEDGER_TABLES)
+    committer = ledger_committer(directory)
     async with committer, open_ledger(committer, directory) as ledger:
         await (_go_on if sys.argv[1] == "loop" else _fill)(ledger)
 

@@ -9,8 +9,7 @@ from typing import Protocol
 from headgate.delivery.ledger import Claim, Intent, Ledger, Operation, Outcome, State, Verdict
 from headgate.domain.call import Answer
 from headgate.domain.care import ToolClass
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 
 START = 1_800_000_000.0
 WINDOW_SECONDS = 1_000.0
@@ -51,7 +50,7 @@ class SqliteStage:
 
     async def gateway(self) -> LedgerFile:
         stack = AsyncExitStack()
-        committer = Committer(self.directory / LEDGER_NAME, LEDGER_TABLES)
+        committer = ledger_committer(self.directory)
         await stack.enter_async_context(committer)
         opened = open_ledger(
             committer,

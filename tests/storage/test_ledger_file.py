@@ -20,7 +20,7 @@ from headgate.domain.call import Answer
 from headgate.domain.payload import Payload, Spooled
 from headgate.responses.store import OnDisk
 from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
 from headgate.storage.presence import Presence
 from headgate.upstream.spool import SpooledValue, SpoolFile
 from tests.storage.ledger_loop import answer_to
@@ -73,7 +73,7 @@ def spooled(directory: Path) -> SpooledValue:
 
 
 async def test_what_waits_while_a_commit_runs_shares_the_next(tmp_path: Path) -> None:
-    committer = Committer(tmp_path / LEDGER_NAME, LEDGER_TABLES)
+    committer = ledger_committer(tmp_path)
     async with committer, open_ledger(committer, tmp_path) as ledger:
         await asyncio.gather(*(granted(ledger, intent(f"{number}")) for number in range(100)))
         assert committer.commits <= 10
@@ -115,7 +115,7 @@ async def test_reads_go_on_while_another_process_has_the_file_locked(
     tmp_path: Path, ledger: LedgerFile
 ) -> None:
     first = await ended(ledger, State.DONE)
-    committer = Committer(tmp_path / LEDGER_NAME, LEDGER_TABLES, busy_seconds=0.1)
+    committer = ledger_committer(tmp_path, busy_seconds=0.1)
     async with committer, open_ledger(committer, tmp_path) as impatient:
         with closing(sqlite3.connect(tmp_path / LEDGER_NAME, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -214,7 +214,7 @@ async def test_only_its_owner_reads_what_is_recorded(tmp_path: Path, stage: Sqli
     first = await granted(ledger)
     await ledger.finish(first.op_id, 1, Outcome(state=State.DONE, answer=Answer(b"x" * 100_000)))
     files = [path for path in stage.directory.rglob("*") if path.is_file()]
-    assert len(files) == 5
+    assert len(files) == 6
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
@@ -242,10 +242,10 @@ async def test_a_ledger_of_a_newer_version_is_left_as_it_is(tmp_path: Path, ledg
 
 
 async def test_a_file_gets_the_tables_that_another_part_adds_to_it(tmp_path: Path) -> None:
-    async with Committer(tmp_path / LEDGER_NAME, LEDGER_TABLES) as committer:
+    async with ledger_committer(tmp_path) as committer:
         await committer.do(lambda connection: None)
-    more = (*LEDGER_TABLES, "CREATE TABLE IF NOT EXISTS steps (number INTEGER PRIMARY KEY)")
-    async with Committer(tmp_path / LEDGER_NAME, more) as committer:
+    more = ("CREATE TABLE IF NOT EXISTS steps (number INTEGER PRIMARY KEY)",)
+    async with ledger_committer(tmp_path, more) as committer:
         assert await committer.read(lambda c: c.execute("SELECT * FROM steps").fetchall()) == []
 
 

@@ -13,13 +13,12 @@ from msgspec import structs
 from headgate.delivery.transactions.plan import OnFailure, Phase, Remedy, StepState
 from headgate.delivery.transactions.record import Event, Place, Step, Transaction
 from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, open_ledger
+from headgate.storage.ledger import ledger_committer, open_ledger
 from headgate.storage.presence import Presence
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 from tests.storage.ledgers import Clock, granted, intent
 
 WINDOW_SECONDS = 1_000.0
-TABLES = (*LEDGER_TABLES, *TRANSACTION_TABLES)
 EVENT = Event(5.0, "something happened")
 
 
@@ -39,7 +38,7 @@ class Gateway:
 @asynccontextmanager
 async def gateway(directory: Path) -> AsyncIterator[Gateway]:
     """A gateway on the files of the directory."""
-    async with Committer(directory / LEDGER_NAME, TABLES) as committer:
+    async with ledger_committer(directory, TRANSACTION_TABLES) as committer:
         opened = Gateway(committer, directory, Clock())
         yield opened
         await opened.end()
@@ -190,7 +189,7 @@ async def test_a_step_that_another_gateway_may_be_about_to_send_says_so(one: Gat
 
 async def test_the_call_of_a_step_is_found_by_its_key(one: Gateway, tmp_path: Path) -> None:
     async with (
-        Committer(tmp_path / LEDGER_NAME, TABLES) as committer,
+        ledger_committer(tmp_path, TRANSACTION_TABLES) as committer,
         open_ledger(committer, tmp_path) as ledger,
     ):
         operation = await granted(ledger, intent(key="headgate:tx/t/1"))

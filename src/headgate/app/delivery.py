@@ -27,7 +27,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.gateway import Use
 from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 from headgate.storage.transfers import Transfers, open_transfers
 from headgate.upstream.fleet import Fleet
@@ -186,15 +186,16 @@ async def open_bookkeeping(
     settings: Settings, fleet: Fleet, catalog: Catalog, count: Count
 ) -> AsyncIterator[Bookkeeping]:
     """The ledger and what writes it, for as long as the block lasts."""
-    directory, tables = settings.data_dir, (*LEDGER_TABLES, *TRANSACTION_TABLES)
+    directory = settings.data_dir
     async with AsyncExitStack() as stack:
-        committer = await stack.enter_async_context(Committer(directory / LEDGER_NAME, tables))
+        committer = await stack.enter_async_context(ledger_committer(directory, TRANSACTION_TABLES))
         ledger = await stack.enter_async_context(
             open_ledger(
                 committer,
                 directory,
                 window_seconds=settings.ledger_window_seconds,
                 doubt_seconds=settings.doubt_window_seconds,
+                most_bytes=settings.ledger_max_bytes,
             )
         )
         transfers = await stack.enter_async_context(

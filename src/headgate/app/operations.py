@@ -185,6 +185,7 @@ def _document(operation: Operation) -> dict[str, Any]:
         "error": operation.error,
         "resolved_by": operation.resolved_by,
         "answered": operation.answered,
+        "answer_dropped": operation.dropped,
     }
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from headgate.config.settings import Settings
 from headgate.delivery.ledger import StoreFailed
 from headgate.domain.errors import ConfigError
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LEDGER_NAME, LEDGER_TABLES, LedgerFile, open_ledger
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 
 
@@ -41,7 +40,7 @@ async def ledger_exists(settings: Settings) -> bool:
 async def open_operator_ledger(settings: Settings) -> AsyncIterator[OperatorLedger]:
     """The ledger while the block lasts; raises ConfigError when it cannot be used."""
     path = settings.data_dir / LEDGER_NAME
-    committer = Committer(path, (*LEDGER_TABLES, *TRANSACTION_TABLES))
+    committer = ledger_committer(settings.data_dir, TRANSACTION_TABLES)
     try:
         async with committer, open_ledger(committer, settings.data_dir) as ledger:
             yield OperatorLedger(ledger, TransactionFile(committer, ledger.presence))

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, str] = {
     "OPENAI_API_KEY": "openai_api_key",
     "LEDGER_WINDOW": "ledger_window_seconds",
     "DOUBT_WINDOW": "doubt_window_seconds",
+    "LEDGER_MAX_BYTES": "ledger_max_bytes",
     "REJOIN": "rejoin_seconds",
     "LIST_DELIVERY_TOOLS": "list_delivery_tools",
     "TRANSACTION_TIMEOUT": "transaction_timeout_seconds",

@@ -178,6 +178,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             60, 365 * _DAY, "How long a call in doubt waits for somebody's word; at least the ledgerWindow."
         ),
     ] = 7.0 * _DAY
+    ledger_max_bytes: Annotated[
+        int,
+        between(
+            _MIB,
+            1024 * 1024 * _MIB,
+            "The most bytes of recorded calls and their answers; beyond it the oldest answers are dropped.",
+        ),
+    ] = 256 * _MIB
     rejoin_seconds: Annotated[
         float,
         seconds(0, 900, "How long a recorded call goes on whose client was cut off, before it is cancelled."),

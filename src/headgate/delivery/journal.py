@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.delivery.fingerprint import fingerprint
 from headgate.delivery.joining import Ended, Running
-from headgate.delivery.ledger import Intent, Ledger, Operation, Outcome, State, StoreFailed
+from headgate.delivery.ledger import Intent, Ledger, Operation, Outcome, State, StoreFailed, unavailable
 from headgate.delivery.operating import LEASE_SECONDS, Delivery, Operating, Prober, difference
 from headgate.delivery.promises import Promises
 from headgate.delivery.record import Record
@@ -20,7 +20,6 @@ from headgate.domain.errors import (
     HeadgateError,
     InvalidArguments,
     KeyReused,
-    LedgerAway,
     OperationNotFound,
     StillRunning,
 )
@@ -187,7 +186,7 @@ class Journal:
                 return await self._delivery.deliver(call)
             receipt = msgspec.structs.replace(receipt, duplicate=True)
             if not isinstance(answer.result, bytes):
-                answer = await self._record.answer(receipt.op_id)
+                answer = await self._record.answer(receipt.op_id, call.item.public_name)
         return msgspec.structs.replace(answer, receipt=receipt)
 
     # The operation itself: a task of its own, because whoever started it may leave before it ends.
@@ -283,14 +282,14 @@ class Journal:
             await self._record.catch_up(op_id)
             found = await self._ledger.find(op_id)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
         if found is None or (found.tenant, found.principal) != (caller.tenant, caller.principal):
             raise OperationNotFound(op_id)
         return found
 
     async def answer_of(self, operation: Operation) -> Answer:
-        """What an operation that is DONE was answered; raises LedgerAway."""
-        return await self._record.answer(operation.op_id)
+        """What an operation that is DONE was answered; raises LedgerAway or AnswerNotKept."""
+        return await self._record.answer(operation.op_id, operation.public_name)
 
     async def resolve(self, caller: Caller, op_id: str, *, happened: bool, by: str) -> Operation:
         """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""

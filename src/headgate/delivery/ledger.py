@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.domain.call import Answer
 from headgate.domain.care import ToolClass
-from headgate.domain.errors import Effect
+from headgate.domain.errors import Effect, LedgerAway
 
 
 class State(StrEnum):
@@ -91,6 +91,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     resolved_by: str = ""
     # Whether an answer is stored: of an operation that was settled by somebody's word there is none.
     answered: bool = False
+    # Whether its answer was removed to keep the ledger within its quota.
+    dropped: bool = False
     # Whether it may have happened before it was claimed last, so that nothing but an answer ends the doubt.
     doubted: bool = False
 
@@ -129,6 +131,15 @@ class StoreFailed(Exception):
     """The store could not do it; the sentence says why. Nothing that was asked for has been recorded."""
 
 
+class LedgerDamaged(StoreFailed):
+    """Recorded calls are missing or changed, so that a repeat cannot be recognised any more."""
+
+
+def unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerAway:
+    """The error of a call that needs the ledger."""
+    return LedgerAway(str(failure), effect=effect, damaged=isinstance(failure, LedgerDamaged))
+
+
 class Ledger(Protocol):
     """A durable store of operations. Every method is atomic and, when it returns, durable.
 
@@ -160,7 +171,7 @@ class Ledger(Protocol):
         """The operation under that key, also one whose window is over."""
 
     async def answer(self, op_id: str) -> Answer | None:
-        """The stored answer, byte for byte; whoever takes it closes its payload."""
+        """The stored answer, byte for byte; whoever takes it closes its payload. None: it is not kept."""
 
     async def orphans(self) -> list[Operation]:
         """Operations in INTENT whose owner is gone, oldest first."""

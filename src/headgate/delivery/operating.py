@@ -17,6 +17,7 @@ from headgate.delivery.ledger import (
     State,
     StoreFailed,
     Verdict,
+    unavailable,
 )
 from headgate.delivery.promises import Promises
 from headgate.delivery.record import Record, asks_something, close, in_doubt
@@ -24,6 +25,7 @@ from headgate.delivery.settled import not_begun, receipt_of, refused, word_of
 from headgate.domain.call import Answer, Call, Errand
 from headgate.domain.care import Care, ToolClass
 from headgate.domain.errors import (
+    AnswerNotKept,
     AnswerNotStored,
     Effect,
     HeadgateError,
@@ -177,7 +179,7 @@ class Operating:
     ) -> Ended:
         """The ledger cannot be written: what must not happen twice does not happen."""
         if intent.kind is not ToolClass.READ:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
         # To read twice does no harm, so reading goes on.
         answer = await running.send(lambda: self._sending(call, Errand(deadline=deadline)))
         return Ended(Receipt(attempts=_attempts(answer), unrecorded=True), answer)
@@ -185,12 +187,15 @@ class Operating:
     # A call that was made before.
 
     async def _told(self, operation: Operation) -> Ended:
-        """What an operation that is not ours to make says; raises InDoubt."""
+        """What an operation that is not ours to make says; raises InDoubt or AnswerNotKept."""
         receipt = receipt_of(operation, duplicate=True)
         if operation.state is not State.DONE:
             raise _with_receipt(InDoubt(operation.public_name, operation.op_id), receipt)
-        answer = await self._record.answer(operation.op_id) if operation.answered else word_of(operation)
-        return Ended(receipt, answer)
+        if operation.dropped:
+            raise _with_receipt(AnswerNotKept(operation.public_name, operation.op_id), receipt)
+        if not operation.answered:
+            return Ended(receipt, word_of(operation))
+        return Ended(receipt, await self._record.answer(operation.op_id, operation.public_name))
 
     async def _probed(
         self, running: Running, call: Call, intent: Intent, operation: Operation, deadline: float
@@ -368,7 +373,7 @@ async def _ended(running: Running, work: Awaitable[Ended]) -> Ended:
     except HeadgateError as error:
         return Ended(error.receipt or Receipt(op_id=running.op_id), error=error)
     except StoreFailed as failure:
-        away = LedgerAway(str(failure), effect=Effect.UNKNOWN)
+        away = unavailable(failure, effect=Effect.UNKNOWN)
         return Ended(Receipt(op_id=running.op_id), error=away)
     except asyncio.CancelledError:
         # Everybody has left before it was claimed, so nobody is there to be told.

@@ -4,10 +4,19 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from headgate.delivery.ledger import Ledger, Operation, Outcome, State, StoreFailed, effect_of
+from headgate.delivery.ledger import (
+    Ledger,
+    LedgerDamaged,
+    Operation,
+    Outcome,
+    State,
+    StoreFailed,
+    effect_of,
+    unavailable,
+)
 from headgate.delivery.settled import not_begun, refused
 from headgate.domain.call import Answer
-from headgate.domain.errors import Effect, LedgerAway, OperationNotFound
+from headgate.domain.errors import AnswerNotKept, Effect, LedgerAway
 from headgate.wire.results import asks
 
 log = logging.getLogger("headgate.delivery")
@@ -38,8 +47,8 @@ class Record:
             try:
                 recorded = await self._ledger.finish(operation.op_id, operation.fence, outcome)
             except StoreFailed as failure:
-                if pause is None:
-                    raise LedgerAway(str(failure), effect=effect_of(outcome.state)) from failure
+                if pause is None or isinstance(failure, LedgerDamaged):
+                    raise unavailable(failure, effect=effect_of(outcome.state)) from failure
                 await asyncio.sleep(pause)
             else:
                 # What was owed before is of no interest any more.
@@ -92,14 +101,14 @@ class Record:
         """It is carried out anew, so that how it ended before is of no interest."""
         self._unwritten.pop(op_id, None)
 
-    async def answer(self, op_id: str) -> Answer:
-        """The recorded answer; raises LedgerAway."""
+    async def answer(self, op_id: str, tool: str) -> Answer:
+        """The recorded answer of a call of that tool; raises LedgerAway or AnswerNotKept."""
         try:
             answer = await self._ledger.answer(op_id)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure), effect=Effect.DONE) from failure
+            raise unavailable(failure, effect=Effect.DONE) from failure
         if answer is None:
-            raise OperationNotFound(op_id)
+            raise AnswerNotKept(tool, op_id)
         return answer
 
     # Answers after a call was given up.

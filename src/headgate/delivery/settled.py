@@ -49,5 +49,6 @@ def receipt_of(operation: Operation, *, state: State | None = None, duplicate: b
 def word_of(operation: Operation) -> Answer:
     """The answer to a call that was carried out, of which the server's own answer is not known."""
     why = _WORDS.get(operation.resolved_by, "the ledger says so")
-    text = f"This call was carried out ({why}). What the server answered is not known."
+    left = "Its answer is no longer kept." if operation.dropped else "What the server answered is not known."
+    text = f"This call was carried out ({why}). {left}"
     return Answer(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False}))

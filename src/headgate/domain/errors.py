@@ -15,6 +15,7 @@ LONGEST_CAUSE = 600
 _MOST_READ = 16 * 1024
 # Of those who may have been meant.
 _MOST_LISTED = 20
+_RECOVER = "the operator stops the gateway, runs `headgate operations recover` and decides what it lists"
 
 
 class Effect(StrEnum):
@@ -350,19 +351,36 @@ class LedgerAway(HeadgateError):
     http_status = 503
     retryable = True
 
-    def __init__(self, reason: str, *, effect: Effect = Effect.NONE) -> None:
+    def __init__(self, reason: str, *, effect: Effect = Effect.NONE, damaged: bool = False) -> None:
+        """A damaged ledger refuses calls until the operator decides."""
         said = {
             Effect.NONE: "so the call was not sent",
             Effect.DONE: "so the answer of a call that was carried out is lost",
             Effect.UNKNOWN: "and whether the call was carried out is not known",
         }
         super().__init__(
-            f"the ledger cannot be written ({reason}), {said[effect]}",
-            hint="free disk space or mend the data directory, then try again",
-            retry_after_seconds=5.0,
+            f"the ledger {'is damaged' if damaged else 'cannot be written'} ({reason}), {said[effect]}",
+            hint=_RECOVER if damaged else "free disk space or mend the data directory, then try again",
+            retry_after_seconds=None if damaged else 5.0,
         )
         self.effect = effect
-        self.retryable = effect is Effect.NONE
+        self.retryable = effect is Effect.NONE and not damaged
+
+
+class AnswerNotKept(HeadgateError):
+    """The call with this key was carried out before, and the ledger does not keep its answer any more."""
+
+    code = "RESULT_NOT_FOUND"
+    number = 1032
+    http_status = 404
+    effect = Effect.DONE
+
+    def __init__(self, tool: str, op_id: str) -> None:
+        super().__init__(
+            f"the first call of {tool!r} with this key was carried out (operation {op_id}), so it is not "
+            "sent again, and its answer is no longer kept",
+            hint="ask the server for its outcome; a larger ledgerMaxBytes keeps answers longer",
+        )
 
 
 class TransferNotFound(HeadgateError):

@@ -3,6 +3,7 @@
 import io
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,8 @@ from headgate.domain.payload import Payload, size_of
 from headgate.storage.opening import sync_directory
 
 _CHUNK_BYTES = 256 * 1024
+# Of a file that an earlier version wrote.
+UNKNOWN_CHECKSUM = -1
 
 
 class Body:
@@ -48,18 +51,19 @@ class Bodies:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, op_id: str, fence: int, payload: Payload) -> str:
-        """The name of a file with a copy of it, durable; nothing is left of one that fails.
+    def write(self, op_id: str, fence: int, payload: Payload) -> tuple[str, int]:
+        """The name and the checksum of a file with a copy of it, durable; nothing is left of one that fails.
 
         No two have one name, so that what is written in vain spoils nothing.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         name = f"{op_id}.{fence}.{secrets.token_hex(8)}"
-        path = self._directory / name
+        path, checksum = self._directory / name, 0
         try:
             with _created(path) as file:
                 for chunk in (payload,) if isinstance(payload, bytes) else payload.chunks():
                     _append(file, chunk)
+                    checksum = zlib.crc32(chunk, checksum)
                 if os.fstat(file.fileno()).st_size != size_of(payload):
                     raise OSError("the answer was cut off while it was copied")
                 os.fsync(file.fileno())
@@ -67,9 +71,9 @@ class Bodies:
         except BaseException:
             self.remove(name)
             raise
-        return name
+        return name, checksum
 
-    def open(self, name: str, size: int) -> Body:
+    def open(self, name: str, size: int, checksum: int) -> Body:
         """The file of that name; raises StoreFailed when it is not as it was written."""
         try:
             file = io.FileIO(self._directory / name, "rb")
@@ -78,7 +82,11 @@ class Bodies:
         if os.fstat(file.fileno()).st_size != size:
             file.close()
             raise StoreFailed("the file of the answer is damaged")
-        return Body(file, size)
+        body = Body(file, size)
+        if checksum not in (UNKNOWN_CHECKSUM, _checksum(body)):
+            file.close()
+            raise StoreFailed("the file of the answer is damaged")
+        return body
 
     def remove(self, name: str) -> None:
         """Give its space back, once nobody has it open; raises nothing."""
@@ -95,6 +103,13 @@ class Bodies:
         return [
             (name, part[0], int(part[1])) for name, part in parts if len(part) == 3 and part[1].isdecimal()
         ]
+
+
+def _checksum(body: Body) -> int:
+    checksum = 0
+    for chunk in body.chunks():
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum
 
 
 def _created(path: Path) -> io.FileIO:

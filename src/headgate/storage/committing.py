@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from headgate.delivery.ledger import StoreFailed
 from headgate.storage.opening import failure, is_locked, opened
@@ -18,13 +18,38 @@ from headgate.storage.opening import failure, is_locked, opened
 T = TypeVar("T")
 
 # A commit of another process is over long before that.
-_BUSY_SECONDS = 5.0
+BUSY_SECONDS = 5.0
 # A commit takes about as long.
 _LOOK_SECONDS = 0.0005
 # So that those at the head of a long queue do not wait for its end.
 _MOST_AT_ONCE = 512
 # What is queued at the end has this long; a disk that hangs must not keep the gateway from ending.
 _CLOSE_SECONDS = 10.0
+
+
+class Guard(Protocol):
+    """Watches over a file whose content must not get lost unnoticed. All methods run in the threads."""
+
+    def has_ledger(self) -> bool:
+        """Whether there is a file, or was one."""
+
+    def admit(self) -> None:
+        """Raises StoreFailed when the file is refused; runs on the loop too."""
+
+    def open(self, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+        """A connection to a file that is whole as far as a quick check can tell."""
+
+    def advance(self, connection: sqlite3.Connection) -> Any:
+        """Count one more commit, which is about to be made: what `committed` gets."""
+
+    def committed(self, mark: Any) -> None:
+        """Note a commit that is durable."""
+
+    def notice(self, error: Exception) -> None:
+        """See whether a failure is a sign of damage."""
+
+    def close(self) -> None:
+        """Let go of the files beside it."""
 
 
 class Committer:
@@ -34,20 +59,31 @@ class Committer:
     One thread writes and another one reads.
     """
 
-    def __init__(self, path: Path, tables: Sequence[str], *, busy_seconds: float = _BUSY_SECONDS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[str],
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+        guard: Guard | None = None,
+    ) -> None:
+        def connect() -> sqlite3.Connection:
+            return guard.open(tables, busy_seconds) if guard else opened(path, tables, busy_seconds)
+
         def connect_to_write() -> sqlite3.Connection:
-            connection = opened(path, tables, busy_seconds)
+            connection = connect()
             # Its waiting is our own, see below.
             connection.execute("PRAGMA busy_timeout = 0")
             return connection
 
         def connect_to_read() -> sqlite3.Connection:
-            connection = opened(path, tables, busy_seconds)
+            connection = connect()
             connection.execute("PRAGMA query_only = ON")
             return connection
 
-        self._writer = _Desk("ledger writer", connect_to_write, self._commit)
-        self._reader = _Desk("ledger reader", connect_to_read, _look)
+        self._guard = guard
+        self._writer = _Desk("ledger writer", connect_to_write, self._commit, self._failed)
+        self._reader = _Desk("ledger reader", connect_to_read, _look, self._failed)
         self._busy_seconds = busy_seconds
         # How many transactions have been committed.
         self.commits = 0
@@ -57,7 +93,8 @@ class Committer:
 
     async def __aenter__(self) -> Self:
         # Not `Path.exists`, which raises where nobody may look.
-        if await asyncio.to_thread(os.path.exists, self._path):
+        exists = self._guard.has_ledger if self._guard else partial(os.path.exists, self._path)
+        if await asyncio.to_thread(exists):
             self.used.set()
         return self
 
@@ -73,33 +110,50 @@ class Committer:
         Several works share a transaction. When one fails the others are run again, so that a work does
         nothing but to the connection. A caller that is cancelled leaves its work behind, to be committed.
         """
-        self.used.set()
+        self._admit()
         return await self._writer.take(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns, of what has been committed; raises StoreFailed. It may change nothing."""
-        self.used.set()
+        self._admit()
         return await self._reader.take(work)
+
+    def _admit(self) -> None:
+        self.used.set()
+        if self._guard is not None:
+            self._guard.admit()
 
     async def close(self) -> None:
         """Do what is queued, and let go of the file."""
         for desk in (self._writer, self._reader):
             await desk.close()
+        if self._guard is not None:
+            await asyncio.to_thread(self._guard.close)
 
     # In the threads.
 
+    def _failed(self, error: Exception) -> None:
+        if self._guard is not None:
+            self._guard.notice(error)
+
     def _commit(self, connection: sqlite3.Connection, works: "list[_Work[Any]]") -> None:
+        changes, mark = connection.total_changes, None
         try:
             self._begin(connection)
             if not _all_succeed(connection, works):
                 self._begin(connection)
                 _one_by_one(connection, works)
+            # A repeat of a recorded call changes nothing, and so costs no commit.
+            if self._guard is not None and connection.total_changes != changes:
+                mark = self._guard.advance(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
         self.commits += 1
+        if self._guard is not None and mark is not None:
+            self._guard.committed(mark)
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Wait for other processes, and look often: SQLite sleeps so long that the busiest always wins."""
@@ -164,6 +218,11 @@ class _Work(Generic[T]):
             self._error = error
         return self._error
 
+    @property
+    def error(self) -> Exception | None:
+        """Why it failed."""
+        return self._error
+
     def fail(self, error: Exception) -> None:
         """Nothing of it has been recorded."""
         self._error = error
@@ -186,8 +245,10 @@ class _Desk:
         name: str,
         connect: Callable[[], sqlite3.Connection],
         run: Callable[[sqlite3.Connection, list[_Work[Any]]], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._name = name
+        self._failed = failed
         self._connect = connect
         self._run_all = run
         self._queue: SimpleQueue[_Work[Any] | None] = SimpleQueue()
@@ -227,6 +288,9 @@ class _Desk:
             works, going = self._waiting()
             if works:
                 connection = self._done(connection, works)
+                for work in works:
+                    if work.error is not None:
+                        self._failed(work.error)
                 self._tell(partial(_tell_all, works))
         if connection is not None:
             connection.close()

@@ -8,8 +8,9 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,27 +19,41 @@ from headgate.delivery.ledger import Claim, Intent, Operation, Outcome, State, V
 from headgate.domain.call import Answer
 from headgate.domain.care import ToolClass
 from headgate.domain.payload import Payload, size_of
+from headgate.storage import ledger_quota as quota
 from headgate.storage import ledger_rows as rows
 from headgate.storage.bodies import Bodies, Body
-from headgate.storage.committing import Committer
+from headgate.storage.committing import BUSY_SECONDS, Committer
+from headgate.storage.ledger_guard import LedgerGuard
+from headgate.storage.ledger_schema import LEDGER_TABLES
 from headgate.storage.opening import failure
 from headgate.storage.presence import Presence
 
 log = logging.getLogger("headgate.storage")
 
 LEDGER_NAME = "ledger.db"
-LEDGER_TABLES = rows.TABLES
 # As long as others keep idempotency keys.
 WINDOW_SECONDS = 24 * 3600.0
 DOUBT_SECONDS = 7 * 24 * 3600.0
+MOST_BYTES = 256 * 1024 * 1024
 # Larger results would make the file slow for all others.
 _INLINE_BYTES = 64 * 1024
 # So many rows go at once, so that calls do not wait for a long removal.
 _SWEPT_AT_ONCE = 500
+# Of the operations under way whose rows need not be read again.
+_MOST_CLAIMED = 4096
 # What is being recorded at the end has this long.
 _CLOSE_SECONDS = 10.0
 _OWNER_GONE = "the gateway that had it under way has ended"
 _LEASE_OVER = "no answer came in its time"
+
+
+def ledger_committer(
+    directory: Path, more_tables: Sequence[str] = (), *, busy_seconds: float = BUSY_SECONDS
+) -> Committer:
+    """The ledger's file in `directory`, with the tables of whatever else is recorded there."""
+    path = directory / LEDGER_NAME
+    tables = (*LEDGER_TABLES, *more_tables)
+    return Committer(path, tables, busy_seconds=busy_seconds, guard=LedgerGuard(path))
 
 
 @asynccontextmanager
@@ -48,11 +63,12 @@ async def open_ledger(
     *,
     window_seconds: float = WINDOW_SECONDS,
     doubt_seconds: float = DOUBT_SECONDS,
+    most_bytes: int = MOST_BYTES,
     now: Callable[[], float] = time.time,
 ) -> AsyncIterator["LedgerFile"]:
     """The ledger in the committer's file, with its other files in `directory`, while the block lasts.
 
-    The committer has LEDGER_TABLES, and is closed after the ledger.
+    The committer is made by `ledger_committer`, and is closed after the ledger.
     """
     ledger = LedgerFile(
         committer,
@@ -60,6 +76,7 @@ async def open_ledger(
         Presence(directory / "owners"),
         window_seconds=window_seconds,
         doubt_seconds=doubt_seconds,
+        most_bytes=most_bytes,
         now=now,
     )
     try:
@@ -80,6 +97,7 @@ class LedgerFile:
         window_seconds: float,
         doubt_seconds: float,
         now: Callable[[], float],
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._committer = committer
         self._bodies = bodies
@@ -88,6 +106,13 @@ class LedgerFile:
         self._window_seconds = window_seconds
         self._doubt_seconds = doubt_seconds
         self._now = now
+        self._most_bytes = most_bytes
+        # The facts of what was claimed here and has not ended, by its id.
+        self._claimed: dict[str, rows.Facts] = {}
+        # Of the answers that are being written to files.
+        self._writing_bytes = 0
+        # The answers in rows that ended before then have been dropped.
+        self._dropped_until = 0.0
         self._finishing: set[asyncio.Task[bool]] = set()
 
     # Who may carry out what.
@@ -104,14 +129,14 @@ class LedgerFile:
         now, owner = self._now(), self.presence.enter()
         new = rows.insert(connection, intent, owner, now)
         if new is not None:
-            return Claim(Verdict.GRANTED, new), ""
-        known = rows.under_key(connection, intent)
+            return self._granted(new), ""
+        known = rows.under_key(connection, (intent.tenant, intent.principal, intent.key))
         if self._over(known, now):
             outdated = rows.body_of(connection, known.op_id)
             rows.forget(connection, known.op_id)
             new = rows.insert(connection, intent, owner, now)
             assert new is not None
-            return Claim(Verdict.GRANTED, new), outdated
+            return self._granted(new), outdated
         if known.fingerprint != intent.fingerprint:
             return Claim(Verdict.CONFLICT, known), ""
         if known.state is State.INTENT:
@@ -124,8 +149,14 @@ class LedgerFile:
         if not _granted(known, intent):
             return Claim(Verdict.KNOWN, known), ""
         outdated = rows.body_of(connection, known.op_id) if known.answered else ""
-        rows.grant(connection, known, intent, owner, now)
-        return Claim(Verdict.GRANTED, rows.under_key(connection, intent)), outdated
+        return self._granted(rows.grant(connection, known.op_id, intent, owner, now)), outdated
+
+    def _granted(self, facts: rows.Facts) -> Claim:
+        operation = rows.operation_of(facts)
+        if len(self._claimed) >= _MOST_CLAIMED:
+            del self._claimed[next(iter(self._claimed))]
+        self._claimed[operation.op_id] = facts
+        return Claim(Verdict.GRANTED, operation)
 
     async def orphans(self) -> list[Operation]:
         """Operations in INTENT whose owner is gone or whose lease is over, oldest first."""
@@ -168,27 +199,52 @@ class LedgerFile:
         """Record how it ended, with the answer; see `Ledger.finish`."""
         result = outcome.answer.result if outcome.answer is not None else b""
         if isinstance(result, bytes) and len(result) <= _INLINE_BYTES:
-            return await self._finish(op_id, fence, outcome, ("", 0))
+            return await self._finish(op_id, fence, outcome, rows.Stored())
         # A task of its own: a caller who leaves must not stop between the file and the row.
         task = asyncio.get_running_loop().create_task(self._finish_large(op_id, fence, outcome, result))
         self._finishing.add(task)
         task.add_done_callback(self._finished)
         return await asyncio.shield(task)
 
-    async def _finish(self, op_id: str, fence: int, outcome: Outcome, body: tuple[str, int]) -> bool:
-        return await self._committer.do(
-            lambda connection: rows.finish(connection, op_id, fence, outcome, body, self._now())
-        )
+    async def _finish(
+        self, op_id: str, fence: int, outcome: Outcome, stored: rows.Stored, *, dropped: bool = False
+    ) -> bool:
+        claimed = self._claimed.get(op_id)
+        if claimed is not None and rows.fence_of(claimed) != fence:
+            claimed = None
+
+        def finish(connection: sqlite3.Connection) -> bool:
+            now = self._now()
+            return rows.finish(
+                connection, op_id, fence, outcome, stored, now, dropped=dropped, claimed=claimed
+            )
+
+        recorded = await self._committer.do(finish)
+        self._claimed.pop(op_id, None)
+        return recorded
 
     async def _finish_large(self, op_id: str, fence: int, outcome: Outcome, result: Payload) -> bool:
+        size = size_of(result)
+        if size > self._most_bytes:
+            return await self._finish(op_id, fence, outcome, rows.Stored(), dropped=True)
+        self._writing_bytes += size
         try:
-            name = await asyncio.to_thread(self._bodies.write, op_id, fence, result)
+            # Before it is written, so that the quota holds at every moment.
+            await self._make_room()
+            return await self._finish_in_file(op_id, fence, outcome, result)
+        finally:
+            self._writing_bytes -= size
+
+    async def _finish_in_file(self, op_id: str, fence: int, outcome: Outcome, result: Payload) -> bool:
+        try:
+            name, checksum = await asyncio.to_thread(self._bodies.write, op_id, fence, result)
         except (OSError, ValueError) as error:
             # A ValueError says that the file of the result was closed meanwhile.
             raise failure(error) from error
         recorded = False
         try:
-            recorded = await self._finish(op_id, fence, outcome, (name, size_of(result)))
+            stored = rows.Stored(name, size_of(result), checksum)
+            recorded = await self._finish(op_id, fence, outcome, stored)
         finally:
             if not recorded:
                 await asyncio.to_thread(self._bodies.remove, name)
@@ -231,8 +287,9 @@ class LedgerFile:
         found = rows.answer(connection, op_id)
         if found is None:
             return None
-        result, error, typed, body, size = found
-        return Answer(self._bodies.open(body, size) if body else result, error, typed)
+        stored = found.stored
+        result = self._bodies.open(*stored) if stored.body else found.result
+        return Answer(result, found.error, found.typed)
 
     async def doubts(self, limit: int = 1000) -> list[Operation]:
         """Operations in DOUBT, oldest first."""
@@ -253,8 +310,32 @@ class LedgerFile:
         forgotten = 0
         while removed := await self._committer.do(self._forget):
             forgotten += removed
+        await self._make_room()
+        await self._drop_inline()
+        while await self._committer.do(quota.shrink):
+            pass
         await self._clear_bodies()
         return forgotten
+
+    async def _make_room(self) -> None:
+        """Drop the oldest answers in files that are beyond the quota, with those that are being written."""
+        while dropped := await self._drop_bodies():
+            for name in dropped:
+                await asyncio.to_thread(self._bodies.remove, name)
+
+    async def _drop_bodies(self) -> list[str]:
+        excess = await self._committer.read(quota.bytes_used) + self._writing_bytes - self._most_bytes
+        if excess <= 0:
+            return []
+        return await self._committer.do(lambda connection: quota.drop_bodies(connection, excess))
+
+    async def _drop_inline(self) -> None:
+        """Drop the oldest answers in rows while the rows alone are beyond the quota."""
+        while await self._committer.read(quota.bytes_used) > self._most_bytes:
+            until = await self._committer.do(partial(quota.drop_inline, after=self._dropped_until))
+            if until is None:
+                return
+            self._dropped_until = until
 
     def _forget(self, connection: sqlite3.Connection) -> int:
         now = self._now()

@@ -1,14 +1,21 @@
-"""The rows of the ledger: their table, and what is read from it and written to it in one step."""
+"""The rows of the ledger: their table, and what is read from it and written to it in one step.
+
+Each row carries a checksum of all its facts, and one of its answer. A row is checked whenever it is read, and
+before it is changed, so that damage never gets a new checksum.
+"""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Final
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from headgate.delivery.ledger import Intent, Operation, Outcome, State
+import msgspec
+
+from headgate.delivery.ledger import Intent, LedgerDamaged, Operation, Outcome, State
 from headgate.domain.care import ToolClass
+from headgate.storage import ledger_keys as keys
 
-TABLES: Final = (
-    """
+OPERATIONS: Final = """
     CREATE TABLE IF NOT EXISTS operations (
       number          INTEGER PRIMARY KEY,
       op_id           TEXT NOT NULL UNIQUE,
@@ -22,132 +29,199 @@ TABLES: Final = (
       kind            TEXT NOT NULL,
       state           TEXT NOT NULL,
       fence           INTEGER NOT NULL,
-      attempts        INTEGER NOT NULL DEFAULT 0,
+      attempts        INTEGER NOT NULL,
       created         REAL NOT NULL,
       updated         REAL NOT NULL,
       lease_until     REAL NOT NULL,
       owner           TEXT NOT NULL,
       transaction_id  TEXT NOT NULL,
-      error_code      TEXT NOT NULL DEFAULT '',
-      error           TEXT NOT NULL DEFAULT '',
-      resolved_by     TEXT NOT NULL DEFAULT '',
-      answered        INTEGER NOT NULL DEFAULT 0,
-      doubted         INTEGER NOT NULL DEFAULT 0,
-      typed           INTEGER NOT NULL DEFAULT 0,
-      -- Of a result in a file: its name and size.
-      body            TEXT NOT NULL DEFAULT '',
-      body_size       INTEGER NOT NULL DEFAULT 0,
+      error_code      TEXT NOT NULL,
+      error           TEXT NOT NULL,
+      resolved_by     TEXT NOT NULL,
+      answered        INTEGER NOT NULL,
+      -- Whether the answer was removed to make room.
+      dropped         INTEGER NOT NULL,
+      doubted         INTEGER NOT NULL,
+      typed           INTEGER NOT NULL,
+      -- Of a result in a file: its name, size and checksum.
+      body            TEXT NOT NULL,
+      body_size       INTEGER NOT NULL,
+      body_checksum   INTEGER NOT NULL,
+      -- Of the last two columns.
+      answer_checksum INTEGER NOT NULL,
       arguments       BLOB NOT NULL,
-      answer_error    BLOB NOT NULL DEFAULT x'',
-      result          BLOB NOT NULL DEFAULT x'',
+      -- Of all columns before it but the number.
+      checksum        INTEGER NOT NULL,
+      answer_error    BLOB NOT NULL,
+      result          BLOB NOT NULL,
       UNIQUE (tenant, principal, key)
     )
-    """,
+    """
+TABLES: Final = (
+    OPERATIONS,
     "CREATE INDEX IF NOT EXISTS operations_by_state ON operations (state, updated)",
+    "CREATE INDEX IF NOT EXISTS operations_by_body ON operations (updated, body_size) WHERE body <> ''",
+    *keys.KEY_TABLES,
 )
 
-# In the order of the fields of `Operation`.
-_COLUMNS = """
-  op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence, attempts,
-  created, updated, lease_until, owner, arguments, transaction_id, error_code, error, resolved_by, answered,
-  doubted
+# The columns that the checksum is of, in the order of the table.
+FACTS: Final = (
+    "op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "public_name", "kind", "state",
+    "fence", "attempts", "created", "updated", "lease_until", "owner", "transaction_id", "error_code",
+    "error", "resolved_by", "answered", "dropped", "doubted", "typed", "body", "body_size", "body_checksum",
+    "answer_checksum", "arguments",
+)  # fmt: skip
+_UNCHANGING: Final = ("op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "created")
+_CHANGING: Final = tuple(name for name in FACTS if name not in _UNCHANGING)
+_COLUMNS: Final = ", ".join(FACTS)
+_PLACES: Final = {name: place for place, name in enumerate(FACTS)}
+_CHANGING_PLACES: Final = tuple(_PLACES[name] for name in _CHANGING)
+# The columns that are fields of `Operation`, with the names that they have there.
+_FIELDS: Final = tuple(
+    (place, {"transaction_id": "transaction"}.get(name, name))
+    for place, name in enumerate(FACTS)
+    if name not in ("typed", "body", "body_size", "body_checksum", "answer_checksum")
+)
+_SET: Final = ", ".join(f"{name} = ?" for name in _CHANGING)
+_INSERT: Final = f"""
+    INSERT INTO operations ({_COLUMNS}, checksum, answer_error, result)
+    VALUES ({", ".join("?" * (len(FACTS) + 3))})
+    ON CONFLICT DO NOTHING
 """
+_UPDATE: Final = f"UPDATE operations SET {_SET}, checksum = ? WHERE number = ?"
+_UPDATE_WHOLE: Final = (
+    f"UPDATE operations SET {_SET}, checksum = ?, answer_error = ?, result = ? WHERE number = ?"
+)
+# What changes when an operation ends; the old checksum says that nobody else has changed it since.
+_ENDING: Final = ("state", "attempts", "updated", *FACTS[FACTS.index("error_code") :])
+_ENDING_PLACES: Final = tuple(_PLACES[name] for name in _ENDING)
+_FINISH: Final = f"""
+    UPDATE operations SET {", ".join(f"{name} = ?" for name in _ENDING)}, checksum = ?, answer_error = ?,
+      result = ?
+    WHERE checksum = ? AND op_id = ?
+"""
+_NO_ANSWER: Final[dict[str, Any]] = {
+    "answered": 0, "dropped": 0, "typed": 0, "body": "", "body_size": 0, "body_checksum": 0,
+    "answer_checksum": 0,
+}  # fmt: skip
+_encode = msgspec.msgpack.Encoder().encode
+
+Facts = Sequence[Any]
 
 
-def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> Operation | None:
-    """Record a new INTENT; None when its key is taken."""
-    added = connection.execute(
-        """
-        INSERT INTO operations
-          (op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence,
-           created, updated, lease_until, owner, transaction_id, arguments)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'intent', 1, ?10, ?10, ?11, ?12, ?13, ?14)
-        ON CONFLICT (tenant, principal, key) DO NOTHING
-        """,
-        (
-            intent.op_id,
-            intent.tenant,
-            intent.principal,
-            intent.key,
-            intent.fingerprint,
-            intent.server,
-            intent.tool,
-            intent.public_name,
-            intent.kind.value,
-            now,
-            intent.lease_until,
-            owner,
-            intent.transaction,
-            intent.arguments,
-        ),
-    )
-    return _first(intent, owner, now) if added.rowcount == 1 else None
+def fence_of(facts: Facts) -> int:
+    """The fence of a row with these facts."""
+    return int(facts[_PLACES["fence"]])
 
 
-def _first(intent: Intent, owner: str, now: float) -> Operation:
-    return Operation(
-        op_id=intent.op_id,
-        tenant=intent.tenant,
-        principal=intent.principal,
-        key=intent.key,
-        fingerprint=intent.fingerprint,
-        server=intent.server,
-        tool=intent.tool,
-        public_name=intent.public_name,
-        kind=intent.kind,
-        state=State.INTENT,
-        fence=1,
-        attempts=0,
-        created=now,
-        updated=now,
-        lease_until=intent.lease_until,
-        owner=owner,
-        arguments=intent.arguments,
-        transaction=intent.transaction,
-    )
+class Stored(NamedTuple):
+    """Where the result of an answer is: in a file of this name, size and checksum; empty for the row."""
+
+    body: str = ""
+    size: int = 0
+    checksum: int = 0
 
 
-def grant(connection: sqlite3.Connection, known: Operation, intent: Intent, owner: str, now: float) -> None:
+class FoundAnswer(NamedTuple):
+    """An answer as its row has it."""
+
+    result: bytes
+    error: bytes
+    typed: bool
+    stored: Stored
+
+
+class _Row(NamedTuple):
+    """A row whose checksum holds."""
+
+    number: int
+    facts: Facts
+
+    def fact(self, name: str) -> Any:
+        """What the column says."""
+        return self.facts[_PLACES[name]]
+
+
+def checksum_of(facts: Facts) -> int:
+    """The checksum of a row with these facts."""
+    return zlib.crc32(_encode(facts))
+
+
+def answer_checksum_of(error: bytes, result: bytes) -> int:
+    """The checksum of an answer in a row."""
+    return zlib.crc32(result, zlib.crc32(error))
+
+
+# What is written.
+
+
+def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> Facts | None:
+    """Record a new INTENT; None when its key is taken. Raises LedgerDamaged."""
+    place = (intent.tenant, intent.principal, intent.key)
+    if not keys.add(connection, keys.hash_of(keys.CALL, place)):
+        return None
+    facts = _first(intent, owner, now)
+    put(connection, facts, b"", b"")
+    return facts
+
+
+def put(connection: sqlite3.Connection, facts: Facts, error: bytes, result: bytes) -> None:
+    """Add a row; raises LedgerDamaged when an index has its key or its id already."""
+    added = connection.execute(_INSERT, (*facts, checksum_of(facts), error, result))
+    if added.rowcount != 1:
+        raise LedgerDamaged("an index names a key that is not known")
+
+
+def _first(intent: Intent, owner: str, now: float) -> Facts:
+    """The facts of a new INTENT, in the order of the columns."""
+    return (
+        intent.op_id, intent.tenant, intent.principal, intent.key, intent.fingerprint, intent.server,
+        intent.tool, intent.public_name, intent.kind.value, "intent",
+        # Fence and attempts.
+        1, 0,
+        now, now, float(intent.lease_until), owner, intent.transaction,
+        # No error, no word on it, no answer.
+        "", "", "", 0, 0, 0, 0, "", 0, 0, 0,
+        intent.arguments,
+    )  # fmt: skip
+
+
+def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> Facts:
     """Make a known operation an INTENT again, without what it was answered before."""
-    connection.execute(
-        """
-        UPDATE operations SET
-          state = 'intent', fence = fence + 1, public_name = ?2, kind = ?3, updated = ?4, lease_until = ?5,
-          owner = ?6, transaction_id = ?7, arguments = ?8, error_code = '', error = '', resolved_by = '',
-          answered = 0, typed = 0, body = '', body_size = 0, answer_error = x'', result = x'',
-          doubted = doubted OR state IN ('intent', 'in_doubt')
-        WHERE op_id = ?1
-        """,
-        (
-            known.op_id,
-            intent.public_name,
-            intent.kind.value,
-            now,
-            intent.lease_until,
-            owner,
-            intent.transaction,
-            intent.arguments,
-        ),
+    row = _existing(connection, op_id)
+    facts = _changed(
+        row,
+        state=State.INTENT.value,
+        fence=row.fact("fence") + 1,
+        public_name=intent.public_name,
+        kind=intent.kind.value,
+        updated=now,
+        lease_until=float(intent.lease_until),
+        owner=owner,
+        transaction_id=intent.transaction,
+        arguments=intent.arguments,
+        error_code="",
+        error="",
+        resolved_by="",
+        doubted=int(row.fact("doubted") or row.fact("state") in ("intent", "in_doubt")),
+        **_NO_ANSWER,
     )
+    _write(connection, row.number, facts, (b"", b""))
+    return facts
 
 
 def hold(connection: sqlite3.Connection, op_id: str, lease_until: float, owner: str, now: float) -> None:
     """Give an INTENT to another owner."""
-    connection.execute(
-        """
-        UPDATE operations SET fence = fence + 1, lease_until = ?2, owner = ?3, updated = ?4, doubted = 1
-        WHERE op_id = ?1
-        """,
-        (op_id, lease_until, owner, now),
-    )
+    row = _existing(connection, op_id)
+    fence = row.fact("fence") + 1
+    facts = _changed(row, fence=fence, lease_until=float(lease_until), owner=owner, updated=now, doubted=1)
+    _write(connection, row.number, facts)
 
 
 def doubt(connection: sqlite3.Connection, op_id: str, reason: str, now: float) -> None:
     """Write down that nobody knows what became of an INTENT; whoever holds it may still tell."""
-    connection.execute(
-        "UPDATE operations SET state = 'in_doubt', error = ?2, updated = ?3 WHERE op_id = ?1",
-        (op_id, reason, now),
-    )
+    row = _existing(connection, op_id)
+    _write(connection, row.number, _changed(row, state=State.DOUBT.value, error=reason, updated=now))
 
 
 def finish(
@@ -155,39 +229,83 @@ def finish(
     op_id: str,
     fence: int,
     outcome: Outcome,
-    body: tuple[str, int],
+    stored: Stored,
     now: float,
+    *,
+    dropped: bool = False,
+    claimed: Facts | None = None,
 ) -> bool:
-    """Record how it ended; False when the fence is old or there is nothing to end. `body` has its result."""
-    answer = outcome.answer
-    inline = answer.result if answer is not None and not body[0] and isinstance(answer.result, bytes) else b""
-    ended = connection.execute(
-        """
-        UPDATE operations SET
-          state = ?3, attempts = ?4, updated = ?5, error_code = ?6, error = ?7, resolved_by = ?8,
-          answered = ?9, typed = ?10, body = ?11, body_size = ?12, answer_error = ?13, result = ?14,
-          arguments = CASE WHEN ?3 IN ('done', 'failed') THEN x'' ELSE arguments END,
-          doubted = doubted AND ?3 <> 'failed'
-        WHERE op_id = ?1 AND fence = ?2
-          AND (state = 'intent' OR (state = 'in_doubt' AND ?3 IN ('done', 'failed')))
-        """,
-        (
-            op_id,
-            fence,
-            outcome.state.value,
-            outcome.attempts,
-            now,
-            _whole(outcome.error_code),
-            _whole(outcome.error),
-            outcome.resolved_by,
-            answer is not None,
-            answer is not None and answer.typed,
-            *body,
-            answer.error if answer is not None else b"",
-            inline,
-        ),
-    )
-    return ended.rowcount == 1
+    """Record how it ended; False when the fence is old or there is nothing to end.
+
+    `stored` has the result of its answer; `dropped` says that it is not kept. `claimed` are the facts of the
+    claim, by which the row need not be read again.
+    """
+    answer = None if dropped else outcome.answer
+    result = answer.result if answer is not None and isinstance(answer.result, bytes) else b""
+    written = (answer.error if answer is not None else b"", b"" if stored.body else result)
+    if claimed is not None:
+        facts = _finished(claimed, outcome, stored, written, now, dropped=dropped)
+        old = (checksum_of(claimed), op_id)
+        if connection.execute(_FINISH, (*_ending(facts), checksum_of(facts), *written, *old)).rowcount == 1:
+            return True
+    row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
+    if row is None or row.fact("fence") != fence or not _may_end(row.fact("state"), outcome.state):
+        return False
+    facts = _finished(row.facts, outcome, stored, written, now, dropped=dropped)
+    _write(connection, row.number, facts, written)
+    return True
+
+
+def _finished(
+    facts: Facts, outcome: Outcome, stored: Stored, written: tuple[bytes, bytes], now: float, *, dropped: bool
+) -> list[Any]:
+    answer = None if dropped else outcome.answer
+    ended = outcome.state in (State.DONE, State.FAILED)
+    doubted = facts[_PLACES["doubted"]] and outcome.state is not State.FAILED
+    changed = list(facts)
+    changed[_PLACES["state"]] = outcome.state.value
+    changed[_PLACES["attempts"]] = outcome.attempts
+    changed[_PLACES["updated"]] = now
+    # From the code of the error to the checksum of the answer, in the order of the columns.
+    changed[_PLACES["error_code"] : _PLACES["arguments"]] = (
+        _whole(outcome.error_code), _whole(outcome.error), outcome.resolved_by, int(answer is not None),
+        int(dropped), int(doubted), int(answer is not None and answer.typed), *stored,
+        answer_checksum_of(*written),
+    )  # fmt: skip
+    if ended:
+        changed[_PLACES["arguments"]] = b""
+    return changed
+
+
+def _ending(facts: Facts) -> Facts:
+    return [facts[place] for place in _ENDING_PLACES]
+
+
+def drop_answer(connection: sqlite3.Connection, number: int) -> str:
+    """Forget what an operation was answered, and not that it was: the name of the file with the answer."""
+    row = next(_rows(connection, "WHERE number = ?", (number,)))
+    _write(connection, number, _changed(row, **(_NO_ANSWER | {"dropped": 1})), (b"", b""))
+    return str(row.fact("body"))
+
+
+def _may_end(state: str, then: State) -> bool:
+    return state == "intent" or (state == "in_doubt" and then in (State.DONE, State.FAILED))
+
+
+def _changed(row: _Row, **changes: Any) -> list[Any]:
+    facts = list(row.facts)
+    for name, value in changes.items():
+        facts[_PLACES[name]] = value
+    return facts
+
+
+def _write(
+    connection: sqlite3.Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
+) -> None:
+    """Change a row; `answer` is the error and the result, which stay as they are without it."""
+    values = [facts[place] for place in _CHANGING_PLACES]
+    statement = _UPDATE if answer is None else _UPDATE_WHOLE
+    connection.execute(statement, (*values, checksum_of(facts), *(answer or ()), number))
 
 
 def _whole(text: str) -> str:
@@ -195,25 +313,31 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def under_key(connection: sqlite3.Connection, intent: Intent) -> Operation:
-    """The operation that has the key."""
-    found = find_key(connection, (intent.tenant, intent.principal, intent.key))
-    assert found is not None
-    return found
+# What is read.
 
 
 def find(connection: sqlite3.Connection, op_id: str) -> Operation | None:
-    """The operation of that id."""
+    """The operation of that id; raises LedgerDamaged, as all of these do."""
     return next(_selected(connection, "WHERE op_id = ?", (op_id,)), None)
 
 
-def find_key(connection: sqlite3.Connection, place: tuple[str, str, str]) -> Operation | None:
+def find_key(connection: sqlite3.Connection, place: keys.Place) -> Operation | None:
     """The operation of that tenant and principal under that key."""
+    if not keys.holds(connection, keys.hash_of(keys.CALL, place)):
+        return None
+    return under_key(connection, place)
+
+
+def under_key(connection: sqlite3.Connection, place: keys.Place) -> Operation:
+    """The operation that has the key, which is known."""
     where = "WHERE tenant = ? AND principal = ? AND key = ?"
-    return next(_selected(connection, where, place), None)
+    found = next(_selected(connection, where, place), None)
+    if found is None:
+        raise LedgerDamaged("the record of a known key is missing")
+    return found
 
 
-def under_keys(connection: sqlite3.Connection, place: tuple[str, str, str]) -> list[Operation]:
+def under_keys(connection: sqlite3.Connection, place: keys.Place) -> list[Operation]:
     """Those of that tenant and principal whose keys begin so."""
     tenant, principal, beginning = place
     # A range, so that the index of keys is used: nothing that begins so comes after its last letter raised.
@@ -230,13 +354,38 @@ def in_states(connection: sqlite3.Connection, states: Iterable[State], limit: in
 
 
 def _selected(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[Operation]:
-    for row in connection.execute(f"SELECT {_COLUMNS} FROM operations {where}", values):
-        said = dict(zip(Operation.__struct_fields__, row, strict=True))
-        said["kind"] = ToolClass(said["kind"])
-        said["state"] = State(said["state"])
-        said["answered"] = bool(said["answered"])
-        said["doubted"] = bool(said["doubted"])
-        yield Operation(**said)
+    return (operation_of(row.facts) for row in _rows(connection, where, values))
+
+
+def _existing(connection: sqlite3.Connection, op_id: str) -> _Row:
+    row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
+    if row is None:
+        raise LedgerDamaged("the record of a known operation is missing")
+    return row
+
+
+def _rows(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[_Row]:
+    found = connection.execute(f"SELECT number, checksum, {_COLUMNS} FROM operations {where}", values)
+    for number, checksum, *facts in found:
+        check(number, checksum, facts)
+        yield _Row(number, facts)
+
+
+def check(number: int, checksum: int, facts: Facts) -> None:
+    """Raises LedgerDamaged when the checksum does not hold."""
+    if checksum != checksum_of(facts):
+        raise LedgerDamaged(f"row {number} of the recorded calls is changed")
+
+
+def operation_of(facts: Facts) -> Operation:
+    """The operation of a row with these facts."""
+    said = {field: facts[place] for place, field in _FIELDS}
+    said["kind"] = ToolClass(said["kind"])
+    said["state"] = State(said["state"])
+    said["answered"] = bool(said["answered"])
+    said["dropped"] = bool(said["dropped"])
+    said["doubted"] = bool(said["doubted"])
+    return Operation(**said)
 
 
 def counted(connection: sqlite3.Connection) -> dict[State, int]:
@@ -245,15 +394,21 @@ def counted(connection: sqlite3.Connection) -> dict[State, int]:
     return {state: found.get(state.value, 0) for state in State}
 
 
-def answer(connection: sqlite3.Connection, op_id: str) -> tuple[bytes, bytes, bool, str, int] | None:
-    """The result, the error, whether it is typed, and the name and size of the file with the result."""
+def answer(connection: sqlite3.Connection, op_id: str) -> FoundAnswer | None:
+    """The answer of an operation; None when there is none."""
     found = connection.execute(
         """
-        SELECT result, answer_error, typed, body, body_size FROM operations WHERE op_id = ? AND answered
+        SELECT result, answer_error, typed, body, body_size, body_checksum, answer_checksum, number
+        FROM operations WHERE op_id = ? AND answered
         """,
         (op_id,),
     ).fetchone()
-    return (found[0], found[1], bool(found[2]), found[3], found[4]) if found is not None else None
+    if found is None:
+        return None
+    result, error, typed, *stored, checksum, number = found
+    if checksum != answer_checksum_of(error, result):
+        raise LedgerDamaged(f"the answer in row {number} of the recorded calls is changed")
+    return FoundAnswer(result, error, bool(typed), Stored(*stored))
 
 
 def body_of(connection: sqlite3.Connection, op_id: str) -> str:
@@ -262,27 +417,37 @@ def body_of(connection: sqlite3.Connection, op_id: str) -> str:
     return found[0] if found is not None else ""
 
 
+# What is forgotten.
+
+
 def forget(connection: sqlite3.Connection, op_id: str) -> None:
     """Remove an operation."""
-    connection.execute("DELETE FROM operations WHERE op_id = ?", (op_id,))
+    _remove(connection, [_existing(connection, op_id)])
 
 
 def forget_ended(
     connection: sqlite3.Connection, ended_before: float, doubted_before: float, most: int
 ) -> int:
     """Remove what ended, or came to be in doubt, before then: how many they were, at most so many at once."""
-    removed = connection.execute(
-        """
-        DELETE FROM operations WHERE number IN (
-          SELECT number FROM operations
-          WHERE (state IN ('done', 'failed', 'asked') AND updated < ?1)
-             OR (state = 'in_doubt' AND updated < ?2)
-          LIMIT ?3
-        )
-        """,
-        (ended_before, doubted_before, most),
-    )
-    return removed.rowcount
+    where = """
+        WHERE (state IN ('done', 'failed', 'asked') AND updated < ?1)
+           OR (state = 'in_doubt' AND updated < ?2)
+        LIMIT ?3
+    """
+    # Each is checked first: a time that was changed by damage must not make the ledger forget a call.
+    ended = list(_rows(connection, where, (ended_before, doubted_before, most)))
+    _remove(connection, ended)
+    return len(ended)
+
+
+def _remove(connection: sqlite3.Connection, ended: list[_Row]) -> None:
+    connection.executemany("DELETE FROM operations WHERE number = ?", [(row.number,) for row in ended])
+    keys.remove(connection, (keys.hash_of(keys.CALL, place_of(row.facts)) for row in ended))
+
+
+def place_of(facts: Facts) -> keys.Place:
+    """The key of a row, and whose it is."""
+    return (facts[_PLACES["tenant"]], facts[_PLACES["principal"]], facts[_PLACES["key"]])
 
 
 def needed(connection: sqlite3.Connection, body: str, op_id: str, fence: int) -> bool:

@@ -4,11 +4,12 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from headgate.delivery.ledger import StoreFailed
+from headgate.delivery.ledger import LedgerDamaged, StoreFailed
 from headgate.domain.regular_file import check_regular
 
 # Another number means another shape of the tables.
@@ -16,6 +17,11 @@ SHAPE = 1
 # While another process makes the file.
 _LOOK_AGAIN_SECONDS = 0.01
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_DAMAGED = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
+)
+# What SQLite and the module that calls it say of a schema or a text that is changed.
+_DAMAGED_WORDS = ("no such table", "no such column", "no such index", "Could not decode to UTF-8")
 NEWER = "the file was written by a newer version of headgate"
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -28,16 +34,29 @@ _SENTENCES = {
 }
 
 
-def opened(path: Path, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+class Schema(NamedTuple):
+    """What a file is made to have before it is used."""
+
+    # Statements that begin with CREATE TABLE IF NOT EXISTS or CREATE INDEX IF NOT EXISTS.
+    tables: Sequence[str]
+    shape: int = SHAPE
+    # Runs with the number of the shape that the file has, before anything is changed.
+    inspect: Callable[[sqlite3.Connection, int], None] = lambda connection, shape: None
+    # Runs before the tables are made, in the same transaction.
+    upgrade: Callable[[sqlite3.Connection], None] = lambda connection: None
+
+
+def opened(path: Path, tables: Sequence[str] | Schema, busy_seconds: float) -> sqlite3.Connection:
     """A connection to the file, which gets the tables that it lacks.
 
     Raises StoreFailed, sqlite3.Error or OSError; the file is left as it is then.
     """
+    schema = tables if isinstance(tables, Schema) else Schema(tables)
     _create(path)
     # Transactions are our own to begin and to end.
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     try:
-        _prepare(connection, tables, busy_seconds)
+        _prepare(connection, schema, busy_seconds)
     except BaseException:
         connection.close()
         raise
@@ -47,14 +66,24 @@ def opened(path: Path, tables: Sequence[str], busy_seconds: float) -> sqlite3.Co
 def failure(error: Exception) -> StoreFailed:
     """The sentence about it; what SQLite or the system said is its cause."""
     if isinstance(error, StoreFailed):
-        return StoreFailed(str(error))
+        return type(error)(str(error))
     if isinstance(error, sqlite3.Error):
         said = str(error)
     else:
         said = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-    failed = StoreFailed(_SENTENCES.get(_code(error), said))
+    kind = LedgerDamaged if is_damage(error) else StoreFailed
+    failed = kind(_SENTENCES.get(_code(error), said))
     failed.__cause__ = error
     return failed
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether it says that the content of the file is not what SQLite wrote."""
+    if isinstance(error, LedgerDamaged):
+        return True
+    return isinstance(error, sqlite3.Error) and (
+        _code(error) in _DAMAGED or str(error).startswith(_DAMAGED_WORDS)
+    )
 
 
 def is_locked(error: sqlite3.Error) -> bool:
@@ -82,21 +111,23 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _prepare(connection: sqlite3.Connection, tables: Sequence[str], busy_seconds: float) -> None:
+def _prepare(connection: sqlite3.Connection, schema: Schema, busy_seconds: float) -> None:
     shape = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if shape > SHAPE:
+    if shape > schema.shape:
         raise StoreFailed(NEWER)
+    schema.inspect(connection, shape)
     _use_wal(connection, busy_seconds)
     # A commit is on the disk when it returns, not only with the system.
     connection.execute("PRAGMA synchronous = FULL")
-    if shape == SHAPE and _has(connection, tables):
+    if shape == schema.shape and _has(connection, schema.tables):
         return
     # In one step: several gateways may start at once and share their directory.
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in tables:
+        schema.upgrade(connection)
+        for statement in schema.tables:
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SHAPE}")
+        connection.execute(f"PRAGMA user_version = {schema.shape}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

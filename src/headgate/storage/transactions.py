@@ -3,78 +3,30 @@
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from headgate.delivery.ledger import LedgerDamaged
 from headgate.delivery.transactions.plan import OnFailure, Phase, Remedy, StepState
 from headgate.delivery.transactions.record import Event, HandedOver, Heading, Place, Step, Transaction
+from headgate.storage import ledger_keys as keys
+from headgate.storage import ledger_rows as calls
+from headgate.storage import transaction_rows as rows
 from headgate.storage.committing import Committer
 from headgate.storage.presence import Presence
 
 T = TypeVar("T")
 
-TRANSACTION_TABLES: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS transactions (
-      number      INTEGER PRIMARY KEY,
-      tenant      TEXT NOT NULL,
-      principal   TEXT NOT NULL,
-      id          TEXT NOT NULL,
-      phase       TEXT NOT NULL,
-      on_failure  TEXT NOT NULL,
-      timed_out   INTEGER NOT NULL,
-      reason      TEXT NOT NULL,
-      created     REAL NOT NULL,
-      updated     REAL NOT NULL,
-      deadline    REAL NOT NULL,
-      revision    INTEGER NOT NULL,
-      -- The gateway that changed it last; empty after a decision of an operator.
-      owner       TEXT NOT NULL,
-      UNIQUE (tenant, principal, id)
-    )
-    """,
-    "CREATE INDEX IF NOT EXISTS transactions_by_phase ON transactions (phase, updated)",
-    """
-    CREATE TABLE IF NOT EXISTS steps (
-      whose           INTEGER NOT NULL REFERENCES transactions (number),
-      number          INTEGER NOT NULL,
-      owner           TEXT NOT NULL,
-      tool            TEXT NOT NULL,
-      arguments       BLOB NOT NULL,
-      state           TEXT NOT NULL,
-      remedy          TEXT NOT NULL,
-      named           TEXT NOT NULL,
-      client          TEXT NOT NULL,
-      op_id           TEXT NOT NULL,
-      undo_tool       TEXT NOT NULL,
-      undo_template   BLOB NOT NULL,
-      undo_arguments  BLOB NOT NULL,
-      undo_op_id      TEXT NOT NULL,
-      undo_round      INTEGER NOT NULL,
-      error           TEXT NOT NULL,
-      PRIMARY KEY (whose, number)
-    ) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS history (
-      number  INTEGER PRIMARY KEY,
-      whose   INTEGER NOT NULL REFERENCES transactions (number),
-      at      REAL NOT NULL,
-      text    TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX IF NOT EXISTS history_by_transaction ON history (whose, number)",
-)
+TRANSACTION_TABLES = rows.TABLES
 
 WINDOW_SECONDS = 24 * 3600.0
 # So many go at once, so that calls do not wait for a long removal.
 _SWEPT_AT_ONCE = 200
 _AT = "tenant = ? AND principal = ? AND id = ?"
-# What is read of a transaction beside its place.
-_COLUMNS = "number, phase, on_failure, timed_out, reason, created, updated, deadline, revision"
-# The columns of a step that are fields of `Step`.
-_FIELDS = tuple(field for field in Step.__struct_fields__ if field != "elsewhere")
+_COLUMNS = f"number, checksum, {rows.COLUMNS}"
+# The columns of a step that are fields of `Step`, which follow the transaction and the owner.
+_FIELDS = rows.STEP_FACTS[2:]
 
 
 class TransactionFile:
@@ -99,73 +51,41 @@ class TransactionFile:
         return await self._committer.do(lambda connection: self._begin(connection, transaction))
 
     def _begin(self, connection: sqlite3.Connection, new: Transaction) -> bool:
-        added = connection.execute(
-            """
-            INSERT INTO transactions
-              (tenant, principal, id, phase, on_failure, timed_out, reason, created, updated, deadline,
-               revision, owner)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (tenant, principal, id) DO NOTHING
-            """,
-            (
-                *new.place,
-                new.phase.value,
-                new.on_failure.value,
-                new.timed_out,
-                _whole(new.reason),
-                new.created,
-                new.updated,
-                new.deadline,
-                new.revision,
-                self._presence.enter(),
-            ),
-        )
-        if added.rowcount == 0:
+        number = rows.put(connection, None, _facts(new, self._presence.enter()))
+        if number is None:
             return False
         for event in new.history:
-            _add_event(connection, added.lastrowid, event)
+            _add_event(connection, number, event)
         return True
 
     async def load(self, place: Place) -> Transaction | None:
         """The transaction with its steps in order and its history."""
 
         def load(connection: sqlite3.Connection) -> Transaction | None:
+            if not keys.holds(connection, keys.hash_of(keys.TRANSACTION, tuple(place))):
+                return None
             found = connection.execute(f"SELECT {_COLUMNS} FROM transactions WHERE {_AT}", place).fetchone()
-            return self._read(connection, place, found) if found is not None else None
+            if found is None:
+                raise LedgerDamaged("the record of a known transaction is missing")
+            return self._read(connection, found)
 
         return await self._committer.read(lambda connection: _in_one_view(connection, load))
 
     def _read(
-        self,
-        connection: sqlite3.Connection,
-        place: Place,
-        found: tuple[Any, ...],
-        *,
-        with_history: bool = True,
+        self, connection: sqlite3.Connection, found: Sequence[Any], *, with_history: bool = True
     ) -> Transaction:
-        number, phase, on_failure, timed_out, reason, created, updated, deadline, revision = found
-        return Transaction(
-            tenant=place.tenant,
-            principal=place.principal,
-            id=place.id,
-            phase=Phase(phase),
-            on_failure=OnFailure(on_failure),
-            timed_out=bool(timed_out),
-            reason=reason,
-            created=created,
-            updated=updated,
-            deadline=deadline,
-            revision=revision,
-            steps=self._steps(connection, number),
-            history=_history(connection, number) if with_history else (),
-        )
+        number, checksum, *facts = found
+        rows.check(f"transaction {number}", checksum, facts)
+        said = dict(zip(rows.FACTS, facts, strict=True))
+        said["phase"], said["on_failure"] = Phase(said["phase"]), OnFailure(said["on_failure"])
+        said["timed_out"] = bool(said["timed_out"])
+        said["steps"] = self._steps(connection, number, said["steps"])
+        del said["owner"]
+        return Transaction(**said, history=_history(connection, number) if with_history else ())
 
-    def _steps(self, connection: sqlite3.Connection, whose: int) -> tuple[Step, ...]:
-        rows = connection.execute(
-            f"SELECT owner, {', '.join(_FIELDS)} FROM steps WHERE whose = ? ORDER BY number", (whose,)
-        )
+    def _steps(self, connection: sqlite3.Connection, whose: int, count: int) -> tuple[Step, ...]:
         steps: list[Step] = []
-        for owner, *values in rows:
+        for _, owner, *values in rows.steps_of(connection, whose, count):
             said = dict(zip(_FIELDS, values, strict=True))
             said["state"] = StepState(said["state"])
             said["remedy"] = Remedy(said["remedy"])
@@ -183,7 +103,8 @@ class TransactionFile:
     def _save(
         self, connection: sqlite3.Connection, changed: Transaction, event: Event, step: Step | None
     ) -> bool:
-        number = _update(connection, changed, self._presence.enter())
+        steps = (step,) if step is not None else ()
+        number = _update(connection, changed, self._presence.enter(), steps)
         if number is None:
             return False
         _add_event(connection, number, event)
@@ -194,11 +115,7 @@ class TransactionFile:
     def _put(self, connection: sqlite3.Connection, whose: int, step: Step) -> None:
         said = msgspec.structs.asdict(step) | {"error": _whole(step.error)}
         values = [getattr(said[field], "value", said[field]) for field in _FIELDS]
-        marks = ", ".join("?" * (len(values) + 2))
-        connection.execute(
-            f"INSERT OR REPLACE INTO steps (whose, owner, {', '.join(_FIELDS)}) VALUES ({marks})",
-            (whose, self._presence.id, *values),
-        )
+        rows.put_step(connection, (whose, self._presence.id, *values))
 
     async def decide(self, transaction: Transaction, event: Event, steps: Sequence[Step]) -> bool:
         """Record a decision of an operator with all steps that it changes; False when the revision is old.
@@ -207,7 +124,7 @@ class TransactionFile:
         """
 
         def decide(connection: sqlite3.Connection) -> bool:
-            number = _update(connection, transaction, "")
+            number = _update(connection, transaction, "", steps)
             if number is None:
                 return False
             _add_event(connection, number, event)
@@ -222,17 +139,19 @@ class TransactionFile:
         return await self._committer.read(self._unfinished)
 
     def _unfinished(self, connection: sqlite3.Connection) -> list[Heading]:
-        rows = connection.execute(
-            """
-            SELECT tenant, principal, id, phase, deadline, owner FROM transactions
+        found = connection.execute(
+            f"""
+            SELECT {_COLUMNS} FROM transactions
             WHERE phase IN ('running', 'compensating', 'stuck') ORDER BY number
             """
         )
-        return [
-            Heading(Place(*place), Phase(phase), deadline)
-            for *place, phase, deadline, owner in rows
-            if not self._is_elsewhere(owner)
-        ]
+        headings: list[Heading] = []
+        for number, checksum, *facts in found:
+            rows.check(f"transaction {number}", checksum, facts)
+            said = dict(zip(rows.FACTS, facts, strict=True))
+            if not self._is_elsewhere(said["owner"]):
+                headings.append(Heading(Place(*facts[:3]), Phase(said["phase"]), said["deadline"]))
+        return headings
 
     async def handed_over(self) -> list[HandedOver]:
         """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
@@ -242,11 +161,8 @@ class TransactionFile:
         """The op_id that the ledger has under a key of the transaction's owner."""
 
         def find(connection: sqlite3.Connection) -> str | None:
-            found = connection.execute(
-                "SELECT op_id FROM operations WHERE tenant = ? AND principal = ? AND key = ?",
-                (place.tenant, place.principal, key),
-            ).fetchone()
-            return found[0] if found is not None else None
+            found = calls.find_key(connection, (place.tenant, place.principal, key))
+            return found.op_id if found is not None else None
 
         return await self._committer.read(find)
 
@@ -255,12 +171,12 @@ class TransactionFile:
 
         def find(connection: sqlite3.Connection) -> list[Place]:
             for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
-                rows = connection.execute(
+                found = connection.execute(
                     f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
                     (beginning, limit),
                 ).fetchall()
-                if rows:
-                    return [Place(*row) for row in rows]
+                if found:
+                    return [Place(*row) for row in found]
             return []
 
         return await self._committer.read(find)
@@ -270,14 +186,14 @@ class TransactionFile:
 
         def find(connection: sqlite3.Connection) -> list[Transaction]:
             marks = ", ".join("?" * len(phases))
-            rows = connection.execute(
+            found = connection.execute(
                 f"""
-                SELECT tenant, principal, id, {_COLUMNS} FROM transactions
+                SELECT {_COLUMNS} FROM transactions
                 WHERE phase IN ({marks}) ORDER BY number LIMIT ?
                 """,
                 (*(phase.value for phase in phases), limit),
             ).fetchall()
-            return [self._read(connection, Place(*row[:3]), row[3:], with_history=False) for row in rows]
+            return [self._read(connection, row, with_history=False) for row in found]
 
         return await self._committer.read(lambda connection: _in_one_view(connection, find))
 
@@ -298,15 +214,19 @@ class TransactionFile:
         return forgotten
 
     def _forget(self, connection: sqlite3.Connection) -> int:
-        ended = connection.execute(
-            """
-            SELECT number FROM transactions
+        found = connection.execute(
+            f"""
+            SELECT {_COLUMNS} FROM transactions
             WHERE phase IN ('done', 'compensated', 'left') AND updated < ? LIMIT ?
             """,
             (self._now() - self._window_seconds, _SWEPT_AT_ONCE),
         ).fetchall()
+        for number, checksum, *facts in found:
+            rows.check(f"transaction {number}", checksum, facts)
+        ended = [(row[0],) for row in found]
         for table, column in (("steps", "whose"), ("history", "whose"), ("transactions", "number")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
+        keys.remove(connection, (keys.hash_of(keys.TRANSACTION, tuple(row[2:5])) for row in found))
         return len(ended)
 
 
@@ -320,39 +240,59 @@ def _in_one_view(connection: sqlite3.Connection, read: Callable[[sqlite3.Connect
 
 
 def _history(connection: sqlite3.Connection, whose: int) -> tuple[Event, ...]:
-    rows = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
-    return tuple(Event(at, text) for at, text in rows)
+    found = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
+    return tuple(Event(at, text) for at, text in found)
 
 
 def _handed_over(connection: sqlite3.Connection) -> list[HandedOver]:
-    rows = connection.execute(
+    found = connection.execute(
         """
         SELECT tenant, principal, id, revision FROM transactions
         WHERE phase = 'compensating' AND owner = '' ORDER BY number
         """
     )
-    return [HandedOver(Place(*place), revision) for *place, revision in rows]
+    return [HandedOver(Place(*place), revision) for *place, revision in found]
 
 
-def _update(connection: sqlite3.Connection, changed: Transaction, owner: str) -> int | None:
-    """Change the row of a transaction, and return its number; None when its revision is another by now."""
+def _update(
+    connection: sqlite3.Connection, changed: Transaction, owner: str, steps: Sequence[Step]
+) -> int | None:
+    """Change the row of a transaction, and return its number; None when its revision is another by now.
+
+    `steps` are those that are new or changed.
+    """
+    where = f"WHERE {_AT} AND revision = ?"
     found = connection.execute(
-        f"""
-        UPDATE transactions SET
-          phase = ?, timed_out = ?, reason = ?, updated = ?, revision = revision + 1, owner = ?
-        WHERE {_AT} AND revision = ? RETURNING number
-        """,
-        (
-            changed.phase.value,
-            changed.timed_out,
-            _whole(changed.reason),
-            changed.updated,
-            owner,
-            *changed.place,
-            changed.revision,
-        ),
+        f"SELECT {_COLUMNS} FROM transactions {where}", (*changed.place, changed.revision)
     ).fetchone()
-    return found[0] if found is not None else None
+    if found is None:
+        return None
+    number, checksum, *old = found
+    rows.check(f"transaction {number}", checksum, old)
+    facts = _facts(msgspec.structs.replace(changed, revision=changed.revision + 1), owner)
+    facts[-1] = max(old[-1], *(step.number for step in steps), 0)
+    names = ", ".join(f"{name} = ?" for name in rows.FACTS[3:])
+    connection.execute(
+        f"UPDATE transactions SET {names}, checksum = ? WHERE number = ?",
+        (*facts[3:], rows.checksum_of(facts), number),
+    )
+    return int(number)
+
+
+def _facts(said: Transaction, owner: str) -> list[Any]:
+    return [
+        *said.place,
+        said.phase.value,
+        said.on_failure.value,
+        int(said.timed_out),
+        _whole(said.reason),
+        float(said.created),
+        float(said.updated),
+        float(said.deadline),
+        said.revision,
+        owner,
+        len(said.steps),
+    ]
 
 
 def _add_event(connection: sqlite3.Connection, whose: int | None, event: Event) -> None:

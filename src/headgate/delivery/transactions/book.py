@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from headgate.delivery.ledger import StoreFailed
+from headgate.delivery.ledger import StoreFailed, unavailable
 from headgate.delivery.transactions.plan import Phase
 from headgate.delivery.transactions.record import (
     Event,
@@ -19,7 +19,7 @@ from headgate.delivery.transactions.record import (
     Transaction,
     TransactionStore,
 )
-from headgate.domain.errors import Effect, LedgerAway, TransactionFailed
+from headgate.domain.errors import Effect, TransactionFailed
 
 # A step holds its transaction for as long as its call takes; whoever waits longer is told so.
 _LONGEST_WAIT_SECONDS = 600.0
@@ -59,14 +59,14 @@ class Book:
         try:
             return await self._store.begin(transaction)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
     async def find(self, place: Place) -> Transaction | None:
         """The transaction of that place; raises LedgerAway."""
         try:
             return await self._store.load(place)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
     async def read(self, place: Place) -> Transaction:
         """The transaction of that place; raises TransactionFailed when there is none, or LedgerAway."""
@@ -101,7 +101,7 @@ class Book:
         try:
             saved = await self._store.save(changed, event, step)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure), effect=effect) from failure
+            raise unavailable(failure, effect=effect) from failure
         if not saved:
             raise busy(transaction.place, effect=effect)
         return msgspec.structs.replace(changed, revision=changed.revision + 1)
@@ -111,7 +111,7 @@ class Book:
         try:
             return await self._store.operation(transaction.place, key)
         except StoreFailed as failure:
-            raise LedgerAway(str(failure), effect=Effect.UNKNOWN) from failure
+            raise unavailable(failure, effect=Effect.UNKNOWN) from failure
 
     def remembered(self, transaction: Transaction) -> bool:
         """Whether the ledger still has every call that was made at the last change."""
@@ -122,28 +122,28 @@ class Book:
         try:
             return await self._store.unfinished()
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
     async def handed_over(self) -> list[HandedOver]:
         """The rollbacks that an operator lets continue; raises LedgerAway."""
         try:
             return await self._store.handed_over()
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
     async def counts(self) -> dict[Phase, int]:
         """How many there are in each phase; raises LedgerAway."""
         try:
             return await self._store.counts()
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
     async def sweep(self) -> int:
         """Forget what ended long ago; raises LedgerAway."""
         try:
             return await self._store.sweep()
         except StoreFailed as failure:
-            raise LedgerAway(str(failure)) from failure
+            raise unavailable(failure) from failure
 
 
 def busy(place: Place, *, effect: Effect = Effect.NONE) -> TransactionFailed:

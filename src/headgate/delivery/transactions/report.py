@@ -97,6 +97,8 @@ def operation(found: Operation, answer: Answer | None) -> dict[str, Any]:
         "created": moment(found.created),
         "updated": moment(found.updated),
     }
+    if found.dropped:
+        told["answer_dropped"] = True
     said = {
         "error_code": found.error_code,
         "error": cleaned(found.error),

@@ -1,0 +1,124 @@
+"""Two small files beside the ledger: what it must contain at least, and that it was found damaged.
+
+`ledger.mark` has the id of the ledger and the number of its last commit. It is written after each commit
+and before the caller gets its answer, so it is never ahead of the ledger: if that has fewer, some are lost.
+`ledger.damaged` exists from the moment damage is found until the operator has decided.
+"""
+
+import os
+import struct
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate.delivery.ledger import LedgerDamaged
+from headgate.storage.opening import sync_directory
+
+ID_BYTES: Final = 16
+_FORM: Final = b"headgate ledger 1"
+_LAYOUT: Final = struct.Struct(f">{len(_FORM)}s{ID_BYTES}sQI")
+
+
+class Mark(NamedTuple):
+    """A ledger at one moment."""
+
+    id: bytes
+    commits: int
+
+
+class MarkFile:
+    """`ledger.mark`. All methods block, and raise OSError unless they say otherwise."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def read(self) -> Mark | None:
+        """What it says; None when there is none. Raises LedgerDamaged when it is changed."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(content) != _LAYOUT.size:
+            raise _unreadable(self._path)
+        form, id, commits, checksum = _LAYOUT.unpack(content)
+        if form != _FORM or checksum != zlib.crc32(content[:-4]):
+            raise _unreadable(self._path)
+        return Mark(id, commits)
+
+    def create(self, mark: Mark) -> None:
+        """Write it anew, durable."""
+        self.close()
+        draft = self._path.with_suffix(".mark.draft")
+        descriptor = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        try:
+            os.write(descriptor, _packed(mark))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        draft.replace(self._path)
+        sync_directory(self._path.parent)
+
+    def advance(self, mark: Mark) -> None:
+        """Note a commit. The system writes it to the disk in its own time; raises nothing."""
+        with suppress(OSError):
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_WRONLY)
+            os.pwrite(self._descriptor, _packed(mark), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class DamageReport(msgspec.Struct, frozen=True):
+    """What was found, and when, in seconds since the epoch."""
+
+    reason: str
+    at: float
+
+
+class DamageFile:
+    """`ledger.damaged`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> DamageReport | None:
+        """What was found; None when nothing was. Raises OSError."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=DamageReport)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError:
+            return DamageReport("damage was found before this start", self._path.stat().st_mtime)
+
+    def write(self, report: DamageReport) -> None:
+        """Note it, durable; raises nothing, because what found it knows it anyway."""
+        with suppress(OSError):
+            descriptor = os.open(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            try:
+                os.write(descriptor, msgspec.json.encode(report))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            sync_directory(self._path.parent)
+
+    def remove(self) -> None:
+        """The operator has decided; raises OSError."""
+        self._path.unlink(missing_ok=True)
+        sync_directory(self._path.parent)
+
+
+def _packed(mark: Mark) -> bytes:
+    content = _LAYOUT.pack(_FORM, mark.id, mark.commits, 0)[:-4]
+    return content + struct.pack(">I", zlib.crc32(content))
+
+
+def _unreadable(path: Path) -> LedgerDamaged:
+    return LedgerDamaged(f"{path.name} is changed")
