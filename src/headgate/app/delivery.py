@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.app.background import start
@@ -36,6 +36,8 @@ log = logging.getLogger("headgate.delivery")
 
 # How often what is past its window is forgotten, and the rest is counted.
 _SWEEP_SECONDS = 10.0
+# How often every record is checked.
+_CHECK_SECONDS = 24 * 3600.0
 
 
 class Bookkeeping:
@@ -108,9 +110,19 @@ class Bookkeeping:
         await self._recover()
         assert self._sagas is not None
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._sagas.watch(), name="transactions")
-            group.create_task(self._sagas.follow_operator(), name="decisions of operators")
-            group.create_task(self._sweep(), name="ledger")
+            users = [
+                group.create_task(self._sagas.watch(), name="transactions"),
+                group.create_task(self._sagas.follow_operator(), name="decisions of operators"),
+                group.create_task(self._check(), name="check of the ledger"),
+            ]
+            group.create_task(self._sweep(users), name="ledger")
+
+    async def _check(self) -> None:
+        """Look for damage in every record, from time to time, beside everything else."""
+        while True:
+            checked = await self._ledger.check()
+            log.debug("ledger checked", extra={"count": checked})
+            await asyncio.sleep(_CHECK_SECONDS)
 
     async def _enter(self) -> None:
         """Be there before the first write, so that an operator knows that a gateway runs."""
@@ -130,19 +142,33 @@ class Bookkeeping:
         caller = Caller(principal=operation.principal, tenant=operation.tenant)
         return self._catalog.resolve(Kind.TOOLS, operation.public_name, caller)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, users: Sequence["asyncio.Task[None]"]) -> None:
+        """Keep the ledger tidy; `users` are what else works with it, and end when it is damaged."""
         while True:
-            try:
-                await self._ledger.sweep()
-                self._operations = await self._ledger.counts()
-                if self._sagas is not None:
-                    self._phases = await self._sagas.counts()
-            except (StoreFailed, HeadgateError) as failure:
-                log.warning("ledger not swept", extra={"reason": str(failure)})
+            if self.damage:
+                for task in users:
+                    task.cancel()
+            else:
+                await self._tidy()
             self.transfers.expire()
             await asyncio.sleep(_SWEEP_SECONDS)
-            # Of another gateway on the same directory that has ended since.
-            await self._recover()
+            if not self.damage:
+                # Of another gateway on the same directory that has ended since.
+                await self._recover()
+
+    async def _tidy(self) -> None:
+        try:
+            await self._ledger.sweep()
+            self._operations = await self._ledger.counts()
+            if self._sagas is not None:
+                self._phases = await self._sagas.counts()
+        except (StoreFailed, HeadgateError) as failure:
+            log.warning("ledger not swept", extra={"reason": str(failure)})
+
+    @property
+    def damage(self) -> str:
+        """Why the ledger is refused; empty while it is whole."""
+        return self._ledger.damage
 
     def gauges(self) -> dict[str, float]:
         """What the ledger held when it was last looked at, and how the lanes are."""
@@ -150,6 +176,7 @@ class Bookkeeping:
             "operations_in_doubt": self._operations.get(State.DOUBT, 0),
             "operations_under_way": self._operations.get(State.INTENT, 0),
             "operations_recorded": sum(self._operations.values()),
+            "ledger_damaged": int(bool(self.damage)),
             "transactions_stuck": self._phases.get(Phase.STUCK, 0),
             "transfers": len(self.transfers),
         }

@@ -140,7 +140,15 @@ async def _serve_http(
                 **core.knowledge.counters(),
             }
 
-        pages = Pages(core.fleet, configuration, core.tally, gauges, counters, core.search.listings)
+        pages = Pages(
+            core.fleet,
+            configuration,
+            core.tally,
+            gauges,
+            counters,
+            core.search.listings,
+            lambda: core.bookkeeping.damage,
+        )
         front = HttpFront(
             Streamable(core.answers, sessions, core.audience, pulse),
             Stateless(core.answers, core.audience, pulse),

@@ -13,7 +13,7 @@ _STATES = ("in_doubt", "intent", "asked", "done", "failed")
 
 @click.group()
 def operations() -> None:
-    """Look at recorded calls, and settle those in doubt."""
+    """Look at recorded calls, settle those in doubt, and recover a damaged ledger."""
 
 
 @operations.command("list")
@@ -96,4 +96,31 @@ def resolve_operation(
         data_dir,
         lambda settings: ledger.resolve_operation(settings, op_id, happened=happened),
         lambda found: f"Operation {found.op_id} is {found.state}.",
+    )
+
+
+@operations.command("recover")
+@click.option(
+    "--accept-loss",
+    "accept_loss",
+    is_flag=True,
+    help="End the refusal although records are lost: a lost call that is repeated is carried out again.",
+)
+@CONFIG
+@DATA_DIR
+@JSON
+def recover_ledger(
+    accept_loss: bool,  # noqa: FBT001
+    config: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Check the ledger, list the records that are lost, and keep the rest in a new one."""
+    from headgate.app import recovery
+
+    tell_of_ledger(
+        config,
+        data_dir,
+        lambda settings: recovery.recover_ledger(settings, accept_loss=accept_loss),
+        lambda found: recovery.printed_recovery(found, as_json=as_json, options=options_of(config, data_dir)),
     )

@@ -14,6 +14,10 @@ from headgate.domain.server import ServerStatus, State
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
 _KEPT = "its old definition stays in force, because the new one is rejected"
+_REFUSED = (
+    "calls that must not happen twice are refused until the operator stops the gateway and runs "
+    "`headgate operations recover`"
+)
 
 
 class Fleet(Protocol):
@@ -45,6 +49,7 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     ready: bool
     servers: list[ServerStatus]
     configuration_error: str | None = None
+    ledger_error: str | None = None
 
 
 class Pages:
@@ -58,14 +63,19 @@ class Pages:
         gauges: Callable[[], Gauges],
         counters: Callable[[], Counters],
         listings: Callable[[], object] = list,
+        ledger_damage: Callable[[], str] = str,
     ) -> None:
-        """`listings` tells what clients see, as anything that can be written as JSON."""
+        """`listings` tells what clients see, as anything that can be written as JSON.
+
+        `ledger_damage` tells why calls that have to be recorded are refused; empty when they are not.
+        """
         self._fleet = fleet
         self._configuration = configuration
         self._tally = tally
         self._gauges = gauges
         self._counters = counters
         self._listings = listings
+        self._ledger_damage = ledger_damage
         self.draining = False
 
     def __call__(self, method: str, path: str) -> tuple[int, bytes, bytes]:
@@ -97,7 +107,11 @@ class Pages:
         wanted = [server for server in servers if server.state not in (State.DISABLED, State.REJECTED)]
         working = not wanted or any(server.state in (State.READY, State.IDLE) for server in wanted)
         ready = self._fleet.settled and working and not self.draining
-        return Readiness(ready, servers, self._configuration.problem)
+        return Readiness(ready, servers, self._configuration.problem, self._ledger_error())
+
+    def _ledger_error(self) -> str | None:
+        damage = self._ledger_damage()
+        return f"the ledger is damaged ({damage}); {_REFUSED}" if damage else None
 
     def _servers(self) -> list[ServerStatus]:
         """Every server that runs, is disabled or is rejected; one may run whose new entry is rejected."""
@@ -135,6 +149,9 @@ class Pages:
                 f"The last edit of the configuration is not in force: {self._configuration.problem}",
                 "",
             ]
+        ledger_error = self._ledger_error()
+        if ledger_error is not None:
+            lines += [ledger_error[0].upper() + ledger_error[1:], ""]
         for server in self._servers():
             told = f"  {_printable(server.name):24} {server.state:10} {server.tools:5} tools"
             remark = _remark(server)

@@ -33,6 +33,10 @@ class Guard(Protocol):
     def has_ledger(self) -> bool:
         """Whether there is a file, or was one."""
 
+    @property
+    def damage(self) -> str:
+        """Why the file is refused; empty while it is whole."""
+
     def admit(self) -> None:
         """Raises StoreFailed when the file is refused; runs on the loop too."""
 
@@ -90,6 +94,7 @@ class Committer:
         # Whether anybody has used it yet; its file is made then.
         self.used = asyncio.Event()
         self._path = path
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         # Not `Path.exists`, which raises where nobody may look.
@@ -118,6 +123,22 @@ class Committer:
         self._admit()
         return await self._reader.take(work)
 
+    @property
+    def damage(self) -> str:
+        """Why the file is refused; empty while it is whole."""
+        return self._guard.damage if self._guard is not None else ""
+
+    async def check(self, work: Callable[[Path, Callable[[], bool]], T]) -> T | None:
+        """What `work` makes of the file beside everything else; None when it fails, which is noticed.
+
+        It gets the path, and a function that says whether it is to stop.
+        """
+        try:
+            return await asyncio.to_thread(work, self._path, lambda: self._closed)
+        except (sqlite3.Error, OSError, StoreFailed) as error:
+            await asyncio.to_thread(self._failed, failure(error))
+            return None
+
     def _admit(self) -> None:
         self.used.set()
         if self._guard is not None:
@@ -125,6 +146,7 @@ class Committer:
 
     async def close(self) -> None:
         """Do what is queued, and let go of the file."""
+        self._closed = True
         for desk in (self._writer, self._reader):
             await desk.close()
         if self._guard is not None:

@@ -23,6 +23,7 @@ from headgate.storage import ledger_quota as quota
 from headgate.storage import ledger_rows as rows
 from headgate.storage.bodies import Bodies, Body
 from headgate.storage.committing import BUSY_SECONDS, Committer
+from headgate.storage.ledger_check import check_ledger
 from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_schema import LEDGER_TABLES
 from headgate.storage.opening import failure
@@ -302,6 +303,15 @@ class LedgerFile:
     async def counts(self) -> dict[State, int]:
         """How many operations there are in each state."""
         return await self._committer.read(rows.counted)
+
+    @property
+    def damage(self) -> str:
+        """Why the ledger is refused; empty while it is whole."""
+        return self._committer.damage
+
+    async def check(self) -> int | None:
+        """Check every record: how many there are; None when damage was found, or it cannot be read."""
+        return await self._committer.check(check_ledger)
 
     # What is forgotten.
 

@@ -7,7 +7,6 @@ has run `headgate operations recover`.
 
 import logging
 import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.storage import ledger_schema as schema
 from headgate.storage.ledger_keys import checked
-from headgate.storage.ledger_mark import ID_BYTES, DamageFile, DamageReport, Mark, MarkFile
+from headgate.storage.ledger_mark import DamageFile, DamageReport, Mark, MarkFile
 from headgate.storage.opening import Schema, opened
 
 log = logging.getLogger("headgate.storage")
@@ -139,23 +138,22 @@ class LedgerGuard:
 
     # For a recovery.
 
+    def mark(self) -> Mark | None:
+        """What the ledger must have at least; None when there is no mark. Raises LedgerDamaged or OSError."""
+        return self._mark.read()
+
+    def report(self) -> DamageReport | None:
+        """The damage that was found before; raises OSError."""
+        return self._report.read()
+
     def replace(self, identity: Mark) -> None:
         """The operator has put another ledger in place: expect that one, and refuse it no longer."""
         self._mark.create(identity)
         self._report.remove()
 
-    def found(self) -> tuple[Mark | None, DamageReport | None]:
-        """What the files beside the ledger say; a mark that is changed says nothing. Raises OSError."""
-        try:
-            mark = self._mark.read()
-        except LedgerDamaged:
-            mark = None
-        return mark, self._report.read()
-
-
-def new_identity() -> Mark:
-    """That of a ledger that is made now."""
-    return Mark(secrets.token_bytes(ID_BYTES), 0)
+    def remove_mark(self) -> None:
+        """The file is about to get another name; raises OSError."""
+        self._mark.remove()
 
 
 def _schema(tables: Sequence[str], *, known: bool) -> Schema:

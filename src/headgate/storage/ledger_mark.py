@@ -69,6 +69,11 @@ class MarkFile:
                 self._descriptor = os.open(self._path, os.O_WRONLY)
             os.pwrite(self._descriptor, _packed(mark), 0)
 
+    def remove(self) -> None:
+        """Remove it."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Close the file."""
         if self._descriptor is not None:

@@ -75,6 +75,7 @@ _UNCHANGING: Final = ("op_id", "tenant", "principal", "key", "fingerprint", "ser
 _CHANGING: Final = tuple(name for name in FACTS if name not in _UNCHANGING)
 _COLUMNS: Final = ", ".join(FACTS)
 _PLACES: Final = {name: place for place, name in enumerate(FACTS)}
+REAL_PLACES: Final = tuple(_PLACES[name] for name in ("created", "updated", "lease_until"))
 _CHANGING_PLACES: Final = tuple(_PLACES[name] for name in _CHANGING)
 # The columns that are fields of `Operation`, with the names that they have there.
 _FIELDS: Final = tuple(
@@ -415,6 +416,24 @@ def body_of(connection: sqlite3.Connection, op_id: str) -> str:
     """The name of the file with its result; empty when there is none."""
     found = connection.execute("SELECT body FROM operations WHERE op_id = ?", (op_id,)).fetchone()
     return found[0] if found is not None else ""
+
+
+# For a recovery.
+
+
+def in_doubt(facts: Facts, reason: str) -> Facts:
+    """The facts of an operation of which nobody knows any more what became of it."""
+    return _changed(_Row(0, facts), state=State.DOUBT.value, error=reason, **_NO_ANSWER)
+
+
+def without_answer(facts: Facts) -> Facts:
+    """The facts of an operation whose answer is lost."""
+    return _changed(_Row(0, facts), **(_NO_ANSWER | {"dropped": 1}))
+
+
+def answer_checksum(facts: Facts) -> int:
+    """The checksum that its answer must have."""
+    return int(facts[_PLACES["answer_checksum"]])
 
 
 # What is forgotten.

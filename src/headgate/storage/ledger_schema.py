@@ -69,7 +69,8 @@ def compact(connection: sqlite3.Connection) -> None:
 def read_identity(connection: sqlite3.Connection) -> Mark:
     """Which ledger it is, and how many commits it has; raises LedgerDamaged."""
     found = connection.execute("SELECT id, commits, checksum FROM identity").fetchone()
-    if found is None or tuple(found) != _packed(Mark(*found[:2])):
+    whole = found is not None and isinstance(found[0], bytes) and isinstance(found[1], int)
+    if not whole or tuple(found) != _packed(Mark(*found[:2])):
         raise LedgerDamaged("the ledger has lost its identity")
     return Mark(*found[:2])
 
@@ -89,8 +90,6 @@ def count_commit(connection: sqlite3.Connection, last: Mark) -> Mark:
 
 
 def _packed(mark: Mark) -> tuple[bytes, int, int]:
-    if not isinstance(mark.id, bytes) or not isinstance(mark.commits, int):
-        return b"", 0, -1
     return mark.id, mark.commits, zlib.crc32(b"%d" % mark.commits, zlib.crc32(mark.id))
 
 

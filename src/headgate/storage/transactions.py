@@ -62,7 +62,7 @@ class TransactionFile:
         """The transaction with its steps in order and its history."""
 
         def load(connection: sqlite3.Connection) -> Transaction | None:
-            if not keys.holds(connection, keys.hash_of(keys.TRANSACTION, tuple(place))):
+            if not keys.holds(connection, keys.hash_of(keys.TRANSACTION, place)):
                 return None
             found = connection.execute(f"SELECT {_COLUMNS} FROM transactions WHERE {_AT}", place).fetchone()
             if found is None:

@@ -1,0 +1,138 @@
+"""`headgate operations recover`: finds damage in the ledger, and keeps what can be trusted in a new one."""
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from headgate.app.operations import json_text, table
+from headgate.catalog.evaluation.columns import printable
+from headgate.config.settings import Settings
+from headgate.delivery.ledger import LedgerDamaged, StoreFailed
+from headgate.domain.errors import ConfigError
+from headgate.storage.ledger import LEDGER_NAME
+from headgate.storage.ledger_check import check_ledger
+from headgate.storage.ledger_guard import LedgerGuard
+from headgate.storage.ledger_recovery import Recovery, inspect, recover
+from headgate.storage.ledger_schema import LEDGER_TABLES
+from headgate.storage.opening import failure
+from headgate.storage.presence import Presence
+from headgate.storage.transactions import TRANSACTION_TABLES
+
+_BUSY_SECONDS = 5.0
+_HEAD = ("op_id", "state", "server", "tool", "key")
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command came to."""
+
+    # What is wrong with the ledger; empty when it is whole.
+    damage: str
+    # None where nothing is wrong.
+    found: Recovery | None = None
+    # Where the damaged files are now; empty when nothing was changed.
+    aside: str = ""
+
+
+async def recover_ledger(settings: Settings, *, accept_loss: bool) -> Recovered:
+    """Make a damaged ledger usable again, if that loses nothing or the operator accepts the loss.
+
+    Raises ConfigError when a gateway runs, or the directory cannot be used.
+    """
+    path = settings.data_dir / LEDGER_NAME
+    try:
+        return await asyncio.to_thread(_recover, settings, path, accept_loss=accept_loss)
+    except (OSError, sqlite3.Error, StoreFailed) as error:
+        raise ConfigError(
+            f"{path} cannot be recovered: {failure(error)}",
+            hint="make the data directory readable and writable, with room for a second ledger",
+        ) from error
+
+
+def _recover(settings: Settings, path: Path, *, accept_loss: bool) -> Recovered:
+    guard = LedgerGuard(path)
+    if not guard.has_ledger():
+        return Recovered(damage="")
+    if Presence(settings.data_dir / "owners").others_are_there():
+        raise ConfigError(
+            f"a gateway uses {path}", hint="stop it, run this command again, then start the gateway"
+        )
+    damage = _damage(guard, path)
+    if not damage:
+        return Recovered(damage="")
+    now = time.time()
+    since, doubts_since = now - settings.ledger_window_seconds, now - settings.doubt_window_seconds
+    found = inspect(path, since=since, doubts_since=doubts_since)
+    if not found.loses_nothing and not accept_loss:
+        return Recovered(damage=damage, found=found)
+    found, aside = recover(path, since=since, doubts_since=doubts_since)
+    return Recovered(damage=damage, found=found, aside=str(aside))
+
+
+def _damage(guard: LedgerGuard, path: Path) -> str:
+    """What is wrong with the ledger; empty when it is whole. Raises StoreFailed or OSError."""
+    report = guard.report()
+    if report is not None:
+        return report.reason
+    try:
+        with closing(guard.open((*LEDGER_TABLES, *TRANSACTION_TABLES), _BUSY_SECONDS)):
+            check_ledger(path, lambda: False)
+    except (sqlite3.Error, LedgerDamaged) as error:
+        failed = failure(error)
+        if not isinstance(failed, LedgerDamaged):
+            raise failed from error
+        return str(failed)
+    finally:
+        guard.close()
+    return ""
+
+
+# What is printed.
+
+
+def printed_recovery(recovered: Recovered, *, as_json: bool, options: str = "") -> str:
+    """What was found and done: lines, or one JSON document. `options` are those of the command."""
+    if as_json:
+        return json_text(recovered)
+    if recovered.found is None:
+        return "The ledger is whole, or there is none: nothing to recover."
+    found = recovered.found
+    lines = [f"The ledger is damaged: {printable(recovered.damage)}.", *_kept(found), *_lost(found)]
+    if recovered.aside:
+        lines.append(f"A new ledger is in place. The damaged one is {printable(recovered.aside)}.")
+        lines.append("Start the gateway: calls with a key are accepted again.")
+    else:
+        lines.append("Nothing was changed: calls that must not happen twice are still refused.")
+        lines.append(
+            "Find out from the servers which of the lost calls were carried out. Then "
+            f"`headgate operations recover --accept-loss{options}` keeps the rest and ends the refusal: "
+            "a lost call that is repeated with its key is carried out again."
+        )
+    return "\n".join(lines)
+
+
+def _kept(found: Recovery) -> list[str]:
+    lines = [f"Kept: {found.kept} recorded calls and {found.transactions} transactions."]
+    if found.doubted:
+        lines.append(
+            f"Of these calls {found.doubted} had failed or were under way. They are in doubt, because a "
+            "later record of them may be lost."
+        )
+    return lines
+
+
+def _lost(found: Recovery) -> list[str]:
+    lines: list[str] = []
+    if found.missing:
+        lines.append(f"Lost: the records of {found.missing} known keys.")
+    if found.uncounted:
+        lines.append("Lost: an unknown number of the newest records, or of known keys.")
+    lines += [f"Lost: transaction {printable(id)}." for id in found.lost_transactions]
+    if found.lost:
+        lines.append("Records whose checksum does not hold, as far as they can be read:")
+        rows = [(call.op_id, call.state, call.server, call.tool, call.key) for call in found.lost]
+        lines += table(_HEAD, [[printable(value) for value in row] for row in rows])
+    return lines

@@ -1,0 +1,332 @@
+"""Rescues what can be trusted out of a damaged ledger into a new one; the damaged files are kept aside."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from headgate.delivery.ledger import LedgerDamaged, Operation, State
+from headgate.storage import ledger_keys as keys
+from headgate.storage import ledger_rows as rows
+from headgate.storage import ledger_schema as schema
+from headgate.storage import transaction_rows as transactions
+from headgate.storage.ledger_guard import LedgerGuard
+from headgate.storage.ledger_mark import Mark
+from headgate.storage.opening import sync_directory
+from headgate.storage.sqlite_pages import records
+
+# The number, the facts, the checksum, the error and the result.
+_COLUMNS: Final = len(rows.FACTS) + 4
+_FINAL: Final = (State.DONE, State.DOUBT)
+_RECOVERED: Final = "its record may be older than what became of it, because the ledger was damaged"
+_MOST_NAMED: Final = 1000
+
+
+class LostCall(msgspec.Struct, frozen=True):
+    """A record whose checksum does not hold; each member may be wrong."""
+
+    op_id: str
+    key: str
+    server: str
+    tool: str
+    state: str
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recovery finds, or has done."""
+
+    kept: int
+    # Of those kept, how many are in doubt now because a later record of them may be lost.
+    doubted: int
+    transactions: int
+    # Of calls and transactions: known keys of which there is no record any more.
+    missing: int
+    # Whether some keys cannot even be counted: the known keys are damaged too, or the newest are lost.
+    uncounted: bool
+    lost: list[LostCall]
+    lost_transactions: list[str]
+
+    @property
+    def loses_nothing(self) -> bool:
+        """Whether every call that was ever recorded is kept."""
+        return not (self.missing or self.uncounted or self.lost or self.lost_transactions)
+
+
+class _Found(msgspec.Struct):
+    """What is read from the damaged files."""
+
+    # The facts, the error and the result of each operation, by its id.
+    calls: dict[str, tuple[Sequence[Any], bytes, bytes]] = {}
+    damaged: dict[str, LostCall] = {}
+    transactions: list[tuple[int, list[Any], list[list[Any]], list[Any]]] = []
+    lost_transactions: list[str] = []
+    hashes: set[bytes] = set()
+    # Whether it has all known keys, and every commit that was made.
+    complete: bool = True
+
+
+def inspect(path: Path, *, since: float, doubts_since: float) -> Recovery:
+    """What a recovery would keep and lose; raises OSError.
+
+    What ended before `since`, or came to be in doubt before `doubts_since`, counts for nothing.
+    """
+    return _report(_read(path, since, doubts_since))
+
+
+def recover(path: Path, *, since: float, doubts_since: float) -> tuple[Recovery, Path]:
+    """Put a new ledger with everything that can be trusted in place: what it has, and where the old one is.
+
+    Raises OSError or sqlite3.Error; the ledger is as it was then, and still refused.
+    """
+    found = _read(path, since, doubts_since)
+    report = _report(found)
+    new = path.with_name(f"{path.name}.recovered")
+    for left in _files(new):
+        left.unlink(missing_ok=True)
+    identity = _write(new, found)
+    aside = path.with_name(f"ledger-damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
+    _set_aside(path, aside)
+    new.replace(path)
+    sync_directory(path.parent)
+    LedgerGuard(path).replace(identity)
+    return report, aside
+
+
+# What is read.
+
+
+def _read(path: Path, since: float, doubts_since: float) -> _Found:
+    found = _Found(calls={}, damaged={}, transactions=[], lost_transactions=[], hashes=set())
+    for _, values in records(path, _COLUMNS):
+        _sort_in(found, values)
+    _forget_old(found, since, doubts_since)
+    _one_of_each_key(found)
+    for op_id in found.calls:
+        found.damaged.pop(op_id, None)
+    # After the pages, which SQLite may change when it opens the file: so it gets a copy.
+    with _copied(path) as copy:
+        _read_keys(copy, found)
+        _read_transactions(copy, found)
+        found.complete = found.complete and _has_every_commit(copy, path)
+    return found
+
+
+def _sort_in(found: _Found, values: list[Any]) -> None:
+    _, *facts, checksum, error, result = values
+    for place in rows.REAL_PLACES:
+        if isinstance(facts[place], int):
+            # A whole number takes less space on the disk.
+            facts[place] = float(facts[place])
+    whole = checksum == rows.checksum_of(facts) and isinstance(error, bytes) and isinstance(result, bytes)
+    if not whole:
+        call = _lost(facts)
+        if call is not None and len(found.damaged) < _MOST_NAMED:
+            found.damaged[call.op_id] = call
+        return
+    operation = rows.operation_of(facts)
+    if operation.answered and rows.answer_checksum_of(error, result) != rows.answer_checksum(facts):
+        facts, error, result = list(rows.without_answer(facts)), b"", b""
+    known = found.calls.get(operation.op_id)
+    if known is None or _rank(operation) > _rank(rows.operation_of(known[0])):
+        found.calls[operation.op_id] = (facts, error, result)
+
+
+def _rank(operation: Operation) -> tuple[object, ...]:
+    """The newest record of an operation: nothing comes after it is done."""
+    return (operation.state is State.DONE, operation.fence, operation.updated, operation.state in _FINAL)
+
+
+def _lost(facts: Sequence[Any]) -> LostCall | None:
+    said = dict(zip(rows.FACTS, facts, strict=True))
+    names = ("op_id", "key", "server", "tool", "state")
+    if not all(isinstance(said[name], str) for name in names):
+        return None
+    return LostCall(**{name: said[name] for name in names})
+
+
+def _forget_old(found: _Found, since: float, doubts_since: float) -> None:
+    """Leave out what the ledger had forgotten: pages that are free still hold it."""
+    for op_id, (facts, _, _) in list(found.calls.items()):
+        operation = rows.operation_of(facts)
+        limit = doubts_since if operation.state in (State.DOUBT, State.INTENT) else since
+        if operation.updated < limit:
+            del found.calls[op_id]
+
+
+def _one_of_each_key(found: _Found) -> None:
+    newest: dict[keys.Place, Operation] = {}
+    for facts, _, _ in found.calls.values():
+        operation, place = rows.operation_of(facts), rows.place_of(facts)
+        if place not in newest or operation.created > newest[place].created:
+            newest[place] = operation
+    kept = {operation.op_id for operation in newest.values()}
+    found.calls = {op_id: call for op_id, call in found.calls.items() if op_id in kept}
+
+
+class _copied:  # noqa: N801 (used as a function)
+    """A connection to a copy of the files, which is removed afterwards; None when SQLite cannot open it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._copy = path.with_name(f"{path.name}.copy")
+        self._connection: sqlite3.Connection | None = None
+
+    def __enter__(self) -> sqlite3.Connection | None:
+        for source, target in zip(_files(self._path), _files(self._copy), strict=True):
+            target.unlink(missing_ok=True)
+            if source.exists() and not source.name.endswith("-shm"):
+                target.write_bytes(source.read_bytes())
+        if self._copy.exists():
+            self._connection = sqlite3.connect(self._copy, isolation_level=None)
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for target in _files(self._copy):
+            target.unlink(missing_ok=True)
+
+
+def _read_keys(connection: sqlite3.Connection | None, found: _Found) -> None:
+    try:
+        if connection is None:
+            raise LedgerDamaged("there is no file")
+        for hashes in keys.checked(connection):
+            found.hashes.update(keys.split(hashes))
+    except (sqlite3.Error, LedgerDamaged):
+        found.complete = False
+
+
+def _read_transactions(connection: sqlite3.Connection | None, found: _Found) -> None:
+    if connection is None:
+        return
+    for number in _numbers(connection):
+        try:
+            found.transactions.append(_transaction(connection, number))
+        except (sqlite3.Error, LedgerDamaged):
+            found.lost_transactions.append(_named(connection, number))
+
+
+def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
+    """The numbers of the transactions, as far as any of the trees that have them can be read."""
+    seen: set[int] = set()
+    for source in ("transactions NOT INDEXED", "transactions INDEXED BY transactions_by_phase", "steps"):
+        column = "whose" if source == "steps" else "number"
+        with suppress(sqlite3.Error):
+            for (number,) in connection.execute(f"SELECT {column} FROM {source}"):
+                if number not in seen:
+                    seen.add(number)
+                    yield number
+
+
+def _transaction(
+    connection: sqlite3.Connection, number: int
+) -> tuple[int, list[Any], list[list[Any]], list[Any]]:
+    row = connection.execute(
+        f"SELECT checksum, {transactions.COLUMNS} FROM transactions WHERE number = ?", (number,)
+    ).fetchone()
+    if row is None:
+        raise LedgerDamaged(f"transaction {number} is missing")
+    checksum, *facts = row
+    transactions.check(f"transaction {number}", checksum, facts)
+    steps = transactions.steps_of(connection, number, facts[-1])
+    try:
+        history = connection.execute("SELECT whose, at, text FROM history WHERE whose = ?", (number,))
+        events = history.fetchall()
+    except sqlite3.Error:
+        # It explains, and nothing depends on it.
+        events = []
+    return number, facts, steps, events
+
+
+def _named(connection: sqlite3.Connection, number: int) -> str:
+    with suppress(sqlite3.Error):
+        row = connection.execute("SELECT id FROM transactions WHERE number = ?", (number,)).fetchone()
+        if row is not None and isinstance(row[0], str):
+            return row[0]
+    return f"number {number}"
+
+
+def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool:
+    try:
+        mark = LedgerGuard(path).mark()
+        if connection is None or mark is None:
+            return False
+        identity = schema.read_identity(connection)
+    except (sqlite3.Error, LedgerDamaged):
+        return False
+    return identity.id == mark.id and identity.commits >= mark.commits
+
+
+# What is written and said.
+
+
+def _report(found: _Found) -> Recovery:
+    kept = {keys.hash_of(keys.CALL, rows.place_of(facts)) for facts, _, _ in found.calls.values()}
+    kept |= {_hash_of_transaction(facts) for _, facts, _, _ in found.transactions}
+    return Recovery(
+        kept=len(found.calls),
+        doubted=sum(_doubtful(facts) for facts, _, _ in found.calls.values()),
+        transactions=len(found.transactions),
+        missing=len(found.hashes - kept),
+        uncounted=not found.complete,
+        lost=list(found.damaged.values()),
+        lost_transactions=found.lost_transactions,
+    )
+
+
+def _hash_of_transaction(facts: Sequence[Any]) -> bytes:
+    return keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2]))
+
+
+def _doubtful(facts: Sequence[Any]) -> bool:
+    """Whether a later record of the operation, which is lost, may have said that it was done."""
+    return rows.operation_of(facts).state not in _FINAL
+
+
+def _write(path: Path, found: _Found) -> Mark:
+    """Make the new file, durable: which ledger it is."""
+    guard = LedgerGuard(path)
+    connection = guard.open((*schema.LEDGER_TABLES, *transactions.TABLES), busy_seconds=1.0)
+    with closing(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        for facts, error, result in found.calls.values():
+            _put(connection, facts, error, result)
+        for number, facts, steps, events in found.transactions:
+            transactions.put(connection, number, facts)
+            for step in steps:
+                transactions.put_step(connection, step)
+            connection.executemany("INSERT INTO history (whose, at, text) VALUES (?, ?, ?)", events)
+        identity = guard.advance(connection)
+        connection.execute("COMMIT")
+        # So that the new ledger is one file.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    guard.remove_mark()
+    return identity
+
+
+def _put(connection: sqlite3.Connection, facts: Sequence[Any], error: bytes, result: bytes) -> None:
+    if _doubtful(facts):
+        facts, error, result = rows.in_doubt(facts, _RECOVERED), b"", b""
+    keys.add(connection, keys.hash_of(keys.CALL, rows.place_of(facts)))
+    rows.put(connection, facts, error, result)
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Give the damaged files another name; the ledger keeps its own until the new one takes it."""
+    for source, target in zip(_files(path), _files(aside), strict=True):
+        if not source.exists():
+            continue
+        if source == path:
+            os.link(source, target)
+        else:
+            source.replace(target)
+
+
+def _files(path: Path) -> list[Path]:
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
