@@ -17,8 +17,9 @@ _ROWS_AT_ONCE: Final = 50
 _PAUSE_SECONDS: Final = 0.001
 _OPERATIONS: Final = f"""
     SELECT number, checksum, answer_checksum, answer_error, result,
-      (SELECT count(*) FROM operations AS o WHERE o.op_id = a.op_id AND o.number = a.number)
-      + (SELECT count(*) FROM operations AS o
+      (SELECT count(*) FROM operations AS o INDEXED BY sqlite_autoindex_operations_1
+       WHERE o.op_id = a.op_id AND o.number = a.number)
+      + (SELECT count(*) FROM operations AS o INDEXED BY sqlite_autoindex_operations_2
          WHERE o.tenant = a.tenant AND o.principal = a.principal AND o.key = a.key AND o.number = a.number)
       + (SELECT count(*) FROM operations AS o INDEXED BY operations_by_state
          WHERE o.state = a.state AND o.updated = a.updated AND o.number = a.number),
@@ -28,7 +29,7 @@ _OPERATIONS: Final = f"""
 _INDEXES: Final = 3
 _TRANSACTIONS: Final = f"""
     SELECT number, checksum,
-      (SELECT count(*) FROM transactions AS t
+      (SELECT count(*) FROM transactions AS t INDEXED BY sqlite_autoindex_transactions_1
        WHERE t.tenant = a.tenant AND t.principal = a.principal AND t.id = a.id AND t.number = a.number),
       {transactions.COLUMNS}
     FROM transactions AS a NOT INDEXED

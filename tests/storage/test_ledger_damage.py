@@ -1,0 +1,246 @@
+"""A damaged ledger refuses calls: none that was carried out is carried out again."""
+
+import asyncio
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.delivery.ledger import LedgerDamaged, Outcome, State, Verdict
+from headgate.domain.call import Answer
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile
+from headgate.storage.ledger_recovery import Recovery, inspect, recover
+from tests.storage.ledgers import granted, intent, sqlite_stage
+
+CALLS = 300
+LONG_AGO = 0.0
+
+
+def answer_of(number: int) -> Answer:
+    return Answer(b'{"content":[{"type":"text","text":"paid %d"}]}' % number)
+
+
+async def pay(ledger: LedgerFile, numbers: range) -> None:
+    async def one(number: int) -> None:
+        operation = await granted(ledger, intent(f"order-{number}"))
+        outcome = Outcome(state=State.DONE, answer=answer_of(number))
+        assert await ledger.finish(operation.op_id, 1, outcome)
+
+    await asyncio.gather(*(one(number) for number in numbers))
+
+
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Ledgers with payments: `closed`, `open` with its write-ahead log, and the `older` copy of a file."""
+    found = {name: tmp_path_factory.mktemp("ledgers") / name for name in ("closed", "open", "older")}
+
+    async def write() -> None:
+        async with sqlite_stage(found["closed"]) as stage:
+            ledger = await stage.gateway()
+            await pay(ledger, range(CALLS // 2))
+            await stage.end(ledger)
+            shutil.copytree(found["closed"], found["older"])
+            ledger = await stage.gateway()
+            await pay(ledger, range(CALLS // 2, CALLS))
+            shutil.copytree(found["closed"], found["open"], ignore=shutil.ignore_patterns("*-shm", "owners"))
+
+    asyncio.run(write())
+    return found
+
+
+async def pay_again(directory: Path) -> tuple[int, int, int, str]:
+    """Send every payment again: how many are granted, answered and refused, and the damage that is shown."""
+    counts = [0, 0, 0]
+    async with sqlite_stage(directory) as stage:
+        ledger = await stage.gateway()
+        for number in range(CALLS):
+            try:
+                claim = await ledger.claim(intent(f"order-{number}"))
+                answer = None
+                if claim.verdict is not Verdict.GRANTED:
+                    answer = await ledger.answer(claim.operation.op_id)
+                    assert answer in (None, answer_of(number))
+            except LedgerDamaged:
+                counts[2] += 1
+            else:
+                counts[0 if claim.verdict is Verdict.GRANTED else 2 if answer is None else 1] += 1
+        await ledger.check()
+        return counts[0], counts[1], counts[2], ledger.damage
+
+
+def flip(path: Path, seed: int, bits: int) -> None:
+    content, randomly = bytearray(path.read_bytes()), random.Random(seed)
+    for _ in range(bits):
+        content[randomly.randrange(len(content))] ^= 1 << randomly.randrange(8)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("bits", [1, 6, 60])
+@pytest.mark.parametrize("seed", range(8))
+async def test_no_payment_is_made_again_after_flipped_bits(
+    tmp_path: Path, ledgers: dict[str, Path], seed: int, bits: int
+) -> None:
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    flip(tmp_path / "data" / LEDGER_NAME, seed, bits)
+    granted_again, answered, refused, damage = await pay_again(tmp_path / "data")
+    assert granted_again == 0
+    assert answered + refused == CALLS
+    # What is answered is right; what is not is explained.
+    assert damage or answered == CALLS
+    if bits == 60:
+        assert damage
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_no_payment_is_made_again_after_flipped_bits_in_the_log(
+    tmp_path: Path, ledgers: dict[str, Path], seed: int
+) -> None:
+    shutil.copytree(ledgers["open"], tmp_path / "data")
+    flip(tmp_path / "data" / f"{LEDGER_NAME}-wal", seed, 60)
+    granted_again, answered, _, damage = await pay_again(tmp_path / "data")
+    assert granted_again == 0
+    assert damage or answered == CALLS
+
+
+def _delete_log(data: Path, _: Path) -> None:
+    (data / f"{LEDGER_NAME}-wal").unlink()
+
+
+def _empty(data: Path, _: Path) -> None:
+    (data / LEDGER_NAME).write_bytes(b"")
+
+
+def _delete(data: Path, _: Path) -> None:
+    (data / LEDGER_NAME).unlink()
+
+
+def _delete_all(data: Path, _: Path) -> None:
+    for path in data.glob(f"{LEDGER_NAME}*"):
+        path.unlink()
+
+
+def _cut(data: Path, _: Path) -> None:
+    path = data / LEDGER_NAME
+    os.truncate(path, path.stat().st_size // 8192 * 4096)
+
+
+def _put_back(data: Path, older: Path) -> None:
+    _delete_all(data, older)
+    shutil.copy(older / LEDGER_NAME, data / LEDGER_NAME)
+
+
+def _change_mark(data: Path, _: Path) -> None:
+    flip(data / "ledger.mark", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (_delete_log, "commits of ledger.db are missing"),
+        (_empty, "empty"),
+        (_delete, "missing"),
+        (_delete_all, "missing"),
+        (_cut, ""),
+        (_put_back, "commits of ledger.db are missing"),
+        (_change_mark, "ledger.mark is changed"),
+    ],
+)
+async def test_a_ledger_that_is_not_what_it_was_refuses_every_call(
+    tmp_path: Path, ledgers: dict[str, Path], harm: Callable[[Path, Path], None], reason: str
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ledgers["open"], data)
+    harm(data, ledgers["older"])
+    granted_again, _, refused, damage = await pay_again(data)
+    assert granted_again == 0
+    assert refused > 0
+    assert reason in damage
+    # And so does every later gateway, until the operator decides.
+    assert await pay_again(data) == (0, 0, CALLS, damage)
+
+
+async def test_damage_is_found_without_any_call(tmp_path: Path, ledgers: dict[str, Path]) -> None:
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    path = tmp_path / "data" / LEDGER_NAME
+    content = bytearray(path.read_bytes())
+    content[content.index(b'"paid 17"') + 3] ^= 1
+    path.write_bytes(content)
+    async with sqlite_stage(tmp_path / "data") as stage:
+        ledger = await stage.gateway()
+        assert await ledger.find("0" * 32) is None
+        assert ledger.damage == ""
+        assert await ledger.check() is None
+        assert "the answer in row" in ledger.damage
+
+
+async def test_two_gateways_on_one_ledger_do_not_take_each_other_for_damage(tmp_path: Path) -> None:
+    async with sqlite_stage(tmp_path) as stage:
+        one, other = await stage.gateway(), await stage.gateway()
+        for start in range(0, 60, 20):
+            await asyncio.gather(
+                pay(one, range(start, start + 10)), pay(other, range(start + 10, start + 20))
+            )
+        assert await asyncio.gather(one.check(), other.check()) == [60, 60]
+        assert await (await stage.gateway()).check() == 60
+
+
+# What is recovered.
+
+
+async def recovered(path: Path) -> tuple[Recovery, Path]:
+    return await asyncio.to_thread(recover, path, since=LONG_AGO, doubts_since=LONG_AGO)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_recovery_keeps_every_record_whose_checksum_holds(
+    tmp_path: Path, ledgers: dict[str, Path], seed: int
+) -> None:
+    data, path = tmp_path / "data", tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["open"], data)
+    flip(path, seed, 60)
+    damaged = path.read_bytes()
+    found = await asyncio.to_thread(inspect, path, since=LONG_AGO, doubts_since=LONG_AGO)
+    assert path.read_bytes() == damaged
+    report, aside = await recovered(path)
+    assert report == found
+    assert aside.read_bytes() == damaged
+    assert CALLS * 0.7 < report.kept <= CALLS
+    granted_again, answered, refused, damage = await pay_again(data)
+    assert damage == ""
+    # Only what the report counts as lost is carried out again; of what is kept an answer may be lost.
+    assert granted_again == CALLS - report.kept
+    assert answered + refused == report.kept
+
+
+async def test_a_recovery_loses_nothing_where_only_an_index_is_damaged(
+    tmp_path: Path, ledgers: dict[str, Path]
+) -> None:
+    data, path = tmp_path / "data", tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["closed"], data)
+    content = bytearray(path.read_bytes())
+    # The keys stand in the rows with what follows them, and in the index alone.
+    at = content.index(b"localorder-299")
+    while content[at + 14 : at + 22] == b"one call":
+        at = content.index(b"localorder-299", at + 1)
+    content[at + 7] ^= 1
+    path.write_bytes(content)
+    assert (await pay_again(data))[0] == 0
+    report, _ = await recovered(path)
+    assert report.loses_nothing, report
+    assert await pay_again(data) == (0, CALLS, 0, "")
+
+
+async def test_what_failed_is_in_doubt_after_a_recovery(tmp_path: Path) -> None:
+    async with sqlite_stage(tmp_path) as stage:
+        ledger = await stage.gateway()
+        failed = await granted(ledger)
+        assert await ledger.finish(failed.op_id, 1, Outcome(state=State.FAILED))
+        await stage.end(ledger)
+        (tmp_path / "ledger.mark").write_bytes(b"")
+        report, _ = await recovered(tmp_path / LEDGER_NAME)
+        assert (report.kept, report.doubted, report.uncounted) == (1, 1, True)
+        claim = await (await stage.gateway()).claim(intent())
+        assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DOUBT)

@@ -1,0 +1,71 @@
+"""A ledger of an earlier version gets checksums, and forgets nothing."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headgate.delivery.ledger import State, Verdict
+from headgate.delivery.transactions.record import Place
+from headgate.storage.ledger import LEDGER_NAME, ledger_committer, open_ledger
+from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
+from tests.storage.first_shape import write_first_shape
+from tests.storage.ledgers import SqliteStage, intent, sqlite_stage
+
+CALLS = 30
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[SqliteStage]:
+    async with sqlite_stage(tmp_path) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("transactions", [None, 0, 3])
+async def test_calls_of_the_first_shape_are_known_after_it(
+    tmp_path: Path, stage: SqliteStage, transactions: int | None
+) -> None:
+    write_first_shape(tmp_path / LEDGER_NAME, calls=CALLS, transactions=transactions)
+    for _ in range(2):
+        ledger = await stage.gateway()
+        for number in range(CALLS):
+            claim = await ledger.claim(intent(f"order-{number}"))
+            assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DONE)
+            answer = await ledger.answer(claim.operation.op_id)
+            assert answer is not None
+            assert answer.result == b'{"paid":%d}' % number
+        assert await ledger.check() == CALLS + 1 + (transactions or 0)
+        assert ledger.damage == ""
+        await stage.end(ledger)
+    again = await (await stage.gateway()).claim(intent(f"order-{CALLS}"))
+    assert (again.verdict, again.operation.fence) == (Verdict.GRANTED, 2)
+
+
+async def test_transactions_of_the_first_shape_keep_their_steps_and_history(tmp_path: Path) -> None:
+    write_first_shape(tmp_path / LEDGER_NAME, calls=1, transactions=3)
+    async with (
+        ledger_committer(tmp_path, TRANSACTION_TABLES) as committer,
+        open_ledger(committer, tmp_path) as ledger,
+    ):
+        found = await TransactionFile(committer, ledger.presence).load(Place("shop", "ann", "t2"))
+        assert found is not None
+        assert [step.number for step in found.steps] == [1, 2]
+        assert [event.text for event in found.history] == ["begun"]
+        assert found.revision == 3
+
+
+async def test_a_ledger_of_the_first_shape_in_place_of_a_newer_one_is_refused(
+    tmp_path: Path, stage: SqliteStage
+) -> None:
+    ledger = await stage.gateway()
+    await ledger.claim(intent())
+    await stage.end(ledger)
+    (tmp_path / LEDGER_NAME).unlink()
+    write_first_shape(tmp_path / LEDGER_NAME, calls=1, transactions=0)
+    ledger = await stage.gateway()
+    with pytest.raises(Exception, match="earlier version"):
+        await ledger.claim(intent())
+    with closing(sqlite3.connect(tmp_path / LEDGER_NAME)) as left:
+        assert left.execute("PRAGMA user_version").fetchone() == (1,)
