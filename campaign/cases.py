@@ -7,6 +7,7 @@ from campaign import (
     child_bytes,
     child_life,
     clocks,
+    damage,
     definitions,
     descriptors,
     drain,
@@ -65,7 +66,7 @@ _GROUPS = (
     attacks, taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles,
     unread, unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys,
     ambiguous, records, storms, subscribers, killed, outages, pages, hostile, odd_arguments, odd_texts,
-    together, full_disk, busy, members,
+    together, full_disk, busy, members, damage,
 )  # fmt: skip
 
 _LETTERS = "CLFSBARMK"

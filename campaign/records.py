@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 from campaign.child_bytes import TextDigest
@@ -17,6 +18,8 @@ from campaign.trial import MEBIBYTE, WHOLE, Trial, Usage, case
 
 # Until a refusal, since SQLite may have room in its own file on a disk that is full.
 _MOST_CALLS = 400
+# So many characters make an answer that is too large for a row.
+_LARGE = 100_000
 
 
 @case(
@@ -87,7 +90,7 @@ async def large_replay(trial: Trial) -> None:
 
 @case(
     "S14",
-    "the disk of the ledger is full, before a call and while it is under way",
+    "the disk of the ledger is full, before a call and while it is under way, with small and large answers",
     "what must not happen twice is not sent; reading goes on, flagged; with room again all works",
     quick_seconds=60,
 )
@@ -96,7 +99,8 @@ async def full_disk(trial: Trial) -> None:
     deeds, directory = trial.directory / "deeds", trial.directory / "gate"
     with small_disk(directory / "data") as disk:
         trial.measure("by", disk.way)
-        async with running(directory, {"mcpServers": {"bank": ledger(deeds)}}) as gate:
+        config = {"mcpServers": {"bank": ledger(deeds)}, "proxySettings": WHOLE}
+        async with running(directory, config) as gate:
             await gate.wait_ready(["bank"])
             async with client(gate.port, modern=True) as caller:
                 await _with_a_full_disk(trial, gate, caller, disk, deeds)
@@ -107,8 +111,12 @@ async def full_disk(trial: Trial) -> None:
 
 async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: SmallDisk, deeds: Path) -> None:
     first = await _pay(caller, "before")
+    large = await _pay(caller, "large before", size=_LARGE)
+    trial.check("a large answer before it", large.ok and len(large.raw) > 2 * _LARGE, large.outcome)
     cut = asyncio.create_task(_pay(caller, "cut", after=1.0))
-    await eventually(lambda: _count(deeds, "arrived", "cut"), 5, "the call to arrive")
+    large_cut = asyncio.create_task(_pay(caller, "large cut", after=1.0, size=_LARGE))
+    for ref in ("cut", "large cut"):
+        await eventually(partial(_count, deeds, "arrived", ref), 5, "the call to arrive")
     disk.fill(gate)
     refused = await _until_refused(caller)
     trial.measure("refused", refused.outcome)
@@ -126,7 +134,24 @@ async def _with_a_full_disk(trial: Trial, gate: Gate, caller: Client, disk: Smal
     trial.check("calls without a key go on", plain.ok, plain.outcome)
     again = await _pay(caller, "before")
     trial.check("what was recorded is known", again.ok and said(again) == said(first), again.outcome)
+    again = await _pay(caller, "large before", size=_LARGE)
+    trial.check("a large answer is known too", again.ok and said(again) == said(large), again.outcome)
+    cut_large = await large_cut
     await _after_it(trial, gate, caller, disk, deeds, await cut)
+    await _after_large(trial, caller, deeds, cut_large)
+
+
+async def _after_large(trial: Trial, caller: Client, deeds: Path, cut: Answer) -> None:
+    """An answer that is too large to be held back is lost, and its call is not made again."""
+    trial.measure("large, full at the answer", cut.outcome)
+    trial.check("no large answer without a record", not cut.ok, cut.outcome)
+    found = await _pay(caller, "large cut", after=1.0, size=_LARGE)
+    done = _count(deeds, "executed", "large cut")
+    trial.measure("large, asked again", f"{found.outcome}, executed {done}")
+    trial.check("large, asked again: executed once", done == 1, done)
+    trial.check("and in doubt, or answered", found.ok or found.outcome == "IN_DOUBT/unknown", found.outcome)
+    new = await _pay(caller, "large after", size=_LARGE)
+    trial.check("with room again a large answer is recorded", new.ok, new.outcome)
 
 
 async def _after_it(

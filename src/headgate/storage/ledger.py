@@ -341,8 +341,9 @@ class LedgerFile:
 
     async def _drop_inline(self) -> None:
         """Drop the oldest answers in rows while the rows alone are beyond the quota."""
-        while await self._committer.read(quota.bytes_used) > self._most_bytes:
-            until = await self._committer.do(partial(quota.drop_inline, after=self._dropped_until))
+        while (excess := await self._committer.read(quota.bytes_used) - self._most_bytes) > 0:
+            drop = partial(quota.drop_inline, excess=excess, after=self._dropped_until)
+            until = await self._committer.do(drop)
             if until is None:
                 return
             self._dropped_until = until

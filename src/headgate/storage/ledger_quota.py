@@ -39,18 +39,25 @@ def drop_bodies(connection: sqlite3.Connection, excess: int) -> list[str]:
     return dropped
 
 
-def drop_inline(connection: sqlite3.Connection, after: float) -> float | None:
-    """Drop the oldest answers in rows that ended after that time: the time of the last; None without any."""
+def drop_inline(connection: sqlite3.Connection, excess: int, after: float) -> float | None:
+    """Drop the oldest answers in rows that ended after that time until so many bytes are free.
+
+    The time of the last one; None when there is none.
+    """
     oldest = connection.execute(
         """
-        SELECT number, updated FROM operations
+        SELECT number, updated, length(result) FROM operations
         WHERE state = 'done' AND updated >= ? AND length(result) > ? ORDER BY updated LIMIT ?
         """,
         (after, _SMALL_BYTES, _DROPPED_AT_ONCE),
     ).fetchall()
-    for number, _ in oldest:
+    last = None
+    for number, updated, size in oldest:
+        if excess <= 0:
+            break
         rows.drop_answer(connection, number)
-    return float(oldest[-1][1]) if oldest else None
+        excess, last = excess - size, float(updated)
+    return last
 
 
 def shrink(connection: sqlite3.Connection) -> bool:

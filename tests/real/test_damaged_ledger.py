@@ -1,0 +1,156 @@
+"""A gateway whose ledger is damaged refuses what must not happen twice, says so, and goes on otherwise."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaign.client import Answer, Client, client
+from campaign.fixtures.deeds import read
+from campaign.servers import ledger as bank
+from tests.gate import Gate, clean_environment, running_gate
+from tests.waiting import wait_until
+
+PAYMENTS = 60
+SECONDS = 30.0
+MEBIBYTE = 1 << 20
+
+
+class Bank:
+    """A gateway in front of a bank that writes down every payment that it makes."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self._deeds = directory / "deeds"
+        self._config = {"mcpServers": {"bank": bank(self._deeds)}, "proxySettings": settings}
+
+    @asynccontextmanager
+    async def open(self, *, complete: bool = False) -> AsyncIterator[tuple[Gate, Client]]:
+        """A gateway while the block lasts; `complete` ends it with SIGTERM before."""
+        with running_gate(self._config, self.directory) as gate:
+            async with client(gate.port, modern=True) as caller:
+                yield gate, caller
+            if complete:
+                await asyncio.to_thread(gate.stop)
+            else:
+                gate.kill()
+
+    def made(self, ref: str = "") -> int:
+        """How many payments were made, of that name."""
+        return sum(line.event == "executed" and ref in ("", line.ref) for line in read(self._deeds))
+
+    async def recover(self, *options: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command."""
+        command = [sys.executable, "-m", "headgate", "operations", "recover", *options]
+        return await asyncio.to_thread(
+            subprocess.run,
+            [*command, "--data-dir", str(self.data)],
+            cwd=self.directory,
+            env=clean_environment() | {"HOME": str(self.directory)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+async def pay(caller: Client, number: int, **arguments: Any) -> Answer:
+    key = f"order-{number}"
+    return await caller.call("bank_pay", {"ref": key, **arguments}, key=key)
+
+
+async def pay_all(caller: Client) -> list[Answer]:
+    return [await pay(caller, number) for number in range(PAYMENTS)]
+
+
+def flip(path: Path, seed: int) -> None:
+    content, randomly = bytearray(path.read_bytes()), random.Random(seed)
+    for _ in range(60):
+        content[randomly.randrange(len(content))] ^= 1 << randomly.randrange(8)
+    path.write_bytes(content)
+
+
+def lose(path: Path, _: int) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "name", "complete"),
+    [(flip, "ledger.db", True), (flip, "ledger.db-wal", False), (lose, "ledger.db-wal", False),
+     (lose, "ledger.db", True)],
+)  # fmt: skip
+async def test_a_damaged_ledger_repeats_no_payment_until_the_operator_decides(
+    tmp_path: Path,
+    harm: Any,
+    name: str,
+    complete: bool,  # noqa: FBT001
+) -> None:
+    paid = Bank(tmp_path)
+    async with paid.open(complete=complete) as (_, caller):
+        assert all(answer.ok for answer in await pay_all(caller))
+        running = await paid.recover()
+        assert running.returncode == 2
+        assert "a gateway uses" in running.stderr
+    harm(paid.data / name, 7)
+    async with paid.open() as (gate, caller):
+        await asyncio.to_thread(_await_damage, gate)
+        refused = await pay_all(caller)
+        assert {answer.outcome for answer in refused} == {"SERVICE_UNAVAILABLE/none"}
+        assert "the ledger is damaged (" in refused[0].text
+        assert "headgate operations recover" in refused[0].text
+        assert refused[0].failure is not None
+        begun = await caller.call("transaction_begin", {})
+        assert begun.outcome == "SERVICE_UNAVAILABLE/none"
+        # What only reads, and what has no key, goes on.
+        assert (await caller.call("bank_get", {"ref": "reading"}, key="reading")).ok
+        assert (await caller.call("bank_pay", {"ref": "plain"})).ok
+        page = await asyncio.to_thread(gate.get, "/")
+        assert b"The ledger is damaged (" in page.body
+        assert gate.log().count("the ledger is damaged, so") == 1
+    assert paid.made() == PAYMENTS + 2
+    listed = await paid.recover()
+    assert listed.returncode == 0, listed.stderr
+    assert "Nothing was changed" in listed.stdout
+    assert "Kept: " in listed.stdout
+    done = await paid.recover("--accept-loss")
+    assert "A new ledger is in place." in done.stdout
+    assert list(paid.data.glob("ledger-damaged-*")) or name == "ledger.db"
+    async with paid.open() as (gate, caller):
+        outcomes = {answer.outcome for answer in await pay_all(caller)}
+        # Of a call that is kept the answer may be lost, or the record that it was done.
+        assert outcomes <= {"ok", "IN_DOUBT/unknown", "RESULT_NOT_FOUND/done"}
+        assert "ledger_error" not in json.loads((await asyncio.to_thread(gate.get, "/ready")).body)
+    assert (await paid.recover()).stdout.startswith("The ledger is whole")
+
+
+def _await_damage(gate: Gate) -> None:
+    wait_until(lambda: "ledger_error" in gate.ready(), SECONDS, "the damage to be found")
+
+
+async def test_an_answer_beyond_the_quota_is_not_kept_and_its_call_not_repeated(tmp_path: Path) -> None:
+    paid = Bank(tmp_path, ledgerMaxBytes=8 * MEBIBYTE)
+    async with paid.open() as (_, caller):
+        for number in range(12):
+            assert (await pay(caller, number, size=2 * MEBIBYTE)).status == 200
+        files = [path for path in paid.data.rglob("ledger*") if path.is_file()]
+        bodies = list((paid.data / "ledger").iterdir())
+        assert sum(path.stat().st_size for path in (*files, *bodies)) <= 9 * MEBIBYTE
+        again = await pay(caller, 0, size=2 * MEBIBYTE)
+        assert again.outcome == "RESULT_NOT_FOUND/done"
+        assert "was carried out" in again.text
+        assert "its answer is no longer kept" in again.text
+        assert (again.operation["state"], again.operation["duplicate"]) == ("done", True)
+        shown = await caller.call("get_operation", {"op_id": again.operation["op_id"]})
+        assert '"answer_dropped":true' in shown.text.replace(" ", "")
+        last = await pay(caller, 11, size=2 * MEBIBYTE)
+        assert last.ok
+    assert paid.made() == 12
