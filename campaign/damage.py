@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from campaign.client import Answer, Client, client
 from campaign.fixtures.deeds import read
@@ -106,7 +107,7 @@ async def damaged_ledger(trial: Trial) -> None:
     trial.check("executed twice = 0", twice == 0, [ref for ref, count in keys.items() if count > 1][:3])
 
 
-async def _make(directory: Path, config: dict[str, object], life: str, payments: int) -> None:
+async def _make(directory: Path, config: dict[str, Any], life: str, payments: int) -> None:
     """Make all payments; a gate that is killed leaves its write-ahead log behind."""
     place = directory / life
     place.mkdir()
@@ -133,7 +134,7 @@ def _copy_file(source: Path, target: Path) -> None:
 async def _send_again(
     trial: Trial,
     directory: Path,
-    config: dict[str, object],
+    config: dict[str, Any],
     payments: int,
     name: str,
     tally: Counter[str],
@@ -164,7 +165,7 @@ async def _is_shown(gate: Gate) -> bool:
     return "ledger_error" in ready and b"The ledger is damaged" in front
 
 
-async def _recover(trial: Trial, directory: Path, config: dict[str, object]) -> None:
+async def _recover(trial: Trial, directory: Path, config: dict[str, Any]) -> None:
     """The operator accepts the loss, and the gate records again."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "headgate", "operations", "recover", "--accept-loss", "--json",

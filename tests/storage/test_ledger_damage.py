@@ -183,7 +183,7 @@ async def test_two_gateways_on_one_ledger_do_not_take_each_other_for_damage(tmp_
             await asyncio.gather(
                 pay(one, range(start, start + 10)), pay(other, range(start + 10, start + 20))
             )
-        assert await asyncio.gather(one.check(), other.check()) == [60, 60]
+        assert [await one.check(), await other.check()] == [60, 60]
         assert await (await stage.gateway()).check() == 60
 
 
