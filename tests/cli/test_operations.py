@@ -183,3 +183,25 @@ async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: Led
     assert done.returncode == 2
     assert "contradict each other" in done.stderr
     assert await ledger.doubts() != []
+
+
+# A damaged ledger.
+
+
+async def test_a_ledger_that_is_lost_is_named_with_what_to_do(
+    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile
+) -> None:
+    await ended(ledger, State.DONE)
+    assert "nothing to recover" not in await refused(tmp_path, "recover")
+    await stage.end(ledger)
+    assert await told(tmp_path, "recover") == "The ledger is whole, or there is none: nothing to recover.\n"
+    (tmp_path / "data" / LEDGER_NAME).unlink()
+    for command in (["list"], ["show", "0" * 32], ["resolve", "0" * 32, "--happened"]):
+        line = await refused(tmp_path, *command)
+        assert "ledger.db is missing" in line
+        assert "headgate operations recover" in line
+    assert "Nothing was changed" in await told(tmp_path, "recover")
+    found = json.loads(await told(tmp_path, "recover", "--json"))
+    assert (found["damage"], found["found"]["kept"], found["aside"]) == ("ledger.db is missing", 0, "")
+    assert "A new ledger is in place." in await told(tmp_path, "recover", "--accept-loss")
+    assert await told(tmp_path, "list") == "No operation is in doubt or under way.\n"

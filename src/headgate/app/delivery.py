@@ -215,7 +215,9 @@ async def open_bookkeeping(
     """The ledger and what writes it, for as long as the block lasts."""
     directory = settings.data_dir
     async with AsyncExitStack() as stack:
-        committer = await stack.enter_async_context(ledger_committer(directory, TRANSACTION_TABLES))
+        committer = await stack.enter_async_context(
+            ledger_committer(directory, TRANSACTION_TABLES, on_damage=_log_damage)
+        )
         ledger = await stack.enter_async_context(
             open_ledger(
                 committer,
@@ -235,6 +237,14 @@ async def open_bookkeeping(
             yield bookkeeping
         finally:
             await bookkeeping.close()
+
+
+def _log_damage(reason: str) -> None:
+    log.error(
+        "the ledger is damaged, so calls that must not happen twice are refused until the operator stops the "
+        "gateway and runs `headgate operations recover`",
+        extra={"reason": reason},
+    )
 
 
 def delivery_tools_of(settings: Settings) -> tuple[Reader, ...]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.config.settings import Settings
-from headgate.delivery.ledger import StoreFailed
+from headgate.delivery.ledger import LedgerDamaged, StoreFailed
 from headgate.domain.errors import ConfigError
 from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
+from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 
 
@@ -28,10 +29,15 @@ class OperatorLedger(NamedTuple):
 
 
 async def ledger_exists(settings: Settings) -> bool:
-    """Whether there is a ledger, because commands that only read do not create one; raises ConfigError."""
+    """Whether there is a ledger, because commands that only read do not create one; raises ConfigError.
+
+    One that is missing is there as well: to open it says so.
+    """
     path = settings.data_dir / LEDGER_NAME
     try:
-        return await asyncio.to_thread(path.exists)
+        # Raises where nobody may look.
+        await asyncio.to_thread(path.exists)
+        return await asyncio.to_thread(LedgerGuard(path).has_ledger)
     except OSError as error:
         raise _unusable(path, error.strerror or "it cannot be read") from error
 
@@ -44,6 +50,11 @@ async def open_operator_ledger(settings: Settings) -> AsyncIterator[OperatorLedg
     try:
         async with committer, open_ledger(committer, settings.data_dir) as ledger:
             yield OperatorLedger(ledger, TransactionFile(committer, ledger.presence))
+    except LedgerDamaged as damaged:
+        raise ConfigError(
+            f"{path} is damaged: {damaged}",
+            hint="stop the gateway and run `headgate operations recover`",
+        ) from damaged
     except StoreFailed as failure:
         raise _unusable(path, str(failure)) from failure
 

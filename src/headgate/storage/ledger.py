@@ -49,12 +49,19 @@ _LEASE_OVER = "no answer came in its time"
 
 
 def ledger_committer(
-    directory: Path, more_tables: Sequence[str] = (), *, busy_seconds: float = BUSY_SECONDS
+    directory: Path,
+    more_tables: Sequence[str] = (),
+    *,
+    busy_seconds: float = BUSY_SECONDS,
+    on_damage: Callable[[str], None] = lambda reason: None,
 ) -> Committer:
-    """The ledger's file in `directory`, with the tables of whatever else is recorded there."""
+    """The ledger's file in `directory`, with the tables of whatever else is recorded there.
+
+    `on_damage` gets the reason when the ledger is found damaged, in a thread.
+    """
     path = directory / LEDGER_NAME
     tables = (*LEDGER_TABLES, *more_tables)
-    return Committer(path, tables, busy_seconds=busy_seconds, guard=LedgerGuard(path))
+    return Committer(path, tables, busy_seconds=busy_seconds, guard=LedgerGuard(path, on_damage))
 
 
 @asynccontextmanager

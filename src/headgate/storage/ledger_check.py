@@ -14,6 +14,7 @@ from headgate.storage import transaction_rows as transactions
 
 # About a millisecond of work, after which other threads get as long: no call waits for the check.
 _ROWS_AT_ONCE: Final = 50
+_BUCKETS_AT_ONCE: Final = 8
 _PAUSE_SECONDS: Final = 0.001
 _OPERATIONS: Final = f"""
     SELECT number, checksum, answer_checksum, answer_error, result,
@@ -87,7 +88,7 @@ def _check_keys(connection: sqlite3.Connection, seen: _Seen) -> None:
     for number, hashes in enumerate(keys.checked(connection)):
         for hashed in keys.split(hashes):
             seen.key(hashed)
-        if number % _ROWS_AT_ONCE == 0:
+        if number % _BUCKETS_AT_ONCE == 0:
             time.sleep(_PAUSE_SECONDS)
 
 

@@ -5,12 +5,11 @@ reading and writing, in this process and, by a file beside the ledger, in every 
 has run `headgate operations recover`.
 """
 
-import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headgate.delivery.ledger import LedgerDamaged
@@ -19,8 +18,6 @@ from headgate.storage.ledger_keys import checked
 from headgate.storage.ledger_mark import DamageFile, DamageReport, Mark, MarkFile
 from headgate.storage.opening import Schema, opened
 
-log = logging.getLogger("headgate.storage")
-
 # A write-ahead log that grew beyond it is cut when it starts over.
 _LOG_BYTES = 4 * 1024 * 1024
 
@@ -28,8 +25,10 @@ _LOG_BYTES = 4 * 1024 * 1024
 class LedgerGuard:
     """The guard of one ledger file in one process; used by the threads that read and write it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_damage: Callable[[str], None] = lambda reason: None) -> None:
+        """`on_damage` gets the reason once, in any thread."""
         self._path = path
+        self._on_damage = on_damage
         self._mark = MarkFile(path.with_suffix(".mark"))
         self._report = DamageFile(path.with_suffix(".damaged"))
         self._lock = threading.Lock()
@@ -126,11 +125,7 @@ class LedgerGuard:
 
     def _note(self, reason: str) -> None:
         self.damage = reason
-        log.error(
-            "the ledger is damaged, so calls that must not happen twice are refused until the operator "
-            "stops the gateway and runs `headgate operations recover`",
-            extra={"path": str(self._path), "reason": reason},
-        )
+        self._on_damage(reason)
 
     def close(self) -> None:
         """Close the mark."""
@@ -148,6 +143,7 @@ class LedgerGuard:
 
     def replace(self, identity: Mark) -> None:
         """The operator has put another ledger in place: expect that one, and refuse it no longer."""
+        self._mark.remove()
         self._mark.create(identity)
         self._report.remove()
 

@@ -6,6 +6,7 @@ and before the caller gets its answer, so it is never ahead of the ledger: if th
 """
 
 import os
+import secrets
 import struct
 import zlib
 from contextlib import suppress
@@ -50,16 +51,17 @@ class MarkFile:
         return Mark(id, commits)
 
     def create(self, mark: Mark) -> None:
-        """Write it anew, durable."""
-        self.close()
-        draft = self._path.with_suffix(".mark.draft")
-        descriptor = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        """Write it, durable, unless another gateway was quicker and may have gone on since."""
+        draft = self._path.with_suffix(f".mark.{secrets.token_hex(8)}")
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
             os.write(descriptor, _packed(mark))
             os.fsync(descriptor)
+            with suppress(FileExistsError):
+                os.link(draft, self._path)
         finally:
             os.close(descriptor)
-        draft.replace(self._path)
+            draft.unlink()
         sync_directory(self._path.parent)
 
     def advance(self, mark: Mark) -> None:
