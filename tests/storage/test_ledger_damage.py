@@ -162,6 +162,25 @@ async def test_a_ledger_that_is_not_what_it_was_refuses_every_call(
     assert await pay_again(data) == (0, 0, CALLS, damage)
 
 
+@pytest.mark.parametrize(
+    "text", [b"CREATE TABLE key_hashes", b"CREATE TABLE operations", b"bucket    INTEGER"]
+)
+async def test_a_schema_that_cannot_even_be_read_is_damage(
+    tmp_path: Path, ledgers: dict[str, Path], text: bytes
+) -> None:
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    path = tmp_path / "data" / LEDGER_NAME
+    content = bytearray(path.read_bytes())
+    content[content.index(text) + 4] ^= 0x80
+    path.write_bytes(content)
+    granted_again, _, refused, damage = await pay_again(tmp_path / "data")
+    assert (granted_again, refused) == (0, CALLS)
+    assert damage
+    report, _ = await recovered(path)
+    assert report.kept == CALLS
+    assert await pay_again(tmp_path / "data") == (0, CALLS, 0, "")
+
+
 async def test_damage_is_found_without_any_call(tmp_path: Path, ledgers: dict[str, Path]) -> None:
     shutil.copytree(ledgers["closed"], tmp_path / "data")
     path = tmp_path / "data" / LEDGER_NAME

@@ -80,7 +80,7 @@ def _damage(guard: LedgerGuard, path: Path) -> str:
     try:
         with closing(guard.open((*LEDGER_TABLES, *TRANSACTION_TABLES), _BUSY_SECONDS)):
             check_ledger(path, lambda: False)
-    except (sqlite3.Error, LedgerDamaged) as error:
+    except (sqlite3.Error, LedgerDamaged, UnicodeDecodeError) as error:
         failed = failure(error)
         if not isinstance(failed, LedgerDamaged):
             raise failed from error

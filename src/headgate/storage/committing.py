@@ -135,7 +135,7 @@ class Committer:
         """
         try:
             return await asyncio.to_thread(work, self._path, lambda: self._closed)
-        except (sqlite3.Error, OSError, StoreFailed) as error:
+        except (sqlite3.Error, OSError, StoreFailed, UnicodeDecodeError) as error:
             await asyncio.to_thread(self._failed, failure(error))
             return None
 
@@ -234,7 +234,7 @@ class _Work(Generic[T]):
         self._error = None
         try:
             self._result = self._do(connection)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             self._error = failure(error)
         except Exception as error:  # noqa: BLE001 (whoever waits for it gets it)
             self._error = error

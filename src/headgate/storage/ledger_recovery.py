@@ -25,6 +25,8 @@ _COLUMNS: Final = len(rows.FACTS) + 4
 _FINAL: Final = (State.DONE, State.DOUBT)
 _RECOVERED: Final = "its record may be older than what became of it, because the ledger was damaged"
 _MOST_NAMED: Final = 1000
+# What SQLite, its module and the checks raise where the file is damaged.
+_UNREADABLE: Final = (sqlite3.Error, LedgerDamaged, UnicodeDecodeError)
 
 
 class LostCall(msgspec.Struct, frozen=True):
@@ -198,7 +200,7 @@ def _read_keys(connection: sqlite3.Connection | None, found: _Found) -> None:
             raise LedgerDamaged("there is no file")
         for hashes in keys.checked(connection):
             found.hashes.update(keys.split(hashes))
-    except (sqlite3.Error, LedgerDamaged):
+    except _UNREADABLE:
         found.complete = False
 
 
@@ -208,7 +210,7 @@ def _read_transactions(connection: sqlite3.Connection | None, found: _Found) -> 
     for number in _numbers(connection):
         try:
             found.transactions.append(_transaction(connection, number))
-        except (sqlite3.Error, LedgerDamaged):
+        except _UNREADABLE:
             found.lost_transactions.append(_named(connection, number))
 
 
@@ -217,7 +219,7 @@ def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
     seen: set[int] = set()
     for source in ("transactions NOT INDEXED", "transactions INDEXED BY transactions_by_phase", "steps"):
         column = "whose" if source == "steps" else "number"
-        with suppress(sqlite3.Error):
+        with suppress(*_UNREADABLE):
             for (number,) in connection.execute(f"SELECT {column} FROM {source}"):
                 if number not in seen:
                     seen.add(number)
@@ -238,14 +240,14 @@ def _transaction(
     try:
         history = connection.execute("SELECT whose, at, text FROM history WHERE whose = ?", (number,))
         events = history.fetchall()
-    except sqlite3.Error:
+    except _UNREADABLE:
         # It explains, and nothing depends on it.
         events = []
     return number, facts, steps, events
 
 
 def _named(connection: sqlite3.Connection, number: int) -> str:
-    with suppress(sqlite3.Error):
+    with suppress(*_UNREADABLE):
         row = connection.execute("SELECT id FROM transactions WHERE number = ?", (number,)).fetchone()
         if row is not None and isinstance(row[0], str):
             return row[0]
@@ -258,7 +260,7 @@ def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool
         if connection is None or mark is None:
             return False
         identity = schema.read_identity(connection)
-    except (sqlite3.Error, LedgerDamaged):
+    except _UNREADABLE:
         return False
     return identity.id == mark.id and identity.commits >= mark.commits
 

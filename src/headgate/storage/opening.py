@@ -72,6 +72,8 @@ def failure(error: Exception) -> StoreFailed:
     else:
         said = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
     kind = LedgerDamaged if is_damage(error) else StoreFailed
+    if isinstance(error, UnicodeDecodeError):
+        said = _SENTENCES[sqlite3.SQLITE_CORRUPT]
     failed = kind(_SENTENCES.get(_code(error), said))
     failed.__cause__ = error
     return failed
@@ -79,7 +81,8 @@ def failure(error: Exception) -> StoreFailed:
 
 def is_damage(error: Exception) -> bool:
     """Whether it says that the content of the file is not what SQLite wrote."""
-    if isinstance(error, LedgerDamaged):
+    # The second comes of a text, or of a message of SQLite about its schema, with bytes that are changed.
+    if isinstance(error, LedgerDamaged | UnicodeDecodeError):
         return True
     return isinstance(error, sqlite3.Error) and (
         _code(error) in _DAMAGED or str(error).startswith(_DAMAGED_WORDS)
