@@ -30,15 +30,19 @@ class Gate:
         await self.awake.wait()
         self.clock.forward(seconds)
 
-    async def pass_through(self, name: str, priority: Priority, deadline: float | None = None) -> None:
+    async def pass_through(
+        self, name: str, priority: Priority, deadline: float | None = None, agent: str = ""
+    ) -> None:
         """Come in, and stay until somebody calls `leave` of the flow."""
         if not self.flow.enters():
-            await self.flow.enter(name, priority, deadline)
+            await self.flow.enter(name, priority, deadline, agent)
         self.order.append(name)
 
-    async def come(self, names: str, priority: Priority = Priority.NORMAL) -> list[asyncio.Task[None]]:
+    async def come(
+        self, names: str, priority: Priority = Priority.NORMAL, agent: str = ""
+    ) -> list[asyncio.Task[None]]:
         """One call for each letter, all of which have come in or wait when this returns."""
-        tasks = [asyncio.create_task(self.pass_through(name, priority)) for name in names]
+        tasks = [asyncio.create_task(self.pass_through(name, priority, agent=agent)) for name in names]
         await settled()
         return tasks
 
@@ -88,6 +92,71 @@ async def test_nobody_is_passed_over_for_ever() -> None:
         await gate.come("h", Priority.HIGH)
         await gate.leave(1)
     assert gate.order.index("L") == 9, "after eight of a higher priority"
+
+
+async def test_agents_take_turns_within_a_priority() -> None:
+    gate = Gate(ServerCare(window=1))
+    await gate.come("0")
+    await gate.come("aaaaaa", agent="greedy")
+    await gate.come("bb", agent="second")
+    await gate.come("c", agent="third")
+    await gate.come("H", Priority.HIGH, agent="greedy")
+    await gate.leave(11)
+    assert "".join(gate.order) == "0Habcabaaaa"
+    assert gate.counts == (0, 0)
+
+
+async def test_an_agent_with_many_calls_still_gets_one_turn_in_nine() -> None:
+    gate = Gate(ServerCare(window=1))
+    await gate.come("0")
+    await gate.come("oldest", agent="greedy")
+    for number in range(30):
+        await gate.come("x", Priority.HIGH, agent=str(number))
+    await gate.leave(10)
+    assert gate.order.index("o") == 9, "after eight turns of others"
+
+
+async def test_a_full_queue_refuses_the_agent_with_most_in_favour_of_one_with_fewer() -> None:
+    gate = Gate(ServerCare(window=1, queue=4))
+    await gate.come("0")
+    greedy = await gate.come("abcd", agent="greedy")
+    [light] = await gate.come("L", agent="light")
+    assert not light.done()
+    with pytest.raises(Exhausted) as refused:
+        await greedy[-1]
+    assert refused.value.retry_after_seconds is not None
+    assert gate.counts == (1, 4)
+    with pytest.raises(Exhausted):
+        await gate.pass_through("e", Priority.HIGH, agent="greedy")
+    await gate.leave(5)
+    assert "".join(gate.order) == "0aLbc"
+    assert gate.counts == (0, 0)
+
+
+async def test_agents_with_equal_shares_do_not_displace_each_other() -> None:
+    gate = Gate(ServerCare(window=1, queue=2))
+    await gate.come("0")
+    await gate.come("a", agent="first")
+    await gate.come("b", agent="second")
+    for agent in ("first", "second", "third"):
+        with pytest.raises(Exhausted):
+            await gate.pass_through("x", Priority.NORMAL, agent=agent)
+    assert gate.counts == (1, 2)
+
+
+async def test_a_call_that_is_displaced_and_cancelled_at_once_leaves_the_counts_right() -> None:
+    gate = Gate(ServerCare(window=1, queue=2))
+    await gate.come("0")
+    greedy = await gate.come("ab", agent="greedy")
+    coming = asyncio.create_task(gate.pass_through("L", Priority.NORMAL, agent="light"))
+    await asyncio.sleep(0)
+    greedy[-1].cancel()
+    await settled()
+    assert greedy[-1].done()
+    assert not coming.done()
+    assert gate.counts == (1, 2)
+    await gate.leave(3)
+    assert gate.counts == (0, 0)
 
 
 async def test_nobody_jumps_the_queue_when_a_place_becomes_free() -> None:
@@ -234,7 +303,7 @@ async def _use(care: ServerCare, steps: list[Step], *, lazy: bool) -> None:
     tasks: list[asyncio.Task[None]] = []
     for what, number, priority in steps:
         if what == "come":
-            tasks.append(asyncio.create_task(_visit(gate, priority, release.wait)))
+            tasks.append(asyncio.create_task(_visit(gate, priority, str(number % 3), release.wait)))
         elif tasks and what == "cancel":
             tasks[number % len(tasks)].cancel()
         elif what == "leave":
@@ -250,9 +319,11 @@ async def _use(care: ServerCare, steps: list[Step], *, lazy: bool) -> None:
     assert gate.counts == (0, 0)
 
 
-async def _visit(gate: Gate, priority: Priority, stay: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def _visit(
+    gate: Gate, priority: Priority, agent: str, stay: Callable[[], Coroutine[Any, Any, object]]
+) -> None:
     try:
-        await gate.pass_through("x", priority)
+        await gate.pass_through("x", priority, agent=agent)
     except (Exhausted, RateLimited):
         return
     try:

@@ -12,7 +12,7 @@ from headgate.delivery.lane import Lane, LaneStats
 from headgate.delivery.naming import with_key
 from headgate.delivery.promises import Promises
 from headgate.delivery.retrying import wait_after
-from headgate.domain.call import Answer, Call, Errand
+from headgate.domain.call import Answer, Call, Errand, agent_of
 from headgate.domain.care import Care, Priority, ToolClass
 from headgate.domain.errors import (
     Effect,
@@ -197,7 +197,8 @@ class Delivery:
             care = self._promises.special(call.item)
             priority = care.priority if care is not None else None
         deadline = call.errand.deadline if call.errand is not None else None
-        return await lane.enter(call.item.name, priority or Priority.NORMAL, deadline)
+        agent = agent_of(call.request.owner, call.request.caller)
+        return await lane.enter(call.item.name, priority or Priority.NORMAL, deadline, agent)
 
     async def _send(self, lane: Lane, call: Call, *, probe: bool) -> Answer:
         try:

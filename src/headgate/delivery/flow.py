@@ -1,9 +1,9 @@
 """How many calls of one upstream are under way at a time, who goes next, and how many may wait."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+from headgate.delivery.fair_queue import FairQueue
 from headgate.delivery.rates import Rates
 from headgate.domain.care import Priority, ServerCare
 from headgate.domain.errors import Exhausted, RateLimited
@@ -12,14 +12,10 @@ from headgate.domain.errors import Exhausted, RateLimited
 _LONGEST_WAIT_FOR_TOKEN_SECONDS = 1.0
 # The longest that a call without a deadline of its own waits for its turn.
 _LONGEST_WAIT_FOR_TURN_SECONDS = 60.0
-# After so many turns that went to calls of a higher priority, whoever came first of all is next.
-_MOST_PASSED_OVER = 8
 # What a caller is told at least and at most when the queue is full, and while nobody has seen it move.
 _LEAST_GUESS_SECONDS, _GUESS_SECONDS, _MOST_GUESS_SECONDS = 0.1, 1.0, 60.0
 # How much the latest turn weighs in the mean of the time between turns.
 _WEIGHT = 0.2
-
-_ORDER = (Priority.HIGH, Priority.NORMAL, Priority.LOW)
 
 Sleep = Callable[[float], Awaitable[object]]
 
@@ -27,8 +23,8 @@ Sleep = Callable[[float], Awaitable[object]]
 class Flow:
     """A window of calls in flight, a queue before it, and buckets of tokens.
 
-    Whoever waits has the next place that becomes free, the higher priority first. Of every nine turns at
-    least one goes to whoever has waited longest, so that nobody waits for ever.
+    A place that becomes free goes to a call that waits: the higher priority first, and within one priority
+    the agents take turns. In a full queue a call of an agent with few displaces one of the agent with most.
     """
 
     def __init__(self, server: str, care: ServerCare, now: Callable[[], float], sleep: Sleep) -> None:
@@ -37,11 +33,7 @@ class Flow:
         self._server = server
         self._now = now
         self._sleep = sleep
-        self._waiting: dict[Priority, OrderedDict[int, asyncio.Future[None]]] = {
-            priority: OrderedDict() for priority in _ORDER
-        }
-        self._arrivals = 0
-        self._passed_over = 0
+        self._waiting = FairQueue()
         self._seconds_per_turn: float | None = None
         self._last_turn: float | None = None
         self._settle(care)
@@ -65,8 +57,11 @@ class Flow:
         self.in_flight += 1
         return True
 
-    async def enter(self, tool: str, priority: Priority, deadline: float | None) -> None:
-        """Wait for a place and a token; raises Exhausted or RateLimited, and then nothing is taken."""
+    async def enter(self, tool: str, priority: Priority, deadline: float | None, agent: str = "") -> None:
+        """Wait for a place and a token; raises Exhausted or RateLimited, and then nothing is taken.
+
+        `agent` names who calls: the turns of one are not the turns of another.
+        """
         rates = self._rates
         if rates is not None:
             # Before the queue, so that nobody waits there in vain.
@@ -74,7 +69,7 @@ class Flow:
         if self.in_flight < self._window:
             self.in_flight += 1
         else:
-            await self._turn(priority, deadline)
+            await self._turn(priority, agent, deadline)
         if rates is None:
             return
         try:
@@ -103,39 +98,48 @@ class Flow:
 
     # The queue.
 
-    async def _turn(self, priority: Priority, deadline: float | None) -> None:
+    async def _turn(self, priority: Priority, agent: str, deadline: float | None) -> None:
         if self.queued >= self._most_queued:
-            raise self._full(
-                f"{self._server!r} has {self.in_flight} calls under way and {self.queued} waiting"
-            )
+            self._make_room(agent)
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        number = self._arrivals
-        self._arrivals += 1
-        self._waiting[priority][number] = turn
+        number = self._waiting.add(priority, agent, turn)
         self.queued += 1
         try:
             latest = loop.time() + _LONGEST_WAIT_FOR_TURN_SECONDS
             async with asyncio.timeout_at(latest if deadline is None else deadline):
                 await turn
         except TimeoutError:
-            self._give_up(priority, number, turn)
+            self._give_up(number, turn)
             raise self._full(f"{self._server!r} was too busy for this call until its time was over") from None
         except BaseException:
-            self._give_up(priority, number, turn)
+            self._give_up(number, turn)
             raise
 
-    def _give_up(self, priority: Priority, number: int, turn: asyncio.Future[None]) -> None:
-        if turn.done() and not turn.cancelled():
+    def _make_room(self, agent: str) -> None:
+        """Refuse a call of the agent with the most instead of this one; raises Exhausted if there is none."""
+        refusal = self._full(
+            f"{self._server!r} has {self.in_flight} calls under way and {self.queued} waiting"
+        )
+        displaced = self._waiting.displace(agent)
+        if displaced is None:
+            raise refusal
+        self.queued -= 1
+        # One that is cancelled has not noticed yet.
+        if not displaced.done():
+            displaced.set_exception(refusal)
+
+    def _give_up(self, number: int, turn: asyncio.Future[None]) -> None:
+        if self._waiting.remove(number):
+            self.queued -= 1
+        elif turn.done() and not turn.cancelled() and turn.exception() is None:
             # The place came at the same moment.
             self.leave()
-        elif self._waiting[priority].pop(number, None) is not None:
-            self.queued -= 1
 
     def _hand_on(self) -> bool:
-        """Whether somebody waits, whose a place is from now on."""
+        """Whether a call waits, which has a place from now on."""
         while self.queued:
-            turn = self._next()
+            turn = self._waiting.next()
             self.queued -= 1
             # One that is cancelled has not noticed yet.
             if not turn.done():
@@ -143,18 +147,6 @@ class Flow:
                 turn.set_result(None)
                 return True
         return False
-
-    def _next(self) -> "asyncio.Future[None]":
-        """The turn of whoever is next, taken out of the queue."""
-        heads = [(next(iter(line)), priority) for priority in _ORDER if (line := self._waiting[priority])]
-        first, oldest = heads[0], min(heads)
-        if first == oldest or self._passed_over >= _MOST_PASSED_OVER:
-            number, priority = oldest
-            self._passed_over = 0
-        else:
-            number, priority = first
-            self._passed_over += 1
-        return self._waiting[priority].pop(number)
 
     def _note_turn(self) -> None:
         at = self._now()

@@ -44,7 +44,7 @@ class Lane:
             self.flow.apply(care)
         self.care, self.is_plain = care, care.is_plain
 
-    async def enter(self, tool: str, priority: Priority, deadline: float | None) -> bool:
+    async def enter(self, tool: str, priority: Priority, deadline: float | None, agent: str) -> bool:
         """Wait until a call may be sent; whether it is the one that finds out if the upstream is back.
 
         Raises UpstreamUnavailable, Exhausted or RateLimited.
@@ -52,7 +52,7 @@ class Lane:
         # Before the queue, because nobody need wait there for an upstream that is left alone.
         self._check()
         if not self.flow.enters():
-            await self.flow.enter(tool, priority, deadline)
+            await self.flow.enter(tool, priority, deadline, agent)
         try:
             # It may have failed while this call was in the queue.
             self._check()
