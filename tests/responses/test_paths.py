@@ -78,6 +78,13 @@ def test_a_path_that_cannot_be_read_is_refused_with_the_position(text: str, posi
     assert str(refused.value).encode(), "a reply must be able to carry it"
 
 
+def test_a_refusal_shows_control_characters_as_escapes() -> None:
+    with pytest.raises(Refused) as refused:
+        parse("\x1b[2J\u202e..")
+    assert str(refused.value).isprintable()
+    assert "\\x1b[2J\\u202e" in str(refused.value)
+
+
 @pytest.mark.parametrize("text", ["a" * 1001, ".".join("a" * 65)])
 def test_a_path_that_is_too_long_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="too long"):

@@ -615,7 +615,9 @@ class SchemaNotFound(HeadgateError):
     http_status = 404
 
     def __init__(self, name: str, nearest: list[str]) -> None:
-        message = f"Schema not found for tool: {name[:200]}"
+        shown = name[:200]
+        # With escapes for what a terminal would act on.
+        message = f"Schema not found for tool: {shown if shown.isprintable() else ascii(shown)[1:-1]}"
         if nearest:
             message += f"; nearest: {', '.join(nearest)}"
         super().__init__(message, hint="give the name of a tool as it is listed or found")

@@ -125,9 +125,9 @@ def _unreadable(text: str, at: int, reason: str) -> Refused:
 
 
 def shown(text: str) -> str:
-    """The text in quotes for a sentence: short, and without characters that no reply can carry."""
-    short = text if len(text) <= 80 else f"{text[:77]}..."
-    return f"'{short.encode(errors='replace').decode()}'"
+    """The text in quotes for a sentence: short, and with escapes for what a terminal would act on."""
+    short = (text if len(text) <= 80 else f"{text[:77]}...").encode(errors="replace").decode()
+    return f"'{short}'" if short.isprintable() else ascii(short)
 
 
 def below(path: str, key: str) -> str:

@@ -114,6 +114,7 @@ async def test_arguments_that_nobody_can_read_are_refused(params: dict[str, Raw]
         ("stripe_pay", f"Schema not found for tool: stripe_pay; nearest: {NAME}"),
         ("other", "Schema not found for tool: other"),
         ("x" * 1000, f"Schema not found for tool: {'x' * 200}"),
+        ("other\x1b[2J", "Schema not found for tool: other\\x1b[2J"),
     ],
 )
 async def test_an_unknown_tool_is_answered_with_the_nearest_names(name: str, message: str) -> None:
