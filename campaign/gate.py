@@ -17,7 +17,7 @@ from campaign import http1, process
 # Promised is well under a second; a loaded machine gets more before the case is given up.
 _START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
-_WORKER = b"headgate.workers.child"
+WORKER = b"headgate.workers.child"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Gate:
 
     def workers(self) -> list[int]:
         """The processes for large results, which stay until nobody has needed them for minutes."""
-        return [pid for pid in process.descendants(self.pid) if _WORKER in process.command(pid)]
+        return [pid for pid in process.descendants(self.pid) if WORKER in process.command(pid)]
 
     def log_lines(self) -> list[str]:
         """What the gate has written to stderr so far."""

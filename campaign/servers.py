@@ -22,6 +22,11 @@ def canary(*options: str, **settings: Any) -> dict[str, Any]:
     return _stdio("campaign.fixtures.canary_stdio", options) | settings
 
 
+def load(*options: str, **settings: Any) -> dict[str, Any]:
+    """The configuration of a fast stdio server for load."""
+    return _stdio("campaign.fixtures.load_stdio", options) | settings
+
+
 def talker(
     directory: Path, name: str, *options: str, script: dict[str, Any] | None = None, **settings: Any
 ) -> dict[str, Any]:
