@@ -109,10 +109,7 @@ class _Crowd:
                 self.connections.append(connection)
                 status = (await connection.exchange(http1.request(self._port, "GET", "/health"))).status
         except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-            # A connection that is closed at once has been refused; one that hangs has not.
-            self.shed += not isinstance(error, TimeoutError)
-            if isinstance(error, TimeoutError):
-                self.silent.append(f"neither answered nor closed within {_ANSWER_SECONDS:g} s")
+            self.silent.append(repr(error))
             return
         self.microseconds.append(int((time.monotonic() - started) * 1e6))
         self.served += status == 200
@@ -135,15 +132,15 @@ async def _crowd(port: int) -> AsyncIterator[_Crowd]:
 
 @case(
     "L05",
-    "9,500 (1,500) connections that stay, and twice as many clients as there are files",
-    "all that fit are answered; those that do not are refused within 5 s; existing ones are served",
+    "10,000 (1,500) connections that stay, and twice as many clients as there are files",
+    "all that fit are answered; those that do not get 503 within 5 s; existing ones are served",
     quick_seconds=80,
     full_seconds=180,
 )
 async def many_connections(trial: Trial) -> None:
     """Connections cost little; the limit of the system refuses new ones and hurts no other."""
     room = raise_file_limit() - 500
-    count = min(room, trial.size(quick=1500, full=9500))
+    count = min(room, trial.size(quick=1500, full=10_000))
     async with trial.gate({"load": load()}) as gate, _crowd(gate.port) as crowd:
         usage = Usage(gate)
         await crowd.come(count)
@@ -175,7 +172,7 @@ async def _beyond_the_limit(trial: Trial) -> None:
             trial.measure("existing ones", worst * 1000, "ms at most")
             trial.check("existing before", all(answer.ok for answer in before))
             trial.check("no more than there are files", 0 < crowd.served < _FILES, crowd.served)
-            trial.check("the others are refused, not left hanging", not crowd.silent, crowd.silent[:1])
+            trial.check("the others are answered", not crowd.silent, crowd.silent[:1])
             trial.check("existing ones within 1 s", worst <= 1.0, worst)
         seconds = await eventually(lambda: _accepts(gate.port), 10, "new clients to be served")
         trial.measure("again after", seconds, "s")
