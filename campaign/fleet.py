@@ -68,7 +68,8 @@ async def fifty_upstreams(trial: Trial) -> None:
                 asked = time.monotonic()
                 first = set(await caller.list_tools())
                 trial.measure("first listing", time.monotonic() - asked, "s, waits for those that start")
-                trial.check("the first listing waits 5 s at most", time.monotonic() - asked < 6)
+                # The default of `firstListingTimeout`, and a second for the rest.
+                trial.check("the first listing waits 8 s at most", time.monotonic() - asked < 9)
                 asked = time.monotonic()
                 listed = first & set(await caller.list_tools())
                 seconds = time.monotonic() - asked
