@@ -108,6 +108,7 @@ def resolve_operation(
 )
 @CONFIG
 @DATA_DIR
+@VERBOSE
 @JSON
 def recover_ledger(
     accept_loss: bool,  # noqa: FBT001
