@@ -23,7 +23,7 @@ from headgate.domain.federation import CLIENT_NAME, gateways_in
 from headgate.domain.kind import NAMED_BY, Kind
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec
+from headgate.domain.server import ServerSpec, Transport
 from headgate.domain.ticket import FEATURES
 from headgate.upstream.greeting import Greeting
 from headgate.upstream.inbox import Inbox
@@ -89,6 +89,8 @@ class Peer:
         # None for nearly every upstream: plain MCP is all it speaks.
         self._courier = Courier(spec, greeting.rmcp, self.ask, link.limits) if greeting.rmcp else None
         self._reserved = ReservedKeys(spec.name, stateless=self.era is Era.STATELESS)
+        # A built-in server is part of the gateway, and says what the gateway says.
+        self._foreign = spec.transport is not Transport.BUILTIN
         # What an upstream of the handshake era was last told about log messages.
         self._level = ""
         self._tokens = itertools.count(1)
@@ -122,7 +124,7 @@ class Peer:
             answer = await self.link.request(outgoing)
         else:
             answer = await self._received(self._courier, outgoing)
-        if may_have_reserved(answer):
+        if self._foreign and may_have_reserved(answer):
             answer = await self._reserved.removed(answer, outgoing.what)
         return _typed(answer) if stateless else answer
 
@@ -157,7 +159,7 @@ class Peer:
                 raise out_of_time(spec.name)
             limit, most = min(limit, left), min(most, left)
         on_late = errand.on_late
-        if on_late is not None:
+        if on_late is not None and self._foreign:
             on_late = self._reserved.when_late(on_late, outgoing.what)
         if on_late is not None and self.era is Era.STATELESS:
             on_late = _telling_typed(on_late)
