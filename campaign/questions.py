@@ -22,6 +22,8 @@ FORMS: dict[str, Any] = {"elicitation": {}}
 _SAMPLING = {"messages": [], "maxTokens": 1}
 # So many questions of one connection may be open at a time, says the gate's source.
 _MOST_OPEN = 32
+# Together more than the thousand calls that may wait for input at a time.
+_SILENT_SESSIONS, _CALLS_OF_ONE = 11, 100
 
 # Results for stateless clients that are kept in files until their time is over.
 _KEPT = 4
@@ -124,8 +126,9 @@ async def question_flood(trial: Trial) -> None:
 
 @case(
     "M03",
-    "clients that never answer what they are asked",
-    "each call ends at its maximum; lines bounded by maxConnections; others served",
+    "clients that never answer what they are asked, as many as may wait at a time and more",
+    "each call ends at its maximum; lines bounded by maxConnections; others served and asked",
+    quick_seconds=60,
 )
 async def silent_clients(trial: Trial) -> None:
     """Twelve clients of both eras are asked and keep silent, on a server with four connections to spare."""
@@ -157,6 +160,38 @@ async def silent_clients(trial: Trial) -> None:
         trial.check(
             "afterwards questions are answered again", all("green" in str(one) for one in again), again
         )
+        for caller in callers:
+            caller.close()
+    await _at_the_limit(trial)
+
+
+async def _at_the_limit(trial: Trial) -> None:
+    """More calls wait for input than may, of sessions that never answer; others are asked all the same."""
+    names = [f"new{number}" for number in range(3)]
+    servers = {name: talker(trial.directory, name, "--era", "stateless") for name in names}
+    async with trial.gate(servers, stall_seconds=0.25) as gate:
+        usage = Usage(gate)
+        callers = [Client(gate.port, modern=False, capabilities=FORMS) for _ in range(_SILENT_SESSIONS)]
+        await asyncio.gather(*(caller.open() for caller in callers))
+        streams: list[EventStream] = []
+        for caller in callers:
+            requests = [caller.call_request(f"{names[one % 3]}_ask") for one in range(_CALLS_OF_ONE)]
+            streams += await asyncio.gather(*(open_stream(gate.port, request) for request in requests))
+        asked = await asyncio.gather(*(stream.message() for stream in streams))
+        methods = Counter(str((message or {}).get("method")) for message in asked)
+        trial.measure(
+            "at the limit", f"{len(streams)} calls of {len(callers)} sessions; asked {dict(methods)}"
+        )
+        trial.check("each silent call was asked", set(methods) == {"elicitation/create"}, methods)
+        for modern in (False, True):
+            async with asyncio.timeout(10), client(gate.port, modern=modern, capabilities=FORMS) as other:
+                plain = await other.call("new0_echo", {"text": "x"})
+                trial.check("a call that asks nothing is served", plain.ok, plain.outcome)
+                trial.check("another client is asked", "green" in str(await _once(other, "new1_ask")))
+        trial.measure("RSS at the limit", f"+{usage.peak_growth_mib:.0f} MB")
+        trial.check("RSS at most +64 MB", usage.peak_growth_mib <= 64, f"{usage.peak_growth_mib:.0f} MB")
+        for stream in streams:
+            stream.close()
         for caller in callers:
             caller.close()
 
@@ -191,10 +226,10 @@ async def _last_message(stream: EventStream) -> dict[str, Any]:
     return last
 
 
-async def _once(caller: Client) -> Any:
+async def _once(caller: Client, tool: str = "talker_ask") -> Any:
     if caller.modern:
-        return await rounds(caller, "talker_ask", {})
-    return await converse(caller, caller.call_request("talker_ask"))
+        return await rounds(caller, tool, {})
+    return await converse(caller, caller.call_request(tool))
 
 
 @case(
