@@ -41,7 +41,9 @@ _ANY = (
     Fault("unreadable", {"fault": "garbage"}, done=True),
 )
 _HTTP = (
-    *(Fault(str(s), {"fault": "status", "status": s}, done=False) for s in (500, 502, 503, 504)),
+    *(Fault(str(s), {"fault": "status", "status": s}, done=False) for s in (500, 502, 503)),
+    # A proxy has given up, and the server behind it may be at work.
+    Fault("504", {"fault": "status", "status": 504}, done=False, at_work=True),
     Fault("503 after", {"fault": "status_done"}, done=True),
     Fault("429", {"fault": "status", "status": 429, "retry_after": 0}, done=False, harmless=True),
 )

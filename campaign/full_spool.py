@@ -19,8 +19,8 @@ _SIZE = 8 * MEBIBYTE
 _DISK_BYTES = 2 * MEBIBYTE
 _HELD = 5
 _REPORT_SECONDS = 60
-# Three of the ledger, the answer that is stored in the end, and a connection to the HTTP server.
-_SPARE_FILES = 5
+# Eight of the ledger, the answer that is stored in the end, and a connection to the HTTP server.
+_SPARE_FILES = 10
 _LOST = "SERVICE_UNAVAILABLE/done"
 
 

@@ -16,8 +16,8 @@ from campaign.histories import said
 from campaign.servers import ledger, ledger_http
 from campaign.trial import Trial, case
 
-# An idle connection or two to an upstream may be kept for the next call.
-SPARE_FILES = 8
+# An idle connection or two to an upstream may be kept for the next call; the ledger has eight files open.
+SPARE_FILES = 10
 
 
 def happened(deeds: Path, ref: str, event: str = "executed") -> int:
