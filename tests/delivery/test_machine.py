@@ -162,6 +162,9 @@ class Promises(RuleBasedStateMachine):
         if not entry.runs and any(parked.entry is entry for parked in self.model.parked):
             # It has not happened yet: nobody can know.
             return
+        if entry.owed is not None and entry.owed[0] is not State.DOUBT:
+            # The gateway knows how it ended and writes that down first, so that there is no doubt to resolve.
+            return
         happened = entry.runs > 0
         self._run(self._resolved(key, happened=happened))
         self.model.end(entry, State.DONE if happened else State.FAILED, self._now, "word" if happened else "")
