@@ -96,6 +96,7 @@ def test_a_gateway_on_stdio_has_no_address() -> None:
         ["/usr/bin/headgate", "serve", f"--config={CONFIG}"],
         ["python", "-m", "headgate", "serve", "--config", "/etc/gate/../gate/headgate.json"],
         ["uvx", "headgate", "serve", "--config", str(CONFIG)],
+        ["uvx", "--from", "headgate==1.0", "headgate", "serve", "--config", str(CONFIG)],
         ["uvx", "--from", "x", "headgate@1.0", "serve", "--config", str(CONFIG)],
         ["sh", "-c", f"cd /tmp && exec headgate serve --config {CONFIG}"],
         ["/bin/bash", "-lc", f"headgate serve --config '{CONFIG}'"],

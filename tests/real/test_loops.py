@@ -90,6 +90,8 @@ def commands(place: Path) -> dict[str, dict[str, Any]]:
     script = place / "wrapper.py"
     script.write_text(f"import subprocess, sys\nsys.exit(subprocess.run({line.split()}).returncode)\n")
     link.symlink_to(config)
+    bare = place / "bare.sh"
+    bare.write_text(f"exec env -i {line}-$$\n")
     plain = ["--transport", "stdio", "--data-dir", data]
     return {
         "direct": stdio_entry([*SERVE, "--config", str(config), *plain]),
@@ -97,6 +99,8 @@ def commands(place: Path) -> dict[str, dict[str, Any]]:
         "relative": stdio_entry([*SERVE, *plain, "--config", "headgate.json"], cwd=str(place)),
         "shell": stdio_entry(["sh", "-c", line]),
         "exec": stdio_entry(["sh", "-c", f"cd / && exec {line}"]),
+        # As sudo and others do: nothing of the environment is handed on.
+        "bare": stdio_entry(["sh", str(bare)]),
         "wrapped": stdio_entry([sys.executable, str(script)]),
         "link": stdio_entry([*SERVE, *plain, "--config", str(link)]),
         "found": stdio_entry([*SERVE, *plain], cwd=str(place)),
@@ -107,7 +111,7 @@ def commands(place: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["direct", "equals", "relative", "shell", "exec", "wrapped", "link", "found", "variable", "http"],
+    ["direct", "equals", "relative", "shell", "exec", "bare", "wrapped", "link", "found", "variable", "http"],
 )
 def test_a_gateway_that_is_its_own_server_over_stdio_is_refused(tmp_path: Path, kind: str) -> None:
     gate_place = tmp_path / "gate"

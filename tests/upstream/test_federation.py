@@ -46,6 +46,14 @@ def test_a_way_back_is_refused_and_told_no_further(gateways: set[str], words: st
     assert told(federation) == [OWN]
 
 
+def test_a_gateway_that_its_client_starts_tells_its_configuration_too() -> None:
+    assert told(Federation(B, C, is_child=True)) == [B, C]
+    # Two gateways on HTTP may share a configuration: each has an address of its own.
+    assert told(Federation(B, C)) == [B]
+    with pytest.raises(GatewayLoop, match="leads back to this gateway"):
+        Federation(OWN, C).learn("b", frozenset({B, C}))
+
+
 # On a connection that stands.
 
 

@@ -18,7 +18,7 @@ from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
 from headgate.app.results import Results, open_results_of, readers_of
 from headgate.app.search import Search, open_search
-from headgate.app.self_reference import chain_of
+from headgate.app.self_reference import chain_of, starts_servers_as_child
 from headgate.app.surroundings import Surroundings
 from headgate.catalog.abilities import Abilities
 from headgate.catalog.catalog import Catalog
@@ -200,7 +200,7 @@ async def open_core(
     """
     if chain is None:
         chain = await asyncio.to_thread(chain_of, settings)
-    federation = Federation(chain.own.instance)
+    federation = Federation(chain.own.instance, chain.own.config, is_child=starts_servers_as_child(settings))
     state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
     if settings.reset_data:
         state_path.unlink(missing_ok=True)

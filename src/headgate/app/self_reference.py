@@ -41,7 +41,7 @@ def refuse_loop(settings: Settings, chain: GatewayChain) -> None:
 
     One whose servers all live inside it starts none.
     """
-    if not any(server.enabled and server.transport is not Transport.BUILTIN for server in settings.servers):
+    if not _has_servers(settings):
         return
     if chain.repeats:
         raise ConfigError(
@@ -54,6 +54,18 @@ def refuse_loop(settings: Settings, chain: GatewayChain) -> None:
             f"more than {LONGEST_CHAIN} gateways have started one another",
             hint="remove the entry in one of their configurations that starts the next gateway",
         )
+
+
+def starts_servers_as_child(settings: Settings) -> bool:
+    """Whether its client starts this gateway, and this gateway its servers in turn.
+
+    Its configuration then tells a loop where a wrapper has removed the chain from the environment.
+    """
+    return settings.transport == "stdio" and _has_servers(settings)
+
+
+def _has_servers(settings: Settings) -> bool:
+    return any(server.enabled and server.transport is not Transport.BUILTIN for server in settings.servers)
 
 
 def refuse_itself(spec: ServerSpec, settings: Settings) -> None:
@@ -72,10 +84,12 @@ def _starts_itself(spec: ServerSpec, config: Path | None) -> bool:
     if config is None:
         return False
     words = list(_words([spec.command, *spec.args]))
-    at = next((place for place, word in enumerate(words) if _is_program(word)), None)
-    if at is None or "serve" not in words[at + 1 : at + 2]:
+    # A package runner may name the package before the program.
+    following = (place for place, word in enumerate(words, 1) if _is_program(word))
+    at = next((place for place in following if words[place : place + 1] == ["serve"]), None)
+    if at is None:
         return False
-    named = _option(words[at + 2 :], "--config")
+    named = _option(words[at + 1 :], "--config")
     # Links are not followed here: what a command hides, the gateway that it starts finds out.
     return named is not None and os.path.abspath(Path(spec.cwd or "", named)) == os.path.abspath(config)
 
