@@ -193,3 +193,43 @@ def test_an_object_that_matches_as_a_whole_only_is_told_by_its_path() -> None:
     content = json.dumps([{"level": "ERROR", "text": "-" * 900, "why": "timeout"}]).encode()
     result = search(content, "ERROR.*timeout", room=200)
     assert json.loads(result.content[:]) == [{"path": "[0]", "value": {}}]
+
+
+LONG_STRING = "".join(f"<b>User {number:03}x</b><p>{'lorem ipsum ' * 40}</p>" for number in range(40))
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"body": LONG_STRING}, "body"),
+        ({"pages": [{"n": 1}, {"n": 2, "body": LONG_STRING}]}, "pages[1].body"),
+        ([LONG_STRING], "[0]"),
+        ({"a b": {"c": [[LONG_STRING]]}}, '["a b"].c[0][0]'),
+    ],
+)
+def test_in_a_json_string_that_fits_no_page_each_hit_counts_and_is_shown_once(
+    document: Any, path: str
+) -> None:
+    content, found, offset = json.dumps(document).encode(), list[str](), 0
+    while True:
+        result = search(content, r"User \d+x", offset=offset)
+        assert result.metadata["matches"] == 40
+        assert len(result.content) < 8_000
+        page = json.loads(result.content[:])
+        assert {entry["path"] for entry in page} == {path}
+        assert result.metadata["cut"] == len(page) == 5
+        assert all(len(entry["value"]) <= 1_200 for entry in page)
+        found += [hit for entry in page for hit in re.findall(r"User (\d+)x", entry["value"])]
+        if "next_offset" not in result.metadata:
+            break
+        offset = result.metadata["next_offset"]
+    assert found == [f"{number:03}" for number in range(40)]
+
+
+def test_the_members_of_an_object_that_fits_no_page_count_by_themselves() -> None:
+    content = json.dumps({f"User {number:03}x": "-" * 400 for number in range(40)}).encode()
+    result = search(content, r"User \d+x")
+    assert result.metadata["matches"] == 40
+    assert [entry["path"] for entry in json.loads(result.content[:])] == [
+        f'["User {number:03}x"]' for number in range(5)
+    ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -23,9 +23,9 @@ from headgate.responses.processors.search.findings import (
 from headgate.responses.processors.search.hit_lines import line_numbers
 from headgate.responses.processors.search.hit_passages import Passage, passages
 from headgate.responses.processors.search.matching import Held, Matcher, opened_or_none
-from headgate.responses.processors.search.strings import string_hits
+from headgate.responses.processors.search.strings import CutString, string_hits
 from headgate.responses.processors.search.tally import Tally
-from headgate.responses.processors.windows import Span
+from headgate.responses.processors.windows import Span, widths
 from headgate.responses.shares import shares
 
 _MOST_SHOWN = 5
@@ -34,6 +34,8 @@ _MOST_FOUND = 1_000
 # Less says nothing.
 _FEWEST_CHARACTERS = 200
 _DEEPEST = 64
+# Around a hit in a long string, in what stands for lines there: about as much as of a long line in a text.
+_PART_LINES = 4
 _BETWEEN = b"\n--\n"
 
 
@@ -186,15 +188,17 @@ def _in_json(content: Content, pattern: Pattern, params: Search) -> ProcessorRes
     found: list[tuple[bytes, Raw]] = []
     elements: list[int] = []
     room = params.room - len("[]")
-    for container, key, index, value in tally.counted(_objects(content, matcher)):
+    parts = 0
+    for place in tally.counted(_surroundings(content, matcher, params)):
         if not tally.wanted:
             continue
-        path = msgspec.json.encode("" if container is None else path_of(container, key, index))
+        path = msgspec.json.encode(place.path)
         around = characters(path) + len('{"path":,"value":},')
         # Something of each value is to be seen too.
         if tally.tried(around + len("null") * (len(found) + 1) <= room):
-            found.append((path, value))
-            elements.append(outermost(container, index))
+            found.append((path, place.value))
+            elements.append(place.element)
+            parts += place.is_part
             room -= around
         elif not found:
             tally.pass_over()
@@ -203,7 +207,7 @@ def _in_json(content: Content, pattern: Pattern, params: Search) -> ProcessorRes
         b'{"path":%b,"value":%b}' % (path, _shown(value, matcher, limit))
         for (path, value), limit in zip(found, limits, strict=True)
     ]
-    cut = sum(len(value) > limit for (_, value), limit in zip(found, limits, strict=True))
+    cut = max(parts, sum(len(value) > limit for (_, value), limit in zip(found, limits, strict=True)))
     facts = tally.metadata({"cut": cut} if cut else {})
     return done(content, b"[%b]" % b",".join(objects), facts, elements=elements)
 
@@ -234,7 +238,77 @@ def _cut_string(value: Raw, matcher: Matcher, room: int) -> bytes:
     return assembly.json()[1:-1] or b"null"
 
 
-_Place = tuple[Container | None, str | None, int, Raw]
+class _Place(NamedTuple):
+    """A value that is shown for one hit or more."""
+
+    container: Container | None
+    key: str | None
+    # Which one it is of the parts.
+    number: int
+    value: Raw
+
+    @property
+    def path(self) -> str:
+        return "" if self.container is None else path_of(self.container, self.key, self.number)
+
+    @property
+    def element(self) -> int:
+        """Which of the outermost parts it is or is in."""
+        return outermost(self.container, self.number)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is only a part of a string."""
+        return False
+
+
+class _Part(NamedTuple):
+    """What one hit is in, where the value around it has more hits than a page has room for."""
+
+    path: str
+    element: int
+    value: Raw
+    is_part: bool
+
+
+def _surroundings(content: Content, matcher: Matcher, params: Search) -> Iterator[_Place | _Part]:
+    """What is shown of each hit; every hit in a value that no page has room for counts by itself."""
+    for place in _objects(content, matcher):
+        findings = [] if len(place.value) <= params.room else _findings(place, matcher, params.room)
+        if len(findings) < 2 or _fit(place, findings, params.room):
+            yield place
+        else:
+            yield from (_part(place, finding, params) for finding in findings)
+
+
+def _findings(place: _Place, matcher: Matcher, room: int) -> list[Finding]:
+    found: Iterator[Finding]
+    if memoryview(place.value)[0] == ord('"'):
+        whole = Container(is_object=False)
+        hits = string_hits(place.value, matcher.pattern)
+        found = (Finding(whole, None, place.value, 0, part=part) for part in hits)
+    else:
+        found = Findings(matcher, room).of(place.value)
+    return list(islice(found, _MOST_FOUND))
+
+
+def _fit(place: _Place, findings: list[Finding], room: int) -> bool:
+    around = len(place.path) + len('[{"path":"","value":}]')
+    assembly = Assembly(is_object=memoryview(place.value)[0] == ord("{"), room=room - around)
+    return all(map(assembly.add, findings))
+
+
+def _part(place: _Place, finding: Finding, params: Search) -> _Part:
+    path = place.path
+    if memoryview(place.value)[0] != ord('"'):
+        inside = finding.path
+        path += inside if not path or inside.startswith("[") else f".{inside}"
+    element = finding.element if place.container is None else place.element
+    if finding.part is None:
+        return _Part(path, element, finding.value, is_part=False)
+    width = widths(params.room, params.before or _PART_LINES, params.after or _PART_LINES)
+    shown = CutString(finding.part.text).with_hit(finding.part, width)
+    return _Part(path, element, Raw(shown.json()), is_part=True)
 
 
 def _objects(content: Content, matcher: Matcher) -> Iterator[_Place]:
@@ -242,7 +316,7 @@ def _objects(content: Content, matcher: Matcher) -> Iterator[_Place]:
     held = opened_or_none(content)
     if held is None:
         return
-    whole: _Place | None = (None, None, 0, Raw(memoryview(content))) if isinstance(held, dict) else None
+    whole = _Place(None, None, 0, Raw(memoryview(content))) if isinstance(held, dict) else None
     told: dict[int, _Place] = {}
     for place in _smallest(held, Container(isinstance(held, dict)), whole, matcher):
         if id(place) not in told:
@@ -255,7 +329,7 @@ def _smallest(held: Held, container: Container, around: _Place | None, matcher: 
     keys, values = parted(held)
     for index in matcher.indexes(held):
         key, value = keys[index] if keys else None, values[index]
-        place: _Place = (container, key, index, value)
+        place = _Place(container, key, index, value)
         inner = opened_or_none(value) if container.depth < _DEEPEST else None
         is_object, inside = isinstance(inner, dict), False
         if inner is not None and not (key is not None and matcher.in_key(key)):
