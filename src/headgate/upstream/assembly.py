@@ -85,6 +85,26 @@ def _never(envelope: Envelope) -> bool:
     return False
 
 
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+
+
+def fault_of_answer(message: Message) -> str:
+    """Why no client can read the answer to a tool call; empty if clients can."""
+    result = message.result
+    if result:
+        first = result[:1] if isinstance(result, bytes) else result.first
+        return "" if first == b"{" else "a result that is no object"
+    if not message.envelope.error:
+        return "neither a result nor an error"
+    try:
+        msgspec.json.decode(message.envelope.error, type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "an error that is no object with a code and a message"
+    return ""
+
+
 class Limits(msgspec.Struct, frozen=True):
     """How large a message may get, from which size it is kept on disk, and where."""
 

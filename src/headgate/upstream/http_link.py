@@ -26,6 +26,7 @@ from headgate.upstream.assembly import (
     Message,
     NotStored,
     TooLarge,
+    fault_of_answer,
     unusable_answer,
 )
 from headgate.upstream.background import Background
@@ -48,6 +49,7 @@ from headgate.wire.headers import encode_value
 log = logging.getLogger("headgate.upstream")
 
 _ACCEPT = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
+_TOOL_CALL = "tools/call"
 _MOST_REDIRECTS = 3
 # With these a proxy says that it did not wait any longer for the server.
 _TIMEOUTS = (504, 524)
@@ -242,6 +244,9 @@ class HttpLink:
         raise InvalidAnswer(self._spec.name, outgoing.what, f"HTTP {response.status} and {shown}")
 
     def _read(self, message: Message, outgoing: Outgoing) -> Answer:
+        if outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
+            discard(message.result)
+            raise InvalidAnswer(self._spec.name, outgoing.what, fault)
         if message.result:
             return Answer(message.result)
         if message.envelope.error:

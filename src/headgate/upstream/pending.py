@@ -16,7 +16,7 @@ from headgate.domain.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from headgate.upstream.assembly import Garbled, Message, NotStored, unusable_answer
+from headgate.upstream.assembly import Garbled, Message, NotStored, fault_of_answer, unusable_answer
 from headgate.upstream.inbox import Inbox
 from headgate.upstream.late import LateAnswers
 from headgate.upstream.link import Outgoing, Sending
@@ -30,6 +30,7 @@ _SOME_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 _KIND = re.compile(rb'"(method|result|error)"\s*:')
 # Waits for as long as the connection stands, so nothing that comes without a name is about it.
 _SUBSCRIPTION = "subscriptions/listen"
+_TOOL_CALL = "tools/call"
 
 
 class Unconfirmed(Exception):
@@ -239,6 +240,9 @@ class Pending:
         if waiting is None or waiting.future.done():
             if number not in self._late or not self._take_late(number, message):
                 self._unclaimed(message)
+        elif waiting.outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
+            discard(message.result)
+            self._fail(number, self._invalid(waiting, fault))
         elif message.result:
             waiting.future.set_result(Answer(message.result))
         elif envelope.error:
@@ -250,7 +254,7 @@ class Pending:
         """Whether it was the answer to a request that was given up."""
         take = self._late.take(number)
         answer = Answer(message.result, error=bytes(message.envelope.error))
-        if take is None or not (answer.result or answer.error):
+        if take is None or fault_of_answer(message):
             return False
         take(answer)
         return True

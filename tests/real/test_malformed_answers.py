@@ -1,0 +1,63 @@
+"""An answer that no client can read is a failure that says so, and the ledger does not call it done."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate import Gate, running_gate
+from tests.real.plain import Handshaker, Stateless
+from tests.real.upstreams import configuration, stdio_entry
+
+START_SECONDS = 60.0
+SERVER = Path(__file__).parent / "servers" / "malformed.py"
+MALFORMED = [
+    ('"result":5', "a result that is no object"),
+    ('"result":[]', "a result that is no object"),
+    ('"error":"no"', "an error that is no object with a code and a message"),
+    ('"error":{"message":"no"}', "an error that is no object with a code and a message"),
+    ('"error":{"code":"E1","message":"no"}', "an error that is no object with a code and a message"),
+    ('"other":1', "neither a result nor an error"),
+]
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    place = tmp_path_factory.mktemp("malformed")
+    config = configuration({"m": stdio_entry([sys.executable, "-IS", str(SERVER)])})
+    with running_gate(config, place, start_seconds=START_SECONDS) as gate:
+        gate.wait_until_ready("m", seconds=START_SECONDS)
+        yield gate
+
+
+@pytest.mark.parametrize(("member", "fault"), MALFORMED)
+@pytest.mark.parametrize("client", [Handshaker, Stateless])
+def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
+    gate: Gate, client: type[Handshaker] | type[Stateless], member: str, fault: str
+) -> None:
+    def call() -> dict[str, Any]:
+        key = f"{client.__name__} {member}"
+        params = {
+            "name": "m_answer",
+            "arguments": {"member": member},
+            "_meta": {"rmcp": {"idempotency_key": key}},
+        }
+        result: dict[str, Any] = client(gate.url).ask("tools/call", params)["result"]
+        return result
+
+    result = call()
+    assert result["isError"] is True
+    assert fault in result["content"][0]["text"]
+    assert result["_meta"]["io.headgate/error"]["effect"] == "unknown"
+    assert result["_meta"]["io.headgate/operation"]["state"] == "in_doubt"
+    again = call()
+    assert again["_meta"]["io.headgate/error"]["code"] == "IN_DOUBT"
+    assert again["_meta"]["io.headgate/operation"]["state"] == "in_doubt"
+
+
+def test_an_error_that_clients_can_read_passes_as_it_is(gate: Gate) -> None:
+    member = '"error":{"code":-32000,"message":"no","data":{"x":1}}'
+    answer = Stateless(gate.url).ask("tools/call", {"name": "m_answer", "arguments": {"member": member}})
+    assert answer["error"] == {"code": -32000, "message": "no", "data": {"x": 1}}
