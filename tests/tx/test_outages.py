@@ -21,7 +21,8 @@ from tests.waiting import eventually
 OUTCOMES = Path(__file__).parent / "outcomes.py"
 START_SECONDS = 30.0
 QUICK = TxConfig(retry_policy=RetryPolicy(max_attempts=2, base_delay_ms=100))
-ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
+# A client that pins the newest era opens without a request.
+ERAS = pytest.mark.parametrize("era", ["legacy", "auto", "2026-07-28"])
 PAYMENT = {"words": "paid 5"}
 
 

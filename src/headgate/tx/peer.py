@@ -28,6 +28,8 @@ _ENTERED: Final = "_entered"
 _TASKS: Final = "_task_group"
 # A listing that never ends must not keep a call waiting for ever.
 _MOST_PAGES: Final = 100
+# An answer that did not come says nothing about what the server speaks.
+_UNREACHABLE: Final = ("CONNECTION_ERROR", "NETWORK_ERROR")
 
 
 class Peer:
@@ -126,7 +128,12 @@ class Peer:
         setattr(client, _BUILD, build_declaring)
         self._held = Held(client)
         await self._held.open()
-        await self._negotiate(client.session)
+        try:
+            await self._negotiate(client.session)
+        except Exception:
+            # A client that pins its era opens without a request, also where no server is there.
+            await self._close()
+            raise
 
     async def _close(self) -> None:
         if self._held is not None:
@@ -178,7 +185,8 @@ class Peer:
     async def _negotiate(self, session: Any) -> None:
         """Find out whether the peer of an open session speaks rmcp, which nobody has declared to it yet.
 
-        In the stateless era every request declares anew. In the handshake era ours do from now on.
+        In the stateless era every request declares anew. In the handshake era ours do from now on. Raises
+        what the session raises where the server of a client that we hold cannot be reached.
         """
         line, version = self._line, getattr(session, "protocol_version", None)
         if line is None or line.is_settled or not isinstance(version, str):
@@ -190,7 +198,9 @@ class Peer:
             return
         try:
             await (line.negotiate(version) if handshake else session.send_discover(version))
-        except Exception:
+        except Exception as error:
+            if self._held is not None and not handshake and of_exception(error).code in _UNREACHABLE:
+                raise
             line.is_settled = True
             log.debug("the server does not negotiate rmcp", exc_info=True)
 
