@@ -1,5 +1,6 @@
 """No own tool drops a member that it does not have: SDK clients of both eras are told what is allowed."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.gate import Gate, running_gate
+from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import clerk_command, configuration, stdio_entry, write_listing
 from tests.real.visitors import Guests, Visitor, words
 from tests.real.yard import BY_WORDS
@@ -169,6 +171,35 @@ async def test_the_schema_of_an_own_tool_is_told_too(visitor: Visitor) -> None:
     sentence, schema = await refused(visitor, "call_tool", {"name": "get_operation", "op_id": "o"})
     assert "give the arguments of get_operation in args" in sentence
     assert schema.startswith("input_schema of get_operation: {")
+
+
+class Repeated(dict[str, Any]):
+    """Members that are written although one of them has the name of another."""
+
+    def __init__(self, *members: tuple[str, Any]) -> None:
+        super().__init__(members)
+        self._members = members
+
+    def items(self) -> Any:
+        return self._members
+
+
+@pytest.mark.parametrize("client", [Handshaker, Stateless])
+@pytest.mark.parametrize("second", [("args", {}), ("args", None), ("name", "m_delete_all")])
+async def test_a_member_that_is_given_twice_is_refused(
+    gate: Gate, client: type[Handshaker] | type[Stateless], second: tuple[str, Any]
+) -> None:
+    # Parsers keep one of two, so that the arguments in the other would be lost.
+    given = Repeated(("name", "m_delete_all"), ("args", GIVEN), second)
+
+    def answered() -> Any:
+        return client(gate.url).ask("tools/call", {"name": "call_tool", "arguments": given})["result"]
+
+    before = calls(gate)
+    result = await asyncio.to_thread(answered)
+    assert result["isError"] is True
+    assert result["content"][0]["text"].startswith(f"call_tool: '{second[0]}' is given twice; ")
+    assert calls(gate) == before
 
 
 # The other own tools.

@@ -112,10 +112,15 @@ def wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
     A member that call_tool does not have is never dropped: the tool would run without it.
     """
     try:
-        usual = _usual.decode(params["arguments"])
+        given = params["arguments"]
+        usual = _usual.decode(given)
     except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _unusual_call(params)
-    return (usual.name, usual.args) if bytes(usual.args)[:1] == b"{" else _unusual_call(params)
+    # To the byte, so that neither of them is there twice.
+    is_usual = len(given) == len('{"name":"","args":}') + len(usual.name) + len(usual.args)
+    if is_usual and bytes(usual.args)[:1] == b"{":
+        return usual.name, usual.args
+    return _unusual_call(params)
 
 
 def _unusual_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:

@@ -1,7 +1,9 @@
 """Reads the arguments of the gateway's own tools, forgivingly, and says what is wrong with them."""
 
 import difflib
+import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -30,6 +32,7 @@ CONTAINERS: Final = ("args", "arguments", "params", "parameters", "input")
 # call waits for those before it, so it is no argument that a model means for the tool.
 _ADDED_BY_CLIENTS: Final = frozenset(("wait_for_previous",))
 _LONGEST_SHOWN: Final = 60
+_LONGEST_CHECKED_BYTES: Final = 64 * 1024
 _MOST_NAMED: Final = 4
 # What other tools call an argument; the first that the called tool has is suggested.
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -78,11 +81,35 @@ def decoded(
 
 
 def members_of(params: Mapping[str, Raw], tool: str, example: str) -> dict[str, Raw]:
-    """The members of a call's arguments, each as it came; raises InvalidArguments."""
+    """The members of a call's arguments, each as it came; raises InvalidArguments, also for repeated ones."""
+    given = _arguments(params)
     try:
-        return _object.decode(_arguments(params))
+        found = _object.decode(given)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(tool, error, example) from error
+    # Without white space and escapes, what is found fills the arguments to the byte, unless one is dropped.
+    written = sum(len(name) + len(value) + 4 for name, value in found.items()) + 1
+    if written != len(given) and (twice := _given_twice(given)):
+        raise InvalidArguments(tool, f"{_quoted(twice)} is given twice", hint=example)
+    return found
+
+
+def _given_twice(given: Raw) -> str:
+    """The first member that is there twice; none of a text that is too long to look through."""
+    if len(given) > _LONGEST_CHECKED_BYTES:
+        return ""
+    pairs: list[tuple[str, object]] = []
+
+    def keep(members: list[tuple[str, object]]) -> None:
+        # The last that is read is the outermost.
+        pairs[:] = members
+
+    try:
+        json.loads(bytes(given), object_pairs_hook=keep, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return ""
+    counts = Counter(name for name, _ in pairs)
+    return next((name for name, count in counts.items() if count > 1), "")
 
 
 def _unreadable(
