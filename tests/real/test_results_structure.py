@@ -197,6 +197,22 @@ async def test_csv_is_filtered_by_column_and_named_by_structure(agent: Agent, tm
     assert "not found: nmae (nearest: name" in note
 
 
+async def test_csv_whose_first_column_only_numbers_the_rows_is_a_table(agent: Agent, tmp_path: Path) -> None:
+    # As pandas writes it.
+    numbered = ",name,amount\n" + "".join(f"{n},Name {n},{n}.5\n" for n in range(800))
+    cache_id = await stored(agent, tmp_path, numbered)
+    told = json.loads(await first(agent, "proxy_explore", cache_id=cache_id))
+    assert (told["looks_like"], told["columns"]) == ("csv", ["_", "name", "amount"])
+    answer = await first(agent, "proxy_query", cache_id=cache_id, sql="SELECT max(_), sum(amount) FROM rows")
+    assert json.loads(answer)["rows"] == [[799, 320_000.0]]
+    kept = await first(agent, "proxy_filter", cache_id=cache_id, fields=["_", "name"])
+    assert kept.splitlines()[:2] == ["_,name", "0,Name 0"]
+    # Other texts that begin with a separator have no header line.
+    other = ",name,amount\n" + "".join(f"x{n},Name {n},{n}.5\n" for n in range(800))
+    told = json.loads(await first(agent, "proxy_explore", cache_id=await stored(agent, tmp_path, other)))
+    assert "columns" not in told
+
+
 @pytest.mark.parametrize(
     ("written", "kind", "place", "count"),
     [

@@ -16,6 +16,7 @@ _SAMPLE: Final = 50
 # What people call columns: it begins with a letter and is no sentence.
 _NAME: Final = re.compile(r"[^\W\d][\w .()/#%:-]{0,60}")
 _MOST_WORDS: Final = 4
+_NUMBERS: Final = "_"
 _WINDOW_BYTES: Final = 1024 * 1024
 _LONGEST_HEADER_BYTES: Final = 16 * 1024
 
@@ -39,6 +40,7 @@ def delimited(content: Content, *, fewest_records: int = 1) -> Delimited | None:
     """The table that a text is beyond doubt; None of every other text.
 
     The first line names the columns, each once, and the first records have as many fields as there are names.
+    A first column without a name that numbers the records is called `_`.
     """
     start = len(BOM_UTF8) if content[: len(BOM_UTF8)] == BOM_UTF8 else 0
     if content.find(b"\n", start, start + _LONGEST_HEADER_BYTES) < 0:
@@ -60,9 +62,14 @@ def _certain_names(lines: Lines, separator: str, fewest_records: int) -> tuple[s
         sample = list(islice(records(lines(), separator), _SAMPLE))
     except csv.Error:
         return ()
-    if len(sample) < 1 + fewest_records or len(sample[0]) < 2 or not _is_header(sample[0]):
+    if len(sample) < 1 + fewest_records or len(sample[0]) < 2:
         return ()
     header, *others = sample
+    # What pandas writes unless it is told otherwise: a number for each record, in a column without a name.
+    if not header[0].strip() and all(record[0].isdecimal() for record in others):
+        header = [_NUMBERS, *header[1:]]
+    if not _is_header(header):
+        return ()
     alike = (len(record) == len(header) and not any(map(str.__eq__, header, record)) for record in others)
     return tuple(name.strip() for name in header) if all(alike) else ()
 
