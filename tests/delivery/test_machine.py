@@ -333,3 +333,14 @@ def test_any_sequence_of_steps_does_what_the_model_says() -> None:
     Promises.steps = 0
     while Promises.steps < _STEPS:
         run_state_machine_as_test(Promises, settings=_SETTINGS)
+
+
+def test_a_late_answer_to_what_is_done_already_is_not_owed_to_a_store_that_fails() -> None:
+    machine = Promises()
+    try:
+        machine.call("a", ToolClass.READ, "1", Fault.TIMEOUT_LATE, retries_doubt=False)
+        machine.break_or_mend_the_store("finish")
+        machine.carry_out_late(0)
+        machine.repeat("a", None, retries_doubt=False)
+    finally:
+        machine.teardown()

@@ -132,20 +132,23 @@ class Record:
         if not_begun(answer):
             outcome = refused(answer, attempts, "late")
         try:
-            if state is State.DONE or await self._awaits_word(operation):
+            if await self._settles(operation, state):
                 await self.try_to_finish(operation, outcome)
         finally:
             close(answer)
 
-    async def _awaits_word(self, operation: Operation) -> bool:
-        """Whether a word that this attempt came to nothing settles the doubt: no other one may have."""
-        if operation.doubted:
-            return False
+    async def _settles(self, operation: Operation, state: State) -> bool:
+        """Whether a late answer says more than the ledger does.
+
+        That this attempt came to nothing settles a doubt only where no other attempt may have happened.
+        """
         try:
             found = await self._ledger.find(operation.op_id)
         except StoreFailed:
-            return False
-        return found is not None and found.state is State.DOUBT
+            return state is State.DONE
+        if state is State.DONE:
+            return found is None or found.state is not State.DONE
+        return not operation.doubted and found is not None and found.state is State.DOUBT
 
 
 def asks_something(answer: Answer) -> bool:
