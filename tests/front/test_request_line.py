@@ -86,3 +86,15 @@ def test_good_requests_pass_however_they_come(gate: Gate, size: int) -> None:
         received = until_closed(connection)
     assert received.count(b"HTTP/1.1 200") == 3
     assert received.count(b"HTTP/1.1 400") == 2, "the session is missing"
+
+
+@pytest.mark.parametrize("size", [10_000, 40], ids=["whole", "pieces"])
+def test_a_chunked_request_behind_another_is_answered(gate: Gate, size: int) -> None:
+    chunked = head(gate, b"POST /health HTTP/1.1", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
+    sent = good(gate) + chunked
+    with wire(gate) as connection:
+        for start in range(0, len(sent), size):
+            connection.sendall(sent[start : start + size])
+        received = until_closed(connection)
+    assert received.count(b"HTTP/1.1 200") == 1
+    assert received.count(b"HTTP/1.1 405") == 1

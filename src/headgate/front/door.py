@@ -136,7 +136,8 @@ class Door(asyncio.Protocol):
         self._lines.feed(data)
         try:
             self._parser.feed_data(data)
-            if self._in_head:
+            # After the last request no other one begins, and what stands between chunks is no request line.
+            if self._in_head and not self._last:
                 self._lines.keep_rest()
         except Refused as refused:
             self._refuse(refused)
