@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
@@ -193,3 +194,28 @@ def _rss_bytes(pid: int) -> int:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
+
+
+def test_an_answer_that_is_being_read_arrives_whole_though_the_gate_ends(alone: Gate) -> None:
+    with small_socket(alone) as connection:
+        connection.sendall(b"".join(raw_request(alone, number, 900_000) for number in range(12)))
+        wait_until(lambda: alone.metrics()["headgate_outbound_bytes"] > 0, WAIT_SECONDS, "unread bytes")
+        stopping = threading.Thread(target=alone.stop, args=(WAIT_SECONDS,))
+        stopping.start()
+        wait_until(lambda: _is_ending(alone), WAIT_SECONDS, "the gate ends")
+        ids = []
+        with connection.makefile("rb") as received:
+            while received.peek(1):
+                ids.append(_read_response(received)["id"])
+        stopping.join(WAIT_SECONDS)
+    assert not stopping.is_alive()
+    assert ids
+    assert ids == list(range(len(ids)))
+
+
+def _is_ending(gate: Gate) -> bool:
+    """Whether it says so, or does not answer any more."""
+    try:
+        return gate.get("/ready").status == 503
+    except (OSError, HTTPException):
+        return True

@@ -375,8 +375,9 @@ class Door(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is under way for which the end of the gateway waits."""
-        return self._visit is not None and not self._late
+        """Whether an answer is under way, or not read yet, for which the end of the gateway waits."""
+        unread = self._visit is not None or self._transport.get_write_buffer_size() > 0
+        return unread and not self._late
 
 
 def _size(headers: dict[bytes, bytes]) -> int:
