@@ -82,6 +82,8 @@ class Door(asyncio.Protocol):
         self._write_deadline = FOREVER
         self.outbound = house.outbound.account(self.abort)
         self._buffered = 0
+        # The write buffer when its deadline was set.
+        self._unread = 0
         self._head_bytes = 0
         self._in_head = True
         self._url = b""
@@ -179,16 +181,22 @@ class Door(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._drained = self._loop.create_future()
-        self._write_deadline = self._loop.time() + self._limits.write_seconds
-        self._buffered = self._transport.get_write_buffer_size()
+        self._expect_reading(self._loop.time())
+        self._buffered = self._unread
         self.outbound.add(self._buffered)
 
+    def _expect_reading(self, now: float) -> None:
+        """The client has to take something of the write buffer in time."""
+        self._unread = self._transport.get_write_buffer_size()
+        self._write_deadline = now + self._limits.write_seconds
+
     def resume_writing(self) -> None:
-        self._write_deadline = FOREVER
+        if not self._transport.is_closing():
+            self._write_deadline = FOREVER
         self.outbound.remove(self._buffered)
         self._wake()
-        if self._visit is None and self._ahead and not self._transport.is_closing():
-            self._start_next()
+        if self._visit is None and not self._deaf and not self._transport.is_closing():
+            self._go_on()
 
     def _wake(self) -> None:
         if self._drained is not None:
@@ -289,11 +297,18 @@ class Door(asyncio.Protocol):
             return
         if (visit is not None and visit.close) or self._house.closing:
             self._transport.close()
-        elif not self._ahead:
-            self.deadline = self._loop.time() + self._patience()
+            # The transport waits for the rest of the write buffer, which may be below the high-water mark.
+            self._expect_reading(self._loop.time())
         elif self._drained is None:
-            self._start_next()
+            self._go_on()
         # Otherwise the next request waits until the client has read this response.
+
+    def _go_on(self) -> None:
+        """Start the next request, or wait for one."""
+        if self._ahead:
+            self._start_next()
+        else:
+            self.deadline = self._loop.time() + self._patience()
 
     def _start_next(self) -> None:
         self._start(self._ahead.popleft())
@@ -347,6 +362,8 @@ class Door(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """Show out a client that takes too long; called once a second."""
+        if now >= self._write_deadline and self._transport.get_write_buffer_size() < self._unread:
+            self._expect_reading(now)
         if now < self.deadline and now < self._write_deadline:
             return
         if self._coming is not None and not self._deaf and now < self._write_deadline:
