@@ -122,3 +122,16 @@ def test_a_client_on_stdio_is_answered_too(tmp_path: Path, era: str) -> None:
         check(client.answer(7)["result"])
         assert client.process.wait(WAIT_SECONDS) == 0
         assert "Traceback" not in client.log()
+
+
+def test_a_subscription_on_stdio_ends_with_its_result(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.touch()
+    wanted = {"notifications": {"toolsListChanged": True}}
+    with piped_gate({"mcpServers": {"own": scripted(journal)}}, tmp_path / "gate") as client:
+        client.wait_until_ready("own")
+        client.tell(modern_request("subscriptions/listen", wanted, id=7))
+        assert client.message()["method"] == "notifications/subscriptions/acknowledged"
+        client.process.send_signal(signal.SIGTERM)
+        assert client.answer(7)["result"]["resultType"] == "complete"
+        assert client.process.wait(WAIT_SECONDS) == 0

@@ -46,7 +46,7 @@ class StdioFront:
         self._outbox = Outbox()
         self._session = Session(self._outbox)
         self._era: Era | None = None
-        self._subscriptions: dict[bytes, Subscription] = {}
+        self._subscriptions: dict[Subscription, asyncio.Task[None] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._one_ended = asyncio.Event()
 
@@ -76,13 +76,16 @@ class StdioFront:
         """The gateway ends: calls under way are answered as they stand."""
         self._end_subscriptions()
         tasks = list(self._tasks)
+        # Those end by themselves, after their last message.
+        listening = set(self._subscriptions.values())
         for task in tasks:
-            end_call(task)
+            if task not in listening:
+                end_call(task)
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS_SECONDS)
 
     def _end_subscriptions(self) -> None:
-        for subscription in list(self._subscriptions.values()):
+        for subscription in list(self._subscriptions):
             subscription.ended.set()
 
     def changed(self, capability: str, circles: Circles) -> None:
@@ -176,11 +179,11 @@ class StdioFront:
         subscription = Subscription(envelope, self._outbox)
         async with subscribed(subscription, self._answers, self._audience):
             self._outbox.notify(subscription.acknowledgement)
-            self._subscriptions[subscription.id] = subscription
+            self._subscriptions[subscription] = asyncio.current_task()
             try:
                 await subscription.ended.wait()
             finally:
-                del self._subscriptions[subscription.id]
+                del self._subscriptions[subscription]
         return Reply(subscription.last_word)
 
     async def _write(self, sink: BinaryIO) -> None:
