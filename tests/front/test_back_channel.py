@@ -1,6 +1,7 @@
 """Questions of servers reach the client that caused them, and its answers reach the server."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,18 @@ def test_a_client_of_the_legacy_transport_is_asked_on_its_stream(gate: Gate) -> 
         result = client.stream.message()
         assert result["id"] == 5
         assert json.loads(result["result"]["content"][0]["text"])["said"]["result"] == {"action": "decline"}
+
+
+def test_one_question_ends_none_of_many_calls_that_ask_nothing(gate: Gate, journal: Path) -> None:
+    """On stdio a question does not say which call it belongs to: it counts as one call that waits."""
+    session, many = Session(gate, capabilities=ABLE), 120
+    before = journal.read_text().count("held")
+    with listening(session) as stream, ThreadPoolExecutor(many + 1) as pool:
+        calls = [pool.submit(session.call, "own_hold", None, f"hold {number}") for number in range(many)]
+        held = before + many
+        wait_until(lambda: journal.read_text().count("held") == held, WAIT_SECONDS, "all are under way")
+        asking_call = pool.submit(session.call, "own_ask", ASK, "ask")
+        respond(session, asked(stream), {"result": {"action": "decline"}})
+        assert asking_call.result()["structuredContent"]["said"]
+        session.call("own_release", id="release")
+        assert [call.result() for call in calls if call.result().get("isError")] == []

@@ -100,6 +100,8 @@ class Inbox:
         self._questions: dict[bytes, asyncio.Task[None]] = {}
         # The requests whose time stands still meanwhile, once the question has been put.
         self._held_by: dict[bytes, list[_Flight]] = {}
+        # The one of them that counts as waiting for the input: a question may not say which one it is.
+        self._counted: dict[bytes, _Flight] = {}
         self.noise = 0
 
     def board(self, outgoing: Outgoing, timing: Timing) -> None:
@@ -113,6 +115,7 @@ class Inbox:
             return
         if flight.pending is not None:
             self._stop_waiting(flight)
+            self._count_another(flight)
         if flight.asked is not None:
             for question in flight.asked:
                 question.cancel(_OVER)
@@ -271,8 +274,7 @@ class Inbox:
         for flight in held:
             flight.questions += 1
             flight.timing.hold()
-            if flight.pending is None:
-                self._start_waiting(flight)
+        self._count(id, held)
         task = asyncio.current_task()
         # On a client's own connection a server may ask for the client's sake, whatever is under way.
         certain = self._owner is None or (about is not None and about.request is not None)
@@ -290,9 +292,26 @@ class Inbox:
             reply(encode_error(id, INTERNAL_ERROR, "The client could not be asked"))
             return
         finally:
+            counted = self._counted.pop(id, None)
+            if counted is not None and len(held) > 1:
+                self._stop_waiting(counted)
             for flight in held:
                 self._release(flight)
         reply(_encoded(id, answer))
+
+    def _count(self, id: bytes, held: list[_Flight]) -> None:
+        """One call waits for the input, the newest that may; the others may not wait for anything."""
+        for flight in reversed(held):
+            if flight.pending is None and self._in_flight.get(flight.outgoing.token) is flight:
+                self._counted[id] = flight
+                self._start_waiting(flight)
+                return
+
+    def _count_another(self, over: _Flight) -> None:
+        """A call that counted is over, and its question is not: it belongs to another one."""
+        for id in [id for id, flight in self._counted.items() if flight is over]:
+            del self._counted[id]
+            self._count(id, self._held_by.get(id, []))
 
     def _release(self, flight: _Flight) -> None:
         """One question less; the time of a request that waits for none, and is not over, runs again."""
