@@ -112,3 +112,17 @@ class Connected(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.peer = transport.get_extra_info("peername")[0]
         transport.close()
+
+
+async def test_a_name_is_resolved_again_after_no_thread_could_be_started(
+    names: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    resolver = Resolver(names)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no thread"):
+        patched.setattr(threading.Thread, "start", refuse)
+        await resolver.resolve("fast")
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert await resolver.resolve("fast") == ["127.0.0.1"]

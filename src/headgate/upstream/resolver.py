@@ -45,10 +45,14 @@ class Resolver:
     def _start(self, host: str) -> _Found:
         loop = asyncio.get_running_loop()
         lookup: _Found = loop.create_future()
+        # A daemon: the gateway ends without waiting for a name server.
+        thread = threading.Thread(target=self._run, args=(host, loop, lookup), name="resolver", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(f"no thread to resolve the host name {host} ({error}); raise the limit") from error
         self._lookups[host] = lookup
         lookup.add_done_callback(partial(self._forget, host))
-        # A daemon: the gateway ends without waiting for a name server.
-        threading.Thread(target=self._run, args=(host, loop, lookup), name="resolver", daemon=True).start()
         return lookup
 
     def _run(self, host: str, loop: asyncio.AbstractEventLoop, lookup: _Found) -> None:
