@@ -77,3 +77,16 @@ def test_calls_that_were_answered_count_no_longer() -> None:
 
     assert not waits.ended
     assert len(waits.pending) == 0
+
+
+def test_a_client_at_its_own_limit_does_not_lift_that_of_the_server() -> None:
+    waits = Waits()
+    for number in range(LIMITS.per_client):
+        waits.ask(f"mail {number}", "ann", server="mail")
+    for number in range(5):
+        waits.ask(f"call {number}", f"client {number % 5}")
+    for number in range(5):
+        waits.ask(f"ann {number}", "ann")
+
+    held = [call for name, call in waits.calls.items() if name not in waits.ended and call.server == "forms"]
+    assert len(held) == LIMITS.per_server

@@ -58,9 +58,9 @@ class PendingInputs:
         limits = self._limits
         if self._by_client[call.client] > limits.per_client:
             self._withdraw_oldest(lambda other: other.client == call.client)
-        elif self._by_server[call.server] > limits.per_server:
+        if self._by_server[call.server] > limits.per_server:
             self._withdraw_oldest(lambda other: other.server == call.server)
-        elif len(self._calls) > limits.total:
+        if len(self._calls) > limits.total:
             self._withdraw_oldest(lambda other: True)
 
     def remove(self, call: PendingCall) -> None:
