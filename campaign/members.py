@@ -34,7 +34,7 @@ async def many_members(trial: Trial) -> None:
     """What costs little to send must cost little to refuse, and what is accepted must not stop others."""
     servers = {"rogue": rogue(), "pay": rogue(tools=_KEYED), "talker": talker(trial.directory, "talker")}
     # The ledger of the first keyed call stays open.
-    async with trial.gate(servers, spare_files=8) as gate:
+    async with trial.gate(servers, spare_files=10) as gate:
         usage = Usage(gate)
         caller = Client(gate.port, modern=False)
         await caller.open()

@@ -12,6 +12,7 @@ from tests.front.visitor import (
     EXAMPLE,
     JSON_HEADERS,
     Session,
+    last_message,
     listening,
     modern_headers,
     modern_request,
@@ -559,3 +560,9 @@ def test_arguments_of_too_many_members_are_400(gate: Gate, value: bytes) -> None
     assert answer.json()["error"]["message"] == (
         "Invalid params: arguments has more than 20000 members; send less at once"
     )
+
+
+@pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/of/something/new"])
+def test_a_notification_that_is_sent_as_a_request_is_refused_at_once(gate: Gate, method: str) -> None:
+    answer = Session(gate).post(request(method, {"requestId": 1}, id=7))
+    assert (last_message(answer)["id"], last_message(answer)["error"]["code"]) == (7, -32601)

@@ -199,6 +199,9 @@ class Answers:
         return await self._carry(envelope, visitor, request, self._gateway.complete)
 
     async def _forward(self, envelope: Envelope, visitor: Visitor) -> Reply:
+        if envelope.method.startswith("notifications/"):
+            # Servers do not answer a notification, so that a caller who sends it as a request would wait in vain.
+            return await self._unknown(envelope, visitor)
         request = requests.anything(envelope, visitor)
         server = requests.server_named(request)
 
@@ -341,7 +344,7 @@ class Answers:
         return result(id, _EMPTY)
 
     async def _unknown(self, envelope: Envelope, visitor: Visitor) -> Reply:
-        """A method of the other era."""
+        """A method of the other era, or no request at all."""
         id = bytes(envelope.id)
         raise Violation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
