@@ -1,19 +1,23 @@
 """A damaged ledger refuses calls: none that was carried out is carried out again."""
 
 import asyncio
+import math
 import os
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headgate.delivery.ledger import LedgerDamaged, Outcome, State, Verdict
 from headgate.domain.call import Answer
-from headgate.storage.ledger import LEDGER_NAME, LedgerFile
+from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
 from headgate.storage.ledger_recovery import Recovery, inspect, recover
-from tests.storage.ledgers import granted, intent, sqlite_stage
+from headgate.storage.ledger_rows import forget_ended
+from tests.storage.ledgers import WINDOW_SECONDS, granted, intent, sqlite_stage
 
 CALLS = 300
 LONG_AGO = 0.0
@@ -263,3 +267,29 @@ async def test_what_failed_is_in_doubt_after_a_recovery(tmp_path: Path) -> None:
         assert (report.kept, report.doubted, report.uncounted) == (1, 1, True)
         claim = await (await stage.gateway()).claim(intent())
         assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DOUBT)
+
+
+# What is no damage.
+
+
+async def test_a_key_that_is_forgotten_while_it_is_looked_up_is_no_damage(tmp_path: Path) -> None:
+    async with sqlite_stage(tmp_path) as stage, ledger_committer(tmp_path) as committer:
+        await pay(await stage.gateway(), range(1))
+        stage.clock.time += WINDOW_SECONDS + 1
+        async with open_ledger(committer, tmp_path, now=stage.clock) as reader:
+
+            def forget(statement: str) -> None:
+                if "FROM operations" in statement:
+                    _forget_all(tmp_path / LEDGER_NAME)
+
+            await committer.read(lambda connection: connection.set_trace_callback(forget))
+            await reader.find_key("", "local", "order-0")
+            assert reader.damage == ""
+            assert await reader.find_key("", "local", "order-0") is None
+
+
+def _forget_all(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        forget_ended(connection, math.inf, math.inf, 10)
+        connection.execute("COMMIT")

@@ -190,6 +190,15 @@ class Committer:
             time.sleep(_LOOK_SECONDS)
 
 
+def in_one_view(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
+    """What `read` finds: a commit between two of its statements would show it a state that never was."""
+    connection.execute("BEGIN")
+    try:
+        return read(connection)
+    finally:
+        connection.execute("COMMIT")
+
+
 def _look(connection: sqlite3.Connection, works: "list[_Work[Any]]") -> None:
     for work in works:
         work.run(connection)

@@ -22,7 +22,7 @@ from headgate.domain.payload import Payload, size_of
 from headgate.storage import ledger_quota as quota
 from headgate.storage import ledger_rows as rows
 from headgate.storage.bodies import Bodies, Body
-from headgate.storage.committing import BUSY_SECONDS, Committer
+from headgate.storage.committing import BUSY_SECONDS, Committer, in_one_view
 from headgate.storage.ledger_check import check_ledger
 from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_schema import LEDGER_TABLES
@@ -273,7 +273,8 @@ class LedgerFile:
     async def find_key(self, tenant: str, principal: str, key: str) -> Operation | None:
         """The operation under that key, also one whose window is over."""
         place = (tenant, principal, key)
-        return await self._committer.read(lambda connection: rows.find_key(connection, place))
+        find = partial(rows.find_key, place=place)
+        return await self._committer.read(lambda connection: in_one_view(connection, find))
 
     async def under_keys(self, tenant: str, principal: str, beginning: str) -> list[Operation]:
         """The operations whose keys begin so, in the order of their keys."""

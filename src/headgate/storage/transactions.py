@@ -13,7 +13,7 @@ from headgate.delivery.transactions.record import Event, HandedOver, Heading, Pl
 from headgate.storage import ledger_keys as keys
 from headgate.storage import ledger_rows as calls
 from headgate.storage import transaction_rows as rows
-from headgate.storage.committing import Committer
+from headgate.storage.committing import Committer, in_one_view
 from headgate.storage.presence import Presence
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class TransactionFile:
                 raise LedgerDamaged("the record of a known transaction is missing")
             return self._read(connection, found)
 
-        return await self._committer.read(lambda connection: _in_one_view(connection, load))
+        return await self._committer.read(lambda connection: in_one_view(connection, load))
 
     def _read(
         self, connection: sqlite3.Connection, found: Sequence[Any], *, with_history: bool = True
@@ -164,7 +164,7 @@ class TransactionFile:
             found = calls.find_key(connection, (place.tenant, place.principal, key))
             return found.op_id if found is not None else None
 
-        return await self._committer.read(find)
+        return await self._committer.read(lambda connection: in_one_view(connection, find))
 
     async def places(self, beginning: str, limit: int) -> list[Place]:
         """Whose transactions have this id; if there is none, those whose ids begin with it, oldest first."""
@@ -195,7 +195,7 @@ class TransactionFile:
             ).fetchall()
             return [self._read(connection, row, with_history=False) for row in found]
 
-        return await self._committer.read(lambda connection: _in_one_view(connection, find))
+        return await self._committer.read(lambda connection: in_one_view(connection, find))
 
     async def counts(self) -> dict[Phase, int]:
         """How many there are in each phase."""
@@ -228,15 +228,6 @@ class TransactionFile:
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
         keys.remove(connection, (keys.hash_of(keys.TRANSACTION, tuple(row[2:5])) for row in found))
         return len(ended)
-
-
-def _in_one_view(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
-    """What `read` finds: a change between two of its queries would give a transaction that never was."""
-    connection.execute("BEGIN")
-    try:
-        return read(connection)
-    finally:
-        connection.execute("COMMIT")
 
 
 def _history(connection: sqlite3.Connection, whose: int) -> tuple[Event, ...]:
