@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from headgate.delivery.ledger import LedgerDamaged, Outcome, State, Verdict
 from headgate.domain.call import Answer
 from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
+from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_recovery import Recovery, inspect, recover
 from headgate.storage.ledger_rows import forget_ended
 from tests.storage.ledgers import WINDOW_SECONDS, granted, intent, sqlite_stage
@@ -267,6 +269,81 @@ async def test_what_failed_is_in_doubt_after_a_recovery(tmp_path: Path) -> None:
         assert (report.kept, report.doubted, report.uncounted) == (1, 1, True)
         claim = await (await stage.gateway()).claim(intent())
         assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DOUBT)
+
+
+async def test_a_recovery_that_was_killed_can_be_run_again(
+    tmp_path: Path, ledgers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, path = tmp_path / "data", tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["open"], data)
+    flip(path, 1, 60)
+    damaged = path.read_bytes()
+
+    class KilledError(BaseException):
+        """The process ends before it has removed the mark of the new file."""
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(LedgerGuard, "advance", kill)
+        await recovered(path)
+    assert path.read_bytes() == damaged
+    report, aside = await recovered(path)
+    assert aside.read_bytes() == damaged
+    assert report.kept > CALLS * 0.7
+
+
+async def test_a_recovery_leaves_nothing_that_others_may_read(
+    tmp_path: Path, ledgers: dict[str, Path]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ledgers["open"], data)
+    modes: set[int] = set()
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if noting and event == "sqlite3.connect":
+            modes.update(file.stat().st_mode & 0o077 for file in data.iterdir() if file.is_file())
+
+    noting = True
+    sys.addaudithook(note)
+    try:
+        await recovered(data / LEDGER_NAME)
+    finally:
+        noting = False
+    assert modes == {0}
+
+
+async def test_an_index_of_large_answers_that_names_no_row_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / LEDGER_NAME
+    async with sqlite_stage(tmp_path) as stage:
+        ledger = await stage.gateway()
+        await finish_large(ledger, "first")
+        await stage.end(ledger)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'operations_by_body'")
+        page = (found.fetchone()[0] - 1) * 4096
+    content = bytearray(path.read_bytes())
+    cell = page + int.from_bytes(content[page + 8 : page + 10])
+    # The last type in the header of the record is that of the number: the constant 1 becomes 0.
+    content[cell + content[cell + 1]] ^= 1
+    path.write_bytes(content)
+    async with ledger_committer(tmp_path) as committer, asyncio.timeout(10):
+        async with open_ledger(committer, tmp_path, most_bytes=300_000) as ledger:
+            assert await ledger.find("0" * 32) is None
+            with pytest.raises(LedgerDamaged, match="an index names row 0"):
+                await finish_large(ledger, "second")
+        (tmp_path / "ledger.damaged").unlink()
+    async with sqlite_stage(tmp_path) as stage:
+        ledger = await stage.gateway()
+        assert await ledger.check() is None
+        assert "missing in an index" in ledger.damage
+
+
+async def finish_large(ledger: LedgerFile, key: str) -> None:
+    operation = await granted(ledger, intent(key))
+    outcome = Outcome(state=State.DONE, answer=Answer(b"x" * 150_000))
+    assert await ledger.finish(operation.op_id, 1, outcome)
 
 
 # What is no damage.

@@ -23,11 +23,15 @@ _OPERATIONS: Final = f"""
       + (SELECT count(*) FROM operations AS o INDEXED BY sqlite_autoindex_operations_2
          WHERE o.tenant = a.tenant AND o.principal = a.principal AND o.key = a.key AND o.number = a.number)
       + (SELECT count(*) FROM operations AS o INDEXED BY operations_by_state
-         WHERE o.state = a.state AND o.updated = a.updated AND o.number = a.number),
+         WHERE o.state = a.state AND o.updated = a.updated AND o.number = a.number)
+      + CASE WHEN a.body = '' THEN 1 ELSE
+        (SELECT count(*) FROM operations AS o INDEXED BY operations_by_body
+         WHERE o.body <> '' AND o.updated = a.updated AND o.body_size = a.body_size AND o.number = a.number)
+        END,
       {", ".join(rows.FACTS)}
     FROM operations AS a NOT INDEXED
 """
-_INDEXES: Final = 3
+_INDEXES: Final = 4
 _TRANSACTIONS: Final = f"""
     SELECT number, checksum,
       (SELECT count(*) FROM transactions AS t INDEXED BY sqlite_autoindex_transactions_1

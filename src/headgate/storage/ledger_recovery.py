@@ -1,6 +1,7 @@
 """Rescues what can be trusted out of a damaged ledger into a new one; the damaged files are kept aside."""
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -88,6 +89,8 @@ def recover(path: Path, *, since: float, doubts_since: float) -> tuple[Recovery,
     found = _read(path, since, doubts_since)
     report = _report(found)
     new = path.with_name(f"{path.name}.recovered")
+    # Of a recovery that did not come to its end.
+    LedgerGuard(new).remove_mark()
     for left in _files(new):
         left.unlink(missing_ok=True)
     identity = _write(new, found)
@@ -182,7 +185,7 @@ class _copied:  # noqa: N801 (used as a function)
         for source, target in zip(_files(self._path), _files(self._copy), strict=True):
             target.unlink(missing_ok=True)
             if source.exists() and not source.name.endswith("-shm"):
-                target.write_bytes(source.read_bytes())
+                _copy(source, target)
         if self._copy.exists():
             self._connection = sqlite3.connect(self._copy, isolation_level=None)
         return self._connection
@@ -192,6 +195,13 @@ class _copied:  # noqa: N801 (used as a function)
             self._connection.close()
         for target in _files(self._copy):
             target.unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file for its owner alone: it holds arguments and answers."""
+    descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with source.open("rb") as content, open(descriptor, "wb") as copy:
+        shutil.copyfileobj(content, copy)
 
 
 def _read_keys(connection: sqlite3.Connection | None, found: _Found) -> None:

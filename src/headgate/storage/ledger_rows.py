@@ -284,7 +284,9 @@ def _ending(facts: Facts) -> Facts:
 
 def drop_answer(connection: sqlite3.Connection, number: int) -> str:
     """Forget what an operation was answered, and not that it was: the name of the file with the answer."""
-    row = next(_rows(connection, "WHERE number = ?", (number,)))
+    row = next(_rows(connection, "WHERE number = ?", (number,)), None)
+    if row is None:
+        raise LedgerDamaged(f"an index names row {number} of the recorded calls, which is missing")
     _write(connection, number, _changed(row, **(_NO_ANSWER | {"dropped": 1})), (b"", b""))
     return str(row.fact("body"))
 
