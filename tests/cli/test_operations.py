@@ -19,7 +19,7 @@ from headgate.app.operations import (
     show_operation,
 )
 from headgate.config import Flags, Settings, load
-from headgate.delivery.ledger import Outcome, State
+from headgate.delivery.ledger import LedgerDamaged, Outcome, State
 from headgate.domain.errors import ConfigError, InvalidArguments
 from headgate.storage.ledger import LEDGER_NAME, LedgerFile
 from tests.gate import clean_environment
@@ -205,3 +205,18 @@ async def test_a_ledger_that_is_lost_is_named_with_what_to_do(
     assert (found["damage"], found["found"]["kept"], found["aside"]) == ("ledger.db is missing", 0, "")
     assert "A new ledger is in place." in await told(tmp_path, "recover", "--accept-loss")
     assert await told(tmp_path, "list") == "No operation is in doubt or under way.\n"
+
+
+async def test_damage_that_the_command_finds_is_refused_until_the_operator_decides(
+    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile
+) -> None:
+    await ended(ledger, State.DONE)
+    await stage.end(ledger)
+    path = tmp_path / "data" / LEDGER_NAME
+    content = path.read_bytes()
+    assert content.count(b"one call") == 1
+    # A gateway finds it only when it reads this row.
+    path.write_bytes(content.replace(b"one call", b"one cell"))
+    assert "are still refused" in await told(tmp_path, "recover")
+    with pytest.raises(LedgerDamaged):
+        await (await stage.gateway()).claim(intent("another"))

@@ -84,6 +84,8 @@ def _damage(guard: LedgerGuard, path: Path) -> str:
         failed = failure(error)
         if not isinstance(failed, LedgerDamaged):
             raise failed from error
+        # A gateway that starts before the operator has decided must not use it either.
+        guard.notice(failed)
         return str(failed)
     finally:
         guard.close()
