@@ -162,3 +162,35 @@ async def test_an_answer_beyond_the_quota_is_not_kept_and_its_call_not_repeated(
         last = await pay(caller, 11, size=2 * MEBIBYTE)
         assert last.ok
     assert paid.made() == 12
+
+
+async def test_a_transaction_of_a_ledger_that_lost_commits_is_not_rolled_back_by_itself(
+    tmp_path: Path,
+) -> None:
+    paid, older = Bank(tmp_path), tmp_path / "older.db"
+    async with paid.open() as (_, caller):
+        begun = await caller.call("transaction_begin", {"timeout_ms": 10_000})
+        transaction = {"transaction_id": begun.result["structuredContent"]["transaction_id"]}
+        undo = {"tool": "bank_undo", "args": {"ref": "refund"}}
+        step = {"tool": "bank_pay", "args": {"ref": "rent"}, "compensate": undo, "sequence": 1}
+        assert (await caller.call("transaction_step", transaction | step)).ok
+        await asyncio.to_thread(back_up, paid.data / "ledger.db", older)
+        committed = await caller.call("transaction_commit", transaction)
+        assert committed.result["structuredContent"]["state"] == "completed"
+    for path in paid.data.glob("ledger.db*"):
+        path.unlink()
+    older.rename(paid.data / "ledger.db")
+    done = await paid.recover("--accept-loss")
+    assert "Of these transactions 1 wait for a person" in done.stdout
+    async with paid.open() as (_, caller):
+        state = ""
+        async with asyncio.timeout(SECONDS):
+            while state not in ("failed", "rolled_back"):
+                seen = await caller.call("get_transaction", transaction)
+                state = seen.result["structuredContent"]["state"]
+        assert (state, paid.made("refund")) == ("failed", 0)
+
+
+def back_up(path: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)

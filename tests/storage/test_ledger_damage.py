@@ -285,9 +285,10 @@ async def test_a_recovery_that_was_killed_can_be_run_again(
     def kill(*_: object) -> None:
         raise KilledError
 
-    with monkeypatch.context() as patched, pytest.raises(KilledError):
+    with monkeypatch.context() as patched:
         patched.setattr(LedgerGuard, "advance", kill)
-        await recovered(path)
+        with pytest.raises(KilledError):
+            await recovered(path)
     assert path.read_bytes() == damaged
     report, aside = await recovered(path)
     assert aside.read_bytes() == damaged

@@ -13,7 +13,8 @@ from msgspec import structs
 from headgate.delivery.transactions.plan import OnFailure, Phase, Remedy, StepState
 from headgate.delivery.transactions.record import Event, Place, Step, Transaction
 from headgate.storage.committing import Committer
-from headgate.storage.ledger import ledger_committer, open_ledger
+from headgate.storage.ledger import LEDGER_NAME, ledger_committer, open_ledger
+from headgate.storage.ledger_recovery import recover
 from headgate.storage.presence import Presence
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 from tests.storage.ledgers import Clock, granted, intent
@@ -213,3 +214,30 @@ async def test_what_ended_is_forgotten_after_its_window_and_nothing_else(one: Ga
         assert (await one.store.load(place) is None) == phase.is_final
         assert await one.store.load(transaction(f"young-{phase}").place) is not None
     assert await one.store.sweep() == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(StepState.SENT, StepState.DOUBT), (StepState.UNDOING, StepState.UNDO_DOUBT)],
+)
+async def test_what_was_under_way_is_in_doubt_after_a_recovery_that_loses_calls(
+    tmp_path: Path, before: StepState, after: StepState
+) -> None:
+    async with (
+        ledger_committer(tmp_path, TRANSACTION_TABLES) as committer,
+        open_ledger(committer, tmp_path) as ledger,
+    ):
+        await granted(ledger, intent())
+        store = TransactionFile(committer, ledger.presence)
+        await saved(store, transaction("open", Phase.COMPENSATING), step(1, before))
+        await saved(store, transaction("ended", Phase.DONE), step(1, before))
+    path = tmp_path / LEDGER_NAME
+    # The record of a call is lost, and every commit is there.
+    path.write_bytes(path.read_bytes().replace(b"one call", b"one cell"))
+    report, _ = await asyncio.to_thread(recover, path, since=0.0, doubts_since=0.0)
+    assert (report.missing, report.uncounted, report.stuck_transactions) == (1, False, 0)
+    async with gateway(tmp_path) as recovered:
+        for id, state in (("open", after), ("ended", before)):
+            found = await recovered.store.load(transaction(id).place)
+            assert found is not None
+            assert [one.state for one in found.steps] == [state]

@@ -123,6 +123,11 @@ def _kept(found: Recovery) -> list[str]:
             f"Of these calls {found.doubted} had failed or were under way. They are in doubt, because a "
             "later record of them may be lost."
         )
+    if found.stuck_transactions:
+        lines.append(
+            f"Of these transactions {found.stuck_transactions} wait for a person: once the new ledger is in "
+            "place, `headgate transactions list` shows them."
+        )
     return lines
 
 

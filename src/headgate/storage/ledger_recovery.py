@@ -20,6 +20,7 @@ from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_mark import Mark
 from headgate.storage.opening import sync_directory
 from headgate.storage.sqlite_pages import records
+from headgate.storage.transaction_recovery import Kept, doubted
 
 # The number, the facts, the checksum, the error and the result.
 _COLUMNS: Final = len(rows.FACTS) + 4
@@ -47,6 +48,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     # Of those kept, how many are in doubt now because a later record of them may be lost.
     doubted: int
     transactions: int
+    # Of these, how many wait for a person.
+    stuck_transactions: int
     # Of calls and transactions: known keys of which there is no record any more.
     missing: int
     # Whether some keys cannot even be counted: the known keys are damaged too, or the newest are lost.
@@ -66,7 +69,7 @@ class _Found(msgspec.Struct):
     # The facts, the error and the result of each operation, by its id.
     calls: dict[str, tuple[Sequence[Any], bytes, bytes]] = {}
     damaged: dict[str, LostCall] = {}
-    transactions: list[tuple[int, list[Any], list[list[Any]], list[Any]]] = []
+    transactions: list[Kept] = []
     lost_transactions: list[str] = []
     hashes: set[bytes] = set()
     # Whether it has all known keys, and every commit that was made.
@@ -118,6 +121,8 @@ def _read(path: Path, since: float, doubts_since: float) -> _Found:
         _read_keys(copy, found)
         _read_transactions(copy, found)
         found.complete = found.complete and _has_every_commit(copy, path)
+    if not _report(found).loses_nothing:
+        found.transactions = [doubted(kept, stale=not found.complete) for kept in found.transactions]
     return found
 
 
@@ -236,9 +241,7 @@ def _numbers(connection: sqlite3.Connection) -> Iterator[int]:
                     yield number
 
 
-def _transaction(
-    connection: sqlite3.Connection, number: int
-) -> tuple[int, list[Any], list[list[Any]], list[Any]]:
+def _transaction(connection: sqlite3.Connection, number: int) -> Kept:
     row = connection.execute(
         f"SELECT checksum, {transactions.COLUMNS} FROM transactions WHERE number = ?", (number,)
     ).fetchone()
@@ -253,7 +256,7 @@ def _transaction(
     except _UNREADABLE:
         # It explains, and nothing depends on it.
         events = []
-    return number, facts, steps, events
+    return Kept(number, facts, steps, events)
 
 
 def _named(connection: sqlite3.Connection, number: int) -> str:
@@ -285,6 +288,7 @@ def _report(found: _Found) -> Recovery:
         kept=len(found.calls),
         doubted=sum(_doubtful(facts) for facts, _, _ in found.calls.values()),
         transactions=len(found.transactions),
+        stuck_transactions=sum(kept.waits for kept in found.transactions),
         missing=len(found.hashes - kept),
         uncounted=not found.complete,
         lost=list(found.damaged.values()),
