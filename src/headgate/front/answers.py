@@ -200,7 +200,7 @@ class Answers:
 
     async def _forward(self, envelope: Envelope, visitor: Visitor) -> Reply:
         if envelope.method.startswith("notifications/"):
-            # Servers do not answer a notification, so that a caller who sends it as a request would wait in vain.
+            # Servers do not answer a notification: a caller who sends it as a request would wait in vain.
             return await self._unknown(envelope, visitor)
         request = requests.anything(envelope, visitor)
         server = requests.server_named(request)
