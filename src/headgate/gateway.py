@@ -55,6 +55,9 @@ class Access(Protocol):
 class Catalog(Protocol):
     """Knows everything that servers offer, and its names."""
 
+    def is_certain(self, kind: Kind, name: str) -> bool:
+        """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
+
     def silent_server(self, kind: Kind, name: str) -> str | None:
         """The server that such a thing belongs to, if it has not told what it has yet."""
 
@@ -131,7 +134,7 @@ class Delivery(Protocol):
 class Dialogue(Protocol):
     """Carries a call to its answer, however often the upstream asks something on the way."""
 
-    async def carry(self, call: Call) -> Answer:
+    def carry(self, call: Call) -> Awaitable[Answer]:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
 
@@ -327,12 +330,9 @@ class Gateway:
 
     async def use(self, request: Request) -> tuple[Call, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
-        # A server that is still starting may have the tool, so it is too early to say that nobody has.
-        if self._catalog.may_change(Kind.TOOLS, request.name):
-            await self._catalog.names_settled()
-        server = self._catalog.silent_server(Kind.TOOLS, request.name)
-        if server is not None:
-            await self._delivery.await_ready(server)
+        if not self._catalog.is_certain(Kind.TOOLS, request.name):
+            # A server that is still starting may have the tool, so it is too early to say that nobody has.
+            await self._await_owner(Kind.TOOLS, request.name)
         tool = self._catalog.resolve(Kind.TOOLS, request.name, request.caller)
         self._access.permit(request.caller, tool)
         if tool.mirrors and request.headers is not None:

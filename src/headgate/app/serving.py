@@ -35,6 +35,8 @@ log = logging.getLogger("headgate")
 
 # Calls that are under way when the gateway is told to end get this long.
 _DRAIN_SECONDS = 10
+# Python looks for cycles after every 700 objects, which is every few calls; a call leaves none.
+_COLLECTOR_THRESHOLDS = (5_000, 10, 10)
 _BACKLOG = 2048
 # The exit code of a configuration that cannot be used.
 _REFUSED = 2
@@ -172,6 +174,7 @@ async def _serve_http(
         # What is here now stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_COLLECTOR_THRESHOLDS)
         sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing, legacy.end_calls)
         # As the shell says it for a program that was interrupted; being told to end is a good end.
         return 128 + sign if sign == signal.SIGINT else 0

@@ -114,6 +114,10 @@ class Catalog:
                 shelf.settle_names()
             self._settled.set()
 
+    def is_certain(self, kind: Kind, name: str) -> bool:
+        """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
+        return self._settled.is_set() and self._directories[kind].find(name) is not None
+
     def may_change(self, kind: Kind, name: str) -> bool:
         """Whether a server that is still starting may get the name from the item that has it now."""
         if self._settled.is_set() or kind not in self._directories:

@@ -95,6 +95,8 @@ def may_refuse(answer: Answer) -> bool:
     if not isinstance(result, bytes) or len(result) > _LONGEST_FAILURE:
         return False
     # Before or behind what is long; to look through all of it would cost every answer something.
+    if len(result) <= _FIRST_BYTES:
+        return _FAILED.search(result) is not None
     return bool(_FAILED.search(result[:_FIRST_BYTES]) or _FAILED.search(result[-_FIRST_BYTES:]))
 
 

@@ -99,38 +99,38 @@ class Pools:
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self.limit = limit
         self._now = now
-        self._pools: dict[str, Pool] = {}
+        self.by_circle: dict[str, Pool] = {}
 
     def __len__(self) -> int:
-        return len(self._pools)
+        return len(self.by_circle)
 
     def keys(self, circle: str) -> tuple[Key, ...]:
         """What the circle has found so far."""
-        pool = self._pools.get(circle)
+        pool = self.by_circle.get(circle)
         return pool.keys() if pool is not None else ()
 
     def register(self, circle: str, found: Mapping[Key, float]) -> Registration:
         """The circle has found these."""
-        pool = self._pools.pop(circle, None)
+        pool = self.by_circle.pop(circle, None)
         if pool is None:
             pool = Pool(self.limit)
         # To the end, where it is not dropped.
-        self._pools[circle] = pool
-        if len(self._pools) > _MOST_POOLS:
-            del self._pools[next(iter(self._pools))]
+        self.by_circle[circle] = pool
+        if len(self.by_circle) > _MOST_POOLS:
+            del self.by_circle[next(iter(self.by_circle))]
         return pool.register(found, self._now())
 
     def refresh(self, circle: str, key: Key) -> None:
         """A client of the circle has called the tool."""
-        pool = self._pools.get(circle)
+        pool = self.by_circle.get(circle)
         if pool is not None:
             pool.refresh(key, self._now())
 
     def forget(self, circle: str) -> None:
         """Its client is gone."""
-        self._pools.pop(circle, None)
+        self.by_circle.pop(circle, None)
 
     def keep(self, exists: Callable[[Key], bool]) -> None:
         """Drop the tools that are no more."""
-        for pool in self._pools.values():
+        for pool in self.by_circle.values():
             pool.keep(exists)

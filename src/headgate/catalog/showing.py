@@ -170,7 +170,7 @@ class Showing:
     def note_call(self, request: Request, tool: Item) -> None:
         """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
         # Outside dynamic mode there are no pools, and this is asked of every call.
-        if self._pools:
+        if self._pools.by_circle:
             self._pools.refresh(circle_of(request.owner, request.caller), (tool.server, tool.name))
 
     def restored(self, request: Request, tool: Item) -> Request:

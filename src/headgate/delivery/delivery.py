@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -59,7 +59,7 @@ class Upstream(Protocol):
     async def await_ready(self, server: str) -> None:
         """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
 
-    async def send(self, call: Call) -> Answer:
+    def send(self, call: Call) -> Awaitable[Answer]:
         """Send once, until the deadline of the call. Raises UpstreamError saying what may have happened."""
 
     def honours_keys(self, server: str) -> bool:
@@ -364,7 +364,7 @@ def _outcome(answer: Answer) -> str:
     if answer.error:
         return "error"
     if isinstance(result, bytes):
-        return "tool_error" if is_tool_error(result) else "ok"
+        return "tool_error" if claims_error(result) and is_tool_error(result) else "ok"
     # The flag stands before or behind what is large.
     return "tool_error" if isinstance(result, HasEdges) and claims_error(result.edges(_EDGE_BYTES)) else "ok"
 

@@ -1,7 +1,8 @@
 """Carries a call to its answer, however often the upstream asks something on the way."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -51,18 +52,25 @@ class Dialogue:
         self._held: dict[str, Held] = {}
         self._unclaimed: dict[str, Held] = {}
 
-    async def carry(self, call: Call) -> Answer:
-        """The upstream's answer, or its questions for a stateless client; raises HeadgateError."""
+    def carry(self, call: Call) -> Coroutine[Any, Any, Answer]:
+        """The upstream's answer, or its questions for a stateless client; raises HeadgateError.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
         request = call.request
         if request.owner is not None:
-            return await self._until_answered(call, await self._delivery.deliver(call))
+            return self._until_answered(call)
         if STATE in request.params and request.method in ASKING_METHODS:
-            return await self._resume(call)
-        return await self._begin(call)
+            return self._resume(call)
+        return self._begin(call)
 
     # A client that can be asked while it waits, and an upstream that asks with its answer.
 
-    async def _until_answered(self, call: Call, answer: Answer) -> Answer:
+    async def _until_answered(self, call: Call) -> Answer:
+        answer = await self._delivery.deliver(call)
+        if not answer.typed:
+            # An upstream of the handshake era, which has asked meanwhile.
+            return answer
         pause = _FIRST_PAUSE_SECONDS
         for _ in range(_MOST_ROUNDS):
             questions = self._questions(call, answer)
@@ -127,7 +135,7 @@ class Dialogue:
 
     def _reminding(self, call: Call, answer: Answer) -> Answer:
         """Questions of a stateless upstream pass, and its reminder is sealed."""
-        questions = self._questions(call, answer)
+        questions = self._questions(call, answer) if answer.typed else None
         if questions is None or questions.request_state is None:
             return answer
         return with_state(answer, self._reminders.write("upstream", call, questions.request_state))

@@ -145,10 +145,13 @@ class Answers:
             },
         }
 
-    async def answer(self, envelope: Envelope, visitor: Visitor) -> Reply:
-        """The reply to one request; raises Violation when it breaks the protocol."""
+    def answer(self, envelope: Envelope, visitor: Visitor) -> Awaitable[Reply]:
+        """The reply to one request; raises Violation when it breaks the protocol.
+
+        Not a coroutine of its own, because every request comes by here.
+        """
         work = self._work[visitor.era].get(envelope.method, self._forward)
-        return await work(envelope, visitor)
+        return work(envelope, visitor)
 
     def notified(self, envelope: Envelope, owner: Owner) -> None:
         """A client of the handshake era tells something that is not the gateway's business."""
@@ -183,8 +186,8 @@ class Answers:
 
     # What goes to servers.
 
-    async def _call(self, envelope: Envelope, visitor: Visitor) -> Reply:
-        return await self._carry(envelope, visitor, requests.tool_call(envelope, visitor), self._gateway.call)
+    def _call(self, envelope: Envelope, visitor: Visitor) -> Awaitable[Reply]:
+        return self._carry(envelope, visitor, requests.tool_call(envelope, visitor), self._gateway.call)
 
     async def _get_prompt(self, envelope: Envelope, visitor: Visitor) -> Reply:
         request = requests.about(envelope, visitor, "name")

@@ -88,7 +88,7 @@ class Door(asyncio.Protocol):
         self._in_head = True
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._header_count = 0
+        self._repeated_headers = 0
         self._coming: Visit | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -118,16 +118,9 @@ class Door(asyncio.Protocol):
             self._refuse(self._refused)
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= _MOST_PARSED_BYTES:
-            self._parse(data)
+        if len(data) > _MOST_PARSED_BYTES:
+            self._parse_in_parts(data)
             return
-        for start in range(0, len(data), _MOST_PARSED_BYTES):
-            if len(self._ahead) >= _MOST_AHEAD and not self._deaf:
-                self._unparsed = data[start:]
-                return
-            self._parse(data[start : start + _MOST_PARSED_BYTES])
-
-    def _parse(self, data: bytes) -> None:
         if self._deaf:
             self._discard(len(data))
             return
@@ -135,26 +128,25 @@ class Door(asyncio.Protocol):
             if not self._head_bytes and self._visit is None:
                 self.deadline = self._loop.time() + self._limits.header_seconds
             self._head_bytes += len(data)
-        self._lines.feed(data)
+        lines = self._lines
+        lines.data, lines.at = data, 0
         try:
             self._parser.feed_data(data)
             # After the last request no other one begins, and what stands between chunks is no request line.
-            if self._in_head and not self._last:
-                self._lines.keep_rest()
-        except Refused as refused:
-            self._refuse(refused)
-        except httptools.HttpParserUpgrade:
-            self._refuse(Refused(400, "this gateway speaks HTTP/1.1 only"))
-        except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if not isinstance(cause, Refused):
-                raise
-            self._refuse(cause)
-        except httptools.HttpParserError:
-            self._refuse(Refused(400, "the request is malformed"))
+            if self._in_head and not self._last and lines.at < len(lines.data):
+                lines.keep_rest()
+        except (Refused, httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
+            self._refuse(_refusal(error))
         else:
             if self._in_head and self._head_bytes > self._limits.header_bytes:
                 self._refuse(Refused(431, "the headers are too large"))
+
+    def _parse_in_parts(self, data: bytes) -> None:
+        for start in range(0, len(data), _MOST_PARSED_BYTES):
+            if len(self._ahead) >= _MOST_AHEAD and not self._deaf:
+                self._unparsed = data[start:]
+                return
+            self.data_received(data[start : start + _MOST_PARSED_BYTES])
 
     def _discard(self, size: int) -> None:
         """Let a client that was refused finish what it sends, so that it reads why; but not without end."""
@@ -209,7 +201,7 @@ class Door(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._last:
             raise Refused(400, "nothing may follow a request after which the connection closes")
-        self._url, self._headers, self._header_count = b"", {}, 0
+        self._url, self._headers, self._repeated_headers = b"", {}, 0
         self._in_head = True
 
     def on_url(self, url: bytes) -> None:
@@ -219,23 +211,21 @@ class Door(asyncio.Protocol):
         if not self._in_head:
             # Behind the body, where no limit counts it and nobody has checked it.
             raise Refused(400, "trailers are not taken")
-        name = name.lower()
-        self._header_count += 1
+        name, headers = name.lower(), self._headers
         # Blanks around a value are not part of it; the parser only takes away those before it.
-        if value[-1:] in (b" ", b"\t"):
-            value = value.rstrip(b" \t")
-        known = self._headers.get(name)
-        if known is not None:
+        value = value.rstrip(b" \t")
+        if name in headers:
             if name in ONCE or name.startswith(b"mcp-param-"):
                 raise Refused(400, f"the header {name.decode('latin-1')} is there twice")
-            value = known + b", " + value
-        self._headers[name] = value
+            self._repeated_headers += 1
+            value = headers[name] + b", " + value
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         size, self._head_bytes, self._in_head = self._head_bytes, 0, False
         limits, headers = self._limits, self._headers
         self._lines.end_head()
-        if self._header_count > limits.headers:
+        if len(headers) + self._repeated_headers > limits.headers:
             raise Refused(431, f"there are more than {limits.headers} headers")
         # The body may have come along with the head.
         if size > limits.header_bytes and len(self._url) + _size(headers) > limits.header_bytes:
@@ -257,9 +247,10 @@ class Door(asyncio.Protocol):
             self.deadline = self._loop.time() + limits.body_seconds
 
     def on_body(self, body: bytes) -> None:
-        self._lines.skip_body(len(body))
+        size = len(body)
+        self._lines.at += size
         self._parts.append(body)
-        self._size += len(body)
+        self._size += size
         if self._size > self._limits.body_bytes:
             raise Refused(413, f"the body is larger than {self._limits.body_bytes} bytes")
 
@@ -395,6 +386,19 @@ class Door(asyncio.Protocol):
         """Whether an answer is under way, or not read yet, for which the end of the gateway waits."""
         unread = self._visit is not None or self._transport.get_write_buffer_size() > 0
         return unread and not self._late
+
+
+def _refusal(error: Exception) -> Refused:
+    """What to answer to a request that could not be parsed; raises what is a fault of our own."""
+    if isinstance(error, httptools.HttpParserUpgrade):
+        return Refused(400, "this gateway speaks HTTP/1.1 only")
+    # What a callback raised, the parser hands on inside an error of its own.
+    cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+    if isinstance(cause, Refused):
+        return cause
+    if isinstance(error, httptools.HttpParserCallbackError):
+        raise error
+    return Refused(400, "the request is malformed")
 
 
 def _size(headers: dict[bytes, bytes]) -> int:

@@ -17,41 +17,32 @@ _END = b"\r\n\r\n"
 class RequestLines:
     """Follows where each request begins, whether it comes in pieces or behind another one."""
 
-    __slots__ = ("_at", "_data", "_head")
+    __slots__ = ("_head", "at", "data")
 
     def __init__(self) -> None:
-        self._data = b""
-        # Where in it the request begins or goes on.
-        self._at = 0
+        # The bytes that are being parsed, and where in them the request begins or goes on: set and moved by
+        # the connection itself, because every request comes by here.
+        self.data = b""
+        self.at = 0
         # What came of the head before it.
         self._head = b""
-
-    def feed(self, data: bytes) -> None:
-        """These bytes are about to be parsed."""
-        self._data, self._at = data, 0
 
     def end_head(self) -> None:
         """The parser has found the end of a head; raises Refused for its request line."""
         if self._head:
-            self._data, self._head = self._head + self._data[self._at :], b""
-            self._at = 0
-        line = _LINE.match(self._data, self._at)
+            self.data, self._head = self._head + self.data[self.at :], b""
+            self.at = 0
+        line = _LINE.match(self.data, self.at)
         if line is None:
-            raise _refusal(self._data[self._at :])
-        end = self._data.find(_END, line.end() - 2)
+            raise _refusal(self.data[self.at :])
+        end = self.data.find(_END, line.end() - 2)
         if end < 0:
             raise Refused(400, "the request is malformed")
-        self._at = end + len(_END)
-
-    def skip_body(self, size: int) -> None:
-        """So many bytes belong to the body."""
-        self._at += size
+        self.at = end + len(_END)
 
     def keep_rest(self) -> None:
         """All was parsed and a head is incomplete; raises Refused if its request line is already wrong."""
-        if self._at >= len(self._data):
-            return
-        rest = self._data[self._at :]
+        rest = self.data[self.at :]
         self._head += rest
         # Heads may come byte by byte, and only the end of a line is worth a look.
         if b"\n" in rest and _SOME_LINE.match(self._head) is not None and _LINE.match(self._head) is None:

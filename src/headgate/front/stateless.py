@@ -60,6 +60,8 @@ class _Filter(msgspec.Struct, rename="camel"):
 
 
 _params = msgspec.json.Decoder(_Params)
+# As nearly every request spells them, which need not be decoded.
+_KNOWN_VERSIONS = {msgspec.json.encode(version): version for version in STATELESS_VERSIONS}
 
 
 class Stateless:
@@ -78,7 +80,7 @@ class Stateless:
             _check_version(visit.headers[b"mcp-protocol-version"].decode("latin-1"), b"null")
             visit.respond(202, b"")
             return
-        check(envelope, visit.headers)
+        meta = check(envelope, visit.headers)
         if envelope.method == "subscriptions/listen":
             await self._listen(envelope, visit)
             return
@@ -88,6 +90,7 @@ class Stateless:
             era=Era.STATELESS,
             channel=exchange,
             headers=visit.headers,
+            meta=meta,
             connection=visit.connection,
             listing=listing_of(visit.path),
             key_header=visit.headers.get(KEY_HEADER),
@@ -211,26 +214,31 @@ def _wanted(envelope: Envelope) -> _Filter:
     return wanted
 
 
-def check(envelope: Envelope, headers: dict[bytes, bytes] | None) -> None:
-    """Refuse a request that does not say who sends it, or whose headers say something else than its body."""
+def check(envelope: Envelope, headers: dict[bytes, bytes] | None) -> dict[str, Raw]:
+    """The `_meta` of a request that says who sends it, as its headers do; raises Violation for others."""
     id = bytes(envelope.id)
     try:
         params = _params.decode(envelope.params or b"{}")
         meta = decode_object(params.meta or b"{}")
     except (DecodeError, UnicodeDecodeError) as error:
         raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-    missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
-    if missing:
+    if META_VERSION not in meta or META_CAPABILITIES not in meta:
+        missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
         raise Violation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
     if bytes(meta[META_CAPABILITIES])[:1] != b"{":
         raise Violation(INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id)
-    try:
-        version = msgspec.json.decode(meta[META_VERSION], type=str)
-    except DecodeError as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id) from error
+    version = _KNOWN_VERSIONS.get(bytes(meta[META_VERSION])) or _version(meta[META_VERSION], id)
     if headers is not None:
         _check_headers(envelope, headers, version, params)
     _check_version(version, id)
+    return meta
+
+
+def _version(raw: Raw, id: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except DecodeError as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id) from error
 
 
 def _check_headers(envelope: Envelope, headers: dict[bytes, bytes], version: str, params: _Params) -> None:
@@ -243,15 +251,20 @@ def _check_headers(envelope: Envelope, headers: dict[bytes, bytes], version: str
     if key is None:
         return
     named: Raw = getattr(params, key)
-    if not named:
+    header = headers.get(b"mcp-name")
+    if not named or (header is not None and _is_plainly(header, bytes(named))):
         return
     try:
         expected = msgspec.json.decode(named, type=str)
     except (DecodeError, UnicodeDecodeError) as error:
         raise Violation(INVALID_PARAMS, f"Invalid params: {key}: {error}", id=id) from error
-    header = headers.get(b"mcp-name")
     if header is None or decode_value(header) != expected:
         raise Violation(HEADER_MISMATCH, f"Mcp-Name differs from the {key} in the body", id=id)
+
+
+def _is_plainly(header: bytes, text: bytes) -> bool:
+    """Whether the header is the text of this JSON, neither of them encoded: nearly always."""
+    return text == b'"%b"' % header and header.isascii() and b"\\" not in header and header[:1] != b"="
 
 
 def _check_version(version: str, id: bytes) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec import Raw
 
 from headgate.domain.call import LOCAL, Caller, Channel, Owner
 from headgate.domain.listing import Mode
@@ -52,6 +53,8 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     on_pause: Callable[[], None] | None = None
     # The headers of the request, where it came over HTTP in the stateless era.
     headers: Mapping[bytes, bytes] = {}
+    # The `_meta` of its request, where it has been read already.
+    meta: Mapping[str, Raw] | None = None
     # What HTTP says about the delivery of the call.
     key_header: bytes | None = None
     # The features of rmcp that it shares with us; in the stateless era each request declares its own.

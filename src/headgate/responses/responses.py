@@ -18,7 +18,7 @@ from headgate.domain.errors import (
     ResultNotFound,
     WorkStopped,
 )
-from headgate.domain.payload import Payload, Spooled, size_of
+from headgate.domain.payload import Payload, Spooled
 from headgate.responses.anatomy import from_outside, measured
 from headgate.responses.content import InMemory
 from headgate.responses.jobs import Done, Excerpt, Job, Look
@@ -94,7 +94,8 @@ class LargeResponses:
         result = answer.result
         if answer.error or answer.sized or not self._display.truncates:
             return False
-        return size_of(result) > self._certainly_small
+        size = len(result) if isinstance(result, bytes) else result.size
+        return size > self._certainly_small
 
     def marked(self, answer: Answer) -> Answer:
         """The answer, in which nothing that its server wrote looks like a notice of the gateway."""

@@ -53,6 +53,9 @@ class ServerNotices:
 
     def marked(self, result: bytes) -> bytes:
         """The result with its imitations marked; the same object where it has none."""
+        if _ESCAPE not in result and self._member not in result and self._opening not in result:
+            # Nearly always, and asked of every result.
+            return result
         result = self.marked_texts(result)
         if self._member in result:
             result = self._key.sub(_SERVER_MEMBER, result)

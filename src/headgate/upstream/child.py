@@ -5,8 +5,9 @@ import logging
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from headgate.catalog.turns import Turn
 from headgate.domain.call import Answer
@@ -116,9 +117,9 @@ class ChildLink:
         """The reason with what the child wrote to stderr last."""
         return with_stderr(reason, self._last_lines, known_secrets(self._spec))
 
-    async def request(self, outgoing: Outgoing) -> Answer:
-        """The child's answer; raises UpstreamError."""
-        return await self._pending.request(outgoing)
+    def request(self, outgoing: Outgoing) -> Coroutine[Any, Any, Answer]:
+        """The child's answer; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
+        return self._pending.request(outgoing)
 
     async def notify(self, message: bytes) -> None:
         """Send a notification."""

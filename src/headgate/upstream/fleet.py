@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from headgate.domain.call import Answer, Call
 from headgate.domain.errors import HeadgateError, UpstreamUnavailable
@@ -55,8 +56,12 @@ class Fleet:
         # When listings stop waiting for a server.
         self._awaited_until: dict[Keeper, float] = {}
 
-    async def send(self, call: Call) -> Answer:
-        """Carry one call out; raises UpstreamError."""
+    def send(self, call: Call) -> Coroutine[Any, Any, Answer]:
+        """Carry one call out; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
+        keeper = self._keepers.get(call.item.server)
+        return keeper.send(call) if keeper is not None else self._send_to_removed(call)
+
+    async def _send_to_removed(self, call: Call) -> Answer:
         return await self._keeper(call.item.server).send(call)
 
     async def await_ready(self, server: str) -> None:

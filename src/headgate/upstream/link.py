@@ -1,6 +1,6 @@
 """What every connection to an upstream offers, whatever carries it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -60,7 +60,7 @@ class Link(Protocol):
     def limits(self) -> Limits | None:
         """How large its messages may get, and where they are kept; None where nothing is kept."""
 
-    async def request(self, outgoing: Outgoing) -> Answer:
+    def request(self, outgoing: Outgoing) -> Awaitable[Answer]:
         """The answer; raises UpstreamError, or SessionGone."""
 
     async def notify(self, message: bytes) -> None:

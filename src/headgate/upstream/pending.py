@@ -240,6 +240,9 @@ class Pending:
         if waiting is None or waiting.future.done():
             if number not in self._late or not self._take_late(number, message):
                 self._unclaimed(message)
+        elif isinstance(message.result, bytes) and message.result[:1] == b"{":
+            # The usual case: nothing is wrong with it.
+            waiting.future.set_result(Answer(message.result))
         elif waiting.outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
             discard(message.result)
             self._fail(number, self._invalid(waiting, fault))

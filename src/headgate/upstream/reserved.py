@@ -75,5 +75,8 @@ def may_have_reserved(answer: Answer) -> bool:
     """Whether the answer has to be opened; asked of every answer."""
     result = answer.result
     if isinstance(result, bytes):
+        if b"_" not in result and b"\\" not in result and not answer.error:
+            # Nearly always; to look for a single byte costs next to nothing.
+            return False
         return may_be_reserved(result) or bool(answer.error and may_be_reserved(answer.error))
     return isinstance(result, Spliced) or (isinstance(result, SpooledValue) and result.marked)

@@ -14,8 +14,8 @@ INPUT_REQUIRED = b'"input_required"'
 # What may not be kept by anybody, said in the words of the stateless era.
 UNCACHED = b'"ttlMs":0,"cacheScope":"private"'
 _MARK = META_PREFIX.encode()
-_IS_ERROR = b'"isError"'
-_TRUE = re.compile(rb"\s*+:\s*+true")
+# Finds an `isError` that is true anywhere in a result, at whatever depth; asked of every result.
+claims_error = re.compile(rb'"isError"\s*+:\s*+true').search
 
 
 class _Flag(msgspec.Struct):
@@ -112,17 +112,6 @@ def is_tool_error(result: bytes) -> bool:
     except (DecodeError, UnicodeDecodeError, RecursionError):
         # Something that cannot be opened says so.
         return True
-
-
-def claims_error(text: bytes) -> bool:
-    """Whether anything in a result, at whatever depth, is an `isError` that is true."""
-    at = text.find(_IS_ERROR)
-    while at >= 0:
-        at += len(_IS_ERROR)
-        if _TRUE.match(text, at):
-            return True
-        at = text.find(_IS_ERROR, at)
-    return False
 
 
 def renamed(result: bytes, name: str, public_name: str) -> bytes:
