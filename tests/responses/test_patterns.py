@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.responses.patterns import LONGEST_PATTERN, MOST_HITS, compiled
+from headgate.responses.patterns import LONGEST_PATTERN_BYTES, MOST_HITS, compiled
 from headgate.responses.processing import Refused
 
 
@@ -44,7 +44,7 @@ def test_look_around_and_back_references_are_refused_with_a_hint(pattern: str) -
 @pytest.mark.parametrize(
     "pattern",
     [
-        "a" * (LONGEST_PATTERN + 1),
+        "a" * (LONGEST_PATTERN_BYTES + 1),
         "|".join(f"word{number}" for number in range(50_000)),
         "(((a{100}){100}){100}){100}",
         "((((((a{9}){9}){9}){9}){9}){9}){9}",
@@ -56,6 +56,17 @@ def test_look_around_and_back_references_are_refused_with_a_hint(pattern: str) -
 def test_a_pattern_that_would_take_too_much_memory_is_refused_at_once(pattern: str) -> None:
     with pytest.raises(Refused, match=r"too large|characters|repetition"):
         compiled(pattern)
+
+
+@pytest.mark.parametrize("sign", ["a", "é", "\ufdfa", "\U0001f600", "\ud800"])
+def test_the_limit_of_a_pattern_counts_bytes_in_any_script(sign: str) -> None:
+    most = LONGEST_PATTERN_BYTES // len(sign.encode(errors="surrogatepass"))
+    with pytest.raises(
+        Refused, match=rf"^the pattern is too large: it has {1024 + 3} bytes in UTF-8, at most"
+    ):
+        compiled(sign * most + "x" * (1024 + 3 - most * len(sign.encode(errors="surrogatepass"))))
+    if sign != "\ud800":
+        assert compiled(sign * most).first((sign * most).encode()) is not None
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ Searched = Content | memoryview | Raw
 
 # Nobody reads more; counts that reach it are "at least".
 MOST_HITS = 100_000
-# In characters.
-LONGEST_PATTERN = 1_000
+# Of a larger literal that repeats one character the states of RE2's automaton may outgrow _MEMORY, and each
+# byte of the text then costs as many steps as the pattern has (decision 0079).
+LONGEST_PATTERN_BYTES = 1_024
 
 # To find where a hit ends RE2 may read on as far as it is let, so that hits times length is the most that is
 # read. A longer hit could not be shown; over line ends more of them read that far, so fewer are counted, and
@@ -188,10 +189,11 @@ def compiled(pattern: str, *, case_insensitive: bool = False, multiline: bool = 
 
     `^` and `$` match at line ends; with `multiline` a dot matches a line end too.
     """
-    if len(pattern) > LONGEST_PATTERN:
+    size = len(pattern.encode(errors="surrogatepass"))
+    if size > LONGEST_PATTERN_BYTES:
         raise Refused(
-            f"the pattern has {len(pattern)} characters, at most {LONGEST_PATTERN} are allowed: "
-            "search for a part of it"
+            f"the pattern is too large: it has {size} bytes in UTF-8, "
+            f"at most {LONGEST_PATTERN_BYTES} are allowed; search for a part of it"
         )
     try:
         made = Pattern(pattern, case_insensitive=case_insensitive, multiline=multiline)
