@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 # A start takes well under a second; one that waits for a writer never ends.
 BOUND_SECONDS = 20.0
 EXAMPLE = {"builtin": "example"}
+BY_WORDS = {"HEADGATE_KNOWLEDGE_EMBEDDER": "BM25"}
 KINDS = ("a named pipe", "a directory", "a socket", "a device")
 
 
@@ -39,9 +40,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
 
 
-def refused(home: Path, *arguments: str, **more: str) -> str:
-    """The one sentence of a command that must end with exit code 2."""
-    ended = subprocess.run(
+def run(home: Path, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
         [sys.executable, "-m", "headgate", *arguments],
         cwd=home,
         env=environment(home, **more),
@@ -51,6 +51,18 @@ def refused(home: Path, *arguments: str, **more: str) -> str:
         timeout=BOUND_SECONDS,
         check=False,
     )
+
+
+def ingested(home: Path) -> None:
+    (home / "documents").mkdir(exist_ok=True)
+    (home / "documents" / "one.md").write_text("# One\n\nA short document.\n")
+    ended = run(home, "knowledge", "ingest", "documents", "--data-dir", "data", **BY_WORDS)
+    assert ended.returncode == 0, ended.stderr
+
+
+def refused(home: Path, *arguments: str, **more: str) -> str:
+    """The one sentence of a command that must end with exit code 2."""
+    ended = run(home, *arguments, **more)
     assert ended.returncode == 2, ended.stderr
     assert TRACEBACK not in ended.stderr
     sentences = [line for line in ended.stderr.splitlines() if line.startswith("headgate: ")]
@@ -75,6 +87,11 @@ class Started:
         wait_until(lambda: text in self.log() or self.process.poll() is not None, BOUND_SECONDS, text)
         assert text in self.log()
         assert self.process.poll() is None, self.log()
+
+    def end(self) -> None:
+        """A thread that waits for a writer would keep the process from ending."""
+        self.process.terminate()
+        assert self.process.wait(BOUND_SECONDS) == 0, self.log()
 
 
 @pytest.fixture
@@ -126,7 +143,19 @@ def test_the_log_file(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["seal.key", "state.json", "ledger.db", "proxy.db", "spool", "state.new"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "seal.key",
+        "state.json",
+        "ledger.db",
+        "ledger.mark",
+        "ledger.damaged",
+        "proxy.db",
+        "spool",
+        "state.new",
+    ],
+)
 def test_a_file_of_the_data_directory(tmp_path: Path, starts: Starts, name: str, kind: str) -> None:
     """The gateway serves without it and says so, or ends with one sentence; it never waits."""
     if (name, kind) == ("spool", "a directory"):
@@ -145,6 +174,16 @@ def test_a_file_of_the_data_directory(tmp_path: Path, starts: Starts, name: str,
     else:
         assert gate.process.returncode == 2
         assert len([line for line in gate.log().splitlines() if line.startswith("headgate: ")]) == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.mark", "ledger.damaged"])
+def test_a_ledger_that_is_to_be_recovered(tmp_path: Path, name: str, kind: str) -> None:
+    put(tmp_path / "data" / name, kind)
+    if name != "ledger.db":
+        (tmp_path / "data" / "ledger.db").write_bytes(b"no database" * 1_000)
+    sentence = refused(tmp_path, "operations", "recover", "--accept-loss", "--data-dir", "data")
+    assert "ledger.db cannot be recovered: " in sentence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,6 +208,89 @@ def test_the_certificates_of_a_server(tmp_path: Path, starts: Starts, kind: str)
     gate = starts({"url": "https://127.0.0.1:9/mcp", "caFile": str(tmp_path / "ca.pem"), "maxRestarts": 1})
     gate.wait_for('"listening"')
     gate.wait_for("ca.pem cannot be used (")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_certificates_of_the_system(tmp_path: Path, starts: Starts, kind: str) -> None:
+    put(tmp_path / "all.pem", kind)
+    entry = {"url": "https://127.0.0.1:9/mcp", "maxRestarts": 1, "connectTimeout": BOUND_SECONDS * 2}
+    gate = starts(entry, SSL_CERT_FILE=str(tmp_path / "all.pem"))
+    gate.wait_for('"listening"')
+    gate.wait_for(f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)")
+    gate.end()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_DIR", "caFile"])
+def test_a_certificate_in_a_directory(tmp_path: Path, starts: Starts, variable: str) -> None:
+    """OpenSSL reads it only when a server shows a certificate of that name, in the middle of a handshake."""
+    put(tmp_path / "authorities" / "0123abcd.0", "a named pipe")
+    entry = {"url": "https://127.0.0.1:9/mcp", "maxRestarts": 1}
+    directory = {variable: str(tmp_path / "authorities")}
+    gate = starts(entry | directory) if variable == "caFile" else starts(entry, **directory)
+    gate.wait_for('"listening"')
+    gate.wait_for("0123abcd.0 cannot be used (it is a named pipe, not a regular file)")
+    gate.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_certificates_for_an_embedder(tmp_path: Path, starts: Starts, kind: str) -> None:
+    put(tmp_path / "all.pem", kind)
+    gate = starts(
+        EXAMPLE,
+        HEADGATE_EMBEDDER="OPENAI",
+        HEADGATE_LISTING="search",
+        OPENAI_BASE_URL="https://127.0.0.1:9/v1",
+        SSL_CERT_FILE=str(tmp_path / "all.pem"),
+    )
+    gate.wait_for('"listening"')
+    gate.wait_for(f"SSL_CERT_FILE {tmp_path / 'all.pem'} cannot be used (it is {kind}, not a regular file)")
+    gate.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["knowledge.db", "knowledge.db-wal", "knowledge.db-journal"])
+def test_the_store_of_documents(tmp_path: Path, name: str, kind: str) -> None:
+    ingested(tmp_path)
+    (tmp_path / "data" / name).unlink(missing_ok=True)
+    put(tmp_path / "data" / name, kind)
+    sentence = refused(tmp_path, "knowledge", "stats", "--data-dir", "data", **BY_WORDS)
+    assert "the store of the documents cannot be used" in sentence
+
+
+def test_the_gateway_serves_without_its_store_of_documents(tmp_path: Path, starts: Starts) -> None:
+    put(tmp_path / "data" / "knowledge.db", "a named pipe")
+    gate = starts({"builtin": "knowledge"}, **BY_WORDS)
+    gate.wait_for('"listening"')
+    gate.wait_for("knowledge store cannot be used")
+    gate.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_that_could_not_be_read_before(tmp_path: Path, kind: str) -> None:
+    ingested(tmp_path)
+    put(tmp_path / "data" / "knowledge-failed.json", kind)
+    ingested(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph(tmp_path: Path, kind: str) -> None:
+    put(tmp_path / "graph.jsonl", kind)
+    sentence = refused(tmp_path, "knowledge", "ingest", "--graph", "graph.jsonl", **BY_WORDS)
+    assert "graph.jsonl" in sentence
+    assert kind in sentence or kind == "a socket"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["tools.jsonl", "queries.jsonl"])
+def test_the_files_of_an_evaluation(tmp_path: Path, name: str, kind: str) -> None:
+    tool = {"id": "a/one", "server": "a", "name": "one", "description": "Adds numbers."}
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "tools.jsonl").write_text(json.dumps(tool))
+    (tmp_path / "set" / "queries.jsonl").write_text(json.dumps({"query": "add", "gold_groups": [["a/one"]]}))
+    (tmp_path / "set" / name).unlink()
+    put(tmp_path / "set" / name, kind)
+    sentence = refused(tmp_path, "eval", "set", HEADGATE_EMBEDDER="BM25")
+    assert f"{name} cannot be read: " in sentence
 
 
 def test_the_log_may_go_to_a_device_that_takes_lines(starts: Starts) -> None:

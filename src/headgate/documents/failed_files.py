@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from headgate.documents.formats import EDITION, extension_of
+from headgate.domain.regular_file import read_regular
 
 log = logging.getLogger("headgate.documents")
 
@@ -59,7 +60,7 @@ class FailedFiles:
 
     def _record(self) -> FailedFilesRecord:
         try:
-            record = msgspec.json.decode(self._path.read_bytes(), type=FailedFilesRecord)
+            record = msgspec.json.decode(read_regular(self._path), type=FailedFilesRecord)
         except (OSError, msgspec.MsgspecError):
             return FailedFilesRecord()
         return record if record.edition == EDITION else FailedFilesRecord()

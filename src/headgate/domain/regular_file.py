@@ -1,8 +1,10 @@
 """Opens only regular files: a named pipe in their place would hold up the process for ever."""
 
 import os
+import re
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from errno import EINVAL
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -16,6 +18,9 @@ _KINDS: Final = {
 }
 # Windows has neither of them.
 _AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+# The names by which OpenSSL finds a certificate or a revocation list in a directory.
+_HASHED_NAME: Final = re.compile(r"[0-9a-f]{8}\.r?\d+")
 
 
 class NotRegularFile(OSError):
@@ -51,6 +56,32 @@ def check_regular(path: Path | str, allowed: Iterable[int] = ()) -> None:
         return
     if stat.S_IFMT(mode) not in allowed:
         _check(path, mode)
+
+
+def check_certificate_directory(directory: str) -> None:
+    """Raise NotRegularFile for a certificate in it that OpenSSL would wait for in a handshake."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        # OpenSSL passes over a directory that it cannot read.
+        return
+    for name in filter(_HASHED_NAME.fullmatch, names):
+        with suppress(PermissionError):
+            check_regular(os.path.join(directory, name))
+
+
+def unusable_certificates() -> str:
+    """What the variables of OpenSSL name that it would wait for, and why that is so; empty if nothing."""
+    variable = "SSL_CERT_FILE"
+    try:
+        if file := os.environ.get(variable):
+            check_regular(file)
+        variable = "SSL_CERT_DIR"
+        for directory in filter(None, os.environ.get(variable, "").split(os.pathsep)):
+            check_certificate_directory(directory)
+    except OSError as error:
+        return f"{variable} {error.filename} cannot be used ({error.strerror})"
+    return ""
 
 
 def _check(path: Path | str, mode: int) -> None:

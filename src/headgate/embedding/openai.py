@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.domain.regular_file import unusable_certificates
 from headgate.embedding.embedder import QUESTION_SECONDS, Progress
 from headgate.embedding.texts import Question
 
@@ -203,8 +204,11 @@ def _endpoint(base_url: str) -> tuple[Callable[[float], HTTPConnection], str]:
     name, secure = host, parts.scheme == "https"
 
     def connection(timeout_seconds: float) -> HTTPConnection:
-        kind = HTTPSConnection if secure else HTTPConnection
-        return kind(name, port, timeout=timeout_seconds)
+        if not secure:
+            return HTTPConnection(name, port, timeout=timeout_seconds)
+        if unusable := unusable_certificates():
+            raise _Failed(unusable, passing=False)
+        return HTTPSConnection(name, port, timeout=timeout_seconds)
 
     return connection, f"{parts.path.rstrip('/')}/embeddings"
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
+from headgate.domain.regular_file import open_regular, read_regular
 from headgate.storage.opening import sync_directory
 
 ID_BYTES: Final = 16
@@ -40,7 +41,7 @@ class MarkFile:
     def read(self) -> Mark | None:
         """What it says; None when there is none. Raises LedgerDamaged when it is changed."""
         try:
-            content = self._path.read_bytes()
+            content = read_regular(self._path)
         except FileNotFoundError:
             return None
         if len(content) != _LAYOUT.size:
@@ -68,7 +69,7 @@ class MarkFile:
         """Note a commit. The system writes it to the disk in its own time; raises nothing."""
         with suppress(OSError):
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_WRONLY)
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             os.pwrite(self._descriptor, _packed(mark), 0)
 
     def remove(self) -> None:
@@ -99,7 +100,7 @@ class DamageFile:
     def read(self) -> DamageReport | None:
         """What was found; None when nothing was. Raises OSError."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=DamageReport)
+            return msgspec.json.decode(read_regular(self._path), type=DamageReport)
         except FileNotFoundError:
             return None
         except msgspec.DecodeError:
@@ -108,12 +109,10 @@ class DamageFile:
     def write(self, report: DamageReport) -> None:
         """Note it, durable; raises nothing, because what found it knows it anyway."""
         with suppress(OSError):
-            descriptor = os.open(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-            try:
-                os.write(descriptor, msgspec.json.encode(report))
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with open_regular(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as file:
+                file.write(msgspec.json.encode(report))
+                file.flush()
+                os.fsync(file.fileno())
             sync_directory(self._path.parent)
 
     def remove(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged, Operation, State
+from headgate.domain.regular_file import open_regular
 from headgate.storage import ledger_keys as keys
 from headgate.storage import ledger_rows as rows
 from headgate.storage import ledger_schema as schema
@@ -205,7 +206,7 @@ class _copied:  # noqa: N801 (used as a function)
 def _copy(source: Path, target: Path) -> None:
     """Copy a file for its owner alone: it holds arguments and answers."""
     descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with source.open("rb") as content, open(descriptor, "wb") as copy:
+    with open_regular(source) as content, open(descriptor, "wb") as copy:
         shutil.copyfileobj(content, copy)
 
 

@@ -96,13 +96,18 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 def _create(path: Path) -> None:
     """An empty file that only its owner reads, before SQLite makes one that others do too; raises OSError."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        # SQLite itself refuses a directory.
-        check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
+    check_database_files(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         sync_directory(path.parent)
+
+
+def check_database_files(path: Path) -> None:
+    """Raise OSError if SQLite would wait for one of the files of a database."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        # SQLite itself refuses a directory.
+        check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
 
 
 def sync_directory(directory: Path) -> None:

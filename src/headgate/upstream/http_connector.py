@@ -8,7 +8,12 @@ from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from headgate.domain.http_proxy import HttpProxy, host_literal
-from headgate.domain.regular_file import check_regular
+from headgate.domain.regular_file import (
+    NotRegularFile,
+    check_certificate_directory,
+    check_regular,
+    unusable_certificates,
+)
 from headgate.domain.server import PLAIN_TLS, TlsFiles
 from headgate.upstream.causes import system_cause
 from headgate.upstream.resolver import Resolver
@@ -257,18 +262,27 @@ def proxy_context(files: TlsFiles) -> ssl.SSLContext:
 
 def _trusting(ca_file: str, *, alone: bool) -> ssl.SSLContext:
     if not ca_file:
-        return ssl.create_default_context()
+        return _trusting_system()
     file, directory = (None, ca_file) if os.path.isdir(ca_file) else (ca_file, None)
     try:
         if file is not None:
             check_regular(file)
+        else:
+            check_certificate_directory(ca_file)
         if alone:
             return ssl.create_default_context(cafile=file, capath=directory)
-        context = ssl.create_default_context()
+        context = _trusting_system()
         context.load_verify_locations(file, directory)
     except OSError as error:
-        raise NotConnected(f"its caFile {ca_file} cannot be used ({_cause(error)})") from error
+        named = error.filename if isinstance(error, NotRegularFile) else ca_file
+        raise NotConnected(f"its caFile {named} cannot be used ({_cause(error)})") from error
     return context
+
+
+def _trusting_system() -> ssl.SSLContext:
+    if unusable := unusable_certificates():
+        raise NotConnected(unusable)
+    return ssl.create_default_context()
 
 
 def _cause(error: Exception) -> str:

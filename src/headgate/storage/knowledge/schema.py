@@ -1,13 +1,12 @@
 """The tables of knowledge.db, and the numbers that the store keeps of itself."""
 
 import sqlite3
-import stat
 from pathlib import Path
 from typing import Final
 
 from headgate.delivery.ledger import StoreFailed
-from headgate.domain.regular_file import check_regular
 from headgate.storage.knowledge.remedies import FOREIGN
+from headgate.storage.opening import check_database_files
 
 KNOWLEDGE_NAME: Final = "knowledge.db"
 
@@ -70,8 +69,7 @@ def refuse_foreign(path: Path) -> None:
 
     Raises sqlite3.Error or OSError for a file that cannot be read.
     """
-    # SQLite itself refuses a directory.
-    check_regular(path, allowed=(stat.S_IFDIR,))
+    check_database_files(path)
     if not path.exists() or path.stat().st_size == 0:
         return
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
