@@ -10,6 +10,7 @@ import pytest
 from headgate.delivery.ledger import Outcome, State, Verdict
 from headgate.domain.call import Answer
 from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
+from headgate.storage.ledger_quota import bytes_used
 from tests.storage.ledgers import START, Clock, granted, intent
 
 MEBIBYTE = 1 << 20
@@ -118,3 +119,23 @@ async def test_the_file_becomes_smaller_when_calls_are_forgotten(tmp_path: Path,
         assert await ledger.check() == 0
     # 9 MB were written. A megabyte may be free.
     assert used(tmp_path) < 1.5 * MEBIBYTE
+
+
+async def test_answers_of_a_time_before_those_that_were_dropped_are_dropped_too(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with (
+        ledger_committer(tmp_path) as committer,
+        open_ledger(committer, tmp_path, most_bytes=QUOTA, now=clock) as ledger,
+    ):
+        clock.time += 3600
+        for number in range(200):
+            await paid(ledger, clock, f"before-{number}", 60_000)
+        await ledger.sweep()
+        # The clock is set back, and has passed the time of the last sweep again when the next one comes.
+        clock.time -= 3600
+        for number in range(200):
+            await paid(ledger, clock, f"after-{number}", 60_000)
+        clock.time += 7200
+        await ledger.sweep()
+        assert await committer.read(bytes_used) <= QUOTA

@@ -119,7 +119,7 @@ class LedgerFile:
         self._claimed: dict[str, rows.Facts] = {}
         # Of the answers that are being written to files.
         self._writing_bytes = 0
-        # The answers in rows that ended before then have been dropped.
+        # The answers in rows that ended before then have been dropped. A clock that is set back sets it back.
         self._dropped_until = 0.0
         self._finishing: set[asyncio.Task[bool]] = set()
 
@@ -229,6 +229,7 @@ class LedgerFile:
 
         recorded = await self._committer.do(finish)
         self._claimed.pop(op_id, None)
+        self._dropped_until = min(self._dropped_until, self._now())
         return recorded
 
     async def _finish_large(self, op_id: str, fence: int, outcome: Outcome, result: Payload) -> bool:
@@ -350,11 +351,13 @@ class LedgerFile:
     async def _drop_inline(self) -> None:
         """Drop the oldest answers in rows while the rows alone are beyond the quota."""
         while (excess := await self._committer.read(quota.bytes_used) - self._most_bytes) > 0:
-            drop = partial(quota.drop_inline, excess=excess, after=self._dropped_until)
-            until = await self._committer.do(drop)
+            after = self._dropped_until = min(self._dropped_until, self._now())
+            until = await self._committer.do(partial(quota.drop_inline, excess=excess, after=after))
             if until is None:
                 return
-            self._dropped_until = until
+            # Unless the clock was set back meanwhile.
+            if self._dropped_until == after:
+                self._dropped_until = until
 
     def _forget(self, connection: sqlite3.Connection) -> int:
         now = self._now()
