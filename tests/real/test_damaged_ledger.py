@@ -140,6 +140,38 @@ async def test_a_damaged_ledger_repeats_no_payment_until_the_operator_decides(
     assert (await paid.recover()).stdout.startswith("The ledger is whole")
 
 
+async def test_a_lost_answer_is_a_loss_that_the_operator_accepts(tmp_path: Path) -> None:
+    paid = Bank(tmp_path)
+    async with paid.open(complete=True) as (_, caller):
+        answers = [await pay(caller, number) for number in range(3)]
+    path = paid.data / "ledger.db"
+    content = bytearray(path.read_bytes())
+    content[content.rindex(answers[1].text.encode()) + 1] ^= 1
+    path.write_bytes(content)
+    listed = await paid.recover()
+    assert "Kept: 3 recorded calls" in listed.stdout
+    assert "Lost: the answers of 1 calls" in listed.stdout
+    assert "Nothing was changed" in listed.stdout
+    assert "repeated with its key is carried out again" not in listed.stdout
+    assert "A new ledger is in place. The damaged one is " in (await paid.recover("--accept-loss")).stdout
+    async with paid.open() as (_, caller):
+        again = [await pay(caller, number) for number in range(3)]
+        assert [answer.outcome for answer in again] == ["ok", "RESULT_NOT_FOUND/done", "ok"]
+    assert paid.made() == 3
+
+
+async def test_the_recovery_of_a_missing_ledger_names_no_damaged_one(tmp_path: Path) -> None:
+    paid = Bank(tmp_path)
+    async with paid.open(complete=True) as (_, caller):
+        assert (await pay(caller, 0)).ok
+    for path in paid.data.glob("ledger.db*"):
+        path.unlink()
+    done = await paid.recover("--accept-loss")
+    assert "A new ledger is in place." in done.stdout
+    assert "damaged one" not in done.stdout
+    assert list(paid.data.glob("ledger-damaged-*")) == []
+
+
 def _await_damage(gate: Gate) -> None:
     wait_until(lambda: "ledger_error" in gate.ready(), SECONDS, "the damage to be found")
 

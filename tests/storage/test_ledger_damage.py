@@ -19,7 +19,7 @@ from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, o
 from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_recovery import Recovery, inspect, recover
 from headgate.storage.ledger_rows import forget_ended
-from tests.storage.ledgers import WINDOW_SECONDS, granted, intent, sqlite_stage
+from tests.storage.ledgers import WINDOW_SECONDS, SqliteStage, granted, intent, sqlite_stage
 
 CALLS = 300
 LONG_AGO = 0.0
@@ -187,6 +187,31 @@ async def test_a_schema_that_cannot_even_be_read_is_damage(
     assert await pay_again(tmp_path / "data") == (0, CALLS, 0, "")
 
 
+async def test_damage_that_two_threads_find_at_once_is_reported_once(
+    tmp_path: Path, ledgers: dict[str, Path]
+) -> None:
+    for number in range(20):
+        data = tmp_path / str(number)
+        shutil.copytree(ledgers["closed"], data)
+        (data / LEDGER_NAME).unlink()
+        # The second gateway reads the report of the first one.
+        for _ in range(2):
+            assert await damage_found_by_two_threads(data) == [f"{LEDGER_NAME} is missing"]
+
+
+async def damage_found_by_two_threads(data: Path) -> list[str]:
+    reasons: list[str] = []
+    async with (
+        ledger_committer(data, on_damage=reasons.append) as committer,
+        open_ledger(committer, data) as ledger,
+    ):
+        # The first is for the thread that writes, the second for the one that reads.
+        works = ledger.claim(intent()), ledger.find("0" * 32)
+        found = await asyncio.gather(*works, return_exceptions=True)
+    assert [type(error) for error in found] == [LedgerDamaged] * 2
+    return reasons
+
+
 async def test_damage_is_found_without_any_call(tmp_path: Path, ledgers: dict[str, Path]) -> None:
     shutil.copytree(ledgers["closed"], tmp_path / "data")
     path = tmp_path / "data" / LEDGER_NAME
@@ -216,7 +241,16 @@ async def test_two_gateways_on_one_ledger_do_not_take_each_other_for_damage(tmp_
 
 
 async def recovered(path: Path) -> tuple[Recovery, Path]:
-    return await asyncio.to_thread(recover, path, since=LONG_AGO, doubts_since=LONG_AGO)
+    report, aside = await asyncio.to_thread(recover, path, since=LONG_AGO, doubts_since=LONG_AGO)
+    assert aside is not None
+    return report, aside
+
+
+def change(path: Path, text: bytes) -> None:
+    """Flip one bit in the last copy of the text."""
+    content = bytearray(path.read_bytes())
+    content[content.rindex(text) + 3] ^= 1
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -256,6 +290,72 @@ async def test_a_recovery_loses_nothing_where_only_an_index_is_damaged(
     report, _ = await recovered(path)
     assert report.loses_nothing, report
     assert await pay_again(data) == (0, CALLS, 0, "")
+
+
+async def test_a_recovery_counts_a_lost_answer_as_a_loss(tmp_path: Path, ledgers: dict[str, Path]) -> None:
+    path = tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    change(path, b'"paid 17"')
+    report, _ = await recovered(path)
+    assert (report.kept, report.lost_answers, report.loses_records) == (CALLS, 1, False)
+    assert not report.loses_nothing
+    assert await pay_again(tmp_path / "data") == (0, CALLS - 1, 1, "")
+
+
+async def test_a_recovery_counts_an_answer_whose_file_is_lost(tmp_path: Path) -> None:
+    async with sqlite_stage(tmp_path) as stage:
+        ledger = await stage.gateway()
+        await finish_large(ledger, "kept")
+        await finish_large(ledger, "lost")
+        await stage.end(ledger)
+        for file in (tmp_path / "ledger").glob(f"{await operation_id(stage, 'lost')}*"):
+            file.unlink()
+        (tmp_path / "ledger.mark").write_bytes(b"")
+        report, _ = await recovered(tmp_path / LEDGER_NAME)
+        assert (report.kept, report.lost_answers) == (2, 1)
+        recovered_ledger = await stage.gateway()
+        found = await recovered_ledger.find_key("", "local", "lost")
+        assert found is not None
+        assert (found.state, found.answered, found.dropped) == (State.DONE, False, True)
+
+
+async def operation_id(stage: SqliteStage, key: str) -> str:
+    ledger = await stage.gateway()
+    found = await ledger.find_key("", "local", key)
+    await stage.end(ledger)
+    assert found is not None
+    return found.op_id
+
+
+async def test_a_recovery_takes_an_answer_from_any_copy_of_its_record(
+    tmp_path: Path, ledgers: dict[str, Path]
+) -> None:
+    data, path = tmp_path / "data", tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["open"], data)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        # Now the file and its log have the same records; the answer is lost in the file alone.
+        content = path.read_bytes()
+        log = path.with_name(f"{LEDGER_NAME}-wal").read_bytes()
+        assert b'"paid 299"' in content
+        assert b'"paid 299"' in log
+        shutil.copytree(data, tmp_path / "harmed", ignore=shutil.ignore_patterns("*-shm", "owners"))
+    change(tmp_path / "harmed" / LEDGER_NAME, b'"paid 299"')
+    (tmp_path / "harmed" / "ledger.mark").write_bytes(b"")
+    report, _ = await recovered(tmp_path / "harmed" / LEDGER_NAME)
+    assert (report.kept, report.lost_answers) == (CALLS, 0)
+
+
+async def test_a_recovery_of_a_missing_ledger_sets_nothing_aside(
+    tmp_path: Path, ledgers: dict[str, Path]
+) -> None:
+    path = tmp_path / "data" / LEDGER_NAME
+    shutil.copytree(ledgers["closed"], tmp_path / "data")
+    _delete_all(tmp_path / "data", path)
+    report, aside = await asyncio.to_thread(recover, path, since=LONG_AGO, doubts_since=LONG_AGO)
+    assert (report.kept, report.uncounted) == (0, True)
+    assert aside is None
+    assert list(path.parent.glob("ledger-damaged-*")) == []
 
 
 async def test_what_failed_is_in_doubt_after_a_recovery(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     damage: str
     # None where nothing is wrong.
     found: Recovery | None = None
-    # Where the damaged files are now; empty when nothing was changed.
+    # Whether a new ledger is in place.
+    replaced: bool = False
+    # Where the damaged files are now; empty when nothing was changed, or there was no file any more.
     aside: str = ""
 
 
@@ -69,7 +71,7 @@ def _recover(settings: Settings, path: Path, *, accept_loss: bool) -> Recovered:
     if not found.loses_nothing and not accept_loss:
         return Recovered(damage=damage, found=found)
     found, aside = recover(path, since=since, doubts_since=doubts_since)
-    return Recovered(damage=damage, found=found, aside=str(aside))
+    return Recovered(damage=damage, found=found, replaced=True, aside=str(aside or ""))
 
 
 def _damage(guard: LedgerGuard, path: Path) -> str:
@@ -103,16 +105,7 @@ def printed_recovery(recovered: Recovered, *, as_json: bool, options: str = "") 
         return "The ledger is whole, or there is none: nothing to recover."
     found = recovered.found
     lines = [f"The ledger is damaged: {printable(recovered.damage)}.", *_kept(found), *_lost(found)]
-    if recovered.aside:
-        lines.append(f"A new ledger is in place. The damaged one is {printable(recovered.aside)}.")
-        lines.append("Start the gateway: calls with a key are accepted again.")
-    else:
-        lines.append("Nothing was changed: calls that must not happen twice are still refused.")
-        lines.append(
-            "Find out from the servers which of the lost calls were carried out. Then "
-            f"`headgate operations recover --accept-loss{options}` keeps the rest and ends the refusal: "
-            "a lost call that is repeated with its key is carried out again."
-        )
+    lines += _done(recovered.aside) if recovered.replaced else _refused(found, options)
     return "\n".join(lines)
 
 
@@ -131,12 +124,37 @@ def _kept(found: Recovery) -> list[str]:
     return lines
 
 
+def _done(aside: str) -> list[str]:
+    kept = f" The damaged one is {printable(aside)}." if aside else ""
+    return [
+        f"A new ledger is in place.{kept}",
+        "Start the gateway: calls with a key are accepted again.",
+    ]
+
+
+def _refused(found: Recovery, options: str) -> list[str]:
+    command = f"`headgate operations recover --accept-loss{options}` keeps the rest and ends the refusal"
+    if found.loses_records:
+        advice = (
+            f"Find out from the servers which of the lost calls were carried out. Then {command}: "
+            "a lost call that is repeated with its key is carried out again."
+        )
+    else:
+        advice = f"{command}: a repeat of a call whose answer is lost gets an error instead of its answer."
+    return ["Nothing was changed: calls that must not happen twice are still refused.", advice]
+
+
 def _lost(found: Recovery) -> list[str]:
     lines: list[str] = []
     if found.missing:
         lines.append(f"Lost: the records of {found.missing} known keys.")
     if found.uncounted:
         lines.append("Lost: an unknown number of the newest records, or of known keys.")
+    if found.lost_answers:
+        lines.append(
+            f"Lost: the answers of {found.lost_answers} calls, which are still known as done and are not "
+            "carried out again."
+        )
     lines += [f"Lost: transaction {printable(id)}." for id in found.lost_transactions]
     if found.lost:
         lines.append("Records whose checksum does not hold, as far as they can be read:")

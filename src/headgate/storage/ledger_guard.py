@@ -55,8 +55,9 @@ class LedgerGuard:
 
         Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
         """
-        self.admit()
         with self._lock:
+            # Here, because another thread may just have found the damage.
+            self.admit()
             report = self._report.read()
             if report is not None:
                 self._refuse(report.reason)
@@ -110,10 +111,14 @@ class LedgerGuard:
 
     def notice(self, error: Exception) -> None:
         """Refuse the ledger from now on if that is a sign of damage."""
-        if isinstance(error, LedgerDamaged) and not self.damage and self._was_there():
-            report = DamageReport(str(error), time.time())
-            self._report.write(report)
-            self._note(report.reason)
+        if not isinstance(error, LedgerDamaged):
+            return
+        with self._lock:
+            # Two threads may find the damage at once.
+            if not self.damage and self._was_there():
+                report = DamageReport(str(error), time.time())
+                self._report.write(report)
+                self._note(report.reason)
 
     def _was_there(self) -> bool:
         """Whether there was a ledger before: a file that never was one holds no records to lose."""

@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headgate.delivery.ledger import LedgerDamaged, Operation, State
+from headgate.delivery.ledger import LedgerDamaged, Operation, State, StoreFailed
 from headgate.domain.regular_file import open_regular
 from headgate.storage import ledger_keys as keys
 from headgate.storage import ledger_rows as rows
 from headgate.storage import ledger_schema as schema
 from headgate.storage import transaction_rows as transactions
+from headgate.storage.bodies import Bodies
 from headgate.storage.ledger_guard import LedgerGuard
 from headgate.storage.ledger_mark import Mark
 from headgate.storage.opening import sync_directory
@@ -56,19 +57,36 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     # Whether some keys cannot even be counted: the known keys are damaged too, or the newest are lost.
     uncounted: bool
     lost: list[LostCall]
+    # Of the calls that are kept as done, how many have lost their answer.
+    lost_answers: int
     lost_transactions: list[str]
 
     @property
+    def loses_records(self) -> bool:
+        """Whether a call or a transaction that was recorded may not be known any more."""
+        return bool(self.missing or self.uncounted or self.lost or self.lost_transactions)
+
+    @property
     def loses_nothing(self) -> bool:
-        """Whether every call that was ever recorded is kept."""
-        return not (self.missing or self.uncounted or self.lost or self.lost_transactions)
+        """Whether every call that was ever recorded is kept, with its answer."""
+        return not (self.loses_records or self.lost_answers)
+
+
+class _Call(NamedTuple):
+    """The record of an operation."""
+
+    facts: Sequence[Any]
+    error: bytes
+    result: bytes
+    # Whether it had an answer, which cannot be read any more.
+    lost_answer: bool = False
 
 
 class _Found(msgspec.Struct):
     """What is read from the damaged files."""
 
-    # The facts, the error and the result of each operation, by its id.
-    calls: dict[str, tuple[Sequence[Any], bytes, bytes]] = {}
+    # The record of each operation, by its id.
+    calls: dict[str, _Call] = {}
     damaged: dict[str, LostCall] = {}
     transactions: list[Kept] = []
     lost_transactions: list[str] = []
@@ -85,10 +103,11 @@ def inspect(path: Path, *, since: float, doubts_since: float) -> Recovery:
     return _report(_read(path, since, doubts_since))
 
 
-def recover(path: Path, *, since: float, doubts_since: float) -> tuple[Recovery, Path]:
+def recover(path: Path, *, since: float, doubts_since: float) -> tuple[Recovery, Path | None]:
     """Put a new ledger with everything that can be trusted in place: what it has, and where the old one is.
 
-    Raises OSError or sqlite3.Error; the ledger is as it was then, and still refused.
+    There is no path where no file of the old one was left. Raises OSError or sqlite3.Error; the ledger is as
+    it was then, and still refused.
     """
     found = _read(path, since, doubts_since)
     report = _report(found)
@@ -98,8 +117,7 @@ def recover(path: Path, *, since: float, doubts_since: float) -> tuple[Recovery,
     for left in _files(new):
         left.unlink(missing_ok=True)
     identity = _write(new, found)
-    aside = path.with_name(f"ledger-damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    _set_aside(path, aside)
+    aside = _set_aside(path, path.with_name(f"ledger-damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
     new.replace(path)
     sync_directory(path.parent)
     LedgerGuard(path).replace(identity)
@@ -115,6 +133,7 @@ def _read(path: Path, since: float, doubts_since: float) -> _Found:
         _sort_in(found, values)
     _forget_old(found, since, doubts_since)
     _one_of_each_key(found)
+    _find_bodies(found, Bodies(path.parent / "ledger"))
     for op_id in found.calls:
         found.damaged.pop(op_id, None)
     # After the pages, which SQLite may change when it opens the file: so it gets a copy.
@@ -122,7 +141,7 @@ def _read(path: Path, since: float, doubts_since: float) -> _Found:
         _read_keys(copy, found)
         _read_transactions(copy, found)
         found.complete = found.complete and _has_every_commit(copy, path)
-    if not _report(found).loses_nothing:
+    if _report(found).loses_records:
         found.transactions = [doubted(kept, stale=not found.complete) for kept in found.transactions]
     return found
 
@@ -139,17 +158,28 @@ def _sort_in(found: _Found, values: list[Any]) -> None:
         if call is not None and len(found.damaged) < _MOST_NAMED:
             found.damaged[call.op_id] = call
         return
+    call = _Call(facts, error, result)
     operation = rows.operation_of(facts)
     if operation.answered and rows.answer_checksum_of(error, result) != rows.answer_checksum(facts):
-        facts, error, result = list(rows.without_answer(facts)), b"", b""
+        call = _without_answer(call)
     known = found.calls.get(operation.op_id)
-    if known is None or _rank(operation) > _rank(rows.operation_of(known[0])):
-        found.calls[operation.op_id] = (facts, error, result)
+    if known is None or _rank(call) > _rank(known):
+        found.calls[operation.op_id] = call
 
 
-def _rank(operation: Operation) -> tuple[object, ...]:
-    """The newest record of an operation: nothing comes after it is done."""
-    return (operation.state is State.DONE, operation.fence, operation.updated, operation.state in _FINAL)
+def _without_answer(call: _Call) -> _Call:
+    return _Call(rows.without_answer(call.facts), b"", b"", lost_answer=True)
+
+
+def _rank(call: _Call) -> tuple[object, ...]:
+    """The newest record of an operation: nothing comes after it is done, but that its answer is dropped."""
+    operation = rows.operation_of(call.facts)
+    dropped = operation.dropped and not call.lost_answer
+    ended = operation.state in _FINAL
+    return (
+        operation.state is State.DONE, operation.fence, operation.updated, ended, dropped,
+        not call.lost_answer,
+    )  # fmt: skip
 
 
 def _lost(facts: Sequence[Any]) -> LostCall | None:
@@ -162,8 +192,8 @@ def _lost(facts: Sequence[Any]) -> LostCall | None:
 
 def _forget_old(found: _Found, since: float, doubts_since: float) -> None:
     """Leave out what the ledger had forgotten: pages that are free still hold it."""
-    for op_id, (facts, _, _) in list(found.calls.items()):
-        operation = rows.operation_of(facts)
+    for op_id, call in list(found.calls.items()):
+        operation = rows.operation_of(call.facts)
         limit = doubts_since if operation.state in (State.DOUBT, State.INTENT) else since
         if operation.updated < limit:
             del found.calls[op_id]
@@ -171,12 +201,23 @@ def _forget_old(found: _Found, since: float, doubts_since: float) -> None:
 
 def _one_of_each_key(found: _Found) -> None:
     newest: dict[keys.Place, Operation] = {}
-    for facts, _, _ in found.calls.values():
-        operation, place = rows.operation_of(facts), rows.place_of(facts)
+    for call in found.calls.values():
+        operation, place = rows.operation_of(call.facts), rows.place_of(call.facts)
         if place not in newest or operation.created > newest[place].created:
             newest[place] = operation
     kept = {operation.op_id for operation in newest.values()}
     found.calls = {op_id: call for op_id, call in found.calls.items() if op_id in kept}
+
+
+def _find_bodies(found: _Found, bodies: Bodies) -> None:
+    """Notice the answers whose files are lost or changed; raises OSError."""
+    for op_id, call in found.calls.items():
+        stored = rows.stored_of(call.facts)
+        if stored.body:
+            try:
+                bodies.open(*stored).close()
+            except StoreFailed:
+                found.calls[op_id] = _without_answer(call)
 
 
 class _copied:  # noqa: N801 (used as a function)
@@ -283,16 +324,17 @@ def _has_every_commit(connection: sqlite3.Connection | None, path: Path) -> bool
 
 
 def _report(found: _Found) -> Recovery:
-    kept = {keys.hash_of(keys.CALL, rows.place_of(facts)) for facts, _, _ in found.calls.values()}
+    kept = {keys.hash_of(keys.CALL, rows.place_of(call.facts)) for call in found.calls.values()}
     kept |= {_hash_of_transaction(facts) for _, facts, _, _ in found.transactions}
     return Recovery(
         kept=len(found.calls),
-        doubted=sum(_doubtful(facts) for facts, _, _ in found.calls.values()),
+        doubted=sum(_doubtful(call.facts) for call in found.calls.values()),
         transactions=len(found.transactions),
         stuck_transactions=sum(kept.waits for kept in found.transactions),
         missing=len(found.hashes - kept),
         uncounted=not found.complete,
         lost=list(found.damaged.values()),
+        lost_answers=sum(call.lost_answer and not _doubtful(call.facts) for call in found.calls.values()),
         lost_transactions=found.lost_transactions,
     )
 
@@ -312,8 +354,8 @@ def _write(path: Path, found: _Found) -> Mark:
     connection = guard.open((*schema.LEDGER_TABLES, *transactions.TABLES), busy_seconds=1.0)
     with closing(connection):
         connection.execute("BEGIN IMMEDIATE")
-        for facts, error, result in found.calls.values():
-            _put(connection, facts, error, result)
+        for call in found.calls.values():
+            _put(connection, call)
         for number, facts, steps, events in found.transactions:
             transactions.put(connection, number, facts)
             for step in steps:
@@ -327,22 +369,26 @@ def _write(path: Path, found: _Found) -> Mark:
     return identity
 
 
-def _put(connection: sqlite3.Connection, facts: Sequence[Any], error: bytes, result: bytes) -> None:
+def _put(connection: sqlite3.Connection, call: _Call) -> None:
+    facts, error, result, _ = call
     if _doubtful(facts):
         facts, error, result = rows.in_doubt(facts, _RECOVERED), b"", b""
     keys.add(connection, keys.hash_of(keys.CALL, rows.place_of(facts)))
     rows.put(connection, facts, error, result)
 
 
-def _set_aside(path: Path, aside: Path) -> None:
-    """Give the damaged files another name; the ledger keeps its own until the new one takes it."""
-    for source, target in zip(_files(path), _files(aside), strict=True):
-        if not source.exists():
-            continue
+def _set_aside(path: Path, aside: Path) -> Path | None:
+    """Give the damaged files another name: the first of them; None where there is none.
+
+    The ledger keeps its own name until the new one takes it.
+    """
+    found = [pair for pair in zip(_files(path), _files(aside), strict=True) if pair[0].exists()]
+    for source, target in found:
         if source == path:
             os.link(source, target)
         else:
             source.replace(target)
+    return found[0][1] if found else None
 
 
 def _files(path: Path) -> list[Path]:

@@ -433,6 +433,11 @@ def without_answer(facts: Facts) -> Facts:
     return _changed(_Row(0, facts), **(_NO_ANSWER | {"dropped": 1}))
 
 
+def stored_of(facts: Facts) -> Stored:
+    """Where the result of its answer is."""
+    return Stored(*facts[_PLACES["body"] : _PLACES["answer_checksum"]])
+
+
 def answer_checksum(facts: Facts) -> int:
     """The checksum that its answer must have."""
     return int(facts[_PLACES["answer_checksum"]])
