@@ -30,7 +30,7 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
 from headgate.domain.ticket import FEATURES
 from headgate.front import requests
-from headgate.front.ending import taken_back
+from headgate.front.ending import encode_ending, taken_back
 from headgate.front.receipts import failure_meta, with_receipt
 from headgate.front.reply import Reply, result
 from headgate.front.shown import failed, refused, shown
@@ -54,6 +54,7 @@ log = logging.getLogger("headgate.front")
 
 # Objects that are known to have no more than brackets around other people's bytes.
 _EMPTY = b"{}"
+_TOOL_CALL = "tools/call"
 _OF_HANDSHAKE = frozenset(
     {
         "initialize",
@@ -119,7 +120,6 @@ class Answers:
         self._surroundings = surroundings
         self.subscriptions = SubscriptionBudget()
         both: dict[str, _Work] = {
-            "tools/call": self._call,
             "prompts/get": self._get_prompt,
             "resources/read": self._read,
             "completion/complete": self._complete,
@@ -148,10 +148,20 @@ class Answers:
     def answer(self, envelope: Envelope, visitor: Visitor) -> Awaitable[Reply]:
         """The reply to one request; raises Violation when it breaks the protocol.
 
-        Not a coroutine of its own, because every request comes by here.
+        Not a coroutine of its own, because every call comes by here.
         """
+        if envelope.method == _TOOL_CALL:
+            return self._call(envelope, visitor)
+        return self._answer(envelope, visitor)
+
+    async def _answer(self, envelope: Envelope, visitor: Visitor) -> Reply:
         work = self._work[visitor.era].get(envelope.method, self._forward)
-        return work(envelope, visitor)
+        try:
+            return await work(envelope, visitor)
+        except asyncio.CancelledError as cancelled:
+            if not taken_back(cancelled):
+                raise
+            return Reply(encode_ending(bytes(envelope.id)))
 
     def notified(self, envelope: Envelope, owner: Owner) -> None:
         """A client of the handshake era tells something that is not the gateway's business."""
@@ -223,6 +233,8 @@ class Answers:
         id, method = bytes(envelope.id), envelope.method
         try:
             answer = await self._found(request, work)
+            if answer.receipt is not None or request.ticket is not None:
+                answer = await with_receipt(answer, request.ticket)
         except HeadgateError as error:
             return failed(id, method, error, visitor.era, failure_meta(error, request.ticket))
         except asyncio.CancelledError as cancelled:
@@ -237,8 +249,6 @@ class Answers:
             )
             bug = InternalError(entry)
             return failed(id, method, bug, visitor.era, failure_meta(bug, request.ticket))
-        if answer.receipt is not None or request.ticket is not None:
-            answer = await with_receipt(answer, request.ticket)
         if answer.error and visitor.era is Era.STATELESS:
             return refused(id, answer)
         return shown(id, method, request.name or method, answer, visitor.era)

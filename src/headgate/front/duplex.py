@@ -5,6 +5,7 @@ import logging
 import secrets
 from collections.abc import Awaitable
 
+from headgate.front.ending import encode_ending, taken_back
 from headgate.front.reply import Reply
 from headgate.front.sessions import by_the_client
 from headgate.wire.violations import INTERNAL_ERROR, Violation, encode_error
@@ -21,6 +22,8 @@ async def replied(id: bytes, work: Awaitable[Reply]) -> Reply | None:
     except asyncio.CancelledError as cancelled:
         if by_the_client(cancelled):
             return None
+        if taken_back(cancelled):
+            return Reply(encode_ending(id))
         raise
     except Exception:
         entry = secrets.token_hex(6)

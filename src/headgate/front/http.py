@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from headgate.domain.errors import GatewayLoop
+from headgate.front.ending import encode_ending, taken_back
 from headgate.front.guard import Refused
 from headgate.front.intake import check_accept, check_content_type, read_message
 from headgate.front.legacy_sse import LegacySse
@@ -14,14 +15,12 @@ from headgate.front.paths import MCP_PATHS, MESSAGES, SSE_PATHS, listing_of
 from headgate.front.stateless import Stateless
 from headgate.front.streamable import Streamable
 from headgate.front.visit import RETRY_LATER, TEXT, Visit
+from headgate.wire.envelope import parse
 from headgate.wire.eras import Era, era_of
 from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
 
 log = logging.getLogger("headgate.front")
 
-# What a client does about a gateway that ends: another one may be there by then.
-_ENDING = "the gateway is shutting down; try again in a second"
-_ENDING_HEADERS = b"retry-after: 1\r\n"
 _LOOP = "the request came back to the gateway that sent it; remove the entry that leads here"
 # Answers what is not MCP: the status, the content type and the body for a method and a path.
 Pages = Callable[[str, str], tuple[int, bytes, bytes]]
@@ -80,9 +79,10 @@ class HttpFront:
             extra = RETRY_LATER if refused.status == 503 else b""
             body = encode_error(b"null", INVALID_REQUEST, refused.reason)
             visit.respond(refused.status, body, extra=extra)
-        except asyncio.CancelledError:
-            # The client left, or the gateway ends: there is nobody to answer.
-            return
+        except asyncio.CancelledError as cancelled:
+            # Otherwise the client has left, and nobody reads an answer.
+            if taken_back(cancelled):
+                _refuse_ending(visit, _id_of(visit.body))
         except Exception:
             entry = secrets.token_hex(6)
             log.exception("internal error", extra={"entry": entry, "path": visit.path[:200]})
@@ -124,7 +124,11 @@ class HttpFront:
 
     async def _messages(self, visit: Visit) -> None:
         check_content_type(visit.headers)
-        await self._legacy.post(await read_message(visit.body), visit)
+        envelope = await read_message(visit.body)
+        if self.draining and envelope.method and envelope.id:
+            _refuse_ending(visit, bytes(envelope.id))
+        else:
+            await self._legacy.post(envelope, visit)
 
 
 def _stateless(headers: dict[bytes, bytes]) -> bool:
@@ -135,7 +139,15 @@ def _stateless(headers: dict[bytes, bytes]) -> bool:
 
 def _refuse_ending(visit: Visit, id: bytes = b"null") -> None:
     visit.close = True
-    visit.respond(503, encode_error(id, INTERNAL_ERROR, _ENDING), extra=_ENDING_HEADERS)
+    visit.respond(503, encode_ending(id), extra=RETRY_LATER)
+
+
+def _id_of(body: bytes) -> bytes:
+    """The id of a request, or null."""
+    try:
+        return bytes(parse(body).id) or b"null"
+    except Violation:
+        return b"null"
 
 
 def _only_post(visit: Visit) -> None:
