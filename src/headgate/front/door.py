@@ -376,9 +376,14 @@ class Door(asyncio.Protocol):
             self._transport.close()
 
     def end_call(self) -> None:
-        """The gateway waits no longer: the call under way is answered as it stands."""
-        # A stream that was opened with GET ends by itself, after what is still to be said on it.
-        if self._visit is not None and self._visit.method == "POST":
+        """The gateway waits no longer: the request under way is answered as it stands."""
+        # The work on a request that has just come in must have begun, so that it can answer.
+        self._loop.call_soon(self._end_request)
+
+    def _end_request(self) -> None:
+        visit = self._visit
+        # An answer that is being written, and a stream that was opened with GET, end by themselves.
+        if visit is not None and visit.method == "POST" and not visit.answering:
             end_call(self._task)
 
     @property

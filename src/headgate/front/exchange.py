@@ -102,6 +102,7 @@ class Exchange:
         """Send the answer, or keep it for a client that will fetch it."""
         self._done = True
         if self._stream is not None and self._pump is not None:
+            self._visit.answering = True
             self._stream.finish(reply)
             await self._pump
             return
@@ -109,6 +110,7 @@ class Exchange:
             if isinstance(reply.payload, bytes):
                 self._visit.answer(reply)
             else:
+                self._visit.answering = True
                 await self._visit.answer_from_disk(reply)
         finally:
             reply.close()

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 
+from headgate.front.ending import taken_back
 from headgate.front.outbound import ConnectionBytes, OutboundBudget
 from headgate.front.reply import Reply
 
@@ -53,7 +54,13 @@ class Outbox:
         self._connection.add(reply.memory_bytes)
         self.pending += 1
         try:
-            await self.wait_for_room()
+            try:
+                await self.wait_for_room()
+            except asyncio.CancelledError as cancelled:
+                # The gateway ends the work on requests; this one has its reply.
+                if not taken_back(cancelled):
+                    raise
+                await self.wait_for_room()
         except BaseException:
             self._drop(reply)
             raise

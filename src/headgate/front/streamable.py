@@ -203,6 +203,7 @@ async def stream(
     """
     end = end or outbox.end
     audience.opened(end)
+    visit.answering = True
     try:
         await visit.start_stream()
         # So that the client sees the stream open before anything happens.

@@ -47,6 +47,7 @@ class Visit:
     __slots__ = (
         "_chunked",
         "_wire",
+        "answering",
         "body",
         "close",
         "connection",
@@ -81,6 +82,8 @@ class Visit:
         self.task: asyncio.Task[None] | None = None
         # Whether the client has left before the end of the response.
         self.gone = False
+        # Whether the response has begun that ends by itself, so that the work on it must not be cut short.
+        self.answering = False
         # Called then; says whether the work on the request should end too.
         self.on_left: Callable[[], bool] | None = None
         self._wire = wire
