@@ -6,19 +6,23 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from headgate.front.answers import Answers, Surroundings
 from headgate.front.audience import Audience
 from headgate.front.door import Door, DoorLimits, House
 from headgate.front.ending import end_call
 from headgate.front.guard import Guard
+from headgate.front.legacy_sse import LegacySse
 from headgate.front.outbound import OutboundBudget
 from headgate.front.outbox import Outbox
 from headgate.front.reply import Reply
 from headgate.front.streamable import stream
 from headgate.front.visit import TEXT, Visit
+from headgate.gateway import Gateway
+from headgate.wire.envelope import parse
 from tests.front.test_ending import HOLD, STOP_SECONDS, check, posted
 from tests.front.test_unread import LINE
 from tests.front.visitor import (
@@ -159,3 +163,26 @@ async def test_a_reply_that_waits_for_a_slow_client_is_not_lost() -> None:
         read.append(reply.head)
     await asyncio.gather(*replies)
     assert sorted(read) == [b"%02d" % number for number in range(20)]
+
+
+async def test_a_legacy_request_that_was_just_accepted_is_answered_though_the_gateway_ends(
+    house: House,
+) -> None:
+    audience = Audience()
+    answers = Answers(cast("Gateway", None), "headgate", cast("Surroundings", None))
+    legacy = LegacySse(answers, audience, 10, lambda session: None)
+    door, client = await door_of(house, lambda visit: legacy.open(visit, "/messages"))
+    poster, other = await door_of(house, lambda visit: legacy.open(visit, "/messages"))
+    with client, other:
+        door.data_received(f"GET /sse HTTP/1.1\r\nHost: {HOST}:80\r\n\r\n".encode())
+        endpoint = b""
+        while b"session_id=" not in endpoint:
+            endpoint += await asyncio.to_thread(client.recv, 1000)
+        session = endpoint.partition(b"session_id=")[2].partition(b"\r")[0].decode()
+        ping = parse(json.dumps(request("ping", id="last")).encode())
+        await legacy.post(ping, Visit("POST", "/messages", f"session_id={session}", {}, poster))
+        # In the same step of the event loop: the work on the request has not begun.
+        house.closing = True
+        audience.dismiss()
+        received = await asyncio.to_thread(until_closed, client)
+    assert b'{"jsonrpc":"2.0","id":"last","result":{}}' in received

@@ -25,6 +25,15 @@ from headgate.wire.eras import Era
 _MOST_RUNNING = 256
 
 
+class _Client:
+    """The stream of one client, and its requests that have no reply in the outbox yet."""
+
+    def __init__(self, session: Session, outbox: Outbox) -> None:
+        self.session = session
+        self.outbox = outbox
+        self.unanswered: set[asyncio.Task[None]] = set()
+
+
 class LegacySse:
     """Serves clients that came before streamable HTTP."""
 
@@ -35,45 +44,46 @@ class LegacySse:
         self._audience = audience
         self._most = most
         self._on_close = on_close
-        self._sessions: dict[str, tuple[Session, Outbox]] = {}
+        self._clients: dict[str, _Client] = {}
         self._ending = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._clients)
 
     async def open(self, visit: Visit, messages_path: str, listing: Mode | None = None) -> None:
         """The stream of one client; the session lives as long as it does."""
-        if len(self._sessions) >= self._most:
+        if len(self._clients) >= self._most:
             raise Refused(503, "too many streams are open; try again later")
         outbox = Outbox(visit.outbound)
         session = Session(outbox)
         session.listing = listing
         id = session.id.decode()
-        self._sessions[id] = (session, outbox)
+        client = self._clients[id] = _Client(session, outbox)
         self._audience.join(session)
         try:
             endpoint = f"event: endpoint\r\ndata: {messages_path}?session_id={id}\r\n\r\n"
-            end = partial(self._end_when_answered, session, outbox)
+            end = partial(self._end_when_answered, client)
             await stream(visit, outbox, self._audience, first=endpoint.encode(), end=end)
         finally:
-            del self._sessions[id]
+            del self._clients[id]
             self._audience.leave(session)
             session.questions.close()
-            session.running.cancel_all()
+            for task in client.unanswered:
+                task.cancel()
             self._on_close(session)
 
-    def _end_when_answered(self, session: Session, outbox: Outbox) -> None:
+    def _end_when_answered(self, client: _Client) -> None:
         """The gateway ends: so does the stream, after the answers to what is under way."""
         self._ending = True
-        if not session.running and not outbox.pending:
-            outbox.end()
+        if not client.unanswered:
+            client.outbox.end()
 
     def end_calls(self) -> None:
-        """The gateway waits no longer: calls under way are answered as they stand."""
-        for task in list(self._tasks):
-            end_call(task)
+        """The gateway waits no longer: requests under way are answered as they stand."""
+        for client in self._clients.values():
+            for task in client.unanswered:
+                end_call(task)
 
     async def post(self, envelope: Envelope, visit: Visit) -> None:
         """One message from a client, whose answer goes into its stream.
@@ -81,31 +91,35 @@ class LegacySse:
         A request is accepted once the client has read enough of the answers before it.
         """
         ids = parse_qs(visit.query).get("session_id", [""])
-        found = self._sessions.get(ids[0])
-        if found is None:
+        client = self._clients.get(ids[0])
+        if client is None:
             raise _not_found()
-        session, outbox = found
         if envelope.method and envelope.id:
-            await outbox.wait_for_room()
-            if outbox.ended:
+            await client.outbox.wait_for_room()
+            if client.outbox.ended:
                 raise _not_found()
-            if len(session.running) + outbox.pending >= _MOST_RUNNING:
+            if len(client.unanswered) >= _MOST_RUNNING:
                 raise Refused(503, "too many requests of this client are running; wait for their answers")
-            key = visit.headers.get(KEY_HEADER)
-            task = self._loop.create_task(self._answer(envelope, session, outbox, key))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(envelope, client, visit.headers.get(KEY_HEADER))
         else:
-            take(envelope, session, self._answers)
+            take(envelope, client.session, self._answers)
         visit.respond(202, b"Accepted", TEXT)
 
-    async def _answer(self, envelope: Envelope, session: Session, outbox: Outbox, key: bytes | None) -> None:
-        work = answer_handshake(self._answers, envelope, session, key)
+    def _start(self, envelope: Envelope, client: _Client, key: bytes | None) -> None:
+        task = self._loop.create_task(self._answer(envelope, client, key))
+        client.unanswered.add(task)
+        task.add_done_callback(partial(self._answered, client))
+
+    async def _answer(self, envelope: Envelope, client: _Client, key: bytes | None) -> None:
+        work = answer_handshake(self._answers, envelope, client.session, key)
         reply = await replied(bytes(envelope.id), work)
         if reply is not None:
-            await outbox.put(reply)
-        if self._ending and not session.running and not outbox.pending:
-            outbox.end()
+            await client.outbox.put(reply)
+
+    def _answered(self, client: _Client, task: "asyncio.Task[None]") -> None:
+        client.unanswered.discard(task)
+        if self._ending:
+            self._end_when_answered(client)
 
 
 def _not_found() -> Refused:

@@ -65,12 +65,6 @@ class Running:
         if task is not None:
             task.cancel(_BY_THE_CLIENT)
 
-    def cancel_all(self) -> None:
-        """The client is gone."""
-        for task in self._tasks.values():
-            if task is not None:
-                task.cancel()
-
     def __len__(self) -> int:
         return len(self._tasks)
 
