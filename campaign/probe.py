@@ -57,10 +57,12 @@ def main() -> None:
     longest, asked, failures = 0.0, 0, 0
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
     while not _ended():
-        started, waited = time.monotonic(), _waited_for_cpu(pid)
+        before, started = _CpuWaits.read(pid), time.monotonic()
         asked += 1
         failures += not _answers(connection, tool)
-        longest = max(longest, time.monotonic() - started - (_waited_for_cpu(pid) - waited))
+        seconds = time.monotonic() - started
+        if seconds > longest:
+            longest = max(longest, seconds - _CpuWaits.read(pid).since(before))
         time.sleep(_INTERVAL_SECONDS)
     print(longest, asked, failures)
 
@@ -96,13 +98,49 @@ def _send_call(connection: http.client.HTTPConnection, tool: str) -> None:
     connection.request("POST", "/mcp", body % tool, headers)
 
 
-def _waited_for_cpu(pid: int) -> float:
-    """Seconds for which the gate and this process could have run but had no CPU: no stall of the gate's."""
-    total = 0
-    for who in (str(pid), "self"):
+@dataclass(frozen=True, slots=True)
+class _CpuWaits:
+    """Seconds without a CPU: of the loop, of its other threads by id, of this process, and of the machine."""
+
+    loop: float
+    others: dict[str, float]
+    probe: float
+    stolen: float
+
+    @classmethod
+    def read(cls, pid: int) -> "_CpuWaits":
+        """As they are now."""
+        others: dict[str, float] = {}
         with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{who}/schedstat").read_text().split()[1])
-    return total / 1e9
+            others = {
+                thread: _run_delay(f"{pid}/task/{thread}") for thread in os.listdir(f"/proc/{pid}/task")
+            }
+        return cls(others.pop(str(pid), 0.0), others, _run_delay("self"), _stolen())
+
+    def since(self, before: "_CpuWaits") -> float:
+        """How much of the time since then was a wait for a CPU, which is no stall of the gate's.
+
+        The loop also waits while another thread has the interpreter's lock and no CPU. At any moment that is
+        one thread, so the one that waited longest counts.
+        """
+        others = (waited - before.others.get(thread, waited) for thread, waited in self.others.items())
+        own = self.loop - before.loop + self.probe - before.probe
+        return own + max(others, default=0.0) + self.stolen - before.stolen
+
+
+def _run_delay(task: str) -> float:
+    """Seconds for which a task could have run but had no CPU."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{task}/schedstat").read_bytes().split()[1]) / 1e9
+    return 0.0
+
+
+def _stolen() -> float:
+    """Seconds for which the host gave the CPUs of this virtual machine to others."""
+    with contextlib.suppress(OSError, IndexError):
+        total = Path("/proc/stat").read_bytes().split(b"\n", 1)[0].split()
+        return int(total[8]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _ended() -> bool:

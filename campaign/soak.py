@@ -128,10 +128,6 @@ class _Worker:
                 self._outcomes.expect(fault, False, "no answer within 20 s")
 
 
-# The longest of 80,000 answers, see docs/campaign.md.
-_STALL_SECONDS = 0.25
-
-
 @case(
     "L06",
     "mixed traffic of 12 clients with 5 % faults for 30 min (20 s)",
@@ -147,9 +143,7 @@ async def soak(trial: Trial) -> None:
     faulty = load(timeout=1, breaker={"failures": 1000}, maxRestarts=1000)
     async with rogue_http(trial.directory) as web:
         servers = {"steady": load(), "web": web.entry(), "faulty": faulty, "mortal": faulty}
-        async with trial.gate(
-            servers, settings=settings, spare_files=SPARE_FILES + 16, stall_seconds=_STALL_SECONDS
-        ) as gate:
+        async with trial.gate(servers, settings=settings, spare_files=SPARE_FILES + 16) as gate:
             outcomes, end = _Outcomes(), time.monotonic() + seconds
             workers = [_Worker(gate.port, number, outcomes) for number in range(1, _WORKERS + 1)]
             samples = asyncio.create_task(_sampled(gate, end))
