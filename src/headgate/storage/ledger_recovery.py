@@ -154,9 +154,9 @@ def _sort_in(found: _Found, values: list[Any]) -> None:
             facts[place] = float(facts[place])
     whole = checksum == rows.checksum_of(facts) and isinstance(error, bytes) and isinstance(result, bytes)
     if not whole:
-        call = _lost(facts)
-        if call is not None and len(found.damaged) < _MOST_NAMED:
-            found.damaged[call.op_id] = call
+        lost = _lost(facts)
+        if lost is not None and len(found.damaged) < _MOST_NAMED:
+            found.damaged[lost.op_id] = lost
         return
     call = _Call(facts, error, result)
     operation = rows.operation_of(facts)
