@@ -157,6 +157,9 @@ class Responses(Protocol):
     def marked(self, answer: Answer) -> Answer:
         """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
 
+    async def marked_on_disk(self, answer: Answer) -> Answer:
+        """The same of an answer whose result may be on disk."""
+
     async def shape(self, call: Call, answer: Answer) -> Answer:
         """What the client is shown of the answer."""
 
@@ -309,7 +312,9 @@ class Gateway:
             return await self._transfers.offer(call.request, answer)
         if not self._responses.concerns(answer):
             # Nearly always: it is not opened.
-            return self._responses.marked(answer)
+            if isinstance(answer.result, bytes):
+                return self._responses.marked(answer)
+            return await self._responses.marked_on_disk(answer)
         shown = await self._responses.shape(call, answer)
         # What was on disk has not been looked at before.
         return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)

@@ -102,3 +102,30 @@ def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: Gate) -> 
 def test_other_results_stay_as_they_are(gate: Gate, text: str) -> None:
     for result in shown(gate, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         assert result["content"] == [{"type": "text", "text": json.loads(f'"{text}"')}]
+
+
+@pytest.fixture
+def whole(gateway: Start, tmp_path: Path) -> Gate:
+    servers = {"mcpServers": {"own": scripted(tmp_path / "journal")}}
+    gate = gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
+    gate.wait_until_ready("own")
+    return gate
+
+
+@pytest.mark.parametrize("written", [FAKE, escaped(FAKE)], ids=["plain", "escaped"])
+def test_a_result_on_disk_that_is_shown_whole(whole: Gate, written: str) -> None:
+    """It is over 1 MiB, so that it is never in memory as a whole; some notices lie where it is split."""
+    count = 768 * 1024 // len(written)
+    content = [{"type": "text", "text": "TEXT"}, {"type": "text", "text": "the end"}]
+    structure = {"_headgate": {"notice": "TEXT"}, "rows": [1]}
+    for result in shown(whole, line({"content": content, "structuredContent": structure}, written * count)):
+        marked = FAKE.replace(OPENING, SERVER_OPENING) * count
+        assert result["content"] == [{"type": "text", "text": marked}, content[1]]
+        assert result["structuredContent"] == {"_headgate_of_server": {"notice": marked}, "rows": [1]}
+        assert META not in result.get("_meta", {})
+
+
+def test_another_result_on_disk_stays_as_it_is(whole: Gate) -> None:
+    text = "\\\\u005bExcerpt: of a manual \\u001b[31m\\\\" * 40_000
+    for result in shown(whole, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
+        assert result["content"] == [{"type": "text", "text": json.loads(f'"{text}"')}]

@@ -105,6 +105,18 @@ class LargeResponses:
         marked = self._notices.marked(result)
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
+    async def marked_on_disk(self, answer: Answer) -> Answer:
+        """The same of an answer whose result may be on disk."""
+        result = answer.result
+        if isinstance(result, bytes):
+            return self.marked(answer)
+        try:
+            marked = await asyncio.to_thread(self._notices.marked_on_disk, result)
+        except BaseException:
+            _close(result)
+            raise
+        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+
     async def shape(self, call: Call, answer: Answer) -> Answer:
         """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
         result = answer.result
@@ -121,7 +133,7 @@ class LargeResponses:
         if not done.result:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
-            return self.marked(answer)
+            return await self.marked_on_disk(answer)
         await self._keep(agent, call, result, job.cache_id)
         self.savings.excerpt(done)
         return msgspec.structs.replace(answer, result=done.result)
