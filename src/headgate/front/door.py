@@ -90,6 +90,8 @@ class Door(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._repeated_headers = 0
         self._coming: Visit | None = None
+        # Whether the client of the request that is coming waits for `100 Continue`.
+        self._continue_due = False
         self._parts: list[bytes] = []
         self._size = 0
         self._ahead: deque[Visit] = deque()
@@ -241,10 +243,16 @@ class Door(asyncio.Protocol):
         method = self._parser.get_method().decode("latin-1")
         self._coming = Visit(method, path, query, headers, self, self._number)
         self._parts, self._size = [], 0
-        if headers.get(b"expect", b"").lower() == b"100-continue" and self._visit is None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self._visit is None:
+        self._continue_due = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
+        if self._visit is None and not self._ahead:
+            if self._continue_due:
+                self._send_continue()
             self.deadline = self._loop.time() + limits.body_seconds
+
+    def _send_continue(self) -> None:
+        """All requests before the one that is coming are answered: the client may send its body."""
+        self._continue_due = False
+        self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         size = len(body)
@@ -298,8 +306,10 @@ class Door(asyncio.Protocol):
         """Start the next request, or wait for one."""
         if self._ahead:
             self._start_next()
-        else:
-            self.deadline = self._loop.time() + self._patience()
+            return
+        if self._coming is not None and self._continue_due:
+            self._send_continue()
+        self.deadline = self._loop.time() + self._patience()
 
     def _start_next(self) -> None:
         self._start(self._ahead.popleft())
