@@ -53,6 +53,17 @@ async def test_the_connection_that_has_not_read_for_the_longest_time_is_closed_f
     assert budget.closed == {"unread": 0, "connection_bytes": 0, "total_bytes": 1}
 
 
+async def test_a_connection_that_reads_a_part_of_what_waits_goes_to_the_end_of_the_order() -> None:
+    budget = OutboundBudget(connection_bytes=600, total_bytes=1000)
+    clients = [Client(budget) for _ in range(4)]
+    for client in clients[:3]:
+        client.outbound.add(300)
+    clients[0].outbound.remove(1)
+    clients[1].outbound.note_read()
+    clients[3].outbound.add(300)
+    assert [client.closed for client in clients] == [False, False, True, False]
+
+
 async def test_a_connection_for_which_too_much_waits_is_closed() -> None:
     budget = OutboundBudget(connection_bytes=600, total_bytes=1000)
     one, other = Client(budget), Client(budget)

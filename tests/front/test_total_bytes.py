@@ -41,9 +41,9 @@ def ask(port: int) -> socket.socket:
     return client
 
 
-def was_reset(client: socket.socket) -> bool:
+def was_reset(client: socket.socket, received: int) -> bool:
+    """Whether the rest of an answer, of which so much has been read, does not come."""
     try:
-        received = 0
         while received < ANSWER_BYTES:
             received += len(client.recv(1 << 20)) or ANSWER_BYTES
     except ConnectionResetError:
@@ -51,8 +51,11 @@ def was_reset(client: socket.socket) -> bool:
     return False
 
 
-async def resets(budget: OutboundBudget, count: int) -> list[bool]:
-    """Whether each of so many clients is reset, that ask one after the other and read when all have asked."""
+async def resets(budget: OutboundBudget, count: int, *, first_reads: bool = False) -> list[bool]:
+    """Whether each of so many clients is reset, that ask one after the other and read when all have asked.
+
+    With `first_reads` the first one reads a part of its answer before the last one asks.
+    """
     listener = socket.create_server((HOST, 0))
     listener.setblocking(False)
     port = listener.getsockname()[1]
@@ -63,16 +66,36 @@ async def resets(budget: OutboundBudget, count: int) -> list[bool]:
         visit.respond(200, b"x" * ANSWER_BYTES, TEXT)
         answered += 1
 
-    acceptor = Acceptor(listener, House(answer, Guard(HOST, port, (), ()), LIMITS, set(), budget))
+    house = House(answer, Guard(HOST, port, (), ()), LIMITS, set(), budget)
+    acceptor = Acceptor(listener, house)
     with contextlib.ExitStack() as clients:
-        asked = []
+        asked, read = [], [0] * count
         for number in range(count):
+            if first_reads and number == count - 1:
+                read[0] = await read_a_part(asked[0], house)
             asked.append(clients.enter_context(await asyncio.to_thread(ask, port)))
             await eventually(lambda: answered > number, WAIT_SECONDS, "the answer")  # noqa: B023
-        outcomes = [await asyncio.to_thread(was_reset, client) for client in asked]
+        outcomes = [await asyncio.to_thread(was_reset, *one) for one in zip(asked, read, strict=True)]
     acceptor.close()
     await eventually(lambda: budget.bytes == 0, WAIT_SECONDS, "nothing waits any more")
     return outcomes
+
+
+async def read_a_part(client: socket.socket, house: House) -> int:
+    """Read more than the kernel holds, so that it takes a part of the write buffer; the gateway looks."""
+    received = 0
+    while received < ANSWER_BYTES // 2:
+        received += len(await asyncio.to_thread(client.recv, 1 << 20))
+    for door in house.doors:
+        door.look(asyncio.get_running_loop().time())
+    return received
+
+
+def test_a_connection_that_reads_slowly_is_not_reset_before_one_that_does_not_read(loop: Loop) -> None:
+    budget = OutboundBudget(total_bytes=70 * MIB)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(resets(budget, 3, first_reads=True)) == [False, True, False]
+    assert budget.closed["total_bytes"] == 1
 
 
 def test_of_all_connections_the_one_that_has_waited_longest_is_reset(loop: Loop) -> None:

@@ -363,8 +363,9 @@ class Door(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """Show out a client that takes too long; called once a second."""
-        if now >= self._write_deadline and self._transport.get_write_buffer_size() < self._unread:
+        if self._write_deadline != FOREVER and self._transport.get_write_buffer_size() < self._unread:
             self._expect_reading(now)
+            self.outbound.note_read()
         if now < self.deadline and now < self._write_deadline:
             return
         if self._coming is not None and not self._deaf and now < self._write_deadline:

@@ -24,7 +24,7 @@ class OutboundBudget:
         self._connection_bytes = connection_bytes
         self._total_bytes = total_bytes
         self.bytes = 0
-        # In the order in which their clients stopped reading.
+        # In the order in which their clients have read last, or begun to leave something unread.
         self._unread: dict[ConnectionBytes, None] = {}
         self.dropped_notifications = 0
         self.closed = {UNREAD: 0, CONNECTION_BYTES: 0, TOTAL_BYTES: 0}
@@ -45,11 +45,12 @@ class OutboundBudget:
             self._close(next(iter(self._unread)), TOTAL_BYTES)
 
     def remove(self, connection: "ConnectionBytes", size: int) -> None:
-        """These bytes no longer wait."""
+        """These bytes no longer wait, because the client has read."""
         connection.bytes -= size
         self.bytes -= size
-        if not connection.bytes:
-            self._unread.pop(connection, None)
+        self._unread.pop(connection, None)
+        if connection.bytes:
+            self._unread[connection] = None
 
     def _close(self, connection: "ConnectionBytes", reason: str) -> None:
         self.closed[reason] += 1
@@ -75,6 +76,11 @@ class ConnectionBytes:
         """These bytes no longer wait."""
         if self._close is not None:
             self.budget.remove(self, size)
+
+    def note_read(self) -> None:
+        """The client has read something of what waits, however much is left."""
+        if self._close is not None:
+            self.budget.remove(self, 0)
 
     def close(self) -> None:
         """Drop the connection, with all that waits for it."""
