@@ -19,6 +19,9 @@ class HurriedLoop(asyncio.SelectorEventLoop):
         self._seconds = 1000.0
         self._outside = 0
         super().__init__(_HurriedSelector(self))
+        # That of the system, a nanosecond, is lost in the rounding of a clock that shows half a year: a timer
+        # that is due would never be over.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         """Seconds of a clock that only this loop moves."""

@@ -344,3 +344,13 @@ def test_a_late_answer_to_what_is_done_already_is_not_owed_to_a_store_that_fails
         machine.repeat("a", None, retries_doubt=False)
     finally:
         machine.teardown()
+
+
+@pytest.mark.timeout(30)
+def test_a_loop_in_a_hurry_goes_on_after_a_year() -> None:
+    machine = Promises()
+    try:
+        for _ in range(50):
+            machine.wait(8 * 24 * 3600.0)
+    finally:
+        machine.teardown()
