@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -345,16 +345,13 @@ class _Desk:
     def _waiting(self) -> tuple[list[_Work[Any]], bool]:
         """Everything that waits now, at least one; and whether more may come."""
         works: list[_Work[Any]] = []
-        work = self._queue.get()
-        try:
-            while work is not None:
-                works.append(work)
-                if len(works) == _MOST_AT_ONCE:
-                    return works, True
-                work = self._queue.get_nowait()
-        except Empty:
-            return works, True
-        return works, False
+        # Nobody else takes anything, so what is there stays there.
+        while not works or not (len(works) == _MOST_AT_ONCE or self._queue.empty()):
+            work = self._queue.get()
+            if work is None:
+                return works, False
+            works.append(work)
+        return works, True
 
     def _tell(self, tell: Callable[[], object]) -> None:
         assert self._loop is not None

@@ -115,8 +115,8 @@ class LedgerFile:
         self._doubt_seconds = doubt_seconds
         self._now = now
         self._most_bytes = most_bytes
-        # The facts of what was claimed here and has not ended, by its id.
-        self._claimed: dict[str, rows.Facts] = {}
+        # The rows of what was claimed here and has not ended, by its id.
+        self._claimed: dict[str, rows.Written] = {}
         # Of the answers that are being written to files.
         self._writing_bytes = 0
         # The answers in rows that ended before then have been dropped. A clock that is set back sets it back.
@@ -159,11 +159,11 @@ class LedgerFile:
         outdated = rows.body_of(connection, known.op_id) if known.answered else ""
         return self._granted(rows.grant(connection, known.op_id, intent, owner, now)), outdated
 
-    def _granted(self, facts: rows.Facts) -> Claim:
-        operation = rows.operation_of(facts)
+    def _granted(self, row: rows.Written) -> Claim:
+        operation = rows.operation_of(row.facts)
         if len(self._claimed) >= _MOST_CLAIMED:
             del self._claimed[next(iter(self._claimed))]
-        self._claimed[operation.op_id] = facts
+        self._claimed[operation.op_id] = row
         return Claim(Verdict.GRANTED, operation)
 
     async def orphans(self) -> list[Operation]:
@@ -218,7 +218,7 @@ class LedgerFile:
         self, op_id: str, fence: int, outcome: Outcome, stored: rows.Stored, *, dropped: bool = False
     ) -> bool:
         claimed = self._claimed.get(op_id)
-        if claimed is not None and rows.fence_of(claimed) != fence:
+        if claimed is not None and claimed.fence != fence:
             claimed = None
 
         def finish(connection: sqlite3.Connection) -> bool:
@@ -229,7 +229,8 @@ class LedgerFile:
 
         recorded = await self._committer.do(finish)
         self._claimed.pop(op_id, None)
-        self._dropped_until = min(self._dropped_until, self._now())
+        if self._dropped_until:
+            self._dropped_until = min(self._dropped_until, self._now())
         return recorded
 
     async def _finish_large(self, op_id: str, fence: int, outcome: Outcome, result: Payload) -> bool:

@@ -67,10 +67,13 @@ class MarkFile:
 
     def advance(self, mark: Mark) -> None:
         """Note a commit. The system writes it to the disk in its own time; raises nothing."""
-        with suppress(OSError):
+        try:
             if self._descriptor is None:
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             os.pwrite(self._descriptor, _packed(mark), 0)
+        except OSError:
+            # The next commit tries again.
+            return
 
     def remove(self) -> None:
         """Remove it."""
@@ -122,8 +125,8 @@ class DamageFile:
 
 
 def _packed(mark: Mark) -> bytes:
-    content = _LAYOUT.pack(_FORM, mark.id, mark.commits, 0)[:-4]
-    return content + struct.pack(">I", zlib.crc32(content))
+    content = b"%s%s%s" % (_FORM, mark.id, mark.commits.to_bytes(8))
+    return content + zlib.crc32(content).to_bytes(4)
 
 
 def _unreadable(path: Path) -> LedgerDamaged:

@@ -7,6 +7,7 @@ before it is changed, so that damage never gets a new checksum.
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -75,14 +76,11 @@ _UNCHANGING: Final = ("op_id", "tenant", "principal", "key", "fingerprint", "ser
 _CHANGING: Final = tuple(name for name in FACTS if name not in _UNCHANGING)
 _COLUMNS: Final = ", ".join(FACTS)
 _PLACES: Final = {name: place for place, name in enumerate(FACTS)}
+_STATE, _ATTEMPTS, _UPDATED, _DOUBTED, _ERROR_CODE, _ARGUMENTS = (
+    _PLACES[name] for name in ("state", "attempts", "updated", "doubted", "error_code", "arguments")
+)
 REAL_PLACES: Final = tuple(_PLACES[name] for name in ("created", "updated", "lease_until"))
 _CHANGING_PLACES: Final = tuple(_PLACES[name] for name in _CHANGING)
-# The columns that are fields of `Operation`, with the names that they have there.
-_FIELDS: Final = tuple(
-    (place, {"transaction_id": "transaction"}.get(name, name))
-    for place, name in enumerate(FACTS)
-    if name not in ("typed", "body", "body_size", "body_checksum", "answer_checksum")
-)
 _SET: Final = ", ".join(f"{name} = ?" for name in _CHANGING)
 _INSERT: Final = f"""
     INSERT INTO operations ({_COLUMNS}, checksum, answer_error, result)
@@ -95,7 +93,7 @@ _UPDATE_WHOLE: Final = (
 )
 # What changes when an operation ends; the old checksum says that nobody else has changed it since.
 _ENDING: Final = ("state", "attempts", "updated", *FACTS[FACTS.index("error_code") :])
-_ENDING_PLACES: Final = tuple(_PLACES[name] for name in _ENDING)
+_ending = itemgetter(*(_PLACES[name] for name in _ENDING))
 _FINISH: Final = f"""
     UPDATE operations SET {", ".join(f"{name} = ?" for name in _ENDING)}, checksum = ?, answer_error = ?,
       result = ?
@@ -105,14 +103,23 @@ _NO_ANSWER: Final[dict[str, Any]] = {
     "answered": 0, "dropped": 0, "typed": 0, "body": "", "body_size": 0, "body_checksum": 0,
     "answer_checksum": 0,
 }  # fmt: skip
+_KINDS: Final = {kind.value: kind for kind in ToolClass}
+_STATES: Final = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
 
 Facts = Sequence[Any]
 
 
-def fence_of(facts: Facts) -> int:
-    """The fence of a row with these facts."""
-    return int(facts[_PLACES["fence"]])
+class Written(NamedTuple):
+    """A row as this process wrote it last, and its checksum: it need not be read again to be ended."""
+
+    facts: Facts
+    checksum: int
+
+    @property
+    def fence(self) -> int:
+        """The fence of whoever holds it."""
+        return int(self.facts[_PLACES["fence"]])
 
 
 class Stored(NamedTuple):
@@ -156,21 +163,21 @@ def answer_checksum_of(error: bytes, result: bytes) -> int:
 # What is written.
 
 
-def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> Facts | None:
+def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> Written | None:
     """Record a new INTENT; None when its key is taken. Raises LedgerDamaged."""
     place = (intent.tenant, intent.principal, intent.key)
     if not keys.add(connection, keys.hash_of(keys.CALL, place)):
         return None
-    facts = _first(intent, owner, now)
-    put(connection, facts, b"", b"")
-    return facts
+    return put(connection, _first(intent, owner, now), b"", b"")
 
 
-def put(connection: sqlite3.Connection, facts: Facts, error: bytes, result: bytes) -> None:
+def put(connection: sqlite3.Connection, facts: Facts, error: bytes, result: bytes) -> Written:
     """Add a row; raises LedgerDamaged when an index has its key or its id already."""
-    added = connection.execute(_INSERT, (*facts, checksum_of(facts), error, result))
+    checksum = checksum_of(facts)
+    added = connection.execute(_INSERT, (*facts, checksum, error, result))
     if added.rowcount != 1:
         raise LedgerDamaged("an index names a key that is not known")
+    return Written(facts, checksum)
 
 
 def _first(intent: Intent, owner: str, now: float) -> Facts:
@@ -187,7 +194,7 @@ def _first(intent: Intent, owner: str, now: float) -> Facts:
     )  # fmt: skip
 
 
-def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> Facts:
+def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> Written:
     """Make a known operation an INTENT again, without what it was answered before."""
     row = _existing(connection, op_id)
     facts = _changed(
@@ -207,8 +214,7 @@ def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str
         doubted=int(row.fact("doubted") or row.fact("state") in ("intent", "in_doubt")),
         **_NO_ANSWER,
     )
-    _write(connection, row.number, facts, (b"", b""))
-    return facts
+    return _write(connection, row.number, facts, (b"", b""))
 
 
 def hold(connection: sqlite3.Connection, op_id: str, lease_until: float, owner: str, now: float) -> None:
@@ -234,19 +240,19 @@ def finish(
     now: float,
     *,
     dropped: bool = False,
-    claimed: Facts | None = None,
+    claimed: Written | None = None,
 ) -> bool:
     """Record how it ended; False when the fence is old or there is nothing to end.
 
-    `stored` has the result of its answer; `dropped` says that it is not kept. `claimed` are the facts of the
-    claim, by which the row need not be read again.
+    `stored` has the result of its answer; `dropped` says that it is not kept. `claimed` is the row of the
+    claim, which need not be read again.
     """
     answer = None if dropped else outcome.answer
     result = answer.result if answer is not None and isinstance(answer.result, bytes) else b""
     written = (answer.error if answer is not None else b"", b"" if stored.body else result)
     if claimed is not None:
-        facts = _finished(claimed, outcome, stored, written, now, dropped=dropped)
-        old = (checksum_of(claimed), op_id)
+        facts = _finished(claimed.facts, outcome, stored, written, now, dropped=dropped)
+        old = (claimed.checksum, op_id)
         if connection.execute(_FINISH, (*_ending(facts), checksum_of(facts), *written, *old)).rowcount == 1:
             return True
     row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
@@ -260,26 +266,21 @@ def finish(
 def _finished(
     facts: Facts, outcome: Outcome, stored: Stored, written: tuple[bytes, bytes], now: float, *, dropped: bool
 ) -> list[Any]:
-    answer = None if dropped else outcome.answer
-    ended = outcome.state in (State.DONE, State.FAILED)
-    doubted = facts[_PLACES["doubted"]] and outcome.state is not State.FAILED
+    answer, state = None if dropped else outcome.answer, outcome.state
     changed = list(facts)
-    changed[_PLACES["state"]] = outcome.state.value
-    changed[_PLACES["attempts"]] = outcome.attempts
-    changed[_PLACES["updated"]] = now
+    changed[_STATE] = state.value
+    changed[_ATTEMPTS] = outcome.attempts
+    changed[_UPDATED] = now
+    doubted = changed[_DOUBTED] and state is not State.FAILED
     # From the code of the error to the checksum of the answer, in the order of the columns.
-    changed[_PLACES["error_code"] : _PLACES["arguments"]] = (
+    changed[_ERROR_CODE:_ARGUMENTS] = (
         _whole(outcome.error_code), _whole(outcome.error), outcome.resolved_by, int(answer is not None),
         int(dropped), int(doubted), int(answer is not None and answer.typed), *stored,
         answer_checksum_of(*written),
     )  # fmt: skip
-    if ended:
-        changed[_PLACES["arguments"]] = b""
+    if state is State.DONE or state is State.FAILED:
+        changed[_ARGUMENTS] = b""
     return changed
-
-
-def _ending(facts: Facts) -> Facts:
-    return [facts[place] for place in _ENDING_PLACES]
 
 
 def drop_answer(connection: sqlite3.Connection, number: int) -> str:
@@ -304,16 +305,17 @@ def _changed(row: _Row, **changes: Any) -> list[Any]:
 
 def _write(
     connection: sqlite3.Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
-) -> None:
+) -> Written:
     """Change a row; `answer` is the error and the result, which stay as they are without it."""
-    values = [facts[place] for place in _CHANGING_PLACES]
+    values, checksum = [facts[place] for place in _CHANGING_PLACES], checksum_of(facts)
     statement = _UPDATE if answer is None else _UPDATE_WHOLE
-    connection.execute(statement, (*values, checksum_of(facts), *(answer or ()), number))
+    connection.execute(statement, (*values, checksum, *(answer or ()), number))
+    return Written(facts, checksum)
 
 
 def _whole(text: str) -> str:
     # What a server said may hold half a character, which SQLite refuses.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 # What is read.
@@ -382,13 +384,19 @@ def check(number: int, checksum: int, facts: Facts) -> None:
 
 def operation_of(facts: Facts) -> Operation:
     """The operation of a row with these facts."""
-    said = {field: facts[place] for place, field in _FIELDS}
-    said["kind"] = ToolClass(said["kind"])
-    said["state"] = State(said["state"])
-    said["answered"] = bool(said["answered"])
-    said["dropped"] = bool(said["dropped"])
-    said["doubted"] = bool(said["doubted"])
-    return Operation(**said)
+    # Written out in the order of the columns: every call with a key pays for it.
+    (
+        op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence, attempts,
+        created, updated, lease_until, owner, transaction, error_code, error, resolved_by, answered, dropped,
+        doubted, _, _, _, _, _, arguments,
+    ) = facts  # fmt: skip
+    return Operation(
+        op_id=op_id, tenant=tenant, principal=principal, key=key, fingerprint=fingerprint, server=server,
+        tool=tool, public_name=public_name, kind=_KINDS[kind], state=_STATES[state], fence=fence,
+        attempts=attempts, created=created, updated=updated, lease_until=lease_until, owner=owner,
+        arguments=arguments, transaction=transaction, error_code=error_code, error=error,
+        resolved_by=resolved_by, answered=bool(answered), dropped=bool(dropped), doubted=bool(doubted),
+    )  # fmt: skip
 
 
 def counted(connection: sqlite3.Connection) -> dict[State, int]:

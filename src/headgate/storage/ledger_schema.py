@@ -25,6 +25,7 @@ _IDENTITY: Final = """
       checksum  INTEGER NOT NULL
     )
 """
+_COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"
 LEDGER_TABLES: Final = (*rows.TABLES, _IDENTITY)
 # What of the first shape is in the way of the second.
 _OLD_INDEXES: Final = ("operations_by_state", "transactions_by_phase")
@@ -79,18 +80,19 @@ def count_commit(connection: sqlite3.Connection, last: Mark) -> Mark:
     """Add one to the commits, of which `last` is the number as far as is known; raises LedgerDamaged."""
     for known in (last, None):
         found = known or read_identity(connection)
-        counted = Mark(found.id, found.commits + 1)
-        changed = connection.execute(
-            "UPDATE identity SET id = ?, commits = ?, checksum = ? WHERE one = 1 AND checksum = ?",
-            (*_packed(counted), _packed(found)[2]),
-        )
+        commits = found.commits + 1
+        changed = connection.execute(_COUNT, (commits, _checksum(found.id, commits), _checksum(*found)))
         if changed.rowcount == 1:
-            return counted
+            return Mark(found.id, commits)
     raise LedgerDamaged("the ledger has lost its identity")
 
 
 def _packed(mark: Mark) -> tuple[bytes, int, int]:
-    return mark.id, mark.commits, zlib.crc32(b"%d" % mark.commits, zlib.crc32(mark.id))
+    return mark.id, mark.commits, _checksum(*mark)
+
+
+def _checksum(id: bytes, commits: int) -> int:
+    return zlib.crc32(b"%d" % commits, zlib.crc32(id))
 
 
 # A file of the first shape.
