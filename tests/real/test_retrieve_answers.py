@@ -161,3 +161,79 @@ async def test_the_description_says_how_to_ask(gate: Gate) -> None:
         described = (await client.tools())["retrieve_tools"].description or ""
     assert "verb and an object" in described
     assert "second wording" in described
+
+
+MOST_CHARACTERS = 32_000
+# So different that none is a near-duplicate of another.
+SUBJECTS = ("sales", "tax", "travel", "stock", "salary", "energy", "traffic", "weather", "music", "garden")
+PLACES = ("berlin", "paris", "oslo", "madrid", "cairo", "lima")
+REPORTS = [f"{subject}_{place}" for subject in SUBJECTS for place in PLACES]
+
+
+def wordy_tool(report: str, arguments: int) -> dict[str, Any]:
+    """A tool with many arguments, each of which is described at length."""
+    said = {"type": "string", "description": f"A word about {report} that is long enough to take some room."}
+    schema = {"type": "object", "properties": {f"{report}_{number}": said for number in range(arguments)}}
+    return {**tool(f"make_report_{report}", f"Make the report {report}."), "inputSchema": schema}
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """A gateway in front of a server with 60 long schemas, one of them longer than an answer."""
+    place = tmp_path_factory.mktemp("wordy")
+    sizes = [1_000, *[20] * (len(REPORTS) - 1)]
+    write_listing(place / "office.json", list(map(wordy_tool, REPORTS, sizes)))
+    servers = {"office": stdio_entry(depot_command("office", place / "office.json"))}
+    config = configuration(servers, listing="search", toolsLimit=100)
+    with running_gate(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
+        gate.wait_until_ready("office", seconds=START_SECONDS)
+        yield gate
+
+
+async def bounded(client: Visitor, **arguments: Any) -> dict[str, Any]:
+    result = await client.client.call_tool("retrieve_tools", arguments)
+    (text,) = texts_of(result)
+    assert len(text) <= MOST_CHARACTERS
+    answer: dict[str, Any] | None = result.structured_content
+    assert answer is not None
+    assert json.loads(text) == answer
+    return answer
+
+
+@pytest.mark.parametrize("detail", ["brief", "full", "explain"])
+async def test_an_answer_is_bounded_and_tells_what_is_left_out(wordy: Gate, mode: str, detail: str) -> None:
+    async with connected(wordy, mode) as client:
+        answer = await bounded(client, query="make report", limit=50, detail=detail)
+        assert answer["message"] == "Found 50 tools"
+        shown, short = answer["tools"], [one for one in answer["tools"] if one.get("brief")]
+        # All of the 50 are there, at least by name.
+        assert len({*names(answer), *answer.get("also", ())}) >= 50
+        if detail == "full":
+            assert 0 < len(short) < len(shown)
+            # What is not brief is whole.
+            for one in shown:
+                report = one["original_name"].removeprefix("make_report_")
+                whole = wordy_tool(report, 1_000 if report == REPORTS[0] else 20)
+                assert one.get("brief") or one["input_schema"] == whole["inputSchema"]
+            assert f"{len(short)} tools are only brief" in answer["hint"]
+            assert "expandSchema" in answer["hint"]
+        # A schema that no answer has room for can still be had.
+        expanded = await client.client.call_tool("expandSchema", {"toolName": names(answer)[-1]})
+        assert not expanded.is_error
+
+
+async def test_an_answer_to_ten_queries_is_bounded_too(wordy: Gate, mode: str) -> None:
+    async with connected(wordy, mode) as client:
+        queries = [f"make report {subject}" for subject in SUBJECTS]
+        answer = await bounded(client, queries=queries, limit=50, detail="full")
+        for subject, one in zip(SUBJECTS, answer["results"], strict=True):
+            # The best of each is there, and the others are told of.
+            assert subject in names(one)[0]
+            assert "The answer is limited to 32,000 characters" in one["hint"]
+
+
+async def test_an_answer_with_room_shows_everything_that_was_asked_for(wordy: Gate, mode: str) -> None:
+    async with connected(wordy, mode) as client:
+        answer = await bounded(client, query="make report tax cairo", limit=3, detail="full")
+        assert "hint" not in answer
+        assert not any("brief" in one for one in answer["tools"])

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from headgate.catalog.answer_room import MOST_CHARACTERS, Entry, Fitted, fit, size_of
 from headgate.catalog.arguments import Retrieval, retrieval
 from headgate.catalog.directory import nearest_servers
 from headgate.catalog.finder import Candidates, Finder, Reason, Wish
@@ -34,6 +35,13 @@ _REPHRASE: Final = (
     "Search again with a verb and an object as a tool's author would write them, such as 'create issue', "
     "or only in one of likely_servers with servers."
 )
+
+# Behind what an answer has no room for.
+_NARROW: Final = (
+    "Get the arguments of one with expandSchema, or search again with servers, other words or a lower limit."
+)
+# The sentences of an answer or of one of its queries, and the names of its members, in characters.
+_SENTENCES: Final = 800
 
 
 class Tools(Protocol):
@@ -211,51 +219,65 @@ class _Reply:
 
     def told(self, searched: list[_Searched], *, pool_size: int, pool_limit: int) -> dict[str, Any]:
         """The whole answer; every mode has the same members."""
-        results = [self._one(one) for one in searched]
+        around: dict[str, Any] = {
+            "newly_registered": self._names(self._registration.new if self._registration else ()),
+            "evicted_tools": self._names(self._registration.evicted if self._registration else ()),
+            "pool_size": pool_size,
+            "pool_limit": pool_limit,
+            "total_available_tools": len(self._tools),
+        }
+        results = self._results(searched, MOST_CHARACTERS - size_of(around) - _SENTENCES)
         if self._asked.queries is None:
             told = results[0]
         else:
             told = {"message": _summary(results), "results": results}
-            if not any(one["tools"] for one in results):
+            if not any(map(_has_found, results)):
                 told |= NOTHING
-        told["newly_registered"] = self._names(self._registration.new if self._registration else ())
-        told["evicted_tools"] = self._names(self._registration.evicted if self._registration else ())
-        told["pool_size"] = pool_size
-        told["pool_limit"] = pool_limit
-        told["total_available_tools"] = len(self._tools)
-        return told
+        return told | around
 
-    def _one(self, searched: _Searched) -> dict[str, Any]:
-        tools = [self._entry(searched, group) for group in searched.entries]
-        shown = [tool for tool in tools if tool is not None]
-        weak = searched.weak and bool(shown)
-        told: dict[str, Any] = {"message": _message(len(shown), weak=weak), "tools": shown}
+    def _results(self, searched: list[_Searched], room: int) -> list[dict[str, Any]]:
+        """The answers to the queries; each may take an equal part of what those before it left."""
+        results = list[dict[str, Any]]()
+        for left, one in zip(range(len(searched), 0, -1), searched, strict=True):
+            results.append(self._one(one, room // left))
+            room -= size_of(results[-1])
+        return results
+
+    def _one(self, searched: _Searched, room: int) -> dict[str, Any]:
+        also, query = self._names(searched.also), searched.query[:200]
+        entries = [self._entry(searched, group) for group in searched.entries]
+        room -= size_of((also, query, searched.likely_servers)) + _SENTENCES
+        fitted = fit([entry for entry in entries if entry is not None], room)
+        weak = searched.weak and fitted.found > 0
+        told: dict[str, Any] = {"message": _message(fitted.found, weak=weak), "tools": fitted.tools}
         if weak:
             told["weak"] = True
-        if also := self._names(searched.also):
+        if also := fitted.named + also:
             told["also"] = also
         if weak:
-            told |= {"likely_servers": searched.likely_servers, "hint": _REPHRASE}
-        return told | {"query": searched.query[:200]}
+            told["likely_servers"] = searched.likely_servers
+        if hint := " ".join(filter(None, [_REPHRASE if weak else "", _left_out(fitted)])):
+            told["hint"] = hint
+        return told | {"query": query}
 
-    def _entry(self, searched: _Searched, group: list[Fused]) -> dict[str, Any] | None:
+    def _entry(self, searched: _Searched, group: list[Fused]) -> Entry | None:
         """The best tool of a group that is still there, and the names of its near-duplicates."""
         there = [(one, self._tools.tool(one.key, self._profile)) for one in group]
         items = [(one, item) for one, item in there if item is not None]
         if not items:
             return None
-        told = self._tool(*items[0])
-        if searched.weak:
-            told["weak"] = True
+        one, item = items[0]
+        more: dict[str, Any] = {"weak": True} if searched.weak else {}
         if len(items) > 1:
-            told["same_as"] = [item.public_name for _, item in items[1:]]
-        reason = searched.reasons.get(items[0][0].key)
-        if reason is not None:
-            told["why"] = _why(reason)
-        return told
+            more["same_as"] = [item.public_name for _, item in items[1:]]
+        brief = self._tool(one, item, full=False) | more
+        if self._asked.detail == "full":
+            return Entry(item.public_name, brief, lambda: self._tool(one, item, full=True) | more)
+        reason = searched.reasons.get(one.key)
+        whole = None if reason is None else lambda: brief | {"why": _why(reason)}
+        return Entry(item.public_name, brief, whole)
 
-    def _tool(self, one: Fused, item: Item) -> dict[str, Any]:
-        full = self._asked.detail == "full"
+    def _tool(self, one: Fused, item: Item, *, full: bool) -> dict[str, Any]:
         description = description_of(item.definition)
         told: dict[str, Any] = {
             "name": item.public_name,
@@ -293,11 +315,29 @@ def _message(count: int, *, weak: bool = False) -> str:
     return f"No sure match; {tools} may fit" if weak else f"Found {tools}"
 
 
+def _left_out(fitted: Fitted) -> str:
+    """What is not shown for want of room, and how to get it; empty if nothing is."""
+    parts = [
+        f"{fitted.brief} tools are only brief (brief: true)" if fitted.brief else "",
+        f"{len(fitted.named)} more are only named, first in also" if fitted.named else "",
+        f"{fitted.unnamed} more are left out" if fitted.unnamed else "",
+    ]
+    if not any(parts):
+        return ""
+    said = ", ".join(filter(None, parts))
+    return f"The answer is limited to {MOST_CHARACTERS:,} characters: {said}. {_NARROW}"
+
+
 def _summary(results: list[dict[str, Any]]) -> str:
     """The message of several queries; weak where none of them has a sure match."""
-    answered = [one for one in results if one["tools"]]
+    answered = list(filter(_has_found, results))
     weak = all("weak" in one for one in answered)
-    return _message(sum(len(one["tools"]) for one in answered), weak=weak)
+    return _message(sum(len(one["tools"]) for one in answered) or len(answered), weak=weak)
+
+
+def _has_found(result: dict[str, Any]) -> bool:
+    """Whether it shows a tool, or names those for which there is no room."""
+    return bool(result["tools"] or result.get("also"))
 
 
 def _why(reason: Reason) -> dict[str, Any]:
