@@ -57,12 +57,12 @@ def main() -> None:
     longest, asked, failures = 0.0, 0, 0
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
     while not _ended():
-        before, started = _CpuWaits.read(pid), time.monotonic()
+        before, started = _CpuTimes.read(pid), time.monotonic()
         asked += 1
         failures += not _answers(connection, tool)
         seconds = time.monotonic() - started
         if seconds > longest:
-            longest = max(longest, seconds - _CpuWaits.read(pid).since(before))
+            longest = max(longest, _CpuTimes.read(pid).stall_since(before, seconds))
         time.sleep(_INTERVAL_SECONDS)
     print(longest, asked, failures)
 
@@ -99,40 +99,48 @@ def _send_call(connection: http.client.HTTPConnection, tool: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _CpuWaits:
-    """Seconds without a CPU: of the loop, of its other threads by id, of this process, and of the machine."""
+class _CpuTimes:
+    """Seconds for which the loop ran, and for which it, its other threads, this process had no CPU."""
 
-    loop: float
-    others: dict[str, float]
-    probe: float
+    ran: float
+    waited: float
+    # By the id of the thread.
+    others_waited: dict[str, float]
+    probe_waited: float
+    # Of this virtual machine, by its host.
     stolen: float
 
     @classmethod
-    def read(cls, pid: int) -> "_CpuWaits":
+    def read(cls, pid: int) -> "_CpuTimes":
         """As they are now."""
+        ran, waited = _schedstat(str(pid))
         others: dict[str, float] = {}
         with contextlib.suppress(OSError):
-            others = {
-                thread: _run_delay(f"{pid}/task/{thread}") for thread in os.listdir(f"/proc/{pid}/task")
-            }
-        return cls(others.pop(str(pid), 0.0), others, _run_delay("self"), _stolen())
+            threads = set(os.listdir(f"/proc/{pid}/task")) - {str(pid)}
+            others = {thread: _schedstat(f"{pid}/task/{thread}")[1] for thread in threads}
+        return cls(ran, waited, others, _schedstat("self")[1], _stolen())
 
-    def since(self, before: "_CpuWaits") -> float:
-        """How much of the time since then was a wait for a CPU, which is no stall of the gate's.
+    def stall_since(self, before: "_CpuTimes", seconds: float) -> float:
+        """How many of these seconds were no wait for a CPU, and so are the gate's own.
 
-        The loop also waits while another thread has the interpreter's lock and no CPU. At any moment that is
-        one thread, so the one that waited longest counts.
+        While the loop is blocked, another thread may have the interpreter's lock and no CPU. At any moment
+        that is one thread, so the one that waited longest counts.
         """
-        others = (waited - before.others.get(thread, waited) for thread, waited in self.others.items())
-        own = self.loop - before.loop + self.probe - before.probe
-        return own + max(others, default=0.0) + self.stolen - before.stolen
+        waited = self.waited - before.waited
+        blocked = max(0.0, seconds - waited - (self.ran - before.ran))
+        others = (
+            total - before.others_waited.get(thread, total) for thread, total in self.others_waited.items()
+        )
+        excused = waited + min(blocked, max(others, default=0.0))
+        return seconds - excused - (self.probe_waited - before.probe_waited) - (self.stolen - before.stolen)
 
 
-def _run_delay(task: str) -> float:
-    """Seconds for which a task could have run but had no CPU."""
+def _schedstat(task: str) -> tuple[float, float]:
+    """Seconds for which a task ran, and for which it could have run but had no CPU."""
     with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{task}/schedstat").read_bytes().split()[1]) / 1e9
-    return 0.0
+        ran, waited = Path(f"/proc/{task}/schedstat").read_bytes().split()[:2]
+        return int(ran) / 1e9, int(waited) / 1e9
+    return 0.0, 0.0
 
 
 def _stolen() -> float:

@@ -69,7 +69,8 @@ async def resets(budget: OutboundBudget, count: int, *, first_reads: bool = Fals
     house = House(answer, Guard(HOST, port, (), ()), LIMITS, set(), budget)
     acceptor = Acceptor(listener, house)
     with contextlib.ExitStack() as clients:
-        asked, read = [], [0] * count
+        asked: list[socket.socket] = []
+        read = [0] * count
         for number in range(count):
             if first_reads and number == count - 1:
                 read[0] = await read_a_part(asked[0], house)
