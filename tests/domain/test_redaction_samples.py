@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.domain.redaction import REDACTED, cleaned, without_secret_members, without_secrets
@@ -117,6 +117,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@example("password: SecretStrUnexpected token: identifiernpx -y some-mcp --token abc123def --verbose")
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=5)), max_size=12).map("".join))
 @settings(max_examples=600, deadline=None)
 def test_a_redacted_text_is_not_changed_again_and_stays_short(text: str) -> None:

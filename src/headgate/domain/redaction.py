@@ -103,6 +103,8 @@ _ASSIGNED: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# What is taken out may be the word that made its neighbour harmless: `password: xUnexpected token: abc`.
+_MOST_PASSES: Final = 3
 # They are places in a list, numbers of a protocol and words of a parser.
 _HARMLESS_TOKENS: Final = re.compile(
     r"(?:page|next|prev|previous|continuation|progress|sync|cancell?ation|cancel|unexpected|illegal|expected|end"
@@ -201,10 +203,13 @@ def cleaned(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """The text without passwords, tokens, keys and cookies, known by their name, place or beginning."""
-    lowered = text.lower()
-    for rule in _RULES:
-        if any(mark in lowered for mark in rule.marks):
-            text = rule.pattern.sub(rule.replace, text)
+    for _ in range(_MOST_PASSES):
+        before, lowered = text, text.lower()
+        for rule in _RULES:
+            if any(mark in lowered for mark in rule.marks):
+                text = rule.pattern.sub(rule.replace, text)
+        if text == before:
+            break
     return text
 
 
