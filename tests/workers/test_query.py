@@ -67,9 +67,9 @@ def test_numbers_and_nothing_can_be_matched_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("pattern", ["(", "x" * 1001])
+@pytest.mark.parametrize("pattern", ["(", "x" * 1025])
 def test_a_pattern_that_cannot_be_used_says_why(pattern: str) -> None:
-    with pytest.raises(Refused, match=r"regex at position|at most 1000"):
+    with pytest.raises(Refused, match=r"regex at position|at most 1,?024"):
         ask(LOG, f"SELECT count(*) FROM rows WHERE line REGEXP '{pattern}'")
 
 
