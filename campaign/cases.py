@@ -38,6 +38,7 @@ from campaign import (
     sagas,
     searches,
     server_rules,
+    short_sessions,
     shown,
     slow_clients,
     soak,
@@ -53,7 +54,6 @@ from campaign import (
     unread,
     upstream_http,
     upstream_stdio,
-    visitors,
 )
 from campaign.knowledge import (
     busy,
@@ -72,7 +72,7 @@ _GROUPS = (
     fleet, upstream_stdio, child_bytes, child_life, full_spool, upstream_http, dropped, descriptors, tls,
     names, clocks, drain, ledger_faults, bad_input, framing, fuzz, slow_clients, searches, stolen,
     attacks, taint, isolation, stateless_rules, endings, handles, shown, lifecycles, questions, profiles,
-    unread, unanswered, listed, listings, definitions, visitors, kills, transitions, sagas, keys,
+    unread, unanswered, listed, listings, definitions, short_sessions, kills, transitions, sagas, keys,
     ambiguous, records, storms, subscribers, killed, outages, pages, hostile, odd_arguments, odd_texts,
     together, full_disk, busy, members, damage, load, connection_load, result_quota, paused, soak,
     spawn_attempts, amplification, server_rules,

@@ -16,12 +16,12 @@ from campaign.questions import FORMS
 from campaign.servers import recorded, talker
 from campaign.streams import accept, listen_request, open_stream, streaming
 from campaign.trial import Trial, case
-from headgate.dialogue.handles import TaskHandles
-from headgate.dialogue.reminders import LIFE_SECONDS, Reminder
 from headgate.domain.call import Answer as UpstreamAnswer
 from headgate.domain.call import Call, Caller, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, SealedRequestState
+from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.storage.seal import Seal
 
 _CANARY = "only-for-the-first-client"
@@ -171,11 +171,11 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
     trial.measure("unknown tasks", f"{len(unknown)} refused with {codes}")
     trial.check("an unknown one is nobody's", codes == {-32601}, codes)
     # There is one principal in this version, so another one is tried on the table itself.
-    handles, item = TaskHandles(), Item(Kind.TOOLS, "talker", "task", "talker_task")
+    handles, item = MemoryTaskRegistry(), Item(Kind.TOOLS, "talker", "task", "talker_task")
     began = Request(caller=Caller("ann"), name="talker_task")
-    handles.note(Call(began, item), UpstreamAnswer(b'{"task":{"taskId":"task-one"}}'))
+    handles.record_task(Call(began, item), UpstreamAnswer(b'{"task":{"taskId":"task-one"}}'))
     about = {"taskId": msgspec.Raw(b'"task-one"')}
-    tools = [handles.tool(Request(caller=Caller(who), params=about)) for who in ("ann", "bob")]
+    tools = [handles.tool_of_task(Request(caller=Caller(who), params=about)) for who in ("ann", "bob")]
     found = [tool and tool.server for tool in tools]
     trial.check("another principal's is as good as none", found == ["talker", None], found)
 
@@ -188,14 +188,16 @@ class _Forger:
         self._key = key
         self.seal = Seal([key])
 
-    def content(self, state: str) -> Reminder:
+    def content(self, state: str) -> SealedRequestState:
         """What is in a reminder."""
-        return msgspec.msgpack.decode(self.seal.open("requestState", state), type=Reminder)
+        return msgspec.msgpack.decode(self.seal.open("requestState", state), type=SealedRequestState)
 
-    def made(self, reminder: Reminder, *, age: float = 0.0, purpose: str = "requestState") -> str:
+    def made(
+        self, sealed_state: SealedRequestState, *, age: float = 0.0, purpose: str = "requestState"
+    ) -> str:
         """A reminder as the gate would have made it so many seconds ago."""
         past = Seal([self._key], clock=lambda: time.time() - age)
-        return past.seal(purpose, msgspec.msgpack.encode(reminder), LIFE_SECONDS)
+        return past.seal(purpose, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
 
 
 @case(
@@ -204,7 +206,7 @@ class _Forger:
     "refused with -32602; nothing is sent upstream; the right one works once",
     quick_seconds=40,
 )
-async def reminders(trial: Trial) -> None:
+async def state_sealer(trial: Trial) -> None:
     """Towards a server of either era, a reminder is good for the call that it was given for, once."""
     servers = {
         "old": talker(trial.directory, "old"),
@@ -225,7 +227,7 @@ async def _check_reminders(trial: Trial, caller: Client, forger: _Forger, server
     asked = (await caller.request("tools/call", call)).result
     state = asked["requestState"]
     responses = {key: accept(each) for key, each in asked["inputRequests"].items()}
-    reminder = forger.content(state)
+    sealed_state = forger.content(state)
     other = {"name": call["name"], "arguments": {"count": 1, "note": "yours"}}
     positions = _sample(state, trial.size(quick=40, full=len(state)))
     wrong: dict[str, tuple[dict[str, Any], Any]] = {
@@ -236,13 +238,13 @@ async def _check_reminders(trial: Trial, caller: Client, forger: _Forger, server
         "no text": (call, 7),
         "null": (call, None),
         "1 MB": (call, "A" * 1_000_000),
-        "expired": (call, forger.made(reminder, age=LIFE_SECONDS + 1)),
-        "of another principal": (call, forger.made(msgspec.structs.replace(reminder, principal="bob"))),
+        "expired": (call, forger.made(sealed_state, age=STATE_LIFETIME_SECONDS + 1)),
+        "of another principal": (call, forger.made(msgspec.structs.replace(sealed_state, principal="bob"))),
         "other arguments": (other, state),
         "no arguments": ({"name": call["name"]}, state),
         "another tool": ({"name": f"{server}_echo", "arguments": call["arguments"]}, state),
         "another server": ({"name": "twin_ask", "arguments": call["arguments"]}, state),
-        "for another purpose": (call, forger.made(reminder, purpose="session")),
+        "for another purpose": (call, forger.made(sealed_state, purpose="session")),
         "of another gate": (call, Seal([secrets.token_bytes(32)]).seal("requestState", b"x", 60)),
         "the server's own": (call, "1/new"),
     }

@@ -7,16 +7,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from headgate.catalog.evaluation import (
-    Metrics,
-    ask,
-    read_set,
-    report_on_catalog,
-    report_on_set,
-    requests_for,
-)
+from headgate.catalog.evaluation.asking import ask
+from headgate.catalog.evaluation.check import requests_for
+from headgate.catalog.evaluation.labelled import read_set
+from headgate.catalog.evaluation.metrics import Metrics
+from headgate.catalog.evaluation.report import report_on_catalog, report_on_set
 from headgate.catalog.finder import Finder
-from headgate.catalog.search import document_of
+from headgate.catalog.search.document import document_of
 
 
 async def compare(directory: Path) -> tuple[Metrics, Metrics]:

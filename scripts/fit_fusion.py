@@ -16,8 +16,10 @@ from statistics import mean
 import msgspec
 
 from headgate.catalog import fusion
-from headgate.catalog.evaluation import Metrics, Question, measure, read_questions, read_tools
-from headgate.catalog.search import FLOOR, Document, Key, LexicalIndex
+from headgate.catalog.evaluation.labelled import Question, read_questions, read_tools
+from headgate.catalog.evaluation.metrics import Metrics, measure
+from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.index import FLOOR, LexicalIndex
 from headgate.embedding.minilm import MiniLM, fingerprint_of
 from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex

@@ -18,8 +18,8 @@ import click
 import msgspec
 import numpy
 
-from headgate.catalog.evaluation import read_tools
-from headgate.catalog.search import Document
+from headgate.catalog.evaluation.labelled import read_tools
+from headgate.catalog.search.document import Document
 from headgate.domain.stems import stem
 from headgate.domain.words import terms, words
 from headgate.embedding.minilm import MiniLM, Weights

@@ -12,7 +12,7 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
-from tests.gate import Gate, free_port, running_gate
+from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.parts import Parts, install
 
 # Speed is measured in bench; here a busy machine must not fail a test.
@@ -51,15 +51,15 @@ def free_port_fixture() -> int:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Callable[..., Gate]]:
+def gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
     """Return a function that starts a gate, with the arguments of `running_gate`; it stops with the test."""
     with ExitStack() as gates:
         started = 0
 
-        def start(config: dict[str, Any], **settings: Any) -> Gate:
+        def start(config: dict[str, Any], **settings: Any) -> GatewayProcess:
             nonlocal started
             started += 1
-            return gates.enter_context(running_gate(config, tmp_path / f"gate-{started}", **settings))
+            return gates.enter_context(running_gateway(config, tmp_path / f"gate-{started}", **settings))
 
         yield start
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.candidates import stdio_upstream
-from bench.listing.house import House, open_house, wait_for_servers
+from bench.listing.gateway_process import GatewayProcess, open_gateway_process, wait_for_servers
 from bench.process import ROOT
 
 SERVER: Final = "up"
@@ -23,7 +23,7 @@ _METRICS_SECONDS: Final = 10.0
 
 
 @contextmanager
-def gateway(entries: Mapping[str, dict[str, Any]], *, source: Path | None = None) -> Iterator[House]:
+def gateway(entries: Mapping[str, dict[str, Any]], *, source: Path | None = None) -> Iterator[GatewayProcess]:
     """A gateway with an empty data directory; an entry says what is special about a server."""
     with (
         tempfile.TemporaryDirectory(prefix="headgate-bench-") as home,
@@ -33,36 +33,38 @@ def gateway(entries: Mapping[str, dict[str, Any]], *, source: Path | None = None
 
 
 @contextmanager
-def opened(home: Path, entries: Mapping[str, dict[str, Any]], source: Path | None = None) -> Iterator[House]:
+def opened(
+    home: Path, entries: Mapping[str, dict[str, Any]], source: Path | None = None
+) -> Iterator[GatewayProcess]:
     """A gateway with the data that is in `home`, once it is connected. Raises StartFailed."""
     command = stdio_upstream().command
     plain = {"command": command[0], "args": command[1:], "cwd": str(ROOT)}
     config = home / "headgate.json"
     config.write_text(json.dumps({"mcpServers": {name: plain | own for name, own in entries.items()}}))
-    with open_house(config, source=source) as house:
-        wait_for_servers(house, len(entries))
-        yield house
+    with open_gateway_process(config, source=source) as gateway_process:
+        wait_for_servers(gateway_process, len(entries))
+        yield gateway_process
 
 
 class Tallied:
     """What a gateway has counted since this was made."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._commits, self._calls = _counted(house)
+    def __init__(self, gateway_process: GatewayProcess) -> None:
+        self._gateway_process = gateway_process
+        self._commits, self._calls = _counted(gateway_process)
 
     def commits(self) -> int:
         """How many times the ledger was written."""
-        return _counted(self._house)[0] - self._commits
+        return _counted(self._gateway_process)[0] - self._commits
 
     def commits_per_call(self) -> float:
         """The same for one call, on the average."""
-        commits, calls = _counted(self._house)
+        commits, calls = _counted(self._gateway_process)
         return (commits - self._commits) / max(1, calls - self._calls)
 
 
-def _counted(house: House) -> tuple[int, int]:
-    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=_METRICS_SECONDS)
+def _counted(gateway_process: GatewayProcess) -> tuple[int, int]:
+    connection = http.client.HTTPConnection("127.0.0.1", gateway_process.port, timeout=_METRICS_SECONDS)
     try:
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()

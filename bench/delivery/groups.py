@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from bench.delivery.desk import SERVER, TOOL, Tallied, gateway
-from bench.listing.house import House
-from bench.listing.visitor import Unreadable, Visitor
+from bench.listing.gateway_process import GatewayProcess
+from bench.listing.mcp_client import McpClient, Unreadable
 from bench.load.course import percentile
 from bench.path.summary import Figure, spread
 from bench.responses.desk import visiting
@@ -47,13 +47,14 @@ class _Sample(msgspec.Struct, frozen=True):
 def groups(*, quick: bool) -> list[Grouped]:
     """All three ways, in turn. Raises StartFailed or Unreadable."""
     rounds, each = (1, _QUICK_EACH) if quick else (_ROUNDS, _EACH)
-    ways: dict[str, Callable[[Visitor], None]] = {PLAIN: _plain, KEYED: _keyed, GROUPED: _grouped}
+    ways: dict[str, Callable[[McpClient], None]] = {PLAIN: _plain, KEYED: _keyed, GROUPED: _grouped}
     print("bench: delivery, transactions", file=sys.stderr)
-    with gateway({SERVER: {}}) as house, visiting(house) as visitor:
+    with gateway({SERVER: {}}) as gateway_process, visiting(gateway_process) as mcp_client:
         for make in ways.values():
-            make(visitor)
+            make(mcp_client)
         found = [
-            {way: _timed(house, visitor, make, each) for way, make in ways.items()} for _ in range(rounds)
+            {way: _timed(gateway_process, mcp_client, make, each) for way, make in ways.items()}
+            for _ in range(rounds)
         ]
     return [_summary(way, found) for way in ways]
 
@@ -70,38 +71,40 @@ def _summary(way: str, rounds: list[dict[str, _Sample]]) -> Grouped:
     )
 
 
-def _timed(house: House, visitor: Visitor, make: Callable[[Visitor], None], each: int) -> _Sample:
-    tallied, times = Tallied(house), []
+def _timed(
+    gateway_process: GatewayProcess, mcp_client: McpClient, make: Callable[[McpClient], None], each: int
+) -> _Sample:
+    tallied, times = Tallied(gateway_process), []
     for _ in range(each):
         began = time.perf_counter()
-        make(visitor)
+        make(mcp_client)
         times.append(time.perf_counter() - began)
     times.sort()
     return _Sample(percentile(times, 0.50), percentile(times, 0.99), tallied.commits() / each)
 
 
-def _plain(visitor: Visitor) -> None:
+def _plain(mcp_client: McpClient) -> None:
     for _ in range(_STEPS):
-        _ask(visitor, _CALL)
+        _ask(mcp_client, _CALL)
 
 
-def _keyed(visitor: Visitor) -> None:
+def _keyed(mcp_client: McpClient) -> None:
     for _ in range(_STEPS):
-        _ask(visitor, _CALL | {"_meta": {"io.headgate/idempotencyKey": secrets.token_hex(16)}})
+        _ask(mcp_client, _CALL | {"_meta": {"io.headgate/idempotencyKey": secrets.token_hex(16)}})
 
 
-def _grouped(visitor: Visitor) -> None:
-    begun = _ask(visitor, {"name": BEGIN, "arguments": {}})
+def _grouped(mcp_client: McpClient) -> None:
+    begun = _ask(mcp_client, {"name": BEGIN, "arguments": {}})
     named = {"transaction_id": begun["structuredContent"]["transaction_id"]}
     undone = {"tool": _CALL["name"], "args": {"path": "$arguments.path"}}
     step = named | {"tool": _CALL["name"], "args": _CALL["arguments"], "compensate": undone}
     for number in range(_STEPS):
-        _ask(visitor, {"name": STEP, "arguments": step | {"sequence": number + 1}})
-    _ask(visitor, {"name": COMMIT, "arguments": named})
+        _ask(mcp_client, {"name": STEP, "arguments": step | {"sequence": number + 1}})
+    _ask(mcp_client, {"name": COMMIT, "arguments": named})
 
 
-def _ask(visitor: Visitor, params: dict[str, Any]) -> dict[str, Any]:
-    body = visitor.exchange(visitor.request("tools/call", params))[1]
+def _ask(mcp_client: McpClient, params: dict[str, Any]) -> dict[str, Any]:
+    body = mcp_client.exchange(mcp_client.request("tools/call", params))[1]
     result: dict[str, Any] = msgspec.json.decode(body).get("result", {})
     if not result or result.get("isError"):
         raise Unreadable(f"{params['name']}: {body[:300]!r}")

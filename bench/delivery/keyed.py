@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from bench.delivery.desk import KEPT, RESULT_BYTES, SERVER, TOOL, Tallied, gateway
-from bench.listing.house import House
+from bench.listing.gateway_process import GatewayProcess
 from bench.load.generator import Generator
 from bench.load.plan import Outcome, Plan
 from bench.load.tickets import NUMBER, Ticket
@@ -69,21 +69,28 @@ def keyed(load: Generator, *, quick: bool) -> list[Keyed]:
     """Every way with every number of calls at a time. Raises StartFailed."""
     rounds, seconds = (1, _QUICK_SECONDS) if quick else (_ROUNDS, _SECONDS)
     found: dict[int, list[Round]] = {connections: [] for connections in CONNECTIONS}
-    with gateway({SERVER: {}, KEPT: {"ledger": "all"}}) as house:
+    with gateway({SERVER: {}, KEPT: {"ledger": "all"}}) as gateway_process:
         for turn in range(rounds):
             print(f"bench: delivery, recorded calls, round {turn + 1} of {rounds}", file=sys.stderr)
             for connections, own in found.items():
-                own.append(_in_turn(load, house, connections, seconds, turn))
+                own.append(_in_turn(load, gateway_process, connections, seconds, turn))
     return [summary(way, connections, own) for connections, own in found.items() for way in WAYS]
 
 
-def _in_turn(load: Generator, house: House, connections: int, seconds: float, turn: int) -> Round:
+def _in_turn(
+    load: Generator, gateway_process: GatewayProcess, connections: int, seconds: float, turn: int
+) -> Round:
     shift = turn % len(WAYS)
-    return {way: _measured(load, house, way, connections, seconds) for way in WAYS[shift:] + WAYS[:shift]}
+    return {
+        way: _measured(load, gateway_process, way, connections, seconds)
+        for way in WAYS[shift:] + WAYS[:shift]
+    }
 
 
-def _measured(load: Generator, house: House, way: str, connections: int, seconds: float) -> Sample:
-    tallied = Tallied(house)
+def _measured(
+    load: Generator, gateway_process: GatewayProcess, way: str, connections: int, seconds: float
+) -> Sample:
+    tallied = Tallied(gateway_process)
     outcome = load.run(
         Plan(
             tool=f"{KEPT if way == ALL else SERVER}_{TOOL}",
@@ -91,8 +98,8 @@ def _measured(load: Generator, house: House, way: str, connections: int, seconds
             lanes=connections,
             seconds=seconds,
             warm_up_seconds=0.1,
-            port=house.port,
-            pid=house.pid,
+            port=gateway_process.port,
+            pid=gateway_process.pid,
             ticket=_ticket(way),
         )
     )

@@ -75,8 +75,8 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 def library(*, quick: bool) -> Library:
     """Time, bytes and memory. Raises StartFailed."""
     print("bench: delivery, the client library", file=sys.stderr)
-    with gateway({SERVER: {}}) as house:
-        address = f"http://127.0.0.1:{house.port}/mcp"
+    with gateway({SERVER: {}}) as gateway_process:
+        address = f"http://127.0.0.1:{gateway_process.port}/mcp"
         return asyncio.run(_measured(address, quick=quick))
 
 

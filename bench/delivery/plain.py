@@ -11,7 +11,7 @@ import msgspec
 
 from bench.delivery.before import code_before
 from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, gateway
-from bench.listing.house import House
+from bench.listing.gateway_process import GatewayProcess
 from bench.load.generator import Generator
 from bench.load.plan import Era, Outcome, Plan
 from bench.path.summary import Figure, spread
@@ -77,7 +77,7 @@ def plain(load: Generator, *, quick: bool) -> list[Beside]:
 
 def _start(load: Generator, source: Path, pace: Pace, number: int) -> dict[_Scenario, list[_Round]]:
     with ExitStack() as stack:
-        houses = {
+        gateway_processes = {
             code: stack.enter_context(gateway({SERVER: {}}, source=None if code == NOW else source))
             for code in (BEFORE, NOW, AGAIN)
         }
@@ -86,15 +86,19 @@ def _start(load: Generator, source: Path, pace: Pace, number: int) -> dict[_Scen
         }
         for turn in range(pace.rounds):
             for scenario, rounds in found.items():
-                rounds.append(_in_turn(load, houses, scenario, pace.seconds, number + turn))
+                rounds.append(_in_turn(load, gateway_processes, scenario, pace.seconds, number + turn))
     return found
 
 
 def _in_turn(
-    load: Generator, houses: Mapping[str, House], scenario: _Scenario, seconds: float, turn: int
+    load: Generator,
+    gateway_processes: Mapping[str, GatewayProcess],
+    scenario: _Scenario,
+    seconds: float,
+    turn: int,
 ) -> _Round:
     """All versions, another one first each time, so that none always follows the same neighbour."""
-    names = list(houses)
+    names = list(gateway_processes)
     shift = turn % len(names)
     era, connections = scenario
     return {
@@ -105,8 +109,8 @@ def _in_turn(
                 lanes=connections,
                 seconds=seconds,
                 warm_up_seconds=0.1,
-                port=houses[code].port,
-                pid=houses[code].pid,
+                port=gateway_processes[code].port,
+                pid=gateway_processes[code].pid,
                 era=era,
             )
         )

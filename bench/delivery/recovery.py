@@ -87,13 +87,15 @@ def _start(ledger: Path | None) -> _Start:
         # What was copied is on the disk before the clock starts, or the first commit would wait for it.
         os.sync()
         # What was recorded as reading is made again only if its tool still counts as such.
-        with opened(Path(home), {SERVER: {"class": "read"}}) as house:
-            ready = time.perf_counter() - house.began
+        with opened(Path(home), {SERVER: {"class": "read"}}) as gateway_process:
+            ready = time.perf_counter() - gateway_process.began
             if ledger is None:
                 return _Start(ready, ready, {})
             file = data / LEDGER_NAME
-            settled = wait_until(lambda: not states_of(file).get(State.INTENT), house.pid, "recovery")
-            return _Start(ready, settled - house.began, states_of(file))
+            settled = wait_until(
+                lambda: not states_of(file).get(State.INTENT), gateway_process.pid, "recovery"
+            )
+            return _Start(ready, settled - gateway_process.began, states_of(file))
 
 
 def states_of(file: Path) -> dict[State, int]:

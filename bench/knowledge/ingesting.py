@@ -13,9 +13,10 @@ import msgspec
 from bench.knowledge.latency import POSTGRES, SQLITE
 from bench.knowledge.server import running
 from bench.knowledge.sets import MANUAL, read
-from bench.knowledge.taking_in import extract, take_in
+from bench.knowledge.taking_in import take_in
 from headgate.embedding.choice import Offline
 from headgate.embedding.passages import PassageEmbedder
+from headgate.knowledge.extraction.extracting import extract
 from headgate.knowledge.store import Store
 from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.postgres.opening import open_store as open_postgres

@@ -13,7 +13,7 @@ from bench.knowledge.kept import KeptPassages
 from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.sets import MANUAL, Knowledge, read
 from bench.tables import figure, table
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.documents.markdown import parse
 from headgate.embedding.minilm import MiniLM, Weights
 from headgate.embedding.texts import question_of

@@ -13,7 +13,7 @@ import msgspec
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.call import LOCAL
 from headgate.embedding.passages import PassageEmbedder
 from headgate.knowledge.budget import TokenBudget

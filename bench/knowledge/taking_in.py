@@ -8,9 +8,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bench.knowledge.sets import Document
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.documents.library import open_library
-from headgate.knowledge.extraction import extract
+from headgate.knowledge.extraction.extracting import extract
 from headgate.knowledge.ingestion import Extract, Ingestion, Summary
 from headgate.knowledge.places import Places
 from headgate.knowledge.reading import Inventory, Library, Reading

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue
-from bench.listing.house import open_house, replaying, wait_for_servers
-from bench.listing.visitor import Unreadable, Visitor
+from bench.listing.gateway_process import open_gateway_process, replaying, wait_for_servers
+from bench.listing.mcp_client import McpClient, Unreadable
 from headgate.catalog.names import CALL_TOOL, OWN_NAMES
 from headgate.domain.listing import Mode
 
@@ -21,7 +21,7 @@ _MOST_NAMED: Final = 10
 # Who waits for an answer leaves the gateway idle.
 _VISITORS: Final = 4
 
-Call = Callable[[Visitor, str], dict[str, Any]]
+Call = Callable[[McpClient, str], dict[str, Any]]
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,20 +40,22 @@ def reached(catalogues: Sequence[Catalogue]) -> list[Reached]:
     with (
         tempfile.TemporaryDirectory(prefix="headgate-bench-") as home,
         replaying(catalogues, Path(home)) as config,
-        open_house(config) as house,
+        open_gateway_process(config) as gateway_process,
     ):
-        wait_for_servers(house, len(catalogues))
+        wait_for_servers(gateway_process, len(catalogues))
         expected = {
             (one.server, msgspec.json.decode(tool, type=_Named).name)
             for one in catalogues
             for tool in one.tools
         }
-        with Visitor(house.port, "/mcp/full") as visitor:
-            visitor.introduce()
+        with McpClient(gateway_process.port, "/mcp/full") as mcp_client:
+            mcp_client.introduce()
             # The gateway answers its own tools itself.
-            names = [name for name in _listed(visitor) if name not in OWN_NAMES]
-        found = [_by(mode.value, house.port, mode, _directly, names, expected) for mode in Mode]
-        found.append(_by(f"search, by {CALL_TOOL}", house.port, Mode.SEARCH, _wrapped, names, expected))
+            names = [name for name in _listed(mcp_client) if name not in OWN_NAMES]
+        found = [_by(mode.value, gateway_process.port, mode, _directly, names, expected) for mode in Mode]
+        found.append(
+            _by(f"search, by {CALL_TOOL}", gateway_process.port, Mode.SEARCH, _wrapped, names, expected)
+        )
         return found
 
 
@@ -63,10 +65,10 @@ def _by(
     print(f"bench: listing, every tool called, {name}", file=sys.stderr, flush=True)
 
     def share(number: int) -> tuple[int, set[tuple[str, str]]]:
-        with Visitor(port, f"/mcp/{mode}") as visitor:
-            visitor.introduce()
-            listed = len(_listed(visitor))
-            return listed, {_origin(visitor, call, one) for one in names[number::_VISITORS]}
+        with McpClient(port, f"/mcp/{mode}") as mcp_client:
+            mcp_client.introduce()
+            listed = len(_listed(mcp_client))
+            return listed, {_origin(mcp_client, call, one) for one in names[number::_VISITORS]}
 
     with ThreadPoolExecutor(_VISITORS) as threads:
         shares = list(threads.map(share, range(_VISITORS)))
@@ -81,32 +83,32 @@ def _by(
     )
 
 
-def _listed(visitor: Visitor) -> list[str]:
+def _listed(mcp_client: McpClient) -> list[str]:
     names: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = json.loads(visitor.exchange(visitor.request("tools/list", cursor))[1])["result"]
+        page = json.loads(mcp_client.exchange(mcp_client.request("tools/list", cursor))[1])["result"]
         names += [tool["name"] for tool in page["tools"]]
         if "nextCursor" not in page:
             return names
         cursor = {"cursor": page["nextCursor"]}
 
 
-def _origin(visitor: Visitor, call: Call, name: str) -> tuple[str, str]:
+def _origin(mcp_client: McpClient, call: Call, name: str) -> tuple[str, str]:
     """The server and the tool that have answered."""
     try:
-        server, tool = (block["text"] for block in call(visitor, name)["content"])
+        server, tool = (block["text"] for block in call(mcp_client, name)["content"])
     except (Unreadable, ValueError):
         return "", name
     return server, tool
 
 
-def _directly(visitor: Visitor, name: str) -> dict[str, Any]:
-    return visitor.call(name, {})
+def _directly(mcp_client: McpClient, name: str) -> dict[str, Any]:
+    return mcp_client.call(name, {})
 
 
-def _wrapped(visitor: Visitor, name: str) -> dict[str, Any]:
-    return visitor.call(CALL_TOOL, {"name": name, "args": {}})
+def _wrapped(mcp_client: McpClient, name: str) -> dict[str, Any]:
+    return mcp_client.call(CALL_TOOL, {"name": name, "args": {}})
 
 
 class _Named(msgspec.Struct):

@@ -12,11 +12,12 @@ from bench.retrieval.engine import Engine
 from bench.retrieval.lexical import Words
 from bench.retrieval.semantic import BOTH, WORDS, Hybrid
 from bench.retrieval.sets import data_directory
-from headgate.catalog.evaluation import LabelledSet, Question, read_set
-from headgate.catalog.evaluation import measure as judge
+from headgate.catalog.evaluation.labelled import LabelledSet, Question, read_set
 from headgate.catalog.evaluation.metrics import DEPTH
-from headgate.catalog.search import Document, document_of
-from headgate.catalog.slim import shared, slim
+from headgate.catalog.evaluation.metrics import measure as judge
+from headgate.catalog.search.document import Document, document_of
+from headgate.catalog.slim.forms import slim
+from headgate.catalog.slim.shared import shared
 from headgate.domain.item import Item
 
 # Vectors of thousands of tools take too long.

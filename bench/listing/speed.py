@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue, of_size
-from bench.listing.house import House, open_house, replaying, wait_for_servers
-from bench.listing.visitor import Unreadable, Visitor
+from bench.listing.gateway_process import GatewayProcess, open_gateway_process, replaying, wait_for_servers
+from bench.listing.mcp_client import McpClient, Unreadable
 from bench.process import free_port, running, wait_until
 from bench.procfs import cpu_seconds, resident_bytes
 from bench.readiness import wait_for_port
@@ -92,29 +92,29 @@ def _at_size(catalogues: Sequence[Catalogue], tools: int) -> tuple[list[Timed], 
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as home:
         place = Path(home)
         with replaying(catalogues, place) as config:
-            with open_house(config) as house:
+            with open_gateway_process(config) as gateway_process:
                 # So that the next start knows every tool.
-                wait_for_servers(house, len(catalogues))
-            with open_house(config) as house:
-                first = _first(house, Mode.AUTO)
-                started = time.perf_counter() - house.began
-                wait_for_servers(house, len(catalogues))
-                _settle(house)
-                timed = [_timed(house, mode, tools, place, first) for mode in _MODES]
-                return timed, _sized(house, catalogues, tools, started * 1000)
+                wait_for_servers(gateway_process, len(catalogues))
+            with open_gateway_process(config) as gateway_process:
+                first = _first(gateway_process, Mode.AUTO)
+                started = time.perf_counter() - gateway_process.began
+                wait_for_servers(gateway_process, len(catalogues))
+                _settle(gateway_process)
+                timed = [_timed(gateway_process, mode, tools, place, first) for mode in _MODES]
+                return timed, _sized(gateway_process, catalogues, tools, started * 1000)
 
 
-def _settle(house: House) -> None:
+def _settle(gateway_process: GatewayProcess) -> None:
     """Wait until nothing is made in the background any more. Raises StartFailed."""
     before = -1.0
 
     def rests() -> bool:
         nonlocal before
-        last, before = before, cpu_seconds(house.pid)
+        last, before = before, cpu_seconds(gateway_process.pid)
         time.sleep(_REST_SECONDS)
         return before - last < _REST_SECONDS * _IDLE
 
-    wait_until(rests, house.pid, "a moment of rest")
+    wait_until(rests, gateway_process.pid, "a moment of rest")
 
 
 class _Answers(msgspec.Struct, frozen=True):
@@ -126,18 +126,18 @@ class _Answers(msgspec.Struct, frozen=True):
     listed: int
 
 
-def _first(house: House, mode: Mode) -> _Answers:
+def _first(gateway_process: GatewayProcess, mode: Mode) -> _Answers:
     """Shake hands and take all pages, as a client does that has just come."""
     pages: list[bytes] = []
     cursors: list[str] = []
     listed = 0
     began = time.perf_counter()
-    with _introduced(house, mode) as visitor:
+    with _introduced(gateway_process, mode) as mcp_client:
         spent = time.perf_counter() - began
         while True:
             params = {"cursor": cursors[-1]} if cursors else {}
             began = time.perf_counter()
-            pages.append(visitor.exchange(visitor.request("tools/list", params))[1])
+            pages.append(mcp_client.exchange(mcp_client.request("tools/list", params))[1])
             spent += time.perf_counter() - began
             # What the client makes of it is its own affair.
             result = json.loads(pages[-1])["result"]
@@ -148,28 +148,28 @@ def _first(house: House, mode: Mode) -> _Answers:
 
 
 @contextmanager
-def _introduced(house: House, mode: Mode) -> Iterator[Visitor]:
-    with Visitor(house.port, f"/mcp/{mode}") as visitor:
-        visitor.introduce()
-        yield visitor
+def _introduced(gateway_process: GatewayProcess, mode: Mode) -> Iterator[McpClient]:
+    with McpClient(gateway_process.port, f"/mcp/{mode}") as mcp_client:
+        mcp_client.introduce()
+        yield mcp_client
 
 
-def _timed(house: House, mode: Mode, tools: int, place: Path, started: _Answers) -> Timed:
-    first = started if mode is Mode.AUTO else _first(house, mode)
+def _timed(gateway_process: GatewayProcess, mode: Mode, tools: int, place: Path, started: _Answers) -> Timed:
+    first = started if mode is Mode.AUTO else _first(gateway_process, mode)
     # After the start servers have told their tools once more; that is the listing to compare.
-    now = _first(house, mode)
-    with _introduced(house, mode) as visitor, _bare(now.pages, place / mode) as bare:
+    now = _first(gateway_process, mode)
+    with _introduced(gateway_process, mode) as mcp_client, _bare(now.pages, place / mode) as bare:
         cursors: list[dict[str, str]] = [{}, *({"cursor": cursor} for cursor in now.cursors)]
-        asked = [visitor.request("tools/list", one) for one in cursors]
+        asked = [mcp_client.request("tools/list", one) for one in cursors]
         bare_asked = [bare.request("tools/list", one, f"/{at}") for at, one in enumerate(cursors)]
         page, bare_page = _rounds(
             _ROUNDS,
-            lambda: _expect(visitor.exchange(asked[0]), now.pages[0]),
+            lambda: _expect(mcp_client.exchange(asked[0]), now.pages[0]),
             lambda: _expect(bare.exchange(bare_asked[0]), now.pages[0]),
         )
         whole, bare_whole = _rounds(
             _ROUNDS_OF_ALL,
-            lambda: [visitor.exchange(one) for one in asked],
+            lambda: [mcp_client.exchange(one) for one in asked],
             lambda: [bare.exchange(one) for one in bare_asked],
         )
     return Timed(
@@ -207,19 +207,21 @@ def _expect(answer: tuple[bytes, bytes], page: bytes) -> None:
 
 
 @contextmanager
-def _bare(pages: Sequence[bytes], place: Path) -> Iterator[Visitor]:
+def _bare(pages: Sequence[bytes], place: Path) -> Iterator[McpClient]:
     place.mkdir()
     for number, page in enumerate(pages):
         (place / str(number)).write_bytes(page)
     port = free_port()
     with running([sys.executable, "-IS", str(_BARE), str(port), str(place)]) as pid:
         wait_for_port(port, pid, "the bare server")
-        with Visitor(port, "/0") as visitor:
-            yield visitor
+        with McpClient(port, "/0") as mcp_client:
+            yield mcp_client
 
 
-def _sized(house: House, catalogues: Sequence[Catalogue], tools: int, started_ms: float) -> Sized:
-    with _introduced(house, Mode.SLIM) as visitor:
+def _sized(
+    gateway_process: GatewayProcess, catalogues: Sequence[Catalogue], tools: int, started_ms: float
+) -> Sized:
+    with _introduced(gateway_process, Mode.SLIM) as mcp_client:
         names = [
             f"{one.server}:{msgspec.json.decode(tool, type=_Named).name}"
             for one in catalogues
@@ -228,9 +230,9 @@ def _sized(house: House, catalogues: Sequence[Catalogue], tools: int, started_ms
         times = []
         for name in random.Random(tools).choices(names, k=_EXPANSIONS):
             params = {"name": EXPAND_SCHEMA, "arguments": {"toolName": name}}
-            request = visitor.request("tools/call", params)
+            request = mcp_client.request("tools/call", params)
             began = time.perf_counter()
-            _, body = visitor.exchange(request)
+            _, body = mcp_client.exchange(request)
             times.append((time.perf_counter() - began) * 1000)
             if "result" not in json.loads(body):
                 raise Unreadable(f"{name}: {body[:300]!r}")
@@ -241,7 +243,7 @@ def _sized(house: House, catalogues: Sequence[Catalogue], tools: int, started_ms
         expand_p50_ms=median(times),
         expand_p95_ms=_p95(times),
         expand_most_ms=max(times),
-        resident_mib=resident_bytes(house.pid) / 2**20,
+        resident_mib=resident_bytes(gateway_process.pid) / 2**20,
     )
 
 

@@ -21,7 +21,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile
-from headgate.gateway import OwnTool
+from headgate.gateway.gateway import GatewayTool
 from headgate.storage.state import StateFile
 from headgate.wire.eras import Era
 
@@ -56,7 +56,9 @@ class Stand:
         self._finder = finder
         self._state = state
         self._search = search = Search(settings, catalog, finder, state)
-        self._own: dict[str, OwnTool] = search.own_tools(LocalAccess(), _at_once, lambda circle: None)
+        self._own: dict[str, GatewayTool] = search.own_tools(
+            LocalAccess(), _at_once, lambda visibility_group: None
+        )
 
     def with_budget(self, tokens: int) -> "Stand":
         """The same servers, with another number of tokens for the modes budget and auto."""
@@ -74,7 +76,7 @@ class Stand:
         found: list[bytes] = []
         cursor: str | None = None
         while True:
-            members = await self._search.showing.page(Kind.TOOLS, cursor, viewer)
+            members = await self._search.showing.list_page(Kind.TOOLS, cursor, viewer)
             page = msgspec.json.decode(b"{" + members + b"}", type=_Page)
             found += map(bytes, page.tools)
             cursor = page.next_cursor

@@ -12,7 +12,7 @@ from bench.listing.catalogs import Catalogue, array, without_second_mode
 from bench.listing.questions import questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from headgate.catalog.names import RETRIEVE_TOOLS
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
 
 ALL: Final = "all servers"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.listing.house import House
-from bench.listing.visitor import Unreadable, Visitor
+from bench.listing.gateway_process import GatewayProcess
+from bench.listing.mcp_client import McpClient, Unreadable
 from bench.responses.desk import SERVER, cache_id_of, texts_of, visiting
 from bench.responses.operations import EXCERPT, JSON, OPERATIONS
 from bench.responses.speed import kinds
@@ -50,37 +50,37 @@ def large_texts(*, quick: bool) -> dict[str, str]:
     return {tool_of(kind): (items if kind == JSON else log)(size) for kind in kinds()}
 
 
-def carried(house: House, *, quick: bool) -> list[Carried]:
+def carried(gateway_process: GatewayProcess, *, quick: bool) -> list[Carried]:
     """Every operation that an agent can ask for. Raises Unreadable."""
     size, rounds = sized(quick=quick), _QUICK_ROUNDS if quick else _ROUNDS
     found = []
-    with visiting(house) as visitor:
+    with visiting(gateway_process) as mcp_client:
         for kind in kinds():
             said = f"bench: responses, {size / 1e6:g} MB of {kind} through a gateway"
             print(said, file=sys.stderr, flush=True)
-            for name, tool, arguments in _calls(visitor, kind):
-                first, usual = _timed(visitor, tool, arguments, rounds)
+            for name, tool, arguments in _calls(mcp_client, kind):
+                first, usual = _timed(mcp_client, tool, arguments, rounds)
                 found.append(Carried(operation=name, kind=kind, size=size, first_ms=first, ms=usual))
     return found
 
 
-def _calls(visitor: Visitor, kind: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _calls(mcp_client: McpClient, kind: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """What each operation is called, its tool, and the arguments."""
     tool = f"{SERVER}_{tool_of(kind)}"
     yield EXCERPT, tool, {}
-    cache_id = cache_id_of(visitor.call(tool, {}))
+    cache_id = cache_id_of(mcp_client.call(tool, {}))
     for one in OPERATIONS:
         if one.kind == kind and one.tool:
             yield one.name, one.tool, one.arguments | {"cache_id": cache_id}
 
 
-def _timed(visitor: Visitor, tool: str, arguments: dict[str, Any], rounds: int) -> tuple[float, float]:
+def _timed(mcp_client: McpClient, tool: str, arguments: dict[str, Any], rounds: int) -> tuple[float, float]:
     """Milliseconds of the first time and the median of the others."""
-    request = visitor.request("tools/call", {"name": tool, "arguments": arguments})
+    request = mcp_client.request("tools/call", {"name": tool, "arguments": arguments})
     times = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
-        _, body = visitor.exchange(request)
+        _, body = mcp_client.exchange(request)
         times.append((time.perf_counter() - began) * 1000)
     result = msgspec.json.decode(body)["result"]
     if result.get("isError") or len(body) > _MOST_BYTES:

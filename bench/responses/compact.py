@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from bench.responses.workloads import deep, items, log, rows
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tables import compacted, expanded
 
 _SIZE = 300_000

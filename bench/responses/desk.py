@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.listing.house import House, open_house, wait_for_servers
-from bench.listing.visitor import Visitor
+from bench.listing.gateway_process import GatewayProcess, open_gateway_process, wait_for_servers
+from bench.listing.mcp_client import McpClient
 from bench.process import free_port, running
 from bench.readiness import wait_for_port
 from bench.responses.workloads import result_of
@@ -32,23 +32,23 @@ def serving(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 @contextmanager
-def gateway(address: str, settings: Mapping[str, Any]) -> Iterator[House]:
+def gateway(address: str, settings: Mapping[str, Any]) -> Iterator[GatewayProcess]:
     """A gateway with these settings in front of the server. Raises StartFailed."""
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as home:
         config = Path(home) / "headgate.json"
         servers = {SERVER: {"url": address}}
         config.write_text(json.dumps({"mcpServers": servers, "proxySettings": dict(settings)}))
-        with open_house(config) as house:
-            wait_for_servers(house, 1)
-            yield house
+        with open_gateway_process(config) as gateway_process:
+            wait_for_servers(gateway_process, 1)
+            yield gateway_process
 
 
 @contextmanager
-def visiting(house: House) -> Iterator[Visitor]:
+def visiting(gateway_process: GatewayProcess) -> Iterator[McpClient]:
     """An agent that has shaken hands."""
-    with Visitor(house.port, "/mcp") as visitor:
-        visitor.introduce()
-        yield visitor
+    with McpClient(gateway_process.port, "/mcp") as mcp_client:
+        mcp_client.introduce()
+        yield mcp_client
 
 
 def texts_of(result: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 from bench.pages import Table, markdown
 from bench.process import ROOT
 from bench.responses.workloads import deep, items, log
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tokens import tokens_of
 
 _SEED: Final = 20_261_118

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from bench.listing.house import House
-from bench.listing.visitor import Unreadable
+from bench.listing.gateway_process import GatewayProcess
+from bench.listing.mcp_client import Unreadable
 from bench.load.generator import Generator, generator
 from bench.load.plan import Plan
 from bench.path.scenario import LARGE, SMALL
@@ -51,12 +51,17 @@ def passed(address: str, *, quick: bool) -> list[Passed]:
     """Both sizes in both ways, in turn. Raises Unreadable or StartFailed."""
     rounds = 1 if quick else _ROUNDS
     with ExitStack() as stack:
-        houses = {way: stack.enter_context(gateway(address, settings)) for way, settings in _WAYS.items()}
+        gateway_processes = {
+            way: stack.enter_context(gateway(address, settings)) for way, settings in _WAYS.items()
+        }
         load = stack.enter_context(generator())
         print("bench: responses, results that are shown whole", file=sys.stderr, flush=True)
         seconds = _QUICK_SECONDS if quick else _SMALL_SECONDS
-        large = [_in_turn(houses, turn, _large) for turn in range(rounds)]
-        small = [_in_turn(houses, turn, lambda house: _small(load, house, seconds)) for turn in range(rounds)]
+        large = [_in_turn(gateway_processes, turn, _large) for turn in range(rounds)]
+        small = [
+            _in_turn(gateway_processes, turn, lambda gateway_process: _small(load, gateway_process, seconds))
+            for turn in range(rounds)
+        ]
     return [*_summary(LARGE.label, large), *_summary(SMALL.label, small)]
 
 
@@ -64,10 +69,12 @@ def passed(address: str, *, quick: bool) -> list[Passed]:
 _Cost = tuple[float, float]
 
 
-def _in_turn(houses: Mapping[str, House], turn: int, measure: Callable[[House], _Cost]) -> dict[str, _Cost]:
+def _in_turn(
+    gateway_processes: Mapping[str, GatewayProcess], turn: int, measure: Callable[[GatewayProcess], _Cost]
+) -> dict[str, _Cost]:
     """Both ways, another one first each time, so that neither always follows the other."""
-    ways = sorted(houses, reverse=turn % 2 == 1)
-    return {way: measure(houses[way]) for way in ways}
+    ways = sorted(gateway_processes, reverse=turn % 2 == 1)
+    return {way: measure(gateway_processes[way]) for way in ways}
 
 
 def _summary(size: str, rounds: list[dict[str, _Cost]]) -> list[Passed]:
@@ -89,19 +96,19 @@ def _summary(size: str, rounds: list[dict[str, _Cost]]) -> list[Passed]:
     return found
 
 
-def _large(house: House) -> _Cost:
+def _large(gateway_process: GatewayProcess) -> _Cost:
     """One agent after the other; the workers of the gateway count as well."""
-    with visiting(house) as visitor:
-        request = visitor.request("tools/call", {"name": f"{SERVER}_{LARGE.tool}", "arguments": {}})
-        visitor.exchange(request)
-        times, cpu = [], _cpu_of_all(house.pid)
+    with visiting(gateway_process) as mcp_client:
+        request = mcp_client.request("tools/call", {"name": f"{SERVER}_{LARGE.tool}", "arguments": {}})
+        mcp_client.exchange(request)
+        times, cpu = [], _cpu_of_all(gateway_process.pid)
         for _ in range(_LARGE_CALLS):
             began = time.perf_counter()
-            _, body = visitor.exchange(request)
+            _, body = mcp_client.exchange(request)
             times.append((time.perf_counter() - began) * 1000)
         if len(body) < LARGE.result_bytes:
             raise Unreadable(f"not the whole result: {len(body):,} bytes")
-        return (_cpu_of_all(house.pid) - cpu) * 1000 / _LARGE_CALLS, median(times)
+        return (_cpu_of_all(gateway_process.pid) - cpu) * 1000 / _LARGE_CALLS, median(times)
 
 
 def _cpu_of_all(pid: int) -> float:
@@ -114,15 +121,15 @@ def _children(pid: int) -> list[int]:
     return [int(child) for children in lists for child in children.read_text().split()]
 
 
-def _small(load: Generator, house: House, seconds: float) -> _Cost:
+def _small(load: Generator, gateway_process: GatewayProcess, seconds: float) -> _Cost:
     plan = Plan(
         tool=SMALL.tool,
         result_bytes=SMALL.result_bytes,
         lanes=_LANES,
         seconds=seconds,
         warm_up_seconds=0.1,
-        port=house.port,
-        pid=house.pid,
+        port=gateway_process.port,
+        pid=gateway_process.pid,
     )
     outcome = load.run(plan)
     if outcome.errors:

@@ -21,8 +21,8 @@ def run(options: Options) -> dict[str, object]:
     timed = speed(QUICK_SIZES, 0.0) if quick else speed(SIZES)
     texts = workloads()
     with serving(texts | large_texts(quick=quick)) as address:
-        with gateway(address, {}) as house:
-            through, talked = carried(house, quick=quick), talks(house, texts)
+        with gateway(address, {}) as gateway_process:
+            through, talked = carried(gateway_process, quick=quick), talks(gateway_process, texts)
         whole = passed(address, quick=quick)
     measured = Measured(
         talks=talked,

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.listing.house import House
-from bench.listing.visitor import Unreadable, Visitor
+from bench.listing.gateway_process import GatewayProcess
+from bench.listing.mcp_client import McpClient, Unreadable
 from bench.responses.desk import SERVER, cache_id_of, texts_of, visiting
 from bench.responses.workloads import NEEDLE, deep, log, rows
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.params import SearchMode
-from headgate.responses.tools import DEFINITIONS, STUBS
+from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import EXPLORE, FILTER, READ, SEARCH
 
 ERRORS: Final = 200
@@ -72,16 +72,16 @@ def workloads() -> dict[str, str]:
     return {"log": log(LOG_BYTES, ERRORS), "rows": rows(), "deep": deep()}
 
 
-def talks(house: House, texts: dict[str, str]) -> list[Talk]:
+def talks(gateway_process: GatewayProcess, texts: dict[str, str]) -> list[Talk]:
     """Every way. Raises Unreadable when something was not found."""
-    with visiting(house) as visitor:
-        agent = _Agent(visitor, texts)
+    with visiting(gateway_process) as mcp_client:
+        agent = _Agent(mcp_client, texts)
         return [*_log(agent), *_rows(agent), *_deep(agent)]
 
 
 class _Agent:
-    def __init__(self, visitor: Visitor, texts: dict[str, str]) -> None:
-        self._visitor = visitor
+    def __init__(self, mcp_client: McpClient, texts: dict[str, str]) -> None:
+        self._visitor = mcp_client
         self._texts = texts
         self.steps: list[Step] = []
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.catalog.search import Document, Key
+from headgate.catalog.search.document import Document, Key
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):

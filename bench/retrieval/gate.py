@@ -9,7 +9,7 @@ import msgspec
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.evaluation import Question
+from headgate.catalog.evaluation.labelled import Question
 from headgate.catalog.finder import Finder, Wish
 
 

@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import Final
 
 from bench.retrieval.engine import Answers
-from headgate.catalog.search import FLOOR, Document, Key, LexicalIndex
+from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.index import FLOOR, LexicalIndex
 from headgate.domain.stems import stem
 from headgate.domain.words import SOFT_STOPS, telling
 

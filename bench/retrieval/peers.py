@@ -10,7 +10,7 @@ import msgspec
 from bench.peers.install import python_of
 from bench.retrieval.engine import Answers
 from bench.retrieval.lexical import whole_text
-from headgate.catalog.search import Document
+from headgate.catalog.search.document import Document
 
 _SCRIPT: Final = Path(__file__).resolve().with_name("peer.py")
 # The largest pool takes less than a minute.

@@ -8,9 +8,8 @@ import msgspec
 
 from bench.retrieval.engine import Engine, percentiles
 from bench.retrieval.sets import GROUPS, POOL, Labelled
-from headgate.catalog.evaluation import Metrics
-from headgate.catalog.evaluation import measure as judge
-from headgate.catalog.evaluation.metrics import DEPTH
+from headgate.catalog.evaluation.metrics import DEPTH, Metrics
+from headgate.catalog.evaluation.metrics import measure as judge
 
 MACRO = "macro mean"
 

@@ -9,9 +9,9 @@ import msgspec
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.evaluation import Question
+from headgate.catalog.evaluation.labelled import Question
 from headgate.catalog.finder import Candidates, Finder, Wish
-from headgate.catalog.search import Key
+from headgate.catalog.search.document import Key
 
 IN_FULL = 5
 NAMED = 15

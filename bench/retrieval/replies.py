@@ -17,7 +17,7 @@ from bench.retrieval.synthetic import template_questions
 from headgate.catalog.names import Key, public_name
 from headgate.catalog.pool import Pools
 from headgate.catalog.retrieval import RetrieveTools
-from headgate.catalog.search import document_of
+from headgate.catalog.search.document import document_of
 from headgate.domain.call import LOCAL, Caller, Owner, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -127,7 +127,7 @@ async def _replies(shop: Shop) -> list[Replies]:
                 lambda request: False,
                 top_k=_TOP_K,
                 await_tools=_at_once,
-                tell=lambda circle: None,
+                tell=lambda visibility_group: None,
             )
             for detail in ("brief", "full"):
                 texts = [await _ask(tool, question, detail) for question in questions]

@@ -18,7 +18,7 @@ from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder
 from bench.retrieval.sets import Labelled, of_size
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, Wish
-from headgate.catalog.search import Document
+from headgate.catalog.search.document import Document
 from headgate.embedding.texts import tool_texts
 
 SIZES: Final = (100, 1_000, 10_000)

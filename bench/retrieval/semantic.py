@@ -13,7 +13,7 @@ from bench.retrieval.meaning import open_meanings, settle
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, Wish
 from headgate.catalog.fusion import Fused
-from headgate.catalog.search import Document, Key
+from headgate.catalog.search.document import Document, Key
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.embedding.embedder import Embedder

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.evaluation import Question, read_questions, read_tools
-from headgate.catalog.search import Document
+from headgate.catalog.evaluation.labelled import Question, read_questions, read_tools
+from headgate.catalog.search.document import Document
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "retrieval"
 POOL: Final = "all in one pool"

@@ -16,11 +16,12 @@ from bench.retrieval.semantic import BOTH, WORDS
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
 from bench.tables import table
-from headgate.catalog.evaluation import Question
-from headgate.catalog.evaluation import measure as judge
 from headgate.catalog.evaluation.derived import derived_requests
+from headgate.catalog.evaluation.labelled import Question
+from headgate.catalog.evaluation.metrics import measure as judge
 from headgate.catalog.fusion import fuse
-from headgate.catalog.search import Document, Key, LexicalIndex
+from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.index import LexicalIndex
 from headgate.embedding.texts import blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
 

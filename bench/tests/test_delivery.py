@@ -109,8 +109,8 @@ def test_a_killed_ledger_has_its_rows_and_what_was_under_way(tmp_path: Path) -> 
 
 
 def test_calls_with_a_key_go_through_a_gateway_and_are_written_twice_each() -> None:
-    with gateway({SERVER: {}, KEPT: {"ledger": "all"}}) as house, generator() as load:
-        tallied = Tallied(house)
+    with gateway({SERVER: {}, KEPT: {"ledger": "all"}}) as gateway_process, generator() as load:
+        tallied = Tallied(gateway_process)
         plan = Plan(
             tool=f"{SERVER}_{TOOL}",
             result_bytes=RESULT_BYTES,
@@ -118,14 +118,14 @@ def test_calls_with_a_key_go_through_a_gateway_and_are_written_twice_each() -> N
             seconds=10.0,
             calls=5,
             warm_up_seconds=0.0,
-            port=house.port,
-            pid=house.pid,
+            port=gateway_process.port,
+            pid=gateway_process.pid,
             ticket=Ticket(way="rmcp", key=f"k-{NUMBER}"),
         )
         outcome = load.run(plan)
         assert (outcome.calls, outcome.first_error) == (5, "")
         assert tallied.commits() >= 10
-        tallied = Tallied(house)
+        tallied = Tallied(gateway_process)
         # Nothing is recorded of a plain one, and every call of a server that is kept is.
         load.run(msgspec.structs.replace(plan, ticket=Ticket()))
         assert tallied.commits_per_call() < 1

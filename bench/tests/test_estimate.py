@@ -4,7 +4,7 @@ import pytest
 
 from bench.responses.estimate import BOUNDS, errors, kinds
 from bench.responses.page import PAGE
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tokens import tokens_of
 
 KINDS = kinds()

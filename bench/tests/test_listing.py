@@ -9,12 +9,12 @@ import pytest
 
 from bench import listing
 from bench.listing.catalogs import SMALL, Catalogue, every_catalogue, of_size, small, without_second_mode
-from bench.listing.house import open_house, replaying, wait_for_servers
+from bench.listing.gateway_process import open_gateway_process, replaying, wait_for_servers
+from bench.listing.mcp_client import McpClient
 from bench.listing.questions import questions_for
 from bench.listing.slim_search import NothingShorter, compared
 from bench.listing.stand import Guest, open_stand
 from bench.listing.uses import Talk, opened
-from bench.listing.visitor import Visitor
 from bench.options import Options
 from headgate.domain.listing import Mode
 
@@ -59,11 +59,11 @@ def test_texts_that_did_not_become_shorter_are_not_compared(
 def test_the_stand_counts_the_definitions_that_a_gateway_lists(tmp_path: Path) -> None:
     # The first servers of the file with output schemas that admit no notice, and with some that do.
     chosen = [one for one in every_catalogue() if any(b'"outputSchema"' in tool for tool in one.tools)][:8]
-    with replaying(chosen, tmp_path) as config, open_house(config) as house:
-        wait_for_servers(house, len(chosen))
-        with Visitor(house.port, "/mcp/full") as visitor:
-            visitor.introduce()
-            page = json.loads(visitor.exchange(visitor.request("tools/list", {}))[1])["result"]
+    with replaying(chosen, tmp_path) as config, open_gateway_process(config) as gateway_process:
+        wait_for_servers(gateway_process, len(chosen))
+        with McpClient(gateway_process.port, "/mcp/full") as mcp_client:
+            mcp_client.introduce()
+            page = json.loads(mcp_client.exchange(mcp_client.request("tools/list", {}))[1])["result"]
     counted = [json.loads(one) for one in asyncio.run(_listing(chosen))]
     assert page == {"tools": counted}
     with_schema = sum("outputSchema" in one for one in counted)

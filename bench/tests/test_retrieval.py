@@ -12,7 +12,7 @@ from bench.retrieval.reach import reaches
 from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.search import Document, document_of
+from headgate.catalog.search.document import Document, document_of
 from headgate.embedding.texts import question_of
 
 

@@ -8,7 +8,7 @@ from bench.retrieval.replies import TOOLS, real_tools, requests_for
 from bench.retrieval.sets import SAMPLE, read_sets
 from bench.retrieval.synthetic import real_questions, template_questions
 from bench.retrieval.top_k import Ranked, at_least, fixed, near_the_best, recall
-from headgate.catalog.evaluation import Question
+from headgate.catalog.evaluation.labelled import Question
 
 
 def test_a_short_run_answers_what_it_can_on_the_sample(

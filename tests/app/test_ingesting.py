@@ -14,7 +14,8 @@ from headgate.app.knowledge.commands import ask, stats
 from headgate.app.knowledge.ingesting import Wish, ingest, watch
 from headgate.app.knowledge.opening import open_store
 from headgate.app.knowledge.summary import Ingested
-from headgate.config import Flags, Settings, load
+from headgate.config.loading import load
+from headgate.config.settings import Flags, Settings
 from headgate.domain.errors import ConfigError, InvalidGraph
 from tests.waiting import eventually
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from headgate.app.refreshing import Refreshing
-from headgate.front.audience import Audience
+from headgate.server.change_notifier import ChangeNotifier
 
 SECONDS = 10
 
@@ -26,7 +26,7 @@ class Failing:
 
 async def test_a_change_during_a_look_that_fails_is_not_lost() -> None:
     showing, made = Failing(), asyncio.Event()
-    refreshing = showing.refreshing = Refreshing(showing, Audience(), made.set)
+    refreshing = showing.refreshing = Refreshing(showing, ChangeNotifier(), made.set)
     refreshing.wake()
     await asyncio.wait_for(made.wait(), SECONDS)
     assert showing.looked == 2

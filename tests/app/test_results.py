@@ -12,20 +12,19 @@ from msgspec import Raw
 from headgate.app.results import display_of, limits_of, open_results_of, readers_of
 from headgate.catalog.viewer import Viewer
 from headgate.config.settings import Settings
-from headgate.console.metrics import exposition
-from headgate.console.tally import Tally
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.responses.limits import Display
 from headgate.responses.notice import MESSAGE
 from headgate.responses.store import Limits
-from headgate.responses.tools import NAMES
+from headgate.responses.tools.names import NAMES
+from headgate.web.metrics import CallMetrics, exposition
 from headgate.wire.eras import Era
 from tests.catalog.shown import session
-from tests.console.prometheus import parse
 from tests.responses.results import facts_of, result, text
 from tests.upstream.spool import open_files
+from tests.web.prometheus import parse
 
 LARGE = result(text("\n".join(f"line {number}" for number in range(2000))))
 STATELESS = Viewer(era=Era.STATELESS)
@@ -112,13 +111,13 @@ async def test_what_happens_to_results_is_counted(tmp_path: Path) -> None:
         assert set(results.gauges().values()) == {0}
         assert set(results.counters().values()) == {0}
         responses = results.responses(lambda request: True)
-        answer = await responses.shape(call(), Answer(LARGE))
+        answer = await responses.truncate_if_large(call(), Answer(LARGE))
         assert isinstance(answer.result, bytes)
         cache_id = facts_of(answer.result)["cache_id"]
-        wish = await responses.wanted(asked(cache_id))
-        await responses.read(asked(cache_id), wish)
+        wish = await responses.parse_read_request(asked(cache_id))
+        await responses.read_stored(asked(cache_id), wish)
         gauges = {(name, ""): value for name, value in results.gauges().items()}
-        page = exposition(Tally(), [], gauges, results.counters())
+        page = exposition(CallMetrics(), [], gauges, results.counters())
     families = parse(page.decode())
 
     def value(name: str, **labels: str) -> float:

@@ -45,6 +45,6 @@ def called(catalog: Catalog, kind: Kind, profile: Profile = PLAIN) -> list[str]:
 
 def reader(catalog: Catalog, uri: str) -> tuple[str, str]:
     """The server that reads a URI, and what it calls it."""
-    found = catalog.route(uri, LOCAL)
+    found = catalog.resolve_resource(uri, LOCAL)
     assert (found.kind, found.public_name) == (Kind.RESOURCES, uri)
     return found.server, found.name

@@ -10,7 +10,7 @@ from headgate.catalog.clients import Clients
 from headgate.catalog.names import Key
 from headgate.catalog.pool import Pools
 from headgate.catalog.showing import Showing
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.viewer import Viewer
 from headgate.catalog.views import Views
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
@@ -114,7 +114,7 @@ async def listed_by(showing: Showing, viewer: Viewer = ONE, kind: Kind = Kind.TO
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = json.loads(b"{" + await showing.page(kind, cursor, viewer) + b"}")
+        page = json.loads(b"{" + await showing.list_page(kind, cursor, viewer) + b"}")
         found += page[kind.member]
         cursor = page.get("nextCursor")
         if cursor is None:
@@ -126,7 +126,7 @@ async def pages_by(showing: Showing, viewer: Viewer = ONE) -> list[bytes]:
     pages: list[bytes] = []
     cursor: str | None = None
     while True:
-        pages.append(await showing.page(Kind.TOOLS, cursor, viewer))
+        pages.append(await showing.list_page(Kind.TOOLS, cursor, viewer))
         cursor = json.loads(b"{" + pages[-1] + b"}").get("nextCursor")
         if cursor is None:
             return pages

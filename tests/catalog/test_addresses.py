@@ -138,7 +138,7 @@ def test_what_nobody_lists_goes_to_the_only_server_that_can_be_meant() -> None:
     offer(catalog, "tools", "mail:box")
     for uri in ("other:1", "mail://x/y", "", "nothing", "headgate://nobody/x:1", "x" * 1_000_000):
         with pytest.raises(ResourceNotFound):
-            catalog.route(uri, LOCAL)
+            catalog.resolve_resource(uri, LOCAL)
 
 
 @pytest.mark.parametrize("uri", ["headgate://", "headgate://files", "headgate://files/", "headgate:///x:1"])
@@ -147,7 +147,7 @@ def test_half_a_uri_of_ours_is_nobodys(uri: str) -> None:
     offer(catalog, "files", "file:///a")
     offer(catalog, "mail", "mail:a")
     with pytest.raises(ResourceNotFound):
-        catalog.route(uri, LOCAL)
+        catalog.resolve_resource(uri, LOCAL)
 
 
 def test_a_resource_that_is_listed_nowhere_is_told_of_so_that_its_server_is_reached() -> None:

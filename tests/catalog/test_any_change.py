@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.pool import Pools
 from headgate.catalog.viewer import Viewer
 from headgate.domain.kind import Kind
@@ -53,11 +53,15 @@ class Watch:
 
     def _changed(self, kind: Kind) -> None:
         affected = self.stage.showing.affected(kind)
-        self.told |= {circle for circle in self.seen if affected is None or circle in affected}
+        self.told |= {
+            visibility_group
+            for visibility_group in self.seen
+            if affected is None or visibility_group in affected
+        }
 
     async def listed(self, viewer: Viewer) -> None:
-        self.seen[viewer.circle] = await self.stage.pages(viewer)
-        self.told.discard(viewer.circle)
+        self.seen[viewer.visibility_group] = await self.stage.pages(viewer)
+        self.told.discard(viewer.visibility_group)
 
     async def check(self) -> None:
         """Views are made anew, and everybody's list is looked at without being noted as seen."""
@@ -72,10 +76,10 @@ class Watch:
             count=rough,
         )
         for viewer in VIEWERS:
-            if viewer.circle in self.seen:
+            if viewer.visibility_group in self.seen:
                 now = await fresh.pages(viewer)
-                differs = now != self.seen[viewer.circle]
-                assert not differs or viewer.circle in self.told
+                differs = now != self.seen[viewer.visibility_group]
+                assert not differs or viewer.visibility_group in self.told
                 await self._reachable(now)
 
     async def _reachable(self, pages: list[bytes]) -> None:
@@ -115,12 +119,12 @@ def orders(servers: list[str]) -> Step:
     return step
 
 
-def finds(circle: str, server: str, name: str) -> Step:
+def finds(visibility_group: str, server: str, name: str) -> Step:
     def step(watch: Watch) -> None:
         if watch.stage.catalog.has((server, name)):
-            watch.pools.register(circle, {(server, name): 0.5})
+            watch.pools.register(visibility_group, {(server, name): 0.5})
             # As retrieve_tools does.
-            watch.told.add(circle)
+            watch.told.add(visibility_group)
 
     return step
 
@@ -173,7 +177,11 @@ def test_nobody_is_told_whose_list_is_what_it_was(changes: list[Step]) -> None:
                 await watch.listed(viewer)
             change(watch)
             told = set(await watch.stage.showing.refreshed())
-            differ = {one.circle for one in viewers if await watch.stage.pages(one) != watch.seen[one.circle]}
+            differ = {
+                one.visibility_group
+                for one in viewers
+                if await watch.stage.pages(one) != watch.seen[one.visibility_group]
+            }
             assert told <= differ
 
     asyncio.run(live())

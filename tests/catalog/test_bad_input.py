@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.intake import Intake
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from tests.catalog.owners import target

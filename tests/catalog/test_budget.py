@@ -21,12 +21,13 @@ from headgate.catalog.own import (
     retrieve_definition,
 )
 from headgate.catalog.scene import Sight
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.views import View, Views
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
-from headgate.responses.tools import DEFINITIONS, NAMES
-from headgate.responses.tools import STUBS as READER_STUBS
+from headgate.responses.tools.definitions import DEFINITIONS
+from headgate.responses.tools.definitions import STUBS as READER_STUBS
+from headgate.responses.tools.names import NAMES
 from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of
 from tests.catalog.real_servers import real_catalog, real_servers

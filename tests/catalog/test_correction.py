@@ -11,7 +11,7 @@ from headgate.catalog.correction import corrected, may_refuse
 from headgate.domain.call import Answer
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from tests.house import Large
+from tests.gateway_harness import Large
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"]}
 TOOL = Item(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder, Wish
 from headgate.catalog.fusion import Fused
-from headgate.catalog.search import Document, Key
+from headgate.catalog.search.document import Document, Key
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from tests.catalog.owners import catalog_of

@@ -19,7 +19,7 @@ from headgate.domain.listing import Curation
 from headgate.storage.state import StateFile
 from tests.catalog.offered import called, item
 from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
-from tests.house import House, request
+from tests.gateway_harness import GatewayHarness, request
 
 OFFERS = {"big": ["two_x", "y"], "big_two": ["x", "x-", "z"], "big-two": ["x"]}
 SIGNALS = "awslabs.cloudwatch-applicationsignals-mcp-server"
@@ -162,25 +162,28 @@ def test_resources_of_two_servers_are_told_apart_in_the_order_of_the_configurati
 
 
 async def test_a_call_by_a_name_that_an_earlier_server_may_get_waits_until_names_are_settled() -> None:
-    house = House("big", "big_two")
-    house.catalog.hold_names()
-    connect(house.catalog, ["big_two"])
-    calling = asyncio.ensure_future(house.gateway.use(request("tools/call", "big_two_x")))
+    harness = GatewayHarness("big", "big_two")
+    harness.catalog.hold_names()
+    connect(harness.catalog, ["big_two"])
+    calling = asyncio.ensure_future(harness.gateway.call_upstream_tool(request("tools/call", "big_two_x")))
     # No server may get this name any more, or only one behind its owner.
-    await house.gateway.use(request("tools/call", "big_two:z"))
+    await harness.gateway.call_upstream_tool(request("tools/call", "big_two:z"))
     assert not calling.done()
-    connect(house.catalog, ["big"])
-    house.catalog.settle_names()
+    connect(harness.catalog, ["big"])
+    harness.catalog.settle_names()
     await calling
-    assert [(call.item.server, call.item.name) for call in house.sent] == [("big_two", "z"), ("big", "two_x")]
+    assert [(call.item.server, call.item.name) for call in harness.sent] == [
+        ("big_two", "z"),
+        ("big", "two_x"),
+    ]
 
 
 async def test_a_call_does_not_wait_where_the_name_has_an_owner() -> None:
-    house = House("big", "big_two")
-    connect(house.catalog, ["big_two"])
-    house.catalog.hold_names()
-    await house.gateway.use(request("tools/call", "big_two_x"))
-    assert [call.item.server for call in house.sent] == ["big_two"]
+    harness = GatewayHarness("big", "big_two")
+    connect(harness.catalog, ["big_two"])
+    harness.catalog.hold_names()
+    await harness.gateway.call_upstream_tool(request("tools/call", "big_two_x"))
+    assert [call.item.server for call in harness.sent] == ["big_two"]
 
 
 # Names of version 0.1.0.

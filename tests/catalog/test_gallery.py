@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.expandable import Expandable
 from headgate.catalog.hints import CacheHint
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.call import LOCAL, Caller
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -95,7 +95,7 @@ async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: Mode) -> N
     catalog.offer("s", Kind.TOOLS, [tool("a")])
     showing = showing_of(mode, catalog)
     names = [one["name"] for one in await listed_by(showing)]
-    assert showing.searches(asking(ONE)) == ("retrieve_tools" in names)
+    assert showing.lists_search_tool(asking(ONE)) == ("retrieve_tools" in names)
 
 
 class OnlyAnn:

@@ -1,7 +1,7 @@
 """What is far too large for a budget is not counted to its end, and what may fit is counted exactly."""
 
 from headgate.catalog.budget import Meter
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 
 BUDGET = 500
 

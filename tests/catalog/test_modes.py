@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Caller
 from headgate.domain.kind import Kind
@@ -54,7 +54,7 @@ async def test_slim_shows_every_tool_in_fewer_words_behind_what_expands_it() -> 
         assert len(json.dumps(tool)) < len(whole) / 2
         assert tool["inputSchema"]["type"] == "object"
         assert set(json.loads(whole)["inputSchema"]["required"]) <= set(tool["inputSchema"]["properties"])
-    assert not stage.showing.complete(asking(ONE))
+    assert not stage.showing.shows_full_schemas(asking(ONE))
 
 
 async def test_budget_shows_no_more_than_it_is_allowed_and_the_rest_can_be_found() -> None:
@@ -106,7 +106,7 @@ async def test_auto_is_the_fullest_mode_that_fits_and_says_so(
     assert [name for name in names if name in OWN_TOOLS] == own
     assert f"Listing: {mode} (auto)." in await stage.showing.advice(ONE)
     assert [shown.mode for shown in stage.showing.report()] == [mode]
-    assert stage.showing.complete(asking(ONE)) is (mode is Mode.FULL)
+    assert stage.showing.shows_full_schemas(asking(ONE)) is (mode is Mode.FULL)
 
 
 async def test_auto_in_full_is_the_bytes_of_full() -> None:

@@ -296,12 +296,14 @@ def test_pools_grow_stale_by_their_clock() -> None:
 def test_a_call_refreshes_the_pool_of_its_circle_alone() -> None:
     clock = Clock()
     pools = Pools(2, clock)
-    for circle in ("one", "two"):
-        pools.register(circle, found(a=0.5, b=0.5))
+    for visibility_group in ("one", "two"):
+        pools.register(visibility_group, found(a=0.5, b=0.5))
     clock.forward(20 * MINUTE)
     pools.refresh("one", key("a"))
     pools.refresh("three", key("a"))
-    evicted = [names(pools.register(circle, found(c=0.5)).evicted) for circle in ("one", "two")]
+    evicted = [
+        names(pools.register(visibility_group, found(c=0.5)).evicted) for visibility_group in ("one", "two")
+    ]
     assert (evicted, len(pools)) == ([["b"], ["a"]], 2)
 
 
@@ -315,10 +317,14 @@ def test_tools_that_are_no_more_leave_every_pool() -> None:
 
 def test_the_circle_that_looked_for_nothing_for_the_longest_time_is_forgotten_first() -> None:
     pools = Pools(15, Clock())
-    for circle in ("first", "second", *map(str, range(9_998)), "first", "last"):
-        pools.register(circle, found(a=0.5))
+    for visibility_group in ("first", "second", *map(str, range(9_998)), "first", "last"):
+        pools.register(visibility_group, found(a=0.5))
     assert len(pools) == 10_000
-    assert [circle for circle in ("first", "second", "0", "last") if pools.keys(circle)] == [
+    assert [
+        visibility_group
+        for visibility_group in ("first", "second", "0", "last")
+        if pools.keys(visibility_group)
+    ] == [
         "first",
         "0",
         "last",

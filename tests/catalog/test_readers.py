@@ -11,18 +11,20 @@ from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.changes import Changes
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.expandable import Expandable
-from headgate.catalog.expansion import ExpandSchema
+from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.catalog.own import Reader
 from headgate.catalog.pool import Pools
 from headgate.catalog.showing import Showing
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.views import Views
 from headgate.domain.call import LOCAL, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
-from headgate.responses.tools import DEFINITIONS, NAMES, STUBS, wanted
+from headgate.responses.tools.arguments import wanted
+from headgate.responses.tools.definitions import DEFINITIONS, STUBS
+from headgate.responses.tools.names import NAMES
 from tests.catalog.owners import RememberedOwners, tool
 from tests.catalog.shown import (
     ONE,
@@ -120,7 +122,7 @@ async def test_in_full_they_are_listed_whole_behind_the_tools_of_the_servers() -
     assert await stage.names() == ["bank_pay", "bank_look", *NAMES]
     assert stage.showing.reads(asking(ONE))
     # A client that lists them has seen everything whole.
-    assert stage.showing.complete(asking(ONE))
+    assert stage.showing.shows_full_schemas(asking(ONE))
 
 
 async def test_in_slim_little_is_said_of_them_before_the_tools_of_the_servers() -> None:
@@ -177,7 +179,7 @@ async def test_a_small_budget_shows_the_tools_of_the_servers_as_if_there_were_no
     # Neither they nor call_tool are listed; by their names they can be called anyway.
     assert not stage.showing.reads(asking(ONE))
     assert not stage.showing.calls(asking(ONE))
-    assert stage.showing.has_own(asking(ONE, "proxy_read"))
+    assert stage.showing.serves_gateway_tools(asking(ONE, "proxy_read"))
 
 
 async def test_before_anybody_has_listed_they_are_taken_for_listed() -> None:
@@ -203,7 +205,7 @@ async def test_what_is_known_of_a_clients_list_is_what_is_on_it(
     names = await stage.names()
     assert stage.showing.reads(asking(ONE)) is ("proxy_read" in names)
     assert stage.showing.calls(asking(ONE)) is ("call_tool" in names)
-    assert stage.showing.searches(asking(ONE)) is ("retrieve_tools" in names)
+    assert stage.showing.lists_search_tool(asking(ONE)) is ("retrieve_tools" in names)
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -238,7 +240,7 @@ async def test_where_names_are_reserved_no_server_has_one_of_them() -> None:
     assert names[0].startswith("proxy_filter_")
     assert "proxy_other" in names
     for name in NAMES:
-        assert stage.showing.has_own(asking(ONE, name))
+        assert stage.showing.serves_gateway_tools(asking(ONE, name))
 
 
 async def test_without_a_prefix_a_servers_own_tool_comes_before_one_of_them_in_full() -> None:
@@ -246,8 +248,8 @@ async def test_without_a_prefix_a_servers_own_tool_comes_before_one_of_them_in_f
     listed = await stage.listed()
     assert list(listed) == ["proxy_filter", "pay", *(name for name in NAMES if name != "proxy_filter")]
     assert listed["proxy_filter"]["description"] == "theirs"
-    assert not stage.showing.has_own(asking(ONE, "proxy_filter"))
-    assert stage.showing.has_own(asking(ONE, "proxy_search"))
+    assert not stage.showing.serves_gateway_tools(asking(ONE, "proxy_filter"))
+    assert stage.showing.serves_gateway_tools(asking(ONE, "proxy_search"))
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.AUTO])
@@ -269,7 +271,7 @@ async def test_elsewhere_the_name_means_the_gateways_own(mode: Mode) -> None:
     stage = Stage(mode, {"bank": [tool("proxy_filter", "theirs"), wordy("pay", 400)]}, prefixed=False)
     listed = await stage.listed()
     assert listed.get("proxy_filter", stub("proxy_filter")) == stub("proxy_filter")
-    assert stage.showing.has_own(asking(ONE, "proxy_filter"))
+    assert stage.showing.serves_gateway_tools(asking(ONE, "proxy_filter"))
 
 
 # Dialects.

@@ -192,7 +192,7 @@ async def test_what_is_recalled_is_found_at_once_and_what_vanished_is_not() -> N
 def test_calls_are_counted_until_they_are_asked_for() -> None:
     catalog = recalled("s", "t")
     for name in ("s_a", "s_a", "t_b"):
-        catalog.use(catalog.resolve(Kind.TOOLS, name, LOCAL))
+        catalog.count_use(catalog.resolve(Kind.TOOLS, name, LOCAL))
     assert catalog.take_usage() == {("s", "a"): 2, ("t", "b"): 1}
     assert catalog.take_usage() == {}
 

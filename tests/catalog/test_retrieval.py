@@ -20,7 +20,7 @@ from tests.catalog.owners import catalog_of
 from tests.catalog.shown import Silent
 from tests.catalog.test_finder import OFFICE, tool
 from tests.delivery.scripted import WAIT_SECONDS, Clock
-from tests.house import request
+from tests.gateway_harness import request
 from tests.waiting import eventually
 
 NOTHING = {"message": "No relevant tools found", "tools": []}

@@ -38,7 +38,7 @@ class Shown(Stage):
         self.catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")], hint=LONG)
 
     def find(self, viewer: Viewer, *keys: tuple[str, str]) -> None:
-        self.pools.register(viewer.circle, dict.fromkeys(keys, 0.5))
+        self.pools.register(viewer.visibility_group, dict.fromkeys(keys, 0.5))
 
 
 # What is listed.
@@ -47,7 +47,7 @@ class Shown(Stage):
 async def test_in_full_mode_every_tool_is_listed_and_no_own_one() -> None:
     shown = Shown(Mode.FULL)
     assert await shown.names() == ["s_a", "s_b", "s_c"]
-    assert shown.showing.complete(asking(ONE))
+    assert shown.showing.shows_full_schemas(asking(ONE))
     assert await shown.showing.advice(ONE) == ""
 
 
@@ -56,7 +56,7 @@ async def test_in_search_mode_exactly_the_own_tools_are_listed() -> None:
     shown.find(ONE, A)
     for viewer in (ONE, OTHER, stateless("local")):
         assert await shown.names(viewer) == OWN_TOOLS
-    assert not shown.showing.complete(asking(ONE))
+    assert not shown.showing.shows_full_schemas(asking(ONE))
     advice = await shown.showing.advice(ONE)
     assert "retrieve_tools" in advice
     assert "call_tool" in advice
@@ -72,7 +72,7 @@ async def test_in_dynamic_mode_what_was_found_follows_in_the_order_of_finding() 
     assert (await shown.listed())[1:] == [
         {**json.loads(tool(name)), "name": f"s_{name}"} for name in ("b", "a")
     ]
-    assert not shown.showing.complete(asking(ONE))
+    assert not shown.showing.shows_full_schemas(asking(ONE))
     assert "call_tool" not in await shown.showing.advice(ONE)
 
 
@@ -89,8 +89,8 @@ async def test_a_list_is_the_same_bytes_until_something_changes() -> None:
     for mode in Mode:
         shown = Shown(mode)
         shown.find(ONE, A, B)
-        first = await shown.showing.page(Kind.TOOLS, None, ONE)
-        assert await shown.showing.page(Kind.TOOLS, None, ONE) == first
+        first = await shown.showing.list_page(Kind.TOOLS, None, ONE)
+        assert await shown.showing.list_page(Kind.TOOLS, None, ONE) == first
 
 
 async def test_what_was_found_comes_in_pages_too() -> None:
@@ -98,9 +98,9 @@ async def test_what_was_found_comes_in_pages_too() -> None:
     shown.find(ONE, A, B, C)
     assert await shown.names() == ["retrieve_tools", "s_a", "s_b", "s_c"]
     with pytest.raises(InvalidCursor):
-        await shown.showing.page(Kind.TOOLS, "nonsense", ONE)
+        await shown.showing.list_page(Kind.TOOLS, "nonsense", ONE)
     with pytest.raises(InvalidCursor):
-        await Shown(Mode.SEARCH).showing.page(Kind.TOOLS, "nonsense", ONE)
+        await Shown(Mode.SEARCH).showing.list_page(Kind.TOOLS, "nonsense", ONE)
 
 
 async def test_the_tool_that_finds_others_names_the_servers_of_now() -> None:
@@ -139,8 +139,8 @@ async def test_a_session_has_its_own_list_and_in_the_stateless_era_a_principal_h
 
 
 def test_no_session_can_be_called_like_a_principal() -> None:
-    assert session("local").circle != stateless("local").circle
-    assert stateless("a").circle != stateless("b").circle
+    assert session("local").visibility_group != stateless("local").visibility_group
+    assert stateless("a").visibility_group != stateless("b").visibility_group
 
 
 async def test_a_client_that_is_gone_leaves_nothing() -> None:
@@ -245,7 +245,7 @@ async def test_of_clients_that_share_a_list_each_hears_of_what_its_own_profile_s
     for viewer in (sampler, one):
         await shown.names(viewer)
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "for samplers")], SAMPLING)
-    assert shown.showing.affected(Kind.TOOLS) == {one.circle}
+    assert shown.showing.affected(Kind.TOOLS) == {one.visibility_group}
     await shown.names(sampler)
     assert shown.showing.affected(Kind.TOOLS) == set()
 
@@ -257,7 +257,7 @@ async def test_of_a_thousand_profiles_the_latest_are_remembered() -> None:
         capabilities = json.dumps({"experimental": {str(number): {}}}).encode()
         await shown.names(stateless("local", profile_of(capabilities)))
     shown.catalog.offer("s", Kind.TOOLS, [tool("a", "better")])
-    assert shown.showing.affected(Kind.TOOLS) == {stateless("local").circle}
+    assert shown.showing.affected(Kind.TOOLS) == {stateless("local").visibility_group}
 
 
 async def test_a_change_for_one_profile_is_news_to_its_clients_though_nobody_has_the_whole_list() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.names import Key
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
@@ -14,7 +14,7 @@ from tests.catalog.owners import tool
 from tests.catalog.shown import Stage, session, stateless, wordy
 
 MANY = {f"server{number}": [wordy(f"do{one}") for one in range(30)] for number in range(10)}
-KNOWN = ["one", "two", "three", stateless("local").circle]
+KNOWN = ["one", "two", "three", stateless("local").visibility_group]
 VIEWED = [Mode.AUTO, Mode.SLIM, Mode.BUDGET]
 
 
@@ -22,7 +22,11 @@ async def told(stage: Stage) -> set[str]:
     """Those of the clients that tests have that hear of a change, at once or soon."""
     at_once = stage.showing.affected(Kind.TOOLS)
     soon = await stage.showing.refreshed()
-    return {circle for circle in KNOWN if at_once is None or circle in at_once or circle in soon}
+    return {
+        visibility_group
+        for visibility_group in KNOWN
+        if at_once is None or visibility_group in at_once or visibility_group in soon
+    }
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -112,7 +116,7 @@ async def test_clients_without_sessions_are_told_until_all_of_them_can_know() ->
     stage.catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b")])
     # One of those with the same key lists by chance; the others have not heard of it.
     await stage.names(stateless("local"))
-    assert await told(stage) == {stateless("local").circle}
+    assert await told(stage) == {stateless("local").visibility_group}
     assert await told(stage) == set()
 
 

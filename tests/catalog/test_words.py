@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.words import Words
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -86,7 +86,7 @@ async def test_what_a_strict_client_writes_for_few_words_reaches_the_tool_as_it_
     assert schema["properties"]["entities"]["anyOf"][0]["items"]["type"] == "string"
     written = dict.fromkeys(many) | {"entities": ['{"name":"x","note":null}']}
     params = {"arguments": msgspec.Raw(json.dumps(written).encode())}
-    request = stage.showing.restored(asking(ONE, "s_a", params=params), item)
+    request = stage.showing.restore_arguments(asking(ONE, "s_a", params=params), item)
     assert json.loads(bytes(request.params["arguments"])) == {"entities": [{"name": "x"}]}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headgate import __version__
-from tests.gate import HOST, clean_environment
+from tests.gateway_process import HOST, clean_environment
 from tests.waiting import wait_until
 
 SECONDS = 20.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import clean_environment, free_port, running_gate
+from tests.gateway_process import clean_environment, free_port, running_gateway
 from tests.parts import Parts
 from tests.waiting import wait_until
 
@@ -312,7 +312,7 @@ def test_a_server_that_is_away_now_is_checked_as_it_was(tmp_path: Path, parts: P
 def test_what_a_gateway_remembers_is_checked_without_connecting(tmp_path: Path, parts: Parts) -> None:
     trace = tmp_path / "trace"
     servers = EXAMPLE | {"clock": traced(parts, trace)}
-    with running_gate({"mcpServers": servers}, tmp_path, environment=WORDS) as gate:
+    with running_gateway({"mcpServers": servers}, tmp_path, environment=WORDS) as gate:
         gate.wait_until_ready()
         while_it_runs = run("--config", gate.config_path, directory=tmp_path)
     assert while_it_runs.returncode == 0, while_it_runs.stderr

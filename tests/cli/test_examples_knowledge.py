@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import Flags, load
+from headgate.config.loading import load
+from headgate.config.settings import Flags
 from tests.cli.test_knowledge import run, told
 
 ROOT = Path(__file__).parents[2]

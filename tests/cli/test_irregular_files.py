@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import HOST, TRACEBACK
+from tests.gateway_process import HOST, TRACEBACK
 from tests.waiting import wait_until
 
 # A start takes well under a second; one that waits for a writer never ends.

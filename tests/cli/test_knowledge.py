@@ -20,7 +20,7 @@ from headgate.cli.ingestion import INTERRUPTED
 from headgate.cli.running import Commands, ending
 from headgate.cli.store_log import held_back
 from headgate.domain.errors import ConfigError, StoreAway
-from tests.gate import clean_environment
+from tests.gateway_process import clean_environment
 from tests.waiting import wait_until
 
 SECONDS = 30.0

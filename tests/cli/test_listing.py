@@ -14,12 +14,12 @@ from typing import Any
 import click
 import pytest
 
-from headgate.catalog.dialects import Dialect
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.cli import commands
 from headgate.domain.listing import Mode
-from headgate.responses.tools import NAMES
-from tests.gate import clean_environment, running_gate
+from headgate.responses.tools.names import NAMES
+from tests.gateway_process import clean_environment, running_gateway
 from tests.real.listing import sources
 from tests.real.raw import legacy_http_client, pages
 from tests.real.test_catalogs import catalogs
@@ -130,7 +130,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
     servers["server-filesystem"] |= {"rename": {"read_text_file": "read text"}}
     settings = {"listingBudgetTokens": BUDGET, "listResultTools": True}
     config = {"mcpServers": servers, "proxySettings": settings}
-    with running_gate(config, place, start_seconds=SECONDS) as gate:
+    with running_gateway(config, place, start_seconds=SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=SECONDS)
         return Real(place, {mode: served(f"{gate.url}/{mode}") for mode in MODES})
 

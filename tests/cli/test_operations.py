@@ -18,11 +18,12 @@ from headgate.app.operations import (
     resolve_operation,
     show_operation,
 )
-from headgate.config import Flags, Settings, load
+from headgate.config.loading import load
+from headgate.config.settings import Flags, Settings
 from headgate.delivery.ledger import LedgerDamaged, Outcome, State
 from headgate.domain.errors import ConfigError, InvalidArguments
 from headgate.storage.ledger import LEDGER_NAME, LedgerFile
-from tests.gate import clean_environment
+from tests.gateway_process import clean_environment
 from tests.storage.ledgers import SqliteStage, ended, granted, intent, sqlite_stage
 
 SECONDS = 20.0

@@ -24,7 +24,8 @@ from headgate.app.transactions import (
     resolve_transaction,
     show_transaction,
 )
-from headgate.config import Flags, Settings, load
+from headgate.config.loading import load
+from headgate.config.settings import Flags, Settings
 from headgate.delivery.ledger import State
 from headgate.delivery.transactions.decisions import Decision
 from headgate.delivery.transactions.plan import Phase
@@ -39,15 +40,15 @@ from tests.delivery.transacting import (
     REFUSES,
     Clock,
     Fuse,
-    House,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     place_of,
     quick_directory,
     until_killed,
 )
-from tests.gate import clean_environment
+from tests.gateway_process import clean_environment
 
 SECONDS = 60.0
 SECRET = "hunter2"
@@ -81,10 +82,10 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(tmp_path: Path, shop: Shop) -> AsyncIterator[House]:
+async def gate(tmp_path: Path, shop: Shop) -> AsyncIterator[TransactionHarness]:
     """A gateway that runs meanwhile."""
     (tmp_path / "data").mkdir()
-    async with house(tmp_path / "data", shop) as gateway:
+    async with harness(tmp_path / "data", shop) as gateway:
         yield gateway
 
 
@@ -93,7 +94,7 @@ def settings(tmp_path: Path) -> Settings:
     return load(Flags(data_dir=tmp_path / "data"), {}, tmp_path)
 
 
-async def stuck(gate: House, undo: Sequence[str] = (REFUSES,) * 5, **more: Any) -> str:
+async def stuck(gate: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, **more: Any) -> str:
     """The id of a transaction of two steps whose rollback stops at the second."""
     gate.shop.script["undo_charge"] = list(undo)
     id = await gate.begin()
@@ -110,7 +111,7 @@ async def resolve(
     return await resolve_transaction(settings, id, None, decision, repeats_doubt=repeats_doubt, note=note)
 
 
-async def go_on(gate: House) -> None:
+async def go_on(gate: TransactionHarness) -> None:
     """What a running gateway does within about a second."""
     await gate.sagas.take_over()
     await gate.sagas.settle()
@@ -152,7 +153,7 @@ async def refused(directory: Path, *arguments: str) -> str:
 
 
 async def test_stuck_transactions_come_first_and_the_list_says_what_to_do(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     running = await gate.begin()
     done = await gate.begin()
@@ -177,7 +178,7 @@ def next_row(lines: list[str], id: str) -> str:
 
 
 async def test_the_list_as_json_has_the_same_members_for_every_transaction(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     await gate.begin()
     id = await stuck(gate)
@@ -192,7 +193,7 @@ async def test_the_list_as_json_has_the_same_members_for_every_transaction(
     assert [one["status"] for one in json.loads(printed_transactions(only, as_json=True))] == ["running"]
 
 
-async def test_an_empty_list_says_so(tmp_path: Path, gate: House, settings: Settings) -> None:
+async def test_an_empty_list_says_so(tmp_path: Path, gate: TransactionHarness, settings: Settings) -> None:
     id = await gate.begin()
     await gate.ask("transaction_commit", transaction_id=id)
     none = await list_transactions(settings, OPEN_PHASES)
@@ -230,7 +231,7 @@ async def test_a_data_directory_that_cannot_be_read_is_named_in_one_sentence(
 
 
 async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
-    gate: House, settings: Settings
+    gate: TransactionHarness, settings: Settings
 ) -> None:
     line = "for a person: `headgate transactions list` shows"
     assert line not in printed_list(await list_operations(settings, (State.DOUBT,)), as_json=False)
@@ -254,7 +255,7 @@ async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
 
 
 async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_commands(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     arguments = {"n": "charge", "card": {"token": {"value": SECRET}}, "note": "x" * 1000}
     id = await stuck(gate, args=arguments)
@@ -282,9 +283,9 @@ async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_command
 
 
 async def test_an_id_that_looks_like_an_option_can_be_copied(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
-    await gate.tools.step(plain("-x"), gate.use)
+    await gate.tools.run_step(plain("-x"), gate.use)
     await gate.ask("transaction_rollback", transaction_id="-x")
     listing = printed_transactions(await list_transactions(settings, OPEN_PHASES), as_json=False)
     assert "`headgate transactions show -- -x`" in listing
@@ -296,10 +297,10 @@ async def test_an_id_that_looks_like_an_option_can_be_copied(
 
 
 async def test_an_unknown_or_ambiguous_id_is_one_sentence(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     for id in ("order-1", "order-12", "order-2"):
-        await gate.tools.step(plain(id), gate.use)
+        await gate.tools.run_step(plain(id), gate.use)
     assert "not found or expired" in await refused(tmp_path, "show", "nothing")
     assert "not found or expired" in await refused(tmp_path, "show", "")
     assert "not found or expired" in await refused(tmp_path, "show", "order_1")
@@ -309,7 +310,7 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
     )
     # One that is named in full is meant, also if another begins so.
     assert (await show_transaction(settings, "order-1", None)).transaction.id == "order-1"
-    await gate.tools.step(plain("order-1", Caller(principal="somebody")), gate.use)
+    await gate.tools.run_step(plain("order-1", Caller(principal="somebody")), gate.use)
     line = await refused(tmp_path, "show", "order-1")
     assert (
         "2 callers have a transaction 'order-1': local, somebody; name one of them with --principal" in line
@@ -325,7 +326,7 @@ def plain(id: str, caller: Caller = LOCAL) -> Request:
 # Decisions.
 
 
-async def test_a_retry_runs_the_remaining_compensations(gate: House, settings: Settings) -> None:
+async def test_a_retry_runs_the_remaining_compensations(gate: TransactionHarness, settings: Settings) -> None:
     id = await stuck(gate)
     resolution = await resolve(settings, id, Decision.RETRY, note="mended")
     assert resolution.gateway_runs
@@ -341,7 +342,9 @@ async def test_a_retry_runs_the_remaining_compensations(gate: House, settings: S
     assert len(gate.shop.effects) == 4
 
 
-async def test_a_retry_that_fails_waits_for_a_person_again(gate: House, settings: Settings) -> None:
+async def test_a_retry_that_fails_waits_for_a_person_again(
+    gate: TransactionHarness, settings: Settings
+) -> None:
     id = await stuck(gate, [REFUSES] * 10)
     await resolve(settings, id, Decision.RETRY)
     await go_on(gate)
@@ -356,12 +359,12 @@ async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
     tmp_path: Path, shop: Shop, settings: Settings
 ) -> None:
     (tmp_path / "data").mkdir()
-    async with house(tmp_path / "data", shop) as gate:
+    async with harness(tmp_path / "data", shop) as gate:
         id = await stuck(gate)
     resolution = await resolve(settings, id, Decision.RETRY)
     assert not resolution.gateway_runs
     assert "No gateway runs on" in printed_resolution(resolution, as_json=False)
-    async with house(tmp_path / "data", shop) as gate:
+    async with harness(tmp_path / "data", shop) as gate:
         gate.clock.seconds = resolution.transaction.updated + 3 * 86_400.0
         await gate.resume()
         assert await gate.state(id) == "rolled_back"
@@ -370,7 +373,7 @@ async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
 
 @pytest.mark.parametrize(("outcome", "happened"), [(LOST_AFTER, True), (LOST_BEFORE, False)])
 async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
-    tmp_path: Path, gate: House, settings: Settings, outcome: str, *, happened: bool
+    tmp_path: Path, gate: TransactionHarness, settings: Settings, outcome: str, *, happened: bool
 ) -> None:
     id = await stuck(gate, [outcome])
     before = await gate.sagas.look(place_of(id))
@@ -390,7 +393,9 @@ async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
     assert gate.shop.effects[2:] == ["undo_charge", "undo_reserve"]
 
 
-async def test_consent_makes_a_compensation_in_doubt_again(gate: House, settings: Settings) -> None:
+async def test_consent_makes_a_compensation_in_doubt_again(
+    gate: TransactionHarness, settings: Settings
+) -> None:
     id = await stuck(gate, [LOST_AFTER])
     await resolve(settings, id, Decision.RETRY, repeats_doubt=True)
     await go_on(gate)
@@ -407,7 +412,7 @@ async def test_a_compensation_that_may_be_repeated_needs_no_consent(
     tmp_path: Path, shop: Shop, settings: Settings
 ) -> None:
     (tmp_path / "data").mkdir()
-    async with house(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gate:
+    async with harness(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gate:
         id = await stuck(gate, [LOST_BEFORE] * 5)
         await resolve(settings, id, Decision.RETRY)
         await go_on(gate)
@@ -416,7 +421,7 @@ async def test_a_compensation_that_may_be_repeated_needs_no_consent(
 
 @pytest.mark.parametrize("lost", ["charge", "undo_charge"])
 async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
-    gate: House, settings: Settings, lost: str
+    gate: TransactionHarness, settings: Settings, lost: str
 ) -> None:
     gate.shop.script[lost] = [LOST_AFTER]
     id = await gate.begin()
@@ -442,14 +447,14 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
         while killed:
             point += 1
             shop, clock = Shop(), Clock()
-            async with house(directory, shop, clock) as gate:
+            async with harness(directory, shop, clock) as gate:
                 id = await stuck(gate)
             await resolve(settings, id, Decision.RETRY)
-            async with house(directory, shop, clock) as gate:
+            async with harness(directory, shop, clock) as gate:
                 fuse = Fuse(point)
                 gate.arm(fuse)
                 killed = await until_killed(fuse, partial(go_on, gate))
-            async with house(directory, shop, clock) as gate:
+            async with harness(directory, shop, clock) as gate:
                 await gate.resume()
                 state = await gate.state(id)
             undone = shop.effects[2:]
@@ -464,7 +469,7 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
     assert point > 10
 
 
-async def test_a_step_in_doubt_is_settled_first(gate: House, settings: Settings) -> None:
+async def test_a_step_in_doubt_is_settled_first(gate: TransactionHarness, settings: Settings) -> None:
     gate.shop.script["charge"] = [LOST_AFTER]
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -483,7 +488,9 @@ async def test_a_step_in_doubt_is_settled_first(gate: House, settings: Settings)
     assert gate.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
 
 
-async def test_a_step_without_a_compensation_is_not_retried(gate: House, settings: Settings) -> None:
+async def test_a_step_without_a_compensation_is_not_retried(
+    gate: TransactionHarness, settings: Settings
+) -> None:
     id = await stuck(gate, undo=(), compensate={"tool": "undo_charge", "args": {"id": "$result.nothing"}})
     with pytest.raises(
         TransactionFailed, match="no compensation to retry: its compensation cannot be filled"
@@ -496,7 +503,7 @@ async def test_a_step_without_a_compensation_is_not_retried(gate: House, setting
 
 
 async def test_what_was_undone_by_hand_is_rolled_back(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate, [LOST_AFTER])
     op_id = (await gate.sagas.look(place_of(id))).steps[1].undo_op_id
@@ -523,7 +530,7 @@ async def test_what_was_undone_by_hand_is_rolled_back(
 
 
 async def test_what_is_left_stays_failed_and_asks_for_nobody(
-    tmp_path: Path, gate: House, settings: Settings
+    tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate)
     document = json.loads(await told(tmp_path, "resolve", id, "--leave", "--json"))
@@ -541,7 +548,9 @@ async def test_what_is_left_stays_failed_and_asks_for_nobody(
 
 
 @pytest.mark.parametrize("decision", Decision)
-async def test_what_is_not_stuck_is_not_resolved(gate: House, settings: Settings, decision: Decision) -> None:
+async def test_what_is_not_stuck_is_not_resolved(
+    gate: TransactionHarness, settings: Settings, decision: Decision
+) -> None:
     running, done, left = await gate.begin(), await gate.begin(), await stuck(gate)
     await gate.ask("transaction_commit", transaction_id=done)
     await resolve(settings, left, Decision.LEAVE)
@@ -551,7 +560,7 @@ async def test_what_is_not_stuck_is_not_resolved(gate: House, settings: Settings
 
 
 async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
-    gate: House, settings: Settings
+    gate: TransactionHarness, settings: Settings
 ) -> None:
     for _ in range(5):
         id = await stuck(gate)
@@ -568,7 +577,9 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
         )
 
 
-async def test_a_decision_about_an_older_state_is_not_recorded(gate: House, settings: Settings) -> None:
+async def test_a_decision_about_an_older_state_is_not_recorded(
+    gate: TransactionHarness, settings: Settings
+) -> None:
     id = await stuck(gate)
     old = await gate.sagas.look(place_of(id))
     await resolve(settings, id, Decision.LEAVE)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.config import Flags, Settings, load
+from headgate.config.loading import load
+from headgate.config.settings import Flags, Settings
 from headgate.domain.errors import ConfigError
 from headgate.domain.server import ServerSpec
 

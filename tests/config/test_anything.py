@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.config import Flags, load
 from headgate.config.entries import FIELDS, LATER, CareEntry, fields_of
 from headgate.config.environment import KNOWN
+from headgate.config.loading import load
 from headgate.config.options import FILE_ALIASES, FILE_KEYS
+from headgate.config.settings import Flags
 from headgate.config.values import is_struct, plain_type
 from headgate.domain.errors import ConfigError
 

@@ -9,11 +9,12 @@ import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from headgate.config import Flags, Settings, entries, environment, files, loading
+from headgate.config import entries, environment, files, loading
 from headgate.config.keys import camel
 from headgate.config.knowledge import KnowledgeSettings
 from headgate.config.options import FILE_FIELDS, FILE_KEYS
 from headgate.config.schema import schema, text
+from headgate.config.settings import Flags, Settings
 from headgate.config.values import allowed, is_struct, plain_type
 from tests.config.place import Place
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import Flags
+from headgate.config.settings import Flags
 from tests.config.place import Place
 
 NAMED = {"proxySettings": {"name": "named"}, "mcpServers": {"one": {"builtin": "example"}}}

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from headgate.config import Flags, Settings, load
 from headgate.config.knowledge import BoostSettings, KnowledgeSettings, WeightSettings
+from headgate.config.loading import load
+from headgate.config.settings import Flags, Settings
 from tests.config.place import Place
 
 STORE = "postgresql://team:hunter2@db.example.com/knowledge"

@@ -6,8 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from headgate.config import Flags, Settings
-from headgate.config.settings import Listing
+from headgate.config.settings import Flags, Listing, Settings
 from tests.config.place import Place
 
 

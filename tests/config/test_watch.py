@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import Flags, Settings, changes, servers_to_run
+from headgate.config.settings import Flags, Settings
+from headgate.config.watch import changes, servers_to_run
 from tests.config.place import Place
 
 # Far more than one look takes, and only waited for when something is wrong.

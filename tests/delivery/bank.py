@@ -134,7 +134,7 @@ class Bank:
     def is_ready(self, server: str) -> bool:
         return not self.is_away.is_set()
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         return False
 
     def honours_keys(self, server: str) -> bool:

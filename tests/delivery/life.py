@@ -290,7 +290,7 @@ class FreshDeliveries:
     async def await_ready(self, server: str) -> None:
         await self._life.bank.await_ready(server)
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         return False
 
 
@@ -332,8 +332,8 @@ class MortalLine:
     def is_ready(self, server: str) -> bool:
         return self._life.bank.is_ready(server)
 
-    def holds_questions(self, server: str) -> bool:
-        return self._life.bank.holds_questions(server)
+    def sends_requests_during_calls(self, server: str) -> bool:
+        return self._life.bank.sends_requests_during_calls(server)
 
     def honours_keys(self, server: str) -> bool:
         return self._life.bank.honours_keys(server)

@@ -58,7 +58,7 @@ class ScriptedUpstream:
     def is_ready(self, server: str) -> bool:
         return self.open.is_set()
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         return server in self.holding
 
     def honours_keys(self, server: str) -> bool:

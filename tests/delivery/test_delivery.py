@@ -139,5 +139,5 @@ async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means
 async def test_which_servers_ask_while_a_call_is_under_way_is_the_upstreams_business() -> None:
     desk = Desk(DONE)
     desk.upstream.holding.add("bank")
-    assert desk.delivery.holds_questions("bank")
-    assert not desk.delivery.holds_questions("other")
+    assert desk.delivery.sends_requests_during_calls("bank")
+    assert not desk.delivery.sends_requests_during_calls("other")

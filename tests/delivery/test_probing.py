@@ -12,7 +12,7 @@ from headgate.domain.call import Answer
 from headgate.domain.care import Care, Probe, ToolClass
 from headgate.domain.errors import UpstreamLost, UpstreamUnreachable
 from tests.delivery.scripted import DONE, WRONG, Desk
-from tests.house import Large
+from tests.gateway_harness import Large
 
 LOST = UpstreamLost("bank", "was_paid", "it ended")
 

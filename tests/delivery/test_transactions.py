@@ -15,10 +15,10 @@ from tests.delivery.transacting import (
     AWAY,
     REFUSES,
     WRONG,
-    House,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     quick_directory,
 )
 
@@ -31,16 +31,16 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[House]:
+async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
-        async with house(directory, shop) as gateway:
+        async with harness(directory, shop) as gateway:
             yield gateway
 
 
 # The way forward.
 
 
-async def test_steps_are_made_in_order_and_kept_by_a_commit(gate: House) -> None:
+async def test_steps_are_made_in_order_and_kept_by_a_commit(gate: TransactionHarness) -> None:
     id = await gate.begin()
     assert await gate.state(id) == "initiated"
     first = await gate.step(id, "reserve")
@@ -58,7 +58,7 @@ async def test_steps_are_made_in_order_and_kept_by_a_commit(gate: House) -> None
     assert gate.shop.effects == ["reserve", "charge"]
 
 
-async def test_a_commit_may_be_repeated_and_nothing_follows_it(gate: House) -> None:
+async def test_a_commit_may_be_repeated_and_nothing_follows_it(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     for _ in range(2):
@@ -70,7 +70,7 @@ async def test_a_commit_may_be_repeated_and_nothing_follows_it(gate: House) -> N
     assert gate.shop.effects == ["reserve"]
 
 
-async def test_a_transaction_tells_its_steps_and_its_history(gate: House) -> None:
+async def test_a_transaction_tells_its_steps_and_its_history(gate: TransactionHarness) -> None:
     id = await gate.begin(on_failure="keep")
     await gate.step(id, "reserve")
     told = await gate.ask("get_transaction", transaction_id=id)
@@ -94,7 +94,7 @@ class Talkative(Shop):
 
 async def test_what_is_told_of_a_failure_names_no_secret() -> None:
     with quick_directory() as directory:
-        async with house(directory, Talkative()) as gate:
+        async with harness(directory, Talkative()) as gate:
             id = await gate.begin()
             with pytest.raises(TransactionFailed):
                 await gate.step(id, "reserve")
@@ -104,7 +104,7 @@ async def test_what_is_told_of_a_failure_names_no_secret() -> None:
         assert "token=[REDACTED] is not in ~/tokens" in text
 
 
-async def test_the_call_of_a_step_is_recorded_under_a_key_of_its_own(gate: House) -> None:
+async def test_the_call_of_a_step_is_recorded_under_a_key_of_its_own(gate: TransactionHarness) -> None:
     id = await gate.begin()
     step = await gate.step(id, "reserve")
     [call] = gate.shop.received
@@ -116,7 +116,7 @@ async def test_the_call_of_a_step_is_recorded_under_a_key_of_its_own(gate: House
     assert told["answer"]["content"] == step["content"]
 
 
-async def test_somebody_elses_transaction_is_unknown(gate: House) -> None:
+async def test_somebody_elses_transaction_is_unknown(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     for name in ("get_transaction", "transaction_commit", "transaction_rollback"):
@@ -126,13 +126,17 @@ async def test_somebody_elses_transaction_is_unknown(gate: House) -> None:
             await gate.ask(name, OTHER, transaction_id="0" * 32)
         assert str(foreign.value).replace(id, "") == str(unknown.value).replace("0" * 32, "")
     with pytest.raises(TransactionFailed, match="not found"):
-        await gate.tools.step(asked("transaction_step", OTHER, transaction_id=id, tool="charge"), gate.use)
+        await gate.tools.run_step(
+            asked("transaction_step", OTHER, transaction_id=id, tool="charge"), gate.use
+        )
 
 
 # A step that fails.
 
 
-async def test_the_third_of_three_steps_fails_and_the_two_before_are_undone_in_reverse(gate: House) -> None:
+async def test_the_third_of_three_steps_fails_and_the_two_before_are_undone_in_reverse(
+    gate: TransactionHarness,
+) -> None:
     gate.shop.script["ship"] = [REFUSES]
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -145,7 +149,7 @@ async def test_the_third_of_three_steps_fails_and_the_two_before_are_undone_in_r
     assert await gate.state(id) == "rolled_back"
 
 
-async def test_a_compensation_gets_what_its_step_was_asked_and_answered(gate: House) -> None:
+async def test_a_compensation_gets_what_its_step_was_asked_and_answered(gate: TransactionHarness) -> None:
     id = await gate.begin()
     arguments = {"id": "$result.id", "of": "$arguments.n", "step": "${key}", "price": "$$5"}
     await gate.step(id, "reserve", compensate={"tool": "undo_reserve", "args": arguments})
@@ -158,7 +162,9 @@ async def test_a_compensation_gets_what_its_step_was_asked_and_answered(gate: Ho
 
 
 @pytest.mark.parametrize("outcome", [AWAY, WRONG])
-async def test_a_step_that_ends_with_an_error_turns_the_transaction_back(gate: House, outcome: str) -> None:
+async def test_a_step_that_ends_with_an_error_turns_the_transaction_back(
+    gate: TransactionHarness, outcome: str
+) -> None:
     gate.shop.script["ship"] = [outcome]
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -168,7 +174,7 @@ async def test_a_step_that_ends_with_an_error_turns_the_transaction_back(gate: H
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_transaction_that_keeps_goes_on_after_a_failure(gate: House) -> None:
+async def test_a_transaction_that_keeps_goes_on_after_a_failure(gate: TransactionHarness) -> None:
     gate.shop.script["ship"] = [AWAY]
     gate.shop.script["charge"] = [REFUSES]
     id = await gate.begin(on_failure="keep")
@@ -181,7 +187,7 @@ async def test_a_transaction_that_keeps_goes_on_after_a_failure(gate: House) -> 
     assert gate.shop.effects == ["post"]
 
 
-async def test_a_failed_step_is_not_undone(gate: House) -> None:
+async def test_a_failed_step_is_not_undone(gate: TransactionHarness) -> None:
     gate.shop.script["charge"] = [REFUSES]
     id = await gate.begin(on_failure="keep")
     await gate.step(id, "reserve")
@@ -190,7 +196,7 @@ async def test_a_failed_step_is_not_undone(gate: House) -> None:
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_step_that_cannot_be_undone_says_so_and_stops_a_rollback(gate: House) -> None:
+async def test_a_step_that_cannot_be_undone_says_so_and_stops_a_rollback(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     answer = await gate.step(id, "charge", undo=None)
@@ -201,7 +207,7 @@ async def test_a_step_that_cannot_be_undone_says_so_and_stops_a_rollback(gate: H
     assert gate.shop.effects == ["reserve", "charge", "ship", "undo_ship"]
 
 
-async def test_a_person_leaves_what_cannot_be_undone_and_the_rest_is_undone(gate: House) -> None:
+async def test_a_person_leaves_what_cannot_be_undone_and_the_rest_is_undone(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     await gate.step(id, "charge", undo=None)
@@ -212,7 +218,7 @@ async def test_a_person_leaves_what_cannot_be_undone_and_the_rest_is_undone(gate
     assert gate.shop.effects == ["reserve", "charge", "undo_reserve"]
 
 
-async def test_a_step_that_only_reads_needs_no_compensation(gate: House) -> None:
+async def test_a_step_that_only_reads_needs_no_compensation(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     answer = await gate.step(id, "look_around", undo=None)
@@ -220,7 +226,9 @@ async def test_a_step_that_only_reads_needs_no_compensation(gate: House) -> None
     assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
 
 
-async def test_a_compensation_that_cannot_be_filled_makes_a_step_that_cannot_be_undone(gate: House) -> None:
+async def test_a_compensation_that_cannot_be_filled_makes_a_step_that_cannot_be_undone(
+    gate: TransactionHarness,
+) -> None:
     id = await gate.begin()
     undo = {"tool": "undo_reserve", "args": {"id": "$result.missing"}}
     answer = await gate.step(id, "reserve", compensate=undo)

@@ -23,10 +23,10 @@ from headgate.domain.ticket import Ticket
 from tests.delivery.transacting import (
     AWAY,
     WAIT_SECONDS,
-    House,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     quick_directory,
     result_of,
 )
@@ -39,16 +39,16 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[House]:
+async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
-        async with house(directory, shop) as gateway:
+        async with harness(directory, shop) as gateway:
             yield gateway
 
 
 # Numbers.
 
 
-async def test_a_gap_in_the_sequence_names_what_was_expected(gate: House) -> None:
+async def test_a_gap_in_the_sequence_names_what_was_expected(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve", sequence=1)
     with pytest.raises(SequenceBroken) as broken:
@@ -57,7 +57,7 @@ async def test_a_gap_in_the_sequence_names_what_was_expected(gate: House) -> Non
     assert gate.shop.effects == ["reserve"]
 
 
-async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gate: House) -> None:
+async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gate: TransactionHarness) -> None:
     id = await gate.begin()
     first = await gate.step(id, "reserve", sequence=1)
     await gate.step(id, "charge", sequence=2)
@@ -75,11 +75,11 @@ async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gate: Hous
     assert gate.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
 
 
-async def test_a_repeat_says_that_it_is_one(gate: House) -> None:
+async def test_a_repeat_says_that_it_is_one(gate: TransactionHarness) -> None:
     id = await gate.begin()
     request = asked("transaction_step", transaction_id=id, tool="reserve", sequence=1)
-    _, first = await gate.tools.step(request, gate.use)
-    call, again = await gate.tools.step(request, gate.use)
+    _, first = await gate.tools.run_step(request, gate.use)
+    call, again = await gate.tools.run_step(request, gate.use)
     assert first.receipt is not None
     assert again.receipt is not None
     assert again.receipt.duplicate
@@ -87,7 +87,7 @@ async def test_a_repeat_says_that_it_is_one(gate: House) -> None:
     assert call.item.server == "shop"
 
 
-async def test_two_repeats_at_once_are_one_step(gate: House) -> None:
+async def test_two_repeats_at_once_are_one_step(gate: TransactionHarness) -> None:
     id = await gate.begin()
     gate.shop.open.clear()
     both = [asyncio.ensure_future(gate.step(id, "reserve", sequence=1)) for _ in range(2)]
@@ -98,7 +98,9 @@ async def test_two_repeats_at_once_are_one_step(gate: House) -> None:
     assert gate.shop.effects == ["reserve"]
 
 
-async def test_a_step_that_failed_may_be_tried_again_until_the_next_one_is_made(gate: House) -> None:
+async def test_a_step_that_failed_may_be_tried_again_until_the_next_one_is_made(
+    gate: TransactionHarness,
+) -> None:
     gate.shop.script["reserve"] = [AWAY]
     id = await gate.begin(on_failure="keep")
     with pytest.raises(UpstreamUnreachable):
@@ -115,12 +117,12 @@ async def test_a_step_that_failed_may_be_tried_again_until_the_next_one_is_made(
     assert gate.shop.effects == ["reserve", "ship"]
 
 
-async def test_a_key_of_the_client_names_a_step_too(gate: House) -> None:
+async def test_a_key_of_the_client_names_a_step_too(gate: TransactionHarness) -> None:
     id = await gate.begin()
     ticket = Ticket(key="mine")
     for _ in range(2):
         request = asked("transaction_step", LOCAL, ticket, transaction_id=id, tool="reserve")
-        await gate.tools.step(request, gate.use)
+        await gate.tools.run_step(request, gate.use)
     assert gate.shop.effects == ["reserve"]
 
 
@@ -129,7 +131,7 @@ async def test_a_key_of_the_client_names_a_step_too(gate: House) -> None:
 
 @pytest.mark.parametrize("missing", ["charge", "undo_charge"])
 async def test_a_step_that_names_a_tool_nobody_has_is_refused_and_costs_nothing(
-    gate: House, missing: str
+    gate: TransactionHarness, missing: str
 ) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve", sequence=1)
@@ -146,10 +148,10 @@ async def test_a_step_that_names_a_tool_nobody_has_is_refused_and_costs_nothing(
     assert gate.shop.effects == ["reserve", "charge"]
 
 
-async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: House) -> None:
+async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: TransactionHarness) -> None:
     gate.missing = {"reserve"}
     with pytest.raises(ToolNotFound):
-        await gate.tools.step(asked("reserve", LOCAL, Ticket(transaction="t")), gate.use)
+        await gate.tools.run_step(asked("reserve", LOCAL, Ticket(transaction="t")), gate.use)
     with pytest.raises(TransactionFailed, match="not found"):
         await gate.state("t")
 
@@ -157,14 +159,14 @@ async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: Hou
 # Plain calls that name a transaction.
 
 
-async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: House) -> None:
+async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: TransactionHarness) -> None:
     request = asked("reserve", LOCAL, Ticket(transaction="txn_1", sequence=1), n="reserve")
     meta = {"io.headgate/compensate": Raw(b'{"tool":"undo_reserve","arguments":{}}'), "mine": Raw(b"1")}
     request = structs.replace(request, meta=meta)
-    assert gate.tools.takes(request)
-    assert not gate.tools.takes(asked("reserve"))
-    assert not gate.tools.takes(asked("reserve", LOCAL, Ticket(key="k")))
-    _, answer = await gate.tools.step(request, gate.use)
+    assert gate.tools.is_step(request)
+    assert not gate.tools.is_step(asked("reserve"))
+    assert not gate.tools.is_step(asked("reserve", LOCAL, Ticket(key="k")))
+    _, answer = await gate.tools.run_step(request, gate.use)
     result = result_of(answer)
     assert len(result["content"]) == 1
     assert result["_meta"]["io.headgate/transaction"]["step"] == 1
@@ -173,16 +175,16 @@ async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: H
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_plain_call_begins_no_transaction_in_the_middle(gate: House) -> None:
+async def test_a_plain_call_begins_no_transaction_in_the_middle(gate: TransactionHarness) -> None:
     with pytest.raises(SequenceBroken) as broken:
-        await gate.tools.step(asked("reserve", LOCAL, Ticket(transaction="t", sequence=2)), gate.use)
+        await gate.tools.run_step(asked("reserve", LOCAL, Ticket(transaction="t", sequence=2)), gate.use)
     assert (broken.value.expected, broken.value.received) == (1, 2)
     with pytest.raises(InvalidArguments, match="transaction_id"):
-        await gate.tools.step(asked("reserve", LOCAL, Ticket(transaction="a/1")), gate.use)
+        await gate.tools.run_step(asked("reserve", LOCAL, Ticket(transaction="a/1")), gate.use)
     request = asked("reserve", LOCAL, Ticket(transaction="t"))
     for value in (b'{"tool":7}', b"{}", b'{"tool":"a","arguments":[]}'):
         with pytest.raises(InvalidArguments):
-            await gate.tools.step(
+            await gate.tools.run_step(
                 structs.replace(request, meta={"io.headgate/compensate": Raw(value)}), gate.use
             )
     assert gate.shop.received == []
@@ -219,7 +221,7 @@ def test_whoever_begins_a_transaction_is_told_that_there_is_no_isolation() -> No
     ],
 )
 async def test_wrong_arguments_are_named(
-    gate: House, name: str, arguments: dict[str, Any], problem: str
+    gate: TransactionHarness, name: str, arguments: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=problem):
         await gate.ask(name, LOCAL, **arguments)
@@ -235,6 +237,8 @@ async def test_wrong_arguments_are_named(
         ({"transaction_id": "x", "tool": "a", "sequence": 0}, "sequence"),
     ],
 )
-async def test_a_wrong_step_is_named(gate: House, arguments: dict[str, object], problem: str) -> None:
+async def test_a_wrong_step_is_named(
+    gate: TransactionHarness, arguments: dict[str, object], problem: str
+) -> None:
     with pytest.raises(InvalidArguments, match=problem):
-        await gate.tools.step(asked("transaction_step", LOCAL, None, **arguments), gate.use)
+        await gate.tools.run_step(asked("transaction_step", LOCAL, None, **arguments), gate.use)

@@ -19,10 +19,10 @@ from tests.delivery.transacting import (
     LOST_AFTER,
     LOST_BEFORE,
     REFUSES,
-    House,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     place_of,
     quick_directory,
     result_of,
@@ -37,9 +37,9 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[House]:
+async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
-        async with house(directory, shop) as gateway:
+        async with harness(directory, shop) as gateway:
             yield gateway
 
 
@@ -48,7 +48,7 @@ async def gate(shop: Shop) -> AsyncIterator[House]:
 
 @pytest.mark.parametrize(("outcome", "happened"), [(LOST_AFTER, True), (LOST_BEFORE, False)])
 async def test_a_step_in_doubt_blocks_everything_until_it_is_settled(
-    gate: House, outcome: str, *, happened: bool
+    gate: TransactionHarness, outcome: str, *, happened: bool
 ) -> None:
     gate.shop.script["charge"] = [outcome]
     id = await gate.begin()
@@ -72,7 +72,9 @@ async def test_a_step_in_doubt_blocks_everything_until_it_is_settled(
     assert gate.shop.effects == ["reserve", *undone, *(f"undo_{name}" for name in [*undone, "reserve"])]
 
 
-async def test_what_a_compensation_needs_of_a_lost_answer_is_asked_of_a_person(gate: House) -> None:
+async def test_what_a_compensation_needs_of_a_lost_answer_is_asked_of_a_person(
+    gate: TransactionHarness,
+) -> None:
     gate.shop.script["charge"] = [LOST_AFTER]
     id = await gate.begin()
     with pytest.raises(TransactionFailed) as doubt:
@@ -85,7 +87,7 @@ async def test_what_a_compensation_needs_of_a_lost_answer_is_asked_of_a_person(g
     assert (await gate.ask("transaction_rollback", transaction_id=id, leave=1))["state"] == "rolled_back"
 
 
-async def test_a_settled_step_lets_the_transaction_go_on(gate: House) -> None:
+async def test_a_settled_step_lets_the_transaction_go_on(gate: TransactionHarness) -> None:
     gate.shop.script["charge"] = [LOST_AFTER]
     id = await gate.begin()
     with pytest.raises(TransactionFailed) as doubt:
@@ -96,7 +98,7 @@ async def test_a_settled_step_lets_the_transaction_go_on(gate: House) -> None:
     assert (await gate.ask("transaction_commit", transaction_id=id))["state"] == "completed"
 
 
-async def test_a_doubt_about_a_call_that_may_be_repeated_settles_itself(gate: House) -> None:
+async def test_a_doubt_about_a_call_that_may_be_repeated_settles_itself(gate: TransactionHarness) -> None:
     gate.shop.script["look"] = [LOST_BEFORE]
     id = await gate.begin()
     with pytest.raises(TransactionFailed):
@@ -104,7 +106,7 @@ async def test_a_doubt_about_a_call_that_may_be_repeated_settles_itself(gate: Ho
     assert (await gate.ask("transaction_commit", transaction_id=id))["state"] == "completed"
 
 
-async def test_a_late_word_of_an_operator_is_noticed(gate: House) -> None:
+async def test_a_late_word_of_an_operator_is_noticed(gate: TransactionHarness) -> None:
     gate.shop.script["charge"] = [LOST_AFTER]
     id = await gate.begin()
     with pytest.raises(TransactionFailed) as doubt:
@@ -116,7 +118,7 @@ async def test_a_late_word_of_an_operator_is_noticed(gate: House) -> None:
     assert await gate.state(id) == "rolled_back"
 
 
-async def test_only_an_operation_in_doubt_is_settled_and_only_by_its_caller(gate: House) -> None:
+async def test_only_an_operation_in_doubt_is_settled_and_only_by_its_caller(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     op_id = (await gate.ask("get_transaction", transaction_id=id))["steps"][0]["op_id"]
@@ -131,7 +133,7 @@ async def test_only_an_operation_in_doubt_is_settled_and_only_by_its_caller(gate
 
 
 @pytest.mark.parametrize("outcome", [REFUSES, AWAY])
-async def test_a_compensation_is_tried_until_it_works(gate: House, outcome: str) -> None:
+async def test_a_compensation_is_tried_until_it_works(gate: TransactionHarness, outcome: str) -> None:
     gate.shop.script["undo_reserve"] = [outcome] * 4
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -140,7 +142,7 @@ async def test_a_compensation_is_tried_until_it_works(gate: House, outcome: str)
     assert gate.pauses == [0.5, 1.0, 2.0, 4.0]
 
 
-async def test_a_compensation_that_keeps_failing_is_reported_and_waits(gate: House) -> None:
+async def test_a_compensation_that_keeps_failing_is_reported_and_waits(gate: TransactionHarness) -> None:
     gate.shop.script["undo_charge"] = [REFUSES] * 5
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -163,7 +165,7 @@ async def test_a_compensation_that_keeps_failing_is_reported_and_waits(gate: Hou
 
 @pytest.mark.parametrize(("outcomes", "state"), [([REFUSES] * 5, "failed"), ([LOST_AFTER], "in_doubt")])
 async def test_a_step_that_is_left_says_what_became_of_its_compensation(
-    gate: House, outcomes: list[str], state: str
+    gate: TransactionHarness, outcomes: list[str], state: str
 ) -> None:
     gate.shop.script["undo_charge"] = outcomes
     id = await gate.begin()
@@ -177,7 +179,7 @@ async def test_a_step_that_is_left_says_what_became_of_its_compensation(
     assert (second["state"], second["compensation"]["state"]) == ("left", state)
 
 
-async def test_a_rollback_that_is_stuck_is_an_error_for_its_client(gate: House) -> None:
+async def test_a_rollback_that_is_stuck_is_an_error_for_its_client(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "charge", undo=None)
     answer = await gate.tools.own["transaction_rollback"].run(
@@ -188,7 +190,7 @@ async def test_a_rollback_that_is_stuck_is_an_error_for_its_client(gate: House) 
 
 @pytest.mark.parametrize(("outcome", "happened"), [(LOST_AFTER, True), (LOST_BEFORE, False)])
 async def test_a_compensation_in_doubt_is_not_made_twice(
-    gate: House, outcome: str, *, happened: bool
+    gate: TransactionHarness, outcome: str, *, happened: bool
 ) -> None:
     gate.shop.script["undo_reserve"] = [outcome]
     id = await gate.begin()
@@ -220,21 +222,21 @@ class Forgetful(Shop):
 
 async def test_a_server_that_refuses_the_second_attempt_says_nothing_of_the_first() -> None:
     with quick_directory() as directory:
-        async with house(directory, Forgetful("charge"), kind=ToolClass.IDEMPOTENT) as gate:
+        async with harness(directory, Forgetful("charge"), kind=ToolClass.IDEMPOTENT) as gate:
             id = await gate.begin()
             with pytest.raises(TransactionFailed, match="may have been carried out"):
                 await gate.step(id, "charge", sequence=1)
             request = asked(
                 "transaction_step", LOCAL, transaction_id=id, tool="charge", args={"n": "charge"}, sequence=1
             )
-            _, answer = await gate.tools.step(request, gate.use)
+            _, answer = await gate.tools.run_step(request, gate.use)
             assert answer.error
             assert await gate.state(id) == "waiting_ack"
 
 
 async def test_nor_does_one_that_refuses_the_second_attempt_of_a_compensation() -> None:
     with quick_directory() as directory:
-        async with house(directory, Forgetful("undo_charge"), kind=ToolClass.IDEMPOTENT) as gate:
+        async with harness(directory, Forgetful("undo_charge"), kind=ToolClass.IDEMPOTENT) as gate:
             id = await gate.begin()
             await gate.step(id, "charge")
             await gate.ask("transaction_rollback", transaction_id=id)
@@ -242,7 +244,9 @@ async def test_nor_does_one_that_refuses_the_second_attempt_of_a_compensation() 
             assert shown["steps"][0]["compensation"]["state"] == "in_doubt"
 
 
-async def test_a_compensation_that_is_still_under_way_is_in_doubt_and_not_failed(gate: House) -> None:
+async def test_a_compensation_that_is_still_under_way_is_in_doubt_and_not_failed(
+    gate: TransactionHarness,
+) -> None:
     async def busy(request: Request) -> tuple[Call, Answer]:
         raise StillRunning(request.name, "elsewhere")
 

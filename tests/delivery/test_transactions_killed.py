@@ -22,10 +22,10 @@ from tests.delivery.transacting import (
     REFUSES,
     Clock,
     Fuse,
-    House,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     place_of,
     quick_directory,
     result_of,
@@ -41,19 +41,19 @@ UNDONE = ("undo_charge", "undo_reserve")
 # A client and a person.
 
 
-async def order(gate: House, id: str) -> None:
+async def order(gate: TransactionHarness, id: str) -> None:
     """What a client does: every step, then the commit; after a step that failed nothing is left to do."""
     for number, name in enumerate(STEPS, 1):
         request = asked(name, LOCAL, Ticket(transaction=id, sequence=number), n=name)
         undo = f'{{"tool":"undo_{name}","arguments":{{"of":"$arguments.n"}}}}'
         request = structs.replace(request, meta={"io.headgate/compensate": Raw(undo.encode())})
-        _, answer = await gate.tools.step(request, gate.use)
+        _, answer = await gate.tools.run_step(request, gate.use)
         if result_of(answer)["isError"]:
             return
     await gate.ask("transaction_commit", transaction_id=id)
 
 
-async def insist(gate: House, id: str) -> None:
+async def insist(gate: TransactionHarness, id: str) -> None:
     """What a client does that comes back: the same again, and where there is doubt it looks what happened."""
     settled = True
     while settled:
@@ -65,7 +65,7 @@ async def insist(gate: House, id: str) -> None:
         settled = await settle_doubts(gate, id)
 
 
-async def settle_doubts(gate: House, id: str) -> bool:
+async def settle_doubts(gate: TransactionHarness, id: str) -> bool:
     """Tell the gateway what really happened in the shop; whether there was a doubt."""
     steps = (await shown(gate, id))["steps"]
     calls = [*steps, *(each["compensation"] for each in steps if "compensation" in each)]
@@ -76,7 +76,7 @@ async def settle_doubts(gate: House, id: str) -> bool:
     return bool(doubts)
 
 
-async def shown(gate: House, id: str) -> dict[str, Any]:
+async def shown(gate: TransactionHarness, id: str) -> dict[str, Any]:
     """The transaction; one that was never begun has no steps."""
     try:
         return await gate.ask("get_transaction", transaction_id=id)
@@ -97,7 +97,7 @@ def is_undone_in_reverse(effects: list[str]) -> bool:
 async def kill_at_every_point(
     last: str,
     kind: ToolClass,
-    check: Callable[[House, str], Awaitable[None]],
+    check: Callable[[TransactionHarness, str], Awaitable[None]],
     seconds_away: float = 0,
 ) -> None:
     """Kill a gateway at each point of an order, start another on its files, and check what it makes of it."""
@@ -106,11 +106,11 @@ async def kill_at_every_point(
         while killed:
             point += 1
             shop, fuse, id = Shop(ship=[last] * 3), Fuse(point), f"order-{point}"
-            async with house(directory, shop, clock, kind) as gate:
+            async with harness(directory, shop, clock, kind) as gate:
                 gate.arm(fuse)
                 killed = await until_killed(fuse, partial(order, gate, id))
             clock.forward(seconds_away)
-            async with house(directory, shop, clock, kind) as gate:
+            async with harness(directory, shop, clock, kind) as gate:
                 await gate.resume()
                 await check(gate, id)
     # Each step alone passes five: before and after its call, its effect, and its record.
@@ -128,7 +128,7 @@ async def kill_at_every_point(
 async def test_whoever_comes_back_finds_every_step_done_once_or_undone_once(
     last: str, kind: ToolClass
 ) -> None:
-    async def check(gate: House, id: str) -> None:
+    async def check(gate: TransactionHarness, id: str) -> None:
         await insist(gate, id)
         effects = gate.shop.effects
         if kind is ToolClass.UNSAFE:
@@ -140,7 +140,7 @@ async def test_whoever_comes_back_finds_every_step_done_once_or_undone_once(
 
 
 async def test_whoever_does_not_come_back_leaves_everything_undone() -> None:
-    async def check(gate: House, id: str) -> None:
+    async def check(gate: TransactionHarness, id: str) -> None:
         state = (await shown(gate, id))["state"]
         assert state in ("completed", "rolled_back", "failed"), id
         while await settle_doubts(gate, id):
@@ -157,7 +157,7 @@ async def test_whoever_does_not_come_back_leaves_everything_undone() -> None:
 
 
 async def test_a_rollback_that_is_killed_goes_on_by_itself() -> None:
-    async def check(gate: House, id: str) -> None:
+    async def check(gate: TransactionHarness, id: str) -> None:
         told = await shown(gate, id)
         undone = [name for name in gate.shop.effects if name.startswith("undo_")]
         if undone or any(event["event"].startswith("step 3: failed") for event in told["history"]):
@@ -172,7 +172,7 @@ async def test_a_rollback_that_is_killed_goes_on_by_itself() -> None:
 async def test_a_failed_step_that_is_made_again_is_not_passed_over_when_its_gateway_is_killed() -> None:
     shop = Shop(charge=[AWAY])
     with quick_directory() as directory:
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             id = await gate.begin(on_failure="keep")
             again = partial(gate.step, id, "charge", sequence=1)
             with pytest.raises(UpstreamUnreachable):
@@ -181,7 +181,7 @@ async def test_a_failed_step_that_is_made_again_is_not_passed_over_when_its_gate
             gate.arm(fuse := Fuse(3))
             assert await until_killed(fuse, again)
         assert shop.effects == ["charge"]
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             await gate.resume()
             assert (await shown(gate, id))["state"] == "waiting_ack"
             stuck = await gate.ask("transaction_rollback", transaction_id=id)
@@ -206,17 +206,17 @@ async def test_a_server_that_is_away_after_a_restart_does_not_make_a_failure_of_
 ) -> None:
     shop = Shop()
     with quick_directory() as directory:
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             id = await gate.begin()
             gate.arm(fuse := Fuse(point))
             assert await until_killed(fuse, partial(gate.step, id, "charge", sequence=1))
         assert shop.effects == effects
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             step = {"transaction_id": id, "tool": "charge", "args": {"n": "charge"}, "sequence": 1}
             for _ in range(2):
                 # The first time it is under way for all that is known, then in doubt.
                 with pytest.raises((StillRunning, TransactionFailed)):
-                    await gate.tools.step(asked("transaction_step", LOCAL, None, **step), away)
+                    await gate.tools.run_step(asked("transaction_step", LOCAL, None, **step), away)
                 assert (await shown(gate, id))["state"] == "waiting_ack"
                 await gate.resume()
             assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "failed"
@@ -228,14 +228,14 @@ async def test_a_server_that_is_away_after_a_restart_does_not_make_a_failure_of_
 async def test_nor_does_it_make_a_failure_of_a_compensation_in_doubt() -> None:
     shop = Shop()
     with quick_directory() as directory:
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             id = await gate.begin()
             await gate.step(id, "charge")
             # The decision, its record, the claim, and the effect.
             gate.arm(fuse := Fuse(4))
             assert await until_killed(fuse, partial(gate.ask, "transaction_rollback", transaction_id=id))
         assert shop.effects == ["charge", "undo_charge"]
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             kind = ToolClass.UNSAFE
             sagas = Sagas(
                 gate.store, gate.journal, away, lambda _: kind, lambda *_: None, now=gate.clock, sleep=no_wait
@@ -257,7 +257,7 @@ async def test_a_compensation_is_not_made_twice_however_long_the_gateway_was_awa
     clock, shop = Clock(), Shop()
 
     with quick_directory() as directory:
-        async with house(directory, shop, clock) as gate:
+        async with harness(directory, shop, clock) as gate:
             id = await gate.begin()
             await gate.step(id, "reserve")
             # Its compensation is in the ledger, and nobody has written down that the step is undone.
@@ -266,7 +266,7 @@ async def test_a_compensation_is_not_made_twice_however_long_the_gateway_was_awa
             assert await until_killed(fuse, rollback)
         assert shop.effects == ["reserve", "undo_reserve"]
         clock.forward(hours * 3600)
-        async with house(directory, shop, clock) as gate:
+        async with harness(directory, shop, clock) as gate:
             await gate.sweep()
             await gate.resume()
             assert (await shown(gate, id))["state"] == state
@@ -288,11 +288,11 @@ async def test_any_transaction_ends_done_or_undone_or_waits_for_a_person(
     for number, (outcome, undo) in enumerate(plan):
         shop.script |= {f"tool{number}": [outcome], f"undo_tool{number}": list(undo)}
     with quick_directory() as directory:
-        async with house(directory, shop) as gate:
+        async with harness(directory, shop) as gate:
             await end_any(gate, len(plan), on_failure, end)
 
 
-async def end_any(gate: House, steps: int, on_failure: str, end: str) -> None:
+async def end_any(gate: TransactionHarness, steps: int, on_failure: str, end: str) -> None:
     """Make a transaction and bring it to its end, if need be with the help of a person."""
     id = await gate.begin(on_failure=on_failure)
     state = await made(gate, id, steps, end)
@@ -310,7 +310,7 @@ async def end_any(gate: House, steps: int, on_failure: str, end: str) -> None:
         assert is_undone_in_reverse(gate.shop.effects)
 
 
-async def made(gate: House, id: str, steps: int, end: str) -> str:
+async def made(gate: TransactionHarness, id: str, steps: int, end: str) -> str:
     """Make so many steps, whatever they come to, and then the end; where the transaction is then."""
     for number in range(steps):
         try:

@@ -18,12 +18,12 @@ from tests.delivery.transacting import (
     QUESTION,
     REFUSES,
     WAIT_SECONDS,
-    House,
     Kept,
     Pause,
     Shop,
+    TransactionHarness,
     asked,
-    house,
+    harness,
     place_of,
     quick_directory,
 )
@@ -36,16 +36,16 @@ async def shop() -> Shop:
 
 
 @pytest.fixture
-async def gate(shop: Shop) -> AsyncIterator[House]:
+async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
     with quick_directory() as directory:
-        async with house(directory, shop) as gateway:
+        async with harness(directory, shop) as gateway:
             yield gateway
 
 
 # Time.
 
 
-async def test_a_transaction_past_its_time_limit_is_rolled_back(gate: House) -> None:
+async def test_a_transaction_past_its_time_limit_is_rolled_back(gate: TransactionHarness) -> None:
     id = await gate.begin(timeout_ms=60_000)
     await gate.step(id, "reserve")
     gate.clock.forward(59)
@@ -60,7 +60,7 @@ async def test_a_transaction_past_its_time_limit_is_rolled_back(gate: House) -> 
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_commit_comes_too_late(gate: House) -> None:
+async def test_a_commit_comes_too_late(gate: TransactionHarness) -> None:
     id = await gate.begin(timeout_ms=1_000)
     await gate.step(id, "reserve")
     gate.clock.forward(2)
@@ -69,7 +69,7 @@ async def test_a_commit_comes_too_late(gate: House) -> None:
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_what_is_rolled_back_for_its_time_limit_shows_that(gate: House) -> None:
+async def test_what_is_rolled_back_for_its_time_limit_shows_that(gate: TransactionHarness) -> None:
     id = await gate.begin(timeout_ms=1_000)
     await gate.step(id, "reserve")
     gate.clock.forward(2)
@@ -85,7 +85,7 @@ async def test_what_is_rolled_back_for_its_time_limit_shows_that(gate: House) ->
 
 @pytest.mark.parametrize("on_failure", ["rollback", "keep"])
 async def test_a_step_that_ends_after_the_time_limit_says_that_it_is_rolled_back(
-    gate: House, on_failure: str
+    gate: TransactionHarness, on_failure: str
 ) -> None:
     id = await gate.begin(timeout_ms=1_000, on_failure=on_failure)
     gate.shop.open.clear()
@@ -104,7 +104,9 @@ async def test_a_step_that_ends_after_the_time_limit_says_that_it_is_rolled_back
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_step_that_fails_after_the_time_limit_turns_back_what_would_have_gone_on(gate: House) -> None:
+async def test_a_step_that_fails_after_the_time_limit_turns_back_what_would_have_gone_on(
+    gate: TransactionHarness,
+) -> None:
     gate.shop.script["charge"] = [REFUSES]
     id = await gate.begin(timeout_ms=1_000, on_failure="keep")
     await gate.step(id, "reserve")
@@ -117,7 +119,7 @@ async def test_a_step_that_fails_after_the_time_limit_turns_back_what_would_have
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_the_watch_wakes_for_the_next_time_limit(gate: House) -> None:
+async def test_the_watch_wakes_for_the_next_time_limit(gate: TransactionHarness) -> None:
     assert await gate.sagas.resume() == 30.0
     await gate.begin(timeout_ms=300_000)
     assert await gate.sagas.resume() == 30.0
@@ -128,7 +130,7 @@ async def test_the_watch_wakes_for_the_next_time_limit(gate: House) -> None:
 # Clients that leave, and stores that fail.
 
 
-async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gate: House) -> None:
+async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gate: TransactionHarness) -> None:
     id = await gate.begin()
     gate.shop.open.clear()
     leaving = asyncio.ensure_future(gate.step(id, "reserve", sequence=1))
@@ -143,7 +145,7 @@ async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gate: House) 
     assert gate.shop.effects == ["reserve"]
 
 
-async def test_a_step_that_cannot_be_recorded_is_not_sent(gate: House) -> None:
+async def test_a_step_that_cannot_be_recorded_is_not_sent(gate: TransactionHarness) -> None:
     id = await gate.begin()
     gate.store.full = True
     with pytest.raises(LedgerAway, match="not sent"):
@@ -153,7 +155,7 @@ async def test_a_step_that_cannot_be_recorded_is_not_sent(gate: House) -> None:
         await gate.begin()
 
 
-async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gate: House) -> None:
+async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve")
     gate.shop.open.clear()
@@ -174,7 +176,7 @@ async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gate: Hous
 
 
 async def test_a_step_that_another_gateway_is_about_to_send_is_waited_for(tmp_path: Path, shop: Shop) -> None:
-    async with house(tmp_path, shop) as one, house(tmp_path, shop) as other:
+    async with harness(tmp_path, shop) as one, harness(tmp_path, shop) as other:
         id = await one.begin()
         shop.open.clear()
         first = asyncio.ensure_future(one.step(id, "reserve"))
@@ -192,7 +194,7 @@ async def test_a_step_that_another_gateway_is_about_to_send_is_waited_for(tmp_pa
 async def test_a_rollback_waits_for_a_step_that_another_gateway_has_not_sent_yet(
     tmp_path: Path, shop: Shop
 ) -> None:
-    async with house(tmp_path, shop) as one, house(tmp_path, shop) as other:
+    async with harness(tmp_path, shop) as one, harness(tmp_path, shop) as other:
         id = await one.begin()
         # The step is recorded, and its call is not.
         one.arm(pause := Pause(1))
@@ -213,7 +215,7 @@ async def test_a_rollback_waits_for_a_step_that_another_gateway_has_not_sent_yet
     assert shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_of_two_changes_at_once_the_second_is_refused(gate: House) -> None:
+async def test_of_two_changes_at_once_the_second_is_refused(gate: TransactionHarness) -> None:
     id = await gate.begin()
     found = await gate.store.load(place_of(id))
     assert found is not None
@@ -225,20 +227,20 @@ async def test_of_two_changes_at_once_the_second_is_refused(gate: House) -> None
 # Servers that ask, and answers that are large.
 
 
-async def test_a_step_whose_server_asks_goes_on_with_the_answer(gate: House) -> None:
+async def test_a_step_whose_server_asks_goes_on_with_the_answer(gate: TransactionHarness) -> None:
     gate.shop.script["reserve"] = [ASKS]
     id = await gate.begin()
     request = asked("transaction_step", transaction_id=id, tool="reserve")
-    _, answer = await gate.tools.step(request, gate.use)
+    _, answer = await gate.tools.run_step(request, gate.use)
     assert answer.result == QUESTION
     assert await gate.state(id) == "waiting_ack"
     request = structs.replace(request, params={**request.params, "requestState": Raw(b'"x"')})
-    await gate.tools.step(request, gate.use)
+    await gate.tools.run_step(request, gate.use)
     assert gate.shop.effects == ["reserve"]
     assert await gate.state(id) == "in_progress"
 
 
-async def test_a_step_that_waits_for_an_answer_did_not_happen(gate: House) -> None:
+async def test_a_step_that_waits_for_an_answer_did_not_happen(gate: TransactionHarness) -> None:
     gate.shop.script["charge"] = [ASKS]
     id = await gate.begin()
     await gate.step(id, "reserve")
@@ -247,12 +249,12 @@ async def test_a_step_that_waits_for_an_answer_did_not_happen(gate: House) -> No
     assert gate.shop.effects == ["reserve", "undo_reserve"]
 
 
-async def test_a_compensation_is_filled_from_a_result_on_disk(gate: House) -> None:
+async def test_a_compensation_is_filled_from_a_result_on_disk(gate: TransactionHarness) -> None:
     gate.shop.script["reserve"] = [LONG]
     id = await gate.begin()
     undo = {"tool": "undo_reserve", "args": {"id": "$result.id"}}
     request = asked("transaction_step", transaction_id=id, tool="reserve", compensate=undo)
-    _, answer = await gate.tools.step(request, gate.use)
+    _, answer = await gate.tools.run_step(request, gate.use)
     assert isinstance(answer.result, Kept)
     assert not answer.result.closed
     await gate.ask("transaction_rollback", transaction_id=id)

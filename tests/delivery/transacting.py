@@ -106,7 +106,7 @@ class Shop:
     async def await_ready(self, server: str) -> None:
         return
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         return False
 
     async def deliver(self, call: Call) -> Answer:
@@ -206,7 +206,7 @@ class _NoProber:
         return None
 
 
-class House:
+class TransactionHarness:
     """One gateway in front of the shop, as far as transactions go."""
 
     def __init__(
@@ -290,8 +290,8 @@ class House:
             more = {"compensate": compensate, **more}
         more = {"args": {"n": name}, **more}
         request = asked("transaction_step", LOCAL, transaction_id=id, tool=name, **more)
-        assert self.tools.takes(request)
-        _, answer = await self.tools.step(request, self.use)
+        assert self.tools.is_step(request)
+        _, answer = await self.tools.run_step(request, self.use)
         return result_of(answer)
 
     async def state(self, id: str) -> str:
@@ -334,12 +334,12 @@ def quick_directory() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def house(
+async def harness(
     directory: Path,
     shop: Shop,
     clock: Clock | None = None,
     kind: ToolClass = ToolClass.UNSAFE,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[TransactionHarness]:
     """A gateway on the files of that directory, which ends with the block."""
     clock = clock or Clock()
     presence = Presence(directory / "owners")
@@ -353,7 +353,7 @@ async def house(
             now=clock,
         )
         store = FusedStore(committer, presence, now=clock)
-        gateway = House(shop, ledger, store, clock, kind)
+        gateway = TransactionHarness(shop, ledger, store, clock, kind)
         gateway.arm(Fuse())
         try:
             yield gateway

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.search import Document, Key
+from headgate.catalog.search.document import Document, Key
 from headgate.domain.errors import ConfigError
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.meaning import LARGE_WORK, ToolMeanings, open_meaning

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.knowledge.writing import written
 from headgate.responses.tables import expanded
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.model_view.agents import Agent, converse
 from tests.model_view.model import ModelView, Step
 from tests.parts import ROOT, Parts
@@ -26,7 +26,7 @@ LAST_LINE = f"line {FILE_LINES - 1} of the book"
 class Site:
     """A running gateway, and where agents live and work."""
 
-    gate: Gate
+    gate: GatewayProcess
     parts: Parts
     place: Path
 
@@ -83,7 +83,7 @@ def running_site(parts: Parts, place: Path) -> Iterator[Site]:
             config = site_configuration(parts, work, f"{origin}/depot")
             more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
             gate = stack.enter_context(
-                running_gate(config, place / "gate", environment=more, start_seconds=START_SECONDS)
+                running_gateway(config, place / "gate", environment=more, start_seconds=START_SECONDS)
             )
             gate.wait_until_ready(seconds=START_SECONDS)
         yield Site(gate, parts, place)

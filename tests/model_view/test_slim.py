@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.model_view.agents import AGENTS, Agent
 from tests.model_view.gateway import START_SECONDS, TEST_SECONDS, Site, site_configuration
 from tests.model_view.model import ModelView, Step
+from tests.real.mcp_clients import stdio_gate_command
 from tests.real.upstreams import stdio_entry
-from tests.real.visitors import stdio_gate_command
 
 pytestmark = pytest.mark.timeout(TEST_SECONDS)
 STEPS = [
@@ -28,20 +28,20 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 
 @pytest.fixture(scope="module")
-def known(site: Site) -> Gate:
+def known(site: Site) -> GatewayProcess:
     """A gateway that has ended and left behind what its servers list.
 
     A first listing waits 5 s for servers that were never seen, which on a loaded machine are not enough.
     """
     config = site_configuration(site.parts, site.work, era="modern")
     config["proxySettings"]["listing"] = "slim"
-    with running_gate(config, site.place / "slim", start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, site.place / "slim", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
     return gate
 
 
 @pytest.fixture(scope="module")
-def view(agent: Agent, site: Site, known: Gate) -> ModelView:
+def view(agent: Agent, site: Site, known: GatewayProcess) -> ModelView:
     """What the model saw; the agent starts the gateway, and has been told no answer to a question."""
     data = site.place / f"slim-{agent}"
     shutil.copytree(known.data_dir, data)

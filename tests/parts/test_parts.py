@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import HOST
+from tests.gateway_process import HOST
 from tests.parts import ROOT, Parts
 
 SECONDS = 50.0

@@ -15,8 +15,8 @@ from mcp_types import CallToolResult, TextContent
 
 from headgate.responses.tables import expanded
 from tests.embedding.endpoint import Endpoint, Reply, running_endpoint
-from tests.gate import HOST, Gate, clean_environment, free_port
-from tests.real.visitors import Visitor
+from tests.gateway_process import HOST, GatewayProcess, clean_environment, free_port
+from tests.real.mcp_clients import McpClient
 from tests.waiting import wait_until
 
 # A command takes about a second; a loaded machine may take many times that.
@@ -146,7 +146,7 @@ def embedder() -> Iterator[Embedder]:
 @contextmanager
 def serving_alone(
     place: Path, data: Path, *options: str, more: Mapping[str, str] = BY_WORDS, transport: str = "http"
-) -> Iterator[Gate]:
+) -> Iterator[GatewayProcess]:
     """Run `headgate knowledge serve` on HTTP, with its log in the place."""
     place.mkdir(parents=True, exist_ok=True)
     port, log_path = free_port(), place / "alone.log"
@@ -161,7 +161,7 @@ def serving_alone(
             stderr=log,
             start_new_session=True,
         )
-    gate = Gate(process, port, place / "headgate.json", data, log_path)
+    gate = GatewayProcess(process, port, place / "headgate.json", data, log_path)
     try:
         wait_until(gate.answers, SECONDS, "/health answers 200")
         gate.wait_until_tried(SECONDS)
@@ -190,15 +190,15 @@ def gate_on_stdio(config: Path, data: Path, more: Mapping[str, str]) -> StdioSer
 
 
 @dataclass(frozen=True)
-class Door:
+class KnowledgeEndpoint:
     """A connected client, and what the tools are called where it came in."""
 
-    visitor: Visitor
+    mcp_client: McpClient
     prefix: str = ""
 
     async def call(self, tool: str, arguments: Message) -> CallToolResult:
         """The whole result of a call."""
-        return await self.visitor.client.call_tool(self.prefix + tool, arguments)
+        return await self.mcp_client.client.call_tool(self.prefix + tool, arguments)
 
     async def ask(self, tool: str, /, **arguments: Any) -> Message:
         """What a tool answers."""
@@ -228,11 +228,11 @@ class Door:
 
 
 @asynccontextmanager
-async def entered(server: Any, era: str, prefix: str = "") -> AsyncIterator[Door]:
+async def entered(server: Any, era: str, prefix: str = "") -> AsyncIterator[KnowledgeEndpoint]:
     """A client of that era for as long as the block lasts."""
-    visitor = Visitor(server, era)
-    async with visitor.client:
-        yield Door(visitor, prefix)
+    mcp_client = McpClient(server, era)
+    async with mcp_client.client:
+        yield KnowledgeEndpoint(mcp_client, prefix)
 
 
 def first_text(result: CallToolResult) -> str:

@@ -11,9 +11,9 @@ from uuid import uuid4
 from mcp_types import CallToolResult
 
 from tests.parts import ROOT
+from tests.real.mcp_clients import McpClient
 from tests.real.plain import Message
 from tests.real.upstreams import SERVERS, stdio_entry
-from tests.real.visitors import Visitor
 
 LIMIT = 8000
 META_KEY = "io.headgate/result"
@@ -34,13 +34,13 @@ _NEXT = re.compile(r"more with offset (\d+)")
 class Agent:
     """A client of the official SDK, told of results as they came."""
 
-    def __init__(self, visitor: Visitor) -> None:
-        self.era = visitor.era
-        self.visitor = visitor
+    def __init__(self, mcp_client: McpClient) -> None:
+        self.era = mcp_client.era
+        self.mcp_client = mcp_client
 
     async def call(self, tool: str, /, **arguments: Any) -> Message:
         """The result of a call, which the SDK has accepted."""
-        return dump(await self.visitor.client.call_tool(tool, arguments))
+        return dump(await self.mcp_client.client.call_tool(tool, arguments))
 
     async def pages(self, tool: str, /, **arguments: Any) -> AsyncIterator[str]:
         """The content of one reply after the other, as their notes say how to go on."""

@@ -7,7 +7,7 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 
-from tests.real.visitors import ANSWER_SECONDS, Lodge
+from tests.real.mcp_clients import ANSWER_SECONDS, ClientTasks
 
 MODES = {"legacy": "legacy", "modern": "auto"}
 
@@ -75,7 +75,7 @@ class Company:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._lodge = Lodge()
+        self._lodge = ClientTasks()
         self._people: dict[tuple[str, str], Person] = {}
 
     async def person(self, name: str, era: str, **more: Any) -> Person:

@@ -10,8 +10,8 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import Implementation
 
-from headgate.catalog.tokens import count_tokens
-from tests.gate import Gate, clean_environment, running_gate
+from headgate.catalog.tokens.counter import count_tokens
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.real.raw import modern_http_client, pages
 from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.waiting import wait_until
@@ -23,7 +23,7 @@ LINE = re.compile(r"Mode: auto -> budget\. Full ([\d,]+) tokens, slim ([\d,]+), 
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("choice")
     tools = [
         tool(f"act_{number}", f"Does the thing of number {number} for you. " * 5) for number in range(COUNT)
@@ -31,7 +31,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     write_listing(place / "depot.json", tools)
     servers = {"depot": stdio_entry(depot_command("depot", place / "depot.json"))}
     config = {"mcpServers": servers, "proxySettings": {"listingBudgetTokens": 500}}
-    with running_gate(config, place / "gate") as gate:
+    with running_gateway(config, place / "gate") as gate:
         gate.wait_until_ready("depot", seconds=START_SECONDS)
         yield gate
 
@@ -43,7 +43,7 @@ def numbers(text: str) -> tuple[int, int]:
     return full, slim
 
 
-def test_serve_and_listing_say_the_choice_in_one_line(gate: Gate) -> None:
+def test_serve_and_listing_say_the_choice_in_one_line(gate: GatewayProcess) -> None:
     wait_until(lambda: LINE.search(gate.log()) is not None, START_SECONDS, "the choice is logged")
     full, slim = numbers(gate.log())
     assert full > slim > 500
@@ -61,14 +61,14 @@ def test_serve_and_listing_say_the_choice_in_one_line(gate: Gate) -> None:
     assert [full, slim] == [printed_full, printed_slim] == listed
 
 
-def listed_tokens(gate: Gate, mode: str) -> int:
+def listed_tokens(gate: GatewayProcess, mode: str) -> int:
     """Of the array as it is sent: servers write their definitions with more or fewer blanks."""
     with modern_http_client(gate.url.replace("/mcp", f"/mcp/{mode}")) as client:
         (page,) = pages(client)
     return count_tokens(bytes(msgspec.json.decode(page, type=dict[str, msgspec.Raw])["tools"]))
 
 
-async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gate: Gate) -> None:
+async def test_a_client_that_searches_its_tools_itself_gets_all_of_them(gate: GatewayProcess) -> None:
     async with Client(
         gate.url, mode="legacy", client_info=Implementation(name="claude-code", version="2.1.0")
     ) as client:

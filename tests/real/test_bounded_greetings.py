@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.canned import CAPABILITIES, TRANSPORTS, canned, discovery, greeting, tool, write
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import configuration
 
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 MOST_OF_ONE, MOST_OF_ALL = 16_384, 65_536
 HUGE = "Read me. " * 600_000
 INFO: Message = {

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import McpClient, words
 from tests.real.processes import alive
 from tests.real.upstreams import configuration, era_command, lines_of, stdio_entry
-from tests.real.visitors import Visitor, words
 from tests.waiting import wait_until
 
 START_SECONDS = 30.0
 NOTICE_SECONDS = 10.0
 IDLE_SECONDS = 0.5
 CLIENTS = 8
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
 def noted(command: list[str], spawned: Path) -> list[str]:
@@ -24,7 +24,7 @@ def noted(command: list[str], spawned: Path) -> list[str]:
     return ["/bin/sh", "-c", 'echo $$ >> "$0"; exec "$@"', str(spawned), *command]
 
 
-def wait_until_in(gate: Gate, server: str, state: str) -> None:
+def wait_until_in(gate: GatewayProcess, server: str, state: str) -> None:
     wait_until(lambda: gate.servers()[server]["state"] == state, START_SECONDS, f"{server} is {state}")
 
 
@@ -32,11 +32,11 @@ async def test_a_cold_server_is_started_once_by_many_and_stopped_when_they_are_d
     spawned = tmp_path / "spawned"
     command = noted(era_command("legacy", tmp_path / "journal"), spawned)
     config = configuration({"one": stdio_entry(command, cold=True, idleTimeout=IDLE_SECONDS)})
-    with running_gate(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
         # Nothing is known of it, so it is started to tell its tools.
         wait_until_in(gate, "one", "idle")
         assert len(lines_of(spawned)) == 1
-    with running_gate(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path / "gate", start_seconds=START_SECONDS) as gate:
         assert gate.servers()["one"]["state"] == "idle"
         assert gate.get("/ready").status == 200
         assert "stopped until it is used" in gate.get("/").body.decode()
@@ -47,12 +47,12 @@ async def test_a_cold_server_is_started_once_by_many_and_stopped_when_they_are_d
         assert "restarts" not in gate.servers()["one"], "it was stopped on purpose"
 
 
-async def visit_at_once(gate: Gate) -> None:
+async def visit_at_once(gate: GatewayProcess) -> None:
     async def visit(number: int) -> None:
-        visitor = Visitor(gate.url, ("legacy", "modern")[number % 2])
-        async with visitor.client:
-            assert "one_echo" in {tool.name for tool in (await visitor.client.list_tools()).tools}
-            answer = await visitor.client.call_tool("one_echo", {"text": f"client {number}"})
+        mcp_client = McpClient(gate.url, ("legacy", "modern")[number % 2])
+        async with mcp_client.client:
+            assert "one_echo" in {tool.name for tool in (await mcp_client.client.list_tools()).tools}
+            answer = await mcp_client.client.call_tool("one_echo", {"text": f"client {number}"})
             assert words(answer) == f"client {number}"
 
     await asyncio.gather(*(visit(number) for number in range(CLIENTS)))
@@ -71,7 +71,7 @@ async def test_a_server_that_never_starts_is_left_alone_and_hurts_no_other(
     wait_until_in(gate, "broken", "failed")
     assert "no licence" in gate.servers()["broken"]["last_error"]
     assert len(lines_of(spawned)) == 3
-    visitor = Visitor(gate.url, "modern")
-    async with visitor.client:
-        assert not (await visitor.client.call_tool("example_wait", {"seconds": 0})).is_error
+    mcp_client = McpClient(gate.url, "modern")
+    async with mcp_client.client:
+        assert not (await mcp_client.client.call_tool("example_wait", {"seconds": 0})).is_error
     assert len(lines_of(spawned)) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import running_gate
+from tests.gateway_process import running_gateway
 from tests.real.plain import Stateless
 from tests.real.upstreams import tool
 from tests.real.yard import (
@@ -147,7 +147,7 @@ def test_gates_that_start_at_once_share_one_file(yard: Yard) -> None:
 
     def live(number: int) -> tuple[list[str], str]:
         directory, shared = yard.place / f"window-{number}", ("--data-dir", str(yard.data))
-        with running_gate(yard.config(), directory, options=shared, environment=BY_WORDS) as gate:
+        with running_gateway(yard.config(), directory, options=shared, environment=BY_WORDS) as gate:
             gate.wait_until_ready(*yard.names, seconds=START_SECONDS)
             return listed(gate), gate.log()
 

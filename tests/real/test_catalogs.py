@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
 from tests.real.listing import Definition, definitions, members, sources
 from tests.real.pipeline import call_all
@@ -47,7 +47,7 @@ REFUSED = {
 class Replay:
     """A gate in front of one replaying upstream per catalog, and what each of them lists."""
 
-    gate: Gate
+    gate: GatewayProcess
     listings: dict[str, list[Definition]]
 
     def original(self, server: str, tool: str) -> Definition:
@@ -63,7 +63,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replay]:
     for server, listing in sources.items():
         (place / f"{server}.json").write_text(listing, encoding="utf-8")
         servers[server] = stdio_entry(replay_command(server, place / f"{server}.json"))
-    with running_gate(configuration(servers), place / "gate", start_seconds=START_SECONDS) as gate:
+    with running_gateway(configuration(servers), place / "gate", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield Replay(gate, {server: definitions(listing) for server, listing in sources.items()})
 
@@ -88,7 +88,7 @@ def origins(replay: Replay, listed: list[Definition]) -> dict[str, tuple[str, st
     return reached_by(replay.gate, Mode.FULL, [definition.name for definition in listed])
 
 
-def reached_by(gate: Gate, mode: Mode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+def reached_by(gate: GatewayProcess, mode: Mode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
     """The server and the tool that each name reaches for clients that list in that mode."""
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     reached = {}
@@ -205,7 +205,7 @@ def wholes(replay: Replay) -> dict[str, str]:
     return shown(replay.gate, Mode.FULL)
 
 
-def shown(gate: Gate, mode: Mode) -> dict[str, str]:
+def shown(gate: GatewayProcess, mode: Mode) -> dict[str, str]:
     with modern_http_client(f"{gate.url}/{mode}") as client:
         texts = [text for page in pages(client) for text in sources(page)]
     return {json.loads(text)["name"]: text for text in texts}
@@ -231,7 +231,7 @@ def test_expand_schema_gives_back_what_slim_leaves_out(replay: Replay, wholes: d
         assert [*rest[:place], ("inputSchema", schemas[name]), *rest[place:]] == original
 
 
-def expanded(gate: Gate, names: Iterable[str], **more: str) -> dict[str, str]:
+def expanded(gate: GatewayProcess, names: Iterable[str], **more: str) -> dict[str, str]:
     calls = [("expandSchema", {"toolName": name} | more) for name in names]
     answers = call_all(f"{gate.url}/{Mode.SLIM}", calls)
     texts = (answer["result"]["content"] for answer in answers)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import stdio_gate_command
 from tests.real.raw import LEGACY, MODERN, stdio_client
 from tests.real.scripts import run, run_script
 from tests.real.upstreams import configuration, plain_environment, stdio_entry
-from tests.real.visitors import stdio_gate_command
 
 START_SECONDS = 30.0
 GREETING = 'grüße \\ "quoted" 😀'
@@ -56,9 +56,9 @@ def everything(parts: Parts) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def gate(everything: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(everything: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"everything": stdio_entry(everything), "example": {"builtin": "example"}})
-    with running_gate(config, tmp_path_factory.mktemp("clients"), start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path_factory.mktemp("clients"), start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
         yield gate
 
@@ -73,7 +73,7 @@ def names(everything: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("cell", list(cells()), ids=str)
 def test_a_real_client_lists_and_calls(
-    cell: Cell, gate: Gate, parts: Parts, names: set[str], tmp_path: Path
+    cell: Cell, gate: GatewayProcess, parts: Parts, names: set[str], tmp_path: Path
 ) -> None:
     plan = {"tool": "everything_echo", "arguments": {"message": GREETING}, "era": cell.era}
     plan |= {"front": cell.front} | address(gate, cell.front, tmp_path)
@@ -90,7 +90,7 @@ def test_a_real_client_lists_and_calls(
     assert not report["result"].get("isError")
 
 
-def address(gate: Gate, front: str, place: Path) -> dict[str, Any]:
+def address(gate: GatewayProcess, front: str, place: Path) -> dict[str, Any]:
     if front == "stdio":
         return {"command": stdio_gate_command(gate.config_path, place / "data"), "env": plain_environment()}
     return {"url": gate.sse_url if front == "sse" else gate.url}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
 from tests.real.yard import Errand
@@ -32,7 +32,7 @@ class Village:
         write_listing(place / "slow.json", [tool("walk", "Walk a mile."), tool("rest", "Rest a while.")])
 
     @contextmanager
-    def gate(self, *, broken: bool = False, **settings: Any) -> Iterator[Gate]:
+    def gate(self, *, broken: bool = False, **settings: Any) -> Iterator[GatewayProcess]:
         servers = {
             "quick": stdio_entry(depot_command("quick", self.place / "quick.json")),
             "slow": stdio_entry(depot_command("slow", self.place / "slow.json", self.door)),
@@ -40,7 +40,7 @@ class Village:
         if broken:
             servers["broken"] = {"command": str(self.place / "no-such-program")}
         config = {"mcpServers": servers, "proxySettings": {"listResultTools": False} | settings}
-        with running_gate(config, self.place / "gate", wait_for_servers=False) as gate:
+        with running_gateway(config, self.place / "gate", wait_for_servers=False) as gate:
             gate.wait_until_ready("quick", seconds=START_SECONDS)
             yield gate
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from mcp_types import TextResourceContents
 
-from tests.gate import Gate, free_port, running_gate
+from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.parts import Parts
 from tests.real.people import Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stream
@@ -79,10 +79,10 @@ class Doorkeeper:
             assert self.gate.stop() == 0
         self.gate = self._start()
 
-    def _start(self) -> Gate:
+    def _start(self) -> GatewayProcess:
         # As a client finds it that comes back at once, while servers are still starting.
         settings: dict[str, Any] = {"wait_for_servers": False, "start_seconds": START_SECONDS}
-        running = running_gate(self._config, self._directory, port=self._port, **settings)
+        running = running_gateway(self._config, self._directory, port=self._port, **settings)
         return self._lives.enter_context(running)
 
     def counted(self, metric: str) -> float:
@@ -157,7 +157,7 @@ def test_what_a_client_asked_to_hear_of_outlives_the_gateway(
     client.leave()
 
 
-def kept(gate: Gate) -> bool:
+def kept(gate: GatewayProcess) -> bool:
     """Whether the next gate would know what a client asked for: that is written within a second or two."""
     state = gate.data_dir / "state.json"
     standings = json.loads(state.read_bytes()).get("standings", {}) if state.exists() else {}
@@ -255,7 +255,7 @@ async def test_clients_carry_on_after_a_remote_server_was_restarted(
 
 def test_clients_carry_on_after_their_session_was_forgotten(street: Street, tmp_path: Path) -> None:
     config = configuration(street.entries, sessionIdleSeconds=0.1)
-    with running_gate(config, tmp_path, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("old", "new", seconds=START_SECONDS)
         client = Handshaker(gate.url, ANSWERS_ALL)
         settle(client)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import McpClient
 from tests.real.plain import Stateless
 from tests.real.processes import descendants
 from tests.real.raw import modern_http_client, pages
 from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing
-from tests.real.visitors import Visitor
 from tests.real.yard import BY_WORDS, call, found, hundred, text
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ FINDERS = ("retrieve_tools", "call_tool", "expandSchema")
 class Town:
     """A gate with little room in its lists, and the configuration that its operator edits."""
 
-    gate: Gate
+    gate: GatewayProcess
     place: Path
     config: dict[str, Any] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         "mcpServers": {name: stdio_entry(depot_command(name, place / f"{name}.json")) for name in names},
         "proxySettings": {"listing": "budget", "listingBudgetTokens": BUDGET},
     }
-    with running_gate(config, place / "gate", environment=BY_WORDS) as gate:
+    with running_gateway(config, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*names, seconds=START_SECONDS)
         yield Town(gate, place, config)
 
@@ -72,16 +72,16 @@ def town(streets: Town) -> Iterator[Town]:
     wait_until(lambda: listed(streets.gate, "full") == plain, NOTICE_SECONDS, "everything is as it was")
 
 
-def shown(gate: Gate, mode: str) -> list[dict[str, Any]]:
+def shown(gate: GatewayProcess, mode: str) -> list[dict[str, Any]]:
     with modern_http_client(f"{gate.url}/{mode}") as client:
         return [one for page in pages(client) for one in json.loads(page)["tools"]]
 
 
-def listed(gate: Gate, mode: str) -> list[str]:
+def listed(gate: GatewayProcess, mode: str) -> list[str]:
     return [one["name"] for one in shown(gate, mode)]
 
 
-def whole(gate: Gate, mode: str, name: str) -> bool:
+def whole(gate: GatewayProcess, mode: str, name: str) -> bool:
     """Whether the tool is listed as its server defined it."""
     server, _, own = name.partition("_")
     original = next(one for one in hundred(server) if one["name"] == own)
@@ -174,15 +174,15 @@ UNTOLD = ("search", "dynamic", "budget", "auto")
 
 
 @asynccontextmanager
-async def watchers(gate: Gate) -> AsyncIterator[dict[str, Visitor]]:
+async def watchers(gate: GatewayProcess) -> AsyncIterator[dict[str, McpClient]]:
     """A client in each mode that has listed."""
-    visitors = {str(mode): Visitor(f"{gate.url}/{mode}", "legacy") for mode in Mode}
-    visitors["modern"] = Visitor(f"{gate.url}/slim", "modern")
+    visitors = {str(mode): McpClient(f"{gate.url}/{mode}", "legacy") for mode in Mode}
+    visitors["modern"] = McpClient(f"{gate.url}/slim", "modern")
     async with AsyncExitStack() as stack:
-        for visitor in visitors.values():
-            await stack.enter_async_context(visitor.client)
-            await stack.enter_async_context(visitor.watching())
-            await visitor.tools()
+        for mcp_client in visitors.values():
+            await stack.enter_async_context(mcp_client.client)
+            await stack.enter_async_context(mcp_client.watching())
+            await mcp_client.tools()
         yield visitors
 
 
@@ -202,9 +202,9 @@ async def test_who_sees_a_difference_is_told_and_nobody_else(town: Town) -> None
         # Now everybody: the tool that finds others names the servers.
         others = {name: entry for name, entry in town.config["mcpServers"].items() if name != "north"}
         town.gate.write_config(town.config | {"mcpServers": others})
-        for visitor in visitors.values():
+        for mcp_client in visitors.values():
             async with asyncio.timeout(NOTICE_SECONDS):
-                await visitor.news.get()
+                await mcp_client.news.get()
     assert after == before
     assert told == []
     town.restock()

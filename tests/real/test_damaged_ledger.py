@@ -16,7 +16,7 @@ import pytest
 from campaign.client import Answer, Client, client
 from campaign.fixtures.deeds import read
 from campaign.servers import ledger as bank
-from tests.gate import Gate, clean_environment, running_gate
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.waiting import wait_until
 
 PAYMENTS = 60
@@ -34,9 +34,9 @@ class Bank:
         self._config = {"mcpServers": {"bank": bank(self._deeds)}, "proxySettings": settings}
 
     @asynccontextmanager
-    async def open(self, *, complete: bool = False) -> AsyncIterator[tuple[Gate, Client]]:
+    async def open(self, *, complete: bool = False) -> AsyncIterator[tuple[GatewayProcess, Client]]:
         """A gateway while the block lasts; `complete` ends it with SIGTERM before."""
-        with running_gate(self._config, self.directory) as gate:
+        with running_gateway(self._config, self.directory) as gate:
             async with client(gate.port, modern=True) as caller:
                 yield gate, caller
             if complete:
@@ -172,7 +172,7 @@ async def test_the_recovery_of_a_missing_ledger_names_no_damaged_one(tmp_path: P
     assert list(paid.data.glob("ledger-damaged-*")) == []
 
 
-def _await_damage(gate: Gate) -> None:
+def _await_damage(gate: GatewayProcess) -> None:
     wait_until(lambda: "ledger_error" in gate.ready(), SECONDS, "the damage to be found")
 
 

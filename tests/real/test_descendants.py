@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.parts import ROOT
 from tests.real.plain import Stateless
 from tests.real.processes import alive
@@ -16,35 +16,35 @@ from tests.waiting import wait_until
 
 # The server hears the end of its input and leaves; a gateway that is killed leaves it to the watchdog.
 GONE_SECONDS = 10.0
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
-def stop(gate: Gate, server: int) -> None:
+def stop(gate: GatewayProcess, server: int) -> None:
     gate.stop()
 
 
-def kill(gate: Gate, server: int) -> None:
+def kill(gate: GatewayProcess, server: int) -> None:
     gate.kill()
 
 
-def remove(gate: Gate, server: int) -> None:
+def remove(gate: GatewayProcess, server: int) -> None:
     gate.write_config(configuration({}))
 
 
-def crash(gate: Gate, server: int) -> None:
+def crash(gate: GatewayProcess, server: int) -> None:
     os.kill(server, signal.SIGKILL)
 
 
-ENDS: list[Callable[[Gate, int], None]] = [stop, kill, remove, crash]
+ENDS: list[Callable[[GatewayProcess, int], None]] = [stop, kill, remove, crash]
 # Without its environment a process is found below its parent, which has to be there: a server that crashes is
 # gone, and one whose gateway is killed hears the end of its input and may leave before the watchdog looks.
-WITH_PARENT: list[Callable[[Gate, int], None]] = [stop, remove]
+WITH_PARENT: list[Callable[[GatewayProcess, int], None]] = [stop, remove]
 CASES = [(how, end) for how in ("setsid", "daemon") for end in ENDS] + [("bare", end) for end in WITH_PARENT]
 
 
 @pytest.mark.parametrize(("how", "end"), CASES)
 def test_a_process_in_a_session_of_its_own_ends_with_its_server(
-    gateway: Start, how: str, end: Callable[[Gate, int], None]
+    gateway: Start, how: str, end: Callable[[GatewayProcess, int], None]
 ) -> None:
     command = [sys.executable, "-m", "tests.real.servers.parent"]
     gate = gateway(configuration({"parent": stdio_entry(command, cwd=str(ROOT))}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import clerk_command, stdio_entry, tool, write_listing
 from tests.real.yard import BY_WORDS, call, text
@@ -50,9 +50,9 @@ GEMINI = "gemini-cli-mcp-client-gate"
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("dialects")
-    with running_gate(configuration(place), place / "gate", environment=BY_WORDS) as gate:
+    with running_gateway(configuration(place), place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
         yield gate
 
@@ -67,7 +67,7 @@ def configuration(place: Path, **settings: Any) -> dict[str, Any]:
     return {"mcpServers": servers, "proxySettings": settings}
 
 
-def clients(gate: Gate, name: str, mode: Mode = Mode.FULL) -> list[Handshaker | Stateless]:
+def clients(gate: GatewayProcess, name: str, mode: Mode = Mode.FULL) -> list[Handshaker | Stateless]:
     """One of each era that calls itself so."""
     url = f"{gate.url}/{mode}"
     return [Handshaker(url, name=name), Stateless(url, name=name)]
@@ -78,12 +78,12 @@ def schemas(client: Handshaker | Stateless) -> dict[str, Message]:
     return {one["name"]: one["inputSchema"] for one in tools}
 
 
-def test_a_client_that_nobody_knows_sees_what_the_server_wrote(gate: Gate) -> None:
+def test_a_client_that_nobody_knows_sees_what_the_server_wrote(gate: GatewayProcess) -> None:
     for client in clients(gate, "somebody"):
         assert schemas(client) == {"post_ship": SHIP["inputSchema"], "post_ping": PLAIN["inputSchema"]}
 
 
-def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(gate: Gate) -> None:
+def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(gate: GatewayProcess) -> None:
     for client in clients(gate, STRICT):
         shown = schemas(client)["post_ship"]
         assert shown["required"] == ["weight", "note", "to", "labels"]
@@ -93,7 +93,7 @@ def test_a_strict_client_sees_closed_objects_in_which_every_member_is_required(g
         assert "$ref" not in json.dumps(shown)
 
 
-def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: Gate) -> None:
+def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: GatewayProcess) -> None:
     for client in clients(gate, GEMINI):
         shown = schemas(client)["post_ship"]
         assert "$ref" not in json.dumps(shown)
@@ -102,7 +102,9 @@ def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: Gate
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(gate: Gate, mode: Mode) -> None:
+def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(
+    gate: GatewayProcess, mode: Mode
+) -> None:
     for client in clients(gate, STRICT, mode):
         assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WANTED
         wrapped = call(client, "call_tool", name="post_ship", args=WRITTEN)
@@ -112,19 +114,19 @@ def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(gate: Gat
 
 
 @pytest.mark.parametrize("name", ["somebody", GEMINI])
-def test_what_others_write_goes_on_as_it_is(gate: Gate, name: str) -> None:
+def test_what_others_write_goes_on_as_it_is(gate: GatewayProcess, name: str) -> None:
     for client in clients(gate, name):
         assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WRITTEN
 
 
-def test_the_operator_chooses_the_listing_by_the_name_too(gate: Gate) -> None:
+def test_the_operator_chooses_the_listing_by_the_name_too(gate: GatewayProcess) -> None:
     for client in (Handshaker(gate.url, name="strict-few"), Stateless(gate.url, name="strict-few")):
         assert list(schemas(client)) == ["retrieve_tools", "call_tool", "expandSchema"]
     # A path says more than a name.
     assert "post_ship" in schemas(Stateless(f"{gate.url}/full", name="strict-few"))
 
 
-def test_what_was_changed_is_reported(gate: Gate) -> None:
+def test_what_was_changed_is_reported(gate: GatewayProcess) -> None:
     for name in (STRICT, GEMINI, "somebody"):
         for client in clients(gate, name):
             schemas(client)
@@ -136,13 +138,13 @@ def test_what_was_changed_is_reported(gate: Gate) -> None:
     assert any("labels" in line for line in told["full stateless openai"]["post_ship"])
 
 
-def test_expand_schema_gives_what_the_server_wrote_whatever_the_dialect(gate: Gate) -> None:
+def test_expand_schema_gives_what_the_server_wrote_whatever_the_dialect(gate: GatewayProcess) -> None:
     (answer,) = {text(call(client, "expandSchema", toolName="post_ship")) for client in clients(gate, STRICT)}
     assert json.loads(answer) == SHIP["inputSchema"]
 
 
 def test_one_dialect_may_be_meant_for_everybody(tmp_path: Path) -> None:
-    with running_gate(
+    with running_gateway(
         configuration(tmp_path, dialect="openai", clientDialects={"somebody": "plain"}), tmp_path / "gate"
     ) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import clean_environment
+from tests.gateway_process import clean_environment
 from tests.waiting import wait_until
 
 # It hears neither the end of its input nor a request to leave.

@@ -16,9 +16,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import MODES, McpClient, McpClients, words
 from tests.real.upstreams import configuration, era_command, era_server, lines_of, stdio_entry
-from tests.real.visitors import MODES, Guests, Visitor, words
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ NOTICE_SECONDS = 10.0
 class Yard:
     """A running gate in front of one upstream of each era on each transport."""
 
-    gate: Gate
+    gate: GatewayProcess
     servers: dict[str, Any]
     journals: dict[str, Path]
 
@@ -57,14 +57,16 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
                 servers[name] = {"url": stack.enter_context(era_server(era, journal))}
             else:
                 servers[name] = stdio_entry(era_command(era, journal))
-        gate = stack.enter_context(running_gate(configuration(servers), place, start_seconds=START_SECONDS))
+        gate = stack.enter_context(
+            running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
+        )
         gate.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
         yield Yard(gate, servers, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(yard: Yard) -> AsyncIterator[Guests]:
-    staying = Guests(yard.gate)
+async def guests(yard: Yard) -> AsyncIterator[McpClients]:
+    staying = McpClients(yard.gate)
     yield staying
     await staying.leave()
 
@@ -76,8 +78,8 @@ def entrance(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def visitor(guests: Guests, entrance: tuple[str, str]) -> Visitor:
-    return await guests.visitor(*entrance)
+async def mcp_client(guests: McpClients, entrance: tuple[str, str]) -> McpClient:
+    return await guests.mcp_client(*entrance)
 
 
 @pytest.fixture(params=UPSTREAMS)
@@ -87,30 +89,30 @@ def upstream(request: pytest.FixtureRequest) -> str:
 
 
 async def test_each_tool_is_listed_as_its_server_lists_it(
-    visitor: Visitor, upstream: str, yard: Yard
+    mcp_client: McpClient, upstream: str, yard: Yard
 ) -> None:
     era, _, _ = upstream.partition("-")
     async with Client(directly(yard.servers[upstream]), mode=MODES[era]) as direct:
         expected = {public(upstream, tool.name): dump(tool) for tool in (await direct.list_tools()).tools}
 
-    listed = {name: dump(tool) for name, tool in (await visitor.tools()).items() if name in expected}
+    listed = {name: dump(tool) for name, tool in (await mcp_client.tools()).items() if name in expected}
 
     for name, tool in expected.items():
         assert listed[name] == tool | {"name": name}
 
 
-async def test_a_call_returns_the_result_of_the_tool(visitor: Visitor, upstream: str) -> None:
-    result = await call(visitor, upstream, "echo", "grüße 😀")
+async def test_a_call_returns_the_result_of_the_tool(mcp_client: McpClient, upstream: str) -> None:
+    result = await call(mcp_client, upstream, "echo", "grüße 😀")
 
     assert words(result) == "grüße 😀"
     assert result.structured_content == {"echoed": "grüße 😀"}
     assert not result.is_error
     # The modern era demands it of every result, whoever made it.
-    assert visitor.era == "legacy" or "result_type" in result.model_fields_set
+    assert mcp_client.era == "legacy" or "result_type" in result.model_fields_set
 
 
-async def test_a_failure_that_the_tool_reports_stays_its_own(visitor: Visitor, upstream: str) -> None:
-    result = await call(visitor, upstream, "fail", "dice")
+async def test_a_failure_that_the_tool_reports_stays_its_own(mcp_client: McpClient, upstream: str) -> None:
+    result = await call(mcp_client, upstream, "fail", "dice")
 
     assert result.is_error
     assert words(result) == "no luck with dice"
@@ -118,42 +120,44 @@ async def test_a_failure_that_the_tool_reports_stays_its_own(visitor: Visitor, u
 
 
 async def test_an_error_of_the_protocol_arrives_with_code_message_and_data(
-    visitor: Visitor, upstream: str
+    mcp_client: McpClient, upstream: str
 ) -> None:
     with pytest.raises(MCPError) as caught:
-        await call(visitor, upstream, "refuse", "entry")
+        await call(mcp_client, upstream, "refuse", "entry")
 
     assert caught.value.error.code == 4711
     assert caught.value.error.message == "refused entry"
     assert caught.value.error.data == {"asked": "entry", "odd": [1, None]}
 
 
-async def test_progress_arrives_at_the_call_that_makes_it(visitor: Visitor, upstream: str) -> None:
-    await march_together([visitor] * 4, upstream)
+async def test_progress_arrives_at_the_call_that_makes_it(mcp_client: McpClient, upstream: str) -> None:
+    await march_together([mcp_client] * 4, upstream)
 
 
 async def test_progress_of_clients_with_the_same_tokens_is_not_mixed_up(
-    guests: Guests, upstream: str
+    guests: McpClients, upstream: str
 ) -> None:
     entrances = [("http", "legacy", 0), ("http", "legacy", 1), ("http", "modern", 0), ("sse", "legacy", 0)]
 
-    await march_together([await guests.visitor(*entrance) for entrance in entrances], upstream)
+    await march_together([await guests.mcp_client(*entrance) for entrance in entrances], upstream)
 
 
-async def march_together(visitors: list[Visitor], upstream: str) -> None:
+async def march_together(visitors: list[McpClient], upstream: str) -> None:
     """Each visitor's call reports three steps, all of them in step with each other."""
     drum = uuid4().hex
     seen: list[list[tuple[float, float | None, str | None]]] = [[] for _ in visitors]
 
-    async def march(position: int, visitor: Visitor) -> CallToolResult:
+    async def march(position: int, mcp_client: McpClient) -> CallToolResult:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             seen[position].append((progress, total, message))
 
         orders = {"drum": drum, "steps": 3, "parties": len(visitors), "offset": 10 * position}
         orders["text"] = f"soldier {position}"
-        return await visitor.client.call_tool(public(upstream, "march"), orders, progress_callback=note)
+        return await mcp_client.client.call_tool(public(upstream, "march"), orders, progress_callback=note)
 
-    results = await asyncio.gather(*(march(position, visitor) for position, visitor in enumerate(visitors)))
+    results = await asyncio.gather(
+        *(march(position, mcp_client) for position, mcp_client in enumerate(visitors))
+    )
 
     for position, (result, steps) in enumerate(zip(results, seen, strict=True)):
         assert words(result) == f"soldier {position}"
@@ -161,13 +165,13 @@ async def march_together(visitors: list[Visitor], upstream: str) -> None:
 
 
 async def test_a_cancellation_reaches_the_tool_and_no_other_call(
-    visitor: Visitor, upstream: str, yard: Yard, tmp_path: Path
+    mcp_client: McpClient, upstream: str, yard: Yard, tmp_path: Path
 ) -> None:
     doomed, spared = uuid4().hex, uuid4().hex
     journal = yard.journals[upstream]
     release = tmp_path / "release"
-    abandoned = asyncio.create_task(call(visitor, upstream, "hold", doomed, until=str(tmp_path / "never")))
-    kept = asyncio.create_task(call(visitor, upstream, "hold", spared, until=str(release)))
+    abandoned = asyncio.create_task(call(mcp_client, upstream, "hold", doomed, until=str(tmp_path / "never")))
+    kept = asyncio.create_task(call(mcp_client, upstream, "hold", spared, until=str(release)))
     started = {f"started {doomed}", f"started {spared}"}
     await eventually(lambda: started <= set(lines_of(journal)), NOTICE_SECONDS, "both calls have started")
 
@@ -179,7 +183,7 @@ async def test_a_cancellation_reaches_the_tool_and_no_other_call(
     assert f"cancelled {spared}" not in lines_of(journal)
 
 
-async def test_meta_of_request_and_result_arrives(visitor: Visitor, upstream: str) -> None:
+async def test_meta_of_request_and_result_arrives(mcp_client: McpClient, upstream: str) -> None:
     sent: dict[str, Any] = {
         "vendor.example/trail": {"depth": [1, {"two": None}], "text": "ü"},
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -187,7 +191,7 @@ async def test_meta_of_request_and_result_arrives(visitor: Visitor, upstream: st
         "baggage": "user=ann",
     }
 
-    result = await visitor.client.call_tool(public(upstream, "show_meta"), {}, meta=sent)  # type: ignore[arg-type]
+    result = await mcp_client.client.call_tool(public(upstream, "show_meta"), {}, meta=sent)  # type: ignore[arg-type]
 
     arrived = json.loads(words(result))
     assert {key: arrived.get(key) for key in sent} == sent
@@ -197,7 +201,7 @@ async def test_meta_of_request_and_result_arrives(visitor: Visitor, upstream: st
     assert result.meta["vendor.example/answer"] == {"to": "everything", "is": 42}
 
 
-async def test_a_change_of_the_list_reaches_every_client(guests: Guests, upstream: str) -> None:
+async def test_a_change_of_the_list_reaches_every_client(guests: McpClients, upstream: str) -> None:
     entrances = [
         ("http", "legacy", 0),
         ("http", "legacy", 1),
@@ -205,32 +209,34 @@ async def test_a_change_of_the_list_reaches_every_client(guests: Guests, upstrea
         ("http", "modern", 1),
         ("sse", "legacy", 0),
     ]
-    visitors = [await guests.visitor(*entrance) for entrance in entrances]
+    visitors = [await guests.mcp_client(*entrance) for entrance in entrances]
 
     await grow_before(visitors, upstream)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_change_of_the_list_reaches_the_client_on_stdio(
-    guests: Guests, upstream: str, era: str
+    guests: McpClients, upstream: str, era: str
 ) -> None:
-    await grow_before([await guests.visitor("stdio", era)], upstream)
+    await grow_before([await guests.mcp_client("stdio", era)], upstream)
 
 
-async def grow_before(visitors: list[Visitor], upstream: str) -> None:
+async def grow_before(visitors: list[McpClient], upstream: str) -> None:
     """The upstream gets a new tool; every visitor hears of it, finds it in the list and can call it."""
     name = f"grown_{uuid4().hex[:12]}"
     async with AsyncExitStack() as stack:
-        for visitor in visitors:
-            await stack.enter_async_context(visitor.watching())
+        for mcp_client in visitors:
+            await stack.enter_async_context(mcp_client.watching())
         await call(visitors[0], upstream, "grow", name)
-        await asyncio.gather(*(visitor.wait_for_tool(public(upstream, name)) for visitor in visitors))
-    for visitor in visitors:
-        assert words(await call(visitor, upstream, name)) == f"{name} is here"
+        await asyncio.gather(*(mcp_client.wait_for_tool(public(upstream, name)) for mcp_client in visitors))
+    for mcp_client in visitors:
+        assert words(await call(mcp_client, upstream, name)) == f"{name} is here"
 
 
-async def call(visitor: Visitor, upstream: str, tool: str, text: str = "", **more: Any) -> CallToolResult:
-    return await visitor.client.call_tool(public(upstream, tool), {"text": text} | more)
+async def call(
+    mcp_client: McpClient, upstream: str, tool: str, text: str = "", **more: Any
+) -> CallToolResult:
+    return await mcp_client.client.call_tool(public(upstream, tool), {"text": text} | more)
 
 
 def public(upstream: str, tool: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.processes import descendants
 from tests.real.upstreams import clerk_command, depot_command, stdio_entry, write_listing
@@ -49,7 +49,7 @@ PAY: Message = {
 class Bank:
     """A gate before a server that refuses, and one that has gone away and does not come back."""
 
-    gate: Gate
+    gate: GatewayProcess
 
     def clients(self, mode: Mode) -> tuple[Handshaker, Stateless]:
         url = f"{self.gate.url}/{mode}"
@@ -67,7 +67,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
         "bank": stdio_entry(clerk_command(place / "bank.json")),
         "till": stdio_entry(depot_command("till", place / "till.json", door)),
     }
-    with running_gate({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
+    with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         # It is started again, and waits at the door for ever.
         door.unlink()

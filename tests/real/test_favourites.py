@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Stateless
 from tests.real.upstreams import depot_command, stdio_entry, write_listing
 from tests.real.yard import BY_WORDS, call, hundred
@@ -28,11 +28,11 @@ class Library:
 
     place: Path
 
-    def gate(self) -> AbstractContextManager[Gate]:
+    def gate(self) -> AbstractContextManager[GatewayProcess]:
         servers = {name: stdio_entry(depot_command(name, self.place / f"{name}.json")) for name in SERVERS}
         settings = {"listing": "budget", "listingBudgetTokens": 600}
         config = {"mcpServers": servers, "proxySettings": settings}
-        return running_gate(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
+        return running_gateway(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
 
     def age(self, seconds: float) -> None:
         """Let the favourites have been taken down so long ago."""
@@ -50,18 +50,18 @@ def library(tmp_path: Path) -> Library:
     return Library(tmp_path)
 
 
-def shown(gate: Gate) -> list[dict[str, Any]]:
+def shown(gate: GatewayProcess) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = Stateless(gate.url).ask("tools/list", {})["result"]["tools"]
     return tools
 
 
-def whole(gate: Gate) -> Iterator[str]:
+def whole(gate: GatewayProcess) -> Iterator[str]:
     """The names of those that are listed as their servers defined them."""
     originals = [one | {"name": f"{server}_{one['name']}"} for server in SERVERS for one in hundred(server)]
     return (one["name"] for one in shown(gate) if one in originals)
 
 
-def use(gate: Gate, name: str, times: int) -> None:
+def use(gate: GatewayProcess, name: str, times: int) -> None:
     for _ in range(times):
         call(Stateless(gate.url), name)
 

@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import stdio_gate_command
 from tests.real.people import Company, Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.scripts import run_script
 from tests.real.upstreams import configuration, http_server, plain_environment, stdio_entry, whole_command
-from tests.real.visitors import stdio_gate_command
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,7 @@ OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]
 
 
 @pytest.fixture(scope="module")
-def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gate in search mode, in front of real servers and of ours that ask, of either era."""
     place = tmp_path_factory.mktemp("finding")
     node = str(parts.node)
@@ -45,21 +45,21 @@ def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gat
             command = whole_command(era, name, place / f"{name}.journal")
             servers[name] = {"url": stack.enter_context(http_server(command))}
         config = configuration(servers, listing="search")
-        running = running_gate(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
+        running = running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
         gate = stack.enter_context(running)
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield gate
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def company(gate: Gate) -> AsyncIterator[Company]:
+async def company(gate: GatewayProcess) -> AsyncIterator[Company]:
     people = Company(gate.url)
     yield people
     await people.leave()
 
 
 @pytest.fixture(params=[Handshaker, Stateless], ids=["legacy", "modern"])
-def client(request: pytest.FixtureRequest, gate: Gate) -> "Handshaker | Stateless":
+def client(request: pytest.FixtureRequest, gate: GatewayProcess) -> "Handshaker | Stateless":
     found: Handshaker | Stateless = request.param(gate.url)
     return found
 
@@ -126,7 +126,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 async def test_a_real_client_sees_three_tools_and_finds_and_calls_another(
-    cell: Cell, gate: Gate, parts: Parts, small: Path, tmp_path: Path
+    cell: Cell, gate: GatewayProcess, parts: Parts, small: Path, tmp_path: Path
 ) -> None:
     plan: Message = {"front": cell.front, "era": cell.era}
     if cell.front == "stdio":
@@ -153,7 +153,7 @@ async def test_a_real_client_sees_three_tools_and_finds_and_calls_another(
         assert not result.get("isError")
 
 
-async def test_the_instructions_say_how_to_find_tools(gate: Gate) -> None:
+async def test_the_instructions_say_how_to_find_tools(gate: GatewayProcess) -> None:
     told = [
         Handshaker(gate.url).welcome["instructions"],
         Stateless(gate.url).ask("server/discover", {})["result"]["instructions"],
@@ -242,7 +242,7 @@ async def test_wrong_arguments_are_refused_in_one_sentence(client: Handshaker | 
     assert call(client, "call_tool", name="time_convert_time", args=[1])["isError"]
 
 
-async def test_a_client_finds_only_what_servers_show_to_clients_like_it(gate: Gate) -> None:
+async def test_a_client_finds_only_what_servers_show_to_clients_like_it(gate: GatewayProcess) -> None:
     query, only = "trigger a sampling request", "everything_trigger_sampling_request"
     plain: list[Handshaker | Stateless] = [Handshaker(gate.url), Stateless(gate.url)]
     able: list[Handshaker | Stateless] = [Handshaker(gate.url, ANSWERS_ALL), Stateless(gate.url, ANSWERS_ALL)]
@@ -366,7 +366,7 @@ async def test_a_tool_that_a_server_adds_is_found(client: Handshaker | Stateless
     assert texts(call(client, "call_tool", name=f"{server}_{grown}")) == f"{grown} is here"
 
 
-async def test_who_searches_is_not_told_of_changes_that_he_does_not_see(gate: Gate) -> None:
+async def test_who_searches_is_not_told_of_changes_that_he_does_not_see(gate: GatewayProcess) -> None:
     ann = Handshaker(gate.url)
     grown = f"g{uuid4().hex[:8]}"
     with ann.listening() as stream:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.parts import ROOT
 from tests.real.plain import Message, Stateless
 from tests.real.upstreams import STOP_SECONDS, configuration, lines_of, stdio_entry
@@ -23,7 +23,7 @@ LARGE = 2 * 1024 * 1024
 # The answer that is in the middle of being written is larger, every other file is smaller.
 MOST_FILE_BYTES = 1536 * 1024
 LOST = "large answers are lost"
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
 @contextmanager
@@ -44,12 +44,12 @@ def payments(transport: str, journal: Path) -> Iterator[Message]:
             process.wait(STOP_SECONDS)
 
 
-def fill(gate: Gate) -> None:
+def fill(gate: GatewayProcess) -> None:
     """No file may grow any more, as on a disk without room."""
     resource.prlimit(gate.pid, resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, resource.RLIM_INFINITY))
 
 
-def block(gate: Gate) -> None:
+def block(gate: GatewayProcess) -> None:
     """Nothing can be created where large answers go."""
     spool = gate.data_dir / "spool"
     if spool.is_dir():
@@ -57,7 +57,7 @@ def block(gate: Gate) -> None:
     spool.write_text("")
 
 
-def pay(gate: Gate, name: str, key: str = "", **arguments: Any) -> Message:
+def pay(gate: GatewayProcess, name: str, key: str = "", **arguments: Any) -> Message:
     meta = {"_meta": {"io.headgate/idempotencyKey": key}} if key else {}
     reply = Stateless(gate.url).call("payments_pay", {"name": name, **arguments}, **meta)
     result: Message = reply["result"]
@@ -72,7 +72,7 @@ def error_of(result: Message) -> Message:
 @pytest.mark.parametrize("spoil", [fill, block])
 @pytest.mark.parametrize("transport", ["stdio", "json", "stream", "sse"])
 def test_an_answer_that_cannot_be_written_costs_its_own_call(
-    gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[Gate], None]
+    gateway: Start, tmp_path: Path, transport: str, spoil: Callable[[GatewayProcess], None]
 ) -> None:
     journal, door = tmp_path / "journal", tmp_path / "door"
     with payments(transport, journal) as entry, ThreadPoolExecutor(8) as pool:

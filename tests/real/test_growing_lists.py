@@ -18,8 +18,9 @@ from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.gate import Gate, clean_environment, running_gate
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import McpClient, stdio_gate_command, words
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.scripts import run_script
 from tests.real.upstreams import (
@@ -31,7 +32,6 @@ from tests.real.upstreams import (
     whole_command,
     write_listing,
 )
-from tests.real.visitors import Visitor, stdio_gate_command, words
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,7 +58,7 @@ PROMPTS_CHANGED = {"jsonrpc": "2.0", "method": "notifications/prompts/list_chang
 class Dock:
     """A gate in dynamic mode, what some of its servers list, and what its command wrote down."""
 
-    gate: Gate
+    gate: GatewayProcess
     # What each of the two servers lists that change.
     stalls: dict[str, Path]
     journal: Path
@@ -82,7 +82,7 @@ def dock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dock]:
             "old": {"url": stack.enter_context(http_server(old))},
         }
         gate = stack.enter_context(
-            running_gate({"mcpServers": servers}, place / "gate", environment=DYNAMIC | environment)
+            running_gateway({"mcpServers": servers}, place / "gate", environment=DYNAMIC | environment)
         )
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield Dock(gate, stalls, journal)
@@ -292,15 +292,15 @@ def doorway(dock: Dock, front: str, place: Path) -> Any:
 async def test_an_sdk_client_sees_what_it_has_found(
     dock: Dock, tmp_path: Path, front: str, era: str, trade: str
 ) -> None:
-    visitor = Visitor(doorway(dock, front, tmp_path), era)
+    mcp_client = McpClient(doorway(dock, front, tmp_path), era)
     (name,) = named(trade)
-    async with visitor.client, visitor.watching():
-        assert name not in await visitor.tools()
+    async with mcp_client.client, mcp_client.watching():
+        assert name not in await mcp_client.tools()
 
-        await visitor.client.call_tool("retrieve_tools", {"query": trade, "limit": 1})
-        await visitor.wait_for_tool(name)
+        await mcp_client.client.call_tool("retrieve_tools", {"query": trade, "limit": 1})
+        await mcp_client.wait_for_tool(name)
 
-        assert words(await visitor.client.call_tool(name, {})) == f"depot: {snake(trade)}"
+        assert words(await mcp_client.client.call_tool(name, {})) == f"depot: {snake(trade)}"
 
 
 @pytest.mark.parametrize(("sdk", "era", "trade"), [(1, "legacy", "bake bread"), (2, "modern", "paint fence")])

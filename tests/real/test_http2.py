@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.front.visitor import JSON_HEADERS, MODERN, SECONDS, modern, modern_call, modern_request
-from tests.gate import HOST, Gate, running_gate
+from tests.gateway_process import HOST, GatewayProcess, running_gateway
 from tests.network import NAME, Authority, proxying
 from tests.real.upstreams import SERVERS, configuration, era_server
+from tests.server.plain_http_client import JSON_HEADERS, MODERN, SECONDS, modern, modern_call, modern_request
 from tests.waiting import wait_until
 
 
@@ -52,7 +52,7 @@ def authority(tmp_path: Path) -> Authority:
 @contextmanager
 def gate_before(
     era: str, authority: Authority, directory: Path, *more: str
-) -> Iterator[tuple[Gate, Http2Server]]:
+) -> Iterator[tuple[GatewayProcess, Http2Server]]:
     """Run a gateway that reaches a server over HTTP/2 and through a proxy."""
     with (
         proxying() as proxy,
@@ -60,16 +60,16 @@ def gate_before(
         http2_server(plain, authority, directory / "journal", *more) as server,
     ):
         entry = {"url": server.url, "http2": True, "proxy": proxy.url, "caFile": str(authority.file)}
-        with running_gate(configuration({"it": entry}), directory / "gate") as gate:
+        with running_gateway(configuration({"it": entry}), directory / "gate") as gate:
             gate.wait_until_ready()
             yield gate, server
 
 
-def tools(gate: Gate) -> set[str]:
+def tools(gate: GatewayProcess) -> set[str]:
     return {tool["name"] for tool in modern(gate, "tools/list").json()["result"]["tools"]}
 
 
-def echo(gate: Gate, text: str) -> str:
+def echo(gate: GatewayProcess, text: str) -> str:
     echoed: str = modern_call(gate, "it_echo", {"text": text})["structuredContent"]["echoed"]
     return echoed
 
@@ -141,7 +141,7 @@ def test_without_its_package_the_server_says_what_to_install(tmp_path: Path) -> 
     (package / "__init__.py").write_text("raise ModuleNotFoundError('No module named h2', name='h2')\n")
     config = configuration({"it": {"url": f"https://{NAME}/mcp", "http2": True}})
     settings = {"PYTHONPATH": str(package.parent)}
-    with running_gate(config, tmp_path / "gate", environment=settings) as gate:
+    with running_gateway(config, tmp_path / "gate", environment=settings) as gate:
         wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
         said = gate.servers()["it"]["last_error"]
         assert (
@@ -165,7 +165,7 @@ def test_a_server_that_wants_a_client_certificate_says_so_until_it_is_shown_one(
             "proxy": proxy.url,
             "caFile": str(authority.file),
         }
-        with running_gate(configuration({"it": entry}), tmp_path / "gate") as gate:
+        with running_gateway(configuration({"it": entry}), tmp_path / "gate") as gate:
             wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
             assert (
                 "asks for a client certificate, which clientCert may name"

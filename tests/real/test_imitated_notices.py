@@ -9,10 +9,10 @@ import pytest
 
 from headgate.responses.notice import MESSAGE, filled
 from headgate.responses.server_notices import OPENING, SERVER_OPENING
-from tests.front.visitor import Session, modern_call, scripted
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
+from tests.server.plain_http_client import Session, modern_call, scripted
 
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 FAKE = filled(
     MESSAGE,
     {
@@ -37,13 +37,13 @@ def escaped(text: str) -> str:
 
 
 @pytest.fixture
-def gate(gateway: Start, tmp_path: Path) -> Gate:
+def gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
     gate = gateway({"mcpServers": {"own": scripted(tmp_path / "journal")}})
     gate.wait_until_ready("own")
     return gate
 
 
-def shown(gate: Gate, written: str) -> list[dict[str, Any]]:
+def shown(gate: GatewayProcess, written: str) -> list[dict[str, Any]]:
     """What clients of both eras read."""
     session = Session(gate).call("own_say", {"line": written})
     return [modern_call(gate, "own_say", {"line": written}), session.get("result", session)]
@@ -52,7 +52,7 @@ def shown(gate: Gate, written: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "text", [FAKE, f"rows\n{FAKE}", escaped(FAKE), f"\\u005b{FAKE[1:]}", f"[\\u0045{FAKE[2:]}"]
 )
-def test_a_small_result_with_a_notice_of_its_server(gate: Gate, text: str) -> None:
+def test_a_small_result_with_a_notice_of_its_server(gate: GatewayProcess, text: str) -> None:
     text = text.replace("\n", "\\n")
     for result in shown(gate, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         (block,) = result["content"]
@@ -64,7 +64,7 @@ def test_a_small_result_with_a_notice_of_its_server(gate: Gate, text: str) -> No
 
 
 @pytest.mark.parametrize("name", ["_headgate", "\\u005fheadgate"])
-def test_a_structure_with_the_member_of_the_gateway(gate: Gate, name: str) -> None:
+def test_a_structure_with_the_member_of_the_gateway(gate: GatewayProcess, name: str) -> None:
     structure = {"TEXT": {"notice": FAKE, "cache_id": "stolen"}, "rows": [1]}
     result = {"content": [{"type": "text", "text": "rows"}], "structuredContent": structure}
     for read in shown(gate, line(result, name)):
@@ -74,7 +74,7 @@ def test_a_structure_with_the_member_of_the_gateway(gate: Gate, name: str) -> No
         assert structured["rows"] == [1]
 
 
-def test_a_large_result_has_one_notice_that_is_the_gateways(gate: Gate) -> None:
+def test_a_large_result_has_one_notice_that_is_the_gateways(gate: GatewayProcess) -> None:
     text = f"{FAKE} " + "row " * 10_000
     for result in shown(
         gate, line({"content": [{"type": "text", "text": text}, {"type": "text", "text": FAKE}]})
@@ -87,7 +87,7 @@ def test_a_large_result_has_one_notice_that_is_the_gateways(gate: Gate) -> None:
         assert blocks[0].startswith(SERVER_OPENING)
 
 
-def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: Gate) -> None:
+def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: GatewayProcess) -> None:
     text = "row " * 10_000 + FAKE
     result = modern_call(gate, "own_say", {"line": line({"content": [{"type": "text", "text": text}]})})
     stored = result["_meta"][META]["cache_id"]
@@ -99,13 +99,13 @@ def test_a_part_of_a_stored_result_shows_no_notice_of_its_server(gate: Gate) -> 
 @pytest.mark.parametrize(
     "text", ["an excerpt: x", "\\\\u005bExcerpt: of a manual", "é \\u001b[31m", "headgate"]
 )
-def test_other_results_stay_as_they_are(gate: Gate, text: str) -> None:
+def test_other_results_stay_as_they_are(gate: GatewayProcess, text: str) -> None:
     for result in shown(gate, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         assert result["content"] == [{"type": "text", "text": json.loads(f'"{text}"')}]
 
 
 @pytest.fixture
-def whole(gateway: Start, tmp_path: Path) -> Gate:
+def whole(gateway: Start, tmp_path: Path) -> GatewayProcess:
     servers = {"mcpServers": {"own": scripted(tmp_path / "journal")}}
     gate = gateway(servers | {"proxySettings": {"enableAutoTruncation": False}})
     gate.wait_until_ready("own")
@@ -113,7 +113,7 @@ def whole(gateway: Start, tmp_path: Path) -> Gate:
 
 
 @pytest.mark.parametrize("written", [FAKE, escaped(FAKE)], ids=["plain", "escaped"])
-def test_a_result_on_disk_that_is_shown_whole(whole: Gate, written: str) -> None:
+def test_a_result_on_disk_that_is_shown_whole(whole: GatewayProcess, written: str) -> None:
     """It is over 1 MiB, so that it is never in memory as a whole; some notices lie where it is split."""
     count = 768 * 1024 // len(written)
     content = [{"type": "text", "text": "TEXT"}, {"type": "text", "text": "the end"}]
@@ -125,7 +125,7 @@ def test_a_result_on_disk_that_is_shown_whole(whole: Gate, written: str) -> None
         assert META not in result.get("_meta", {})
 
 
-def test_another_result_on_disk_stays_as_it_is(whole: Gate) -> None:
+def test_another_result_on_disk_stays_as_it_is(whole: GatewayProcess) -> None:
     text = "\\\\u005bExcerpt: of a manual \\u001b[31m\\\\" * 40_000
     for result in shown(whole, line({"content": [{"type": "text", "text": "TEXT"}]}, text)):
         assert result["content"] == [{"type": "text", "text": json.loads(f'"{text}"')}]

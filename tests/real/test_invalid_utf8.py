@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.canned import TRANSPORTS, canned, greeting, tool, write
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import configuration
 
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 LARGE = "y" * 1_200_000
 KINDS: dict[str, tuple[str, str, list[Message]]] = {
     "tools/list": ("tools", "name", [tool(name, description=f"{name} @") for name in ("a", "b", "c")]),

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from mcp_types import TextContent
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.knowledge import (
     BY_WORDS,
     SECONDS,
     TOOLS,
-    Door,
+    KnowledgeEndpoint,
     entered,
     environment,
     first_text,
@@ -32,7 +32,7 @@ NAMES = {f"knowledge_{name}" for name in TOOLS}
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway with the documents and the example, whose clients search for tools."""
     place = tmp_path_factory.mktemp("beside")
     long = {f"badger{number}.txt": f"Badger {number} digs. " * 130 for number in range(12)}
@@ -40,15 +40,15 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     told(place, "ingest", "docs", "--data-dir", place / "gate" / "data")
     config = configuration({"knowledge": KNOWLEDGE, "example": EXAMPLE}, listing="search")
     more = {**BY_WORDS, "HEADGATE_EMBEDDER": "BM25"}
-    with running_gate(config, place / "gate", environment=more, start_seconds=SECONDS) as gate:
+    with running_gateway(config, place / "gate", environment=more, start_seconds=SECONDS) as gate:
         gate.wait_until_ready("knowledge", "example")
         yield gate
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_an_agent_finds_the_tool_and_calls_it(gate: Gate, era: str) -> None:
+async def test_an_agent_finds_the_tool_and_calls_it(gate: GatewayProcess, era: str) -> None:
     async with entered(gate.url, era) as door:
-        assert not NAMES & set(await door.visitor.tools())
+        assert not NAMES & set(await door.mcp_client.tools())
         found = await door.call("retrieve_tools", {"query": "search passages of the team's documents"})
         assert "knowledge_semantic_search" in str(found.content)
         arguments = {"name": "knowledge_semantic_search", "arguments": {"query": "marmot"}}
@@ -75,14 +75,16 @@ async def test_an_agent_finds_the_tool_and_calls_it(gate: Gate, era: str) -> Non
         ("how are two companies related", "neighbours"),
     ],
 )
-async def test_each_tool_is_found_first_by_what_it_answers(gate: Gate, query: str, tool: str) -> None:
+async def test_each_tool_is_found_first_by_what_it_answers(
+    gate: GatewayProcess, query: str, tool: str
+) -> None:
     async with entered(gate.url, "modern") as door:
         found = await door.call("retrieve_tools", {"query": query})
     assert isinstance(found.structured_content, dict)
     assert [one["name"] for one in found.structured_content["tools"]][:1] == [f"knowledge_{tool}"]
 
 
-async def test_a_model_is_told_that_there_are_documents(gate: Gate) -> None:
+async def test_a_model_is_told_that_there_are_documents(gate: GatewayProcess) -> None:
     advice = [
         Handshaker(gate.url).welcome["instructions"],
         Stateless(gate.url).ask("server/discover", {})["result"]["instructions"],
@@ -90,7 +92,7 @@ async def test_a_model_is_told_that_there_are_documents(gate: Gate) -> None:
     assert all("# knowledge\n\nThe company's own documents." in text for text in advice)
 
 
-async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gate) -> None:
+async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: GatewayProcess) -> None:
     async with entered(gate.url, "modern", "knowledge_") as door:
         first = await door.ask("semantic_search", query="badger", response_mode="full", page_size=8)
         cursor = first["pagination"]["cursor"]
@@ -101,7 +103,7 @@ async def test_a_large_page_is_shown_whole_because_its_caller_chose_it(gate: Gat
     assert len({one["chunk_id"] for one in first["results"] + rest["results"]}) == first["total_found"]
 
 
-async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: Gate) -> None:
+async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: GatewayProcess) -> None:
     async with entered(gate.url, "modern") as door:
         asked = {"tool": "knowledge_semantic_search", "arguments": {"query": "badger", "page_size": 50}}
         kept = await door.call("proxy_filter", {**asked, "fields": ["results.source_file"]})
@@ -117,7 +119,7 @@ async def test_an_answer_is_filtered_and_asked_about_by_its_keys(gate: Gate) -> 
     assert json.loads(first_text(counted))["rows"] == [[12]]
 
 
-async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: Gate) -> None:
+async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: GatewayProcess) -> None:
     async with entered(gate.url, "modern") as door:
         arguments = {"name": "knowledge_semantic_search", "arguments": {"query": " "}}
         said = await door.refusal("call_tool", **arguments)
@@ -125,7 +127,7 @@ async def test_a_refusal_keeps_its_words_where_the_schema_was_not_seen(gate: Gat
         assert (said["code"], set(said)) == ("INVALID_PARAMS", {"error", "action", "code"})
 
 
-async def test_what_the_tools_did_is_counted(gate: Gate) -> None:
+async def test_what_the_tools_did_is_counted(gate: GatewayProcess) -> None:
     async with entered(gate.url, "modern", "knowledge_") as door:
         await door.ask("semantic_search", query="whistling marmot")
     told = await asyncio.to_thread(gate.metrics)
@@ -134,7 +136,7 @@ async def test_what_the_tools_did_is_counted(gate: Gate) -> None:
     assert told["headgate_knowledge_tokens_spent"] > 0
 
 
-def test_the_listing_counts_the_tools(gate: Gate) -> None:
+def test_the_listing_counts_the_tools(gate: GatewayProcess) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path), "--json"],
         cwd=gate.config_path.parent,
@@ -153,7 +155,7 @@ async def test_a_client_that_shows_structure_to_its_model_may_be_given_texts_alo
     told(tmp_path, "ingest", "docs", "--data-dir", tmp_path / "gate" / "data")
     config = configuration({"knowledge": KNOWLEDGE}, knowledge={"structuredContent": False})
     place = tmp_path / "gate"
-    with running_gate(config, place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
+    with running_gateway(config, place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
         gate.wait_until_ready("knowledge")
         async with entered(gate.url, "modern", "knowledge_") as door:
             result = await door.call("semantic_search", {"query": "marmot", "fields": ["source_file"]})
@@ -170,22 +172,22 @@ def config_with(*names: str) -> dict[str, Any]:
 
 async def test_the_line_comes_and_goes_while_the_gateway_runs(tmp_path: Path) -> None:
     place = tmp_path / "gate"
-    with running_gate(config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
-        async with entered(gate.url, "modern", "knowledge_") as door, door.visitor.watching():
-            assert not NAMES & set(await door.visitor.tools())
+    with running_gateway(config_with("example"), place, environment=BY_WORDS, start_seconds=SECONDS) as gate:
+        async with entered(gate.url, "modern", "knowledge_") as door, door.mcp_client.watching():
+            assert not NAMES & set(await door.mcp_client.tools())
             gate.write_config(config_with("example", "knowledge"))
-            await door.visitor.wait_for_tool("knowledge_get_chunks")
-            assert set(await door.visitor.tools()) >= NAMES
+            await door.mcp_client.wait_for_tool("knowledge_get_chunks")
+            assert set(await door.mcp_client.tools()) >= NAMES
             await check_empty(door)
             gate.write_config(config_with("example"))
-            await door.visitor.wait_for_tool("knowledge_get_chunks", gone=True)
-            assert not NAMES & set(await door.visitor.tools())
+            await door.mcp_client.wait_for_tool("knowledge_get_chunks", gone=True)
+            assert not NAMES & set(await door.mcp_client.tools())
             gate.write_config(config_with("example", "knowledge"))
-            await door.visitor.wait_for_tool("knowledge_get_chunks")
+            await door.mcp_client.wait_for_tool("knowledge_get_chunks")
             await check_empty(door)
 
 
-async def check_empty(door: Door) -> None:
+async def check_empty(door: KnowledgeEndpoint) -> None:
     """Nothing has been ingested, which is said and is no failure."""
     answer = await door.ask("semantic_search", query="anything")
     assert (answer["results"], answer["total_found"]) == ([], 0)

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from mcp_types import TextContent
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.knowledge import (
     TOOLS,
-    Door,
+    KnowledgeEndpoint,
     Message,
     alone_on_stdio,
     embedder,
@@ -26,8 +26,8 @@ from tests.real.knowledge import (
     write_all,
     write_lines,
 )
+from tests.real.mcp_clients import ClientTasks, McpClient
 from tests.real.upstreams import configuration
-from tests.real.visitors import Lodge, Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,12 +64,12 @@ GRAPH: list[Message] = [
 
 
 @dataclass(frozen=True)
-class House:
+class KnowledgeHarness:
     """A store with documents, and the two that serve it."""
 
     place: Path
-    gate: Gate
-    alone: Gate
+    gate: GatewayProcess
+    alone: GatewayProcess
     variables: dict[str, str]
 
     @property
@@ -88,7 +88,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeHarness]:
     place = tmp_path_factory.mktemp("cases")
     write_all(place / "library", DOCUMENTS)
     graph = write_lines(place / "graph.jsonl", GRAPH)
@@ -99,35 +99,37 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         config = configuration(
             {"knowledge": {"builtin": "knowledge"}}, knowledge={"weights": {"vector": 3, "bm25": 1}}
         )
-        running = running_gate(config, place / "gate", environment=variables, start_seconds=60)
+        running = running_gateway(config, place / "gate", environment=variables, start_seconds=60)
         gate = stack.enter_context(running)
         gate.wait_until_ready("knowledge")
         alone = stack.enter_context(serving_alone(place / "alone", data, more=variables))
-        yield House(place, gate, alone, variables)
+        yield KnowledgeHarness(place, gate, alone, variables)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def doors(house: House) -> AsyncIterator[dict[str, Door]]:
+async def doors(harness: KnowledgeHarness) -> AsyncIterator[dict[str, KnowledgeEndpoint]]:
     """Every way in: two eras, two transports, the gateway and the documents alone."""
-    more = house.variables
+    more = harness.variables
     servers: dict[str, Any] = {
-        "gate-http": house.gate.url,
-        "gate-stdio": gate_on_stdio(house.gate.config_path, house.data, more),
-        "alone-http": house.alone.url,
-        "alone-stdio": alone_on_stdio(house.place, house.data, more=more),
+        "gate-http": harness.gate.url,
+        "gate-stdio": gate_on_stdio(harness.gate.config_path, harness.data, more),
+        "alone-http": harness.alone.url,
+        "alone-stdio": alone_on_stdio(harness.place, harness.data, more=more),
     }
-    lodge = Lodge()
+    lodge = ClientTasks()
     found = {}
     for name in DOORS:
         way, _, era = name.rpartition("-")
-        found[name] = Door(Visitor(servers[way], era), "knowledge_" if way.startswith("gate") else "")
-        await lodge.admit(found[name].visitor.client)
+        found[name] = KnowledgeEndpoint(
+            McpClient(servers[way], era), "knowledge_" if way.startswith("gate") else ""
+        )
+        await lodge.admit(found[name].mcp_client.client)
     yield found
     await lodge.leave()
 
 
 @pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, doors: dict[str, Door]) -> Door:
+def door(request: pytest.FixtureRequest, doors: dict[str, KnowledgeEndpoint]) -> KnowledgeEndpoint:
     return doors[request.param]
 
 
@@ -135,8 +137,8 @@ def ids(pages: list[Message]) -> list[int]:
     return [result["chunk_id"] for page in pages for result in page["results"]]
 
 
-async def test_there_are_six_tools(door: Door) -> None:
-    tools = await door.visitor.tools()
+async def test_there_are_six_tools(door: KnowledgeEndpoint) -> None:
+    tools = await door.mcp_client.tools()
     assert sorted(tools) == sorted(door.prefix + name for name in TOOLS)
     for tool in tools.values():
         assert tool.annotations is not None
@@ -144,7 +146,7 @@ async def test_there_are_six_tools(door: Door) -> None:
         assert tool.input_schema["additionalProperties"] is False
 
 
-async def test_42_matches_come_in_pages_of_10(door: Door) -> None:
+async def test_42_matches_come_in_pages_of_10(door: KnowledgeEndpoint) -> None:
     arguments = {"query": "turbine", "strategy": "bm25", "page_size": 10}
     first = await door.ask("semantic_search", **arguments)
     pages = await door.pages("semantic_search", first, **arguments)
@@ -154,19 +156,19 @@ async def test_42_matches_come_in_pages_of_10(door: Door) -> None:
     assert len(set(ids(pages))) == 42
 
 
-async def test_selected_fields_are_exactly_those(door: Door) -> None:
+async def test_selected_fields_are_exactly_those(door: KnowledgeEndpoint) -> None:
     answer = await door.ask("semantic_search", query="turbine", fields=["chunk_id", "source_file"])
     assert {tuple(sorted(result)) for result in answer["results"]} == {("chunk_id", "source_file")}
 
 
-async def test_a_long_text_is_shown_in_203_characters(door: Door) -> None:
+async def test_a_long_text_is_shown_in_203_characters(door: KnowledgeEndpoint) -> None:
     answer = await door.ask("semantic_search", query="zebra", response_mode="preview", page_size=1)
     (found,) = answer["results"]
     assert found["chunk_snippet"] == LONG[:200] + "..."
     assert found["context_header"] == "library/animals/zebra.txt"
 
 
-async def test_the_first_of_both_lists_has_one_61st(door: Door) -> None:
+async def test_the_first_of_both_lists_has_one_61st(door: KnowledgeEndpoint) -> None:
     answer = await door.ask("semantic_search", query="zeppelin", page_size=1, response_mode="full")
     (found,) = answer["results"]
     assert answer["strategy_used"] == found["score_type"] == "hybrid"
@@ -175,7 +177,7 @@ async def test_the_first_of_both_lists_has_one_61st(door: Door) -> None:
 
 
 async def test_weights_come_from_the_configuration_and_are_normalised(
-    door: Door, request: pytest.FixtureRequest
+    door: KnowledgeEndpoint, request: pytest.FixtureRequest
 ) -> None:
     answer = await door.ask("semantic_search", query="zeppelin", page_size=1, explain=True)
     explanation = answer["results"][0]["explanation"]
@@ -184,7 +186,7 @@ async def test_weights_come_from_the_configuration_and_are_normalised(
     assert explanation["vector"]["contribution"] == round(weights[0] / 61, 6)
 
 
-async def test_boosts_raise_a_score_and_never_above_one(door: Door) -> None:
+async def test_boosts_raise_a_score_and_never_above_one(door: KnowledgeEndpoint) -> None:
     plain = await door.ask("semantic_search", query="anvil", strategy="bm25", page_size=1)
     arguments = {"strategy": "bm25", "page_size": 1, "boosts": True, "explain": True}
     boosted = await door.ask("semantic_search", query="anvil", **arguments)
@@ -193,7 +195,7 @@ async def test_boosts_raise_a_score_and_never_above_one(door: Door) -> None:
 
 
 async def test_the_same_query_is_known_until_another_process_ingests(
-    house: House, doors: dict[str, Door]
+    harness: KnowledgeHarness, doors: dict[str, KnowledgeEndpoint]
 ) -> None:
     async def hits() -> list[bool]:
         answers = [
@@ -204,8 +206,8 @@ async def test_the_same_query_is_known_until_another_process_ingests(
 
     await hits()
     assert await hits() == [True] * len(doors)
-    more = write_all(house.place / "more", {"gearbox.md": "# Gearbox\n\nThe gearbox is new.\n"})
-    assert (await house.ingest(more))["added"] == 1
+    more = write_all(harness.place / "more", {"gearbox.md": "# Gearbox\n\nThe gearbox is new.\n"})
+    assert (await harness.ingest(more))["added"] == 1
     # Two eras come in by one process, and the second of them finds what the first one asked for.
     first = dict(zip(doors, await hits(), strict=True))
     assert [first[name] for name in DOORS if name not in ("gate-http-modern", "alone-http-modern")] == [
@@ -214,7 +216,7 @@ async def test_the_same_query_is_known_until_another_process_ingests(
     assert await hits() == [True] * len(doors)
 
 
-async def test_the_envelope_of_a_desktop(door: Door) -> None:
+async def test_the_envelope_of_a_desktop(door: KnowledgeEndpoint) -> None:
     answer = await door.ask("semantic_search", query="turbine", response_format="desktop", top_k=2)
     assert set(answer["_metadata"]) == {"operation", "version", "timestamp", "request_id", "status"}
     assert answer["_metadata"]["operation"] == "semantic_search"
@@ -295,7 +297,7 @@ REFUSALS: list[tuple[str, Message, str, str]] = [
 
 @pytest.mark.parametrize(("tool", "arguments", "code", "sentence"), REFUSALS)
 async def test_every_refusal_has_its_exact_words_and_its_code(
-    door: Door, tool: str, arguments: Message, code: str, sentence: str
+    door: KnowledgeEndpoint, tool: str, arguments: Message, code: str, sentence: str
 ) -> None:
     result = await door.call(tool, arguments)
     assert result.is_error
@@ -309,7 +311,7 @@ async def test_every_refusal_has_its_exact_words_and_its_code(
     assert about["hint"]
 
 
-async def test_a_vendor_is_found_by_any_case_alias_and_id(door: Door) -> None:
+async def test_a_vendor_is_found_by_any_case_alias_and_id(door: KnowledgeEndpoint) -> None:
     found = [
         await door.ask("find_vendor_info", vendor_name=name, response_mode="ids_only")
         for name in ("Initech", "iNITECH", "initech ltd", "ini", " Initech, Ltd. ", "v-1")
@@ -319,14 +321,14 @@ async def test_a_vendor_is_found_by_any_case_alias_and_id(door: Door) -> None:
     assert (await door.ask("find_vendor_info", vendor_name=str(id)))["vendor_name"] == "Initech"
 
 
-async def test_a_model_reads_who_may_have_been_meant_after_the_sentence(door: Door) -> None:
+async def test_a_model_reads_who_may_have_been_meant_after_the_sentence(door: KnowledgeEndpoint) -> None:
     result = await door.call("find_vendor_info", {"vendor_name": "Innitech Ld"})
     assert first_text(result) == NOBODY.replace("Nobody At All", "Innitech Ld")
     (advice,) = [block.text for block in result.content[1:] if isinstance(block, TextContent)]
     assert advice == "Names like it: Initech Ltd."
 
 
-async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(door: Door) -> None:
+async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(door: KnowledgeEndpoint) -> None:
     said = await door.refusal("find_vendor_info", vendor_name="ACME")
     assert said["code"] == "VENDOR_AMBIGUOUS"
     assert "'Acme Corp' (" in said["error"]
@@ -337,7 +339,7 @@ async def test_two_vendors_of_one_name_are_listed_and_their_ids_choose(door: Doo
     assert [answer["vendor_name"] for answer in chosen] == ["Acme Corp", "Acme GmbH"]
 
 
-async def test_neighbours_of_one_and_two_hops(door: Door) -> None:
+async def test_neighbours_of_one_and_two_hops(door: KnowledgeEndpoint) -> None:
     near = await door.ask("neighbours", entity="hub works", page_size=50)
     assert {entity["name"] for entity in near["entities"]} == {f"Qpart {n}" for n in range(PARTS)}
     far = await door.ask("neighbours", entity="Hub Works", hops=2, page_size=50)
@@ -351,7 +353,7 @@ async def test_neighbours_of_one_and_two_hops(door: Door) -> None:
     assert [entity["name"] for entity in doubtful["entities"]] == ["Ada Doubtful"]
 
 
-async def test_a_chunk_is_had_by_its_id(door: Door) -> None:
+async def test_a_chunk_is_had_by_its_id(door: KnowledgeEndpoint) -> None:
     found = await door.ask("semantic_search", query="zebra", response_mode="ids_only", page_size=1)
     id = found["results"][0]["chunk_id"]
     chunk = await door.ask("get_chunk", chunk_id=id)
@@ -361,7 +363,7 @@ async def test_a_chunk_is_had_by_its_id(door: Door) -> None:
     assert several["missing"] == [999_999]
 
 
-async def test_sources_are_listed_and_filtered(door: Door) -> None:
+async def test_sources_are_listed_and_filtered(door: KnowledgeEndpoint) -> None:
     answer = await door.ask("list_sources", filters={"source_category": "SHIPS", "source_file": "*zep*"})
     (source,) = answer["sources"]
     assert (source["source_file"], source["date"], source["doc_type"]) == (
@@ -376,7 +378,7 @@ async def test_sources_are_listed_and_filtered(door: Door) -> None:
     assert len(set(listed)) == len(listed)
 
 
-async def test_filters_choose_documents(door: Door) -> None:
+async def test_filters_choose_documents(door: KnowledgeEndpoint) -> None:
     march = {"date_from": "2026-03-04", "date_to": "2026-03-04"}
     answer = await door.ask("semantic_search", query="fly anvil zeppelin", filters=march)
     assert [result["source_file"] for result in answer["results"]] == ["library/ships/zeppelin.md"]
@@ -409,7 +411,7 @@ AROUND = {"execution_time_ms", "pagination"}
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_mode_shows_its_fields_and_each_of_them_alone(door: Door, mode: str) -> None:
+async def test_every_mode_shows_its_fields_and_each_of_them_alone(door: KnowledgeEndpoint, mode: str) -> None:
     arguments = {"query": "zeppelin", "response_mode": mode, "page_size": 1}
     whole = (await door.ask("semantic_search", **arguments))["results"][0]
     assert sorted(whole) == sorted(RESULT_KEYS[mode])
@@ -419,7 +421,9 @@ async def test_every_mode_shows_its_fields_and_each_of_them_alone(door: Door, mo
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_mode_of_a_vendor_shows_its_fields_and_each_of_them_alone(door: Door, mode: str) -> None:
+async def test_every_mode_of_a_vendor_shows_its_fields_and_each_of_them_alone(
+    door: KnowledgeEndpoint, mode: str
+) -> None:
     arguments = {"vendor_name": "Hub Works", "response_mode": mode}
     whole = await door.ask("find_vendor_info", **arguments)
     assert set(VENDOR_KEYS[mode]) <= set(whole)
@@ -434,10 +438,10 @@ async def test_every_mode_of_a_vendor_shows_its_fields_and_each_of_them_alone(do
 
 
 async def test_pages_stay_whole_in_every_mode_while_another_process_ingests(
-    house: House, doors: dict[str, Door]
+    harness: KnowledgeHarness, doors: dict[str, KnowledgeEndpoint]
 ) -> None:
     """All first pages are read before, all others after documents and entities have come and gone."""
-    asked: list[tuple[Door, str, Message]] = []
+    asked: list[tuple[KnowledgeEndpoint, str, Message]] = []
     for door in doors.values():
         for mode in MODES:
             search: Message = {"query": "compressor", "strategy": "bm25", "page_size": 7}
@@ -446,13 +450,13 @@ async def test_pages_stay_whole_in_every_mode_while_another_process_ingests(
             asked.append((door, "find_vendor_info", {**vendor, "response_mode": mode}))
     before = [await door.ask(tool, **arguments) for door, tool, arguments in asked]
     more = {f"c{n}.md": f"# Compressor {n}\n\nAnother compressor.\n" for n in range(100, 109)}
-    write_all(house.place / "later", more)
+    write_all(harness.place / "later", more)
     added: list[Message] = [
         {"kind": "entity", "id": f"r-{n}", "type": "PRODUCT", "name": f"Another {n}"} for n in range(4)
     ]
     added += [{"source": "v-4", "target": f"r-{n}", "type": "makes"} for n in range(4)]
-    graph = write_lines(house.place / "later.jsonl", added)
-    assert (await house.ingest("later", "--graph", graph))["added"] == len(more)
+    graph = write_lines(harness.place / "later.jsonl", added)
+    assert (await harness.ingest("later", "--graph", graph))["added"] == len(more)
     for first, (door, tool, arguments) in zip(before, asked, strict=True):
         pages = await door.pages(tool, first, **arguments)
         if tool == "semantic_search":

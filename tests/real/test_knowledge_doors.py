@@ -8,23 +8,23 @@ import pytest
 from mcp.client.sse import sse_client
 
 from tests import postgres
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.knowledge import TOOLS, entered, serving_alone, told, write_all
 
 
 @pytest.fixture
-def over_sse(tmp_path: Path) -> Iterator[Gate]:
+def over_sse(tmp_path: Path) -> Iterator[GatewayProcess]:
     write_all(tmp_path / "docs", {"marmot.txt": "A marmot whistles.\n"})
     told(tmp_path, "ingest", "docs", "--data-dir", tmp_path / "data")
     with serving_alone(tmp_path / "alone", tmp_path / "data", transport="sse") as gate:
         yield gate
 
 
-async def test_the_documents_are_served_alone_over_sse(over_sse: Gate) -> None:
+async def test_the_documents_are_served_alone_over_sse(over_sse: GatewayProcess) -> None:
     assert over_sse.sse_url in over_sse.log()
     async with entered(sse_client(over_sse.sse_url), "legacy") as door:
-        assert (door.visitor.client.instructions or "").startswith("The company's own documents.")
-        assert set(await door.visitor.tools()) == set(TOOLS)
+        assert (door.mcp_client.client.instructions or "").startswith("The company's own documents.")
+        assert set(await door.mcp_client.tools()) == set(TOOLS)
         answer = await door.ask("semantic_search", query="whistling marmot")
         assert answer["results"][0]["source_file"] == "docs/marmot.txt"
         said = await door.refusal("semantic_search", query="x" * 501)

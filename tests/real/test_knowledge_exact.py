@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import ROOT
 from tests.real.knowledge import Message, told
 from tests.real.upstreams import configuration
@@ -73,19 +73,19 @@ def with_codes(directory: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gate, dict[str, str]]]:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, dict[str, str]]]:
     place = tmp_path_factory.mktemp("exact")
     headers = with_codes(place / "library")
     data = place / "gate" / "data"
     told(place, "ingest", "library", "--data-dir", data, more={})
     config = configuration({"knowledge": {"builtin": "knowledge"}}, knowledge={"tokenBudget": 0})
-    with running_gate(config, place / "gate", start_seconds=SECONDS) as gate:
+    with running_gateway(config, place / "gate", start_seconds=SECONDS) as gate:
         gate.wait_until_ready("knowledge")
         yield gate, headers
 
 
 @asynccontextmanager
-async def search(gate: Gate) -> AsyncIterator[Client]:
+async def search(gate: GatewayProcess) -> AsyncIterator[Client]:
     async with Client(gate.url) as client:
         yield client
 
@@ -99,7 +99,7 @@ async def ask(client: Client, tool: str, **arguments: object) -> Message:
 @pytest.mark.parametrize("wording", ["{}", "What is {} about?"])
 @pytest.mark.parametrize("code", CODES)
 async def test_an_exact_code_is_among_the_first_ten_of_a_default_search(
-    library: tuple[Gate, dict[str, str]], code: str, wording: str
+    library: tuple[GatewayProcess, dict[str, str]], code: str, wording: str
 ) -> None:
     async with search(library[0]) as client:
         found = await ask(client, "semantic_search", query=wording.format(code))
@@ -113,7 +113,7 @@ async def test_an_exact_code_is_among_the_first_ten_of_a_default_search(
 @pytest.mark.parametrize("wording", ["{}", "What is {} about?"])
 @pytest.mark.parametrize("code", [*CODES, "kumquat", "rambutan"])
 async def test_the_preview_shows_the_code_under_the_heading_of_its_section(
-    library: tuple[Gate, dict[str, str]], code: str, wording: str
+    library: tuple[GatewayProcess, dict[str, str]], code: str, wording: str
 ) -> None:
     gate, headers = library
     async with search(gate) as client:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import Gate, free_port, running_gate
+from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.real.knowledge import (
     BY_WORDS,
     TOOLS,
@@ -83,7 +83,7 @@ def test_an_address_that_will_not_do_is_refused_without_repeating_it(tmp_path: P
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Iterator[list[Gate]]:
+def broken(tmp_path: Path) -> Iterator[list[GatewayProcess]]:
     """Two gateways: the database of one is away, the file of the other is no database."""
     store = f"postgresql://team:{CANARY}@127.0.0.1:{free_port()}/{CANARY}db"
     servers = {"knowledge": {"builtin": "knowledge"}}
@@ -94,7 +94,7 @@ def broken(tmp_path: Path) -> Iterator[list[Gate]]:
             data.mkdir(parents=True)
             if not knowledge:
                 (data / "knowledge.db").write_bytes(b"no database at all" * 1000)
-            running = running_gate(
+            running = running_gateway(
                 configuration(servers, knowledge=knowledge),
                 tmp_path / name,
                 environment=BY_WORDS,
@@ -104,7 +104,9 @@ def broken(tmp_path: Path) -> Iterator[list[Gate]]:
         yield found
 
 
-async def test_a_store_that_is_away_is_told_in_the_same_words_by_every_tool(broken: list[Gate]) -> None:
+async def test_a_store_that_is_away_is_told_in_the_same_words_by_every_tool(
+    broken: list[GatewayProcess],
+) -> None:
     for gate in broken:
         page = await asyncio.to_thread(gate.get, "/ready")
         (shown,) = page.json()["servers"]

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from tests import postgres
-from tests.gate import Answer, Gate, running_gate
+from tests.gateway_process import GatewayProcess, HttpAnswer, running_gateway
 from tests.real.knowledge import (
-    Door,
+    KnowledgeEndpoint,
     Message,
     alone_on_stdio,
     embedder,
@@ -20,8 +20,8 @@ from tests.real.knowledge import (
     write_all,
     write_lines,
 )
+from tests.real.mcp_clients import ClientTasks, McpClient
 from tests.real.upstreams import configuration
-from tests.real.visitors import Lodge, Visitor
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,17 +35,19 @@ GRAPH: list[Message] = [
 SECONDS = 30.0
 
 
-class House:
+class PostgresKnowledgeHarness:
     """A database with documents, a gateway and a server of its own before it."""
 
-    def __init__(self, place: Path, store: str, variables: dict[str, str], doors: list[Door]) -> None:
+    def __init__(
+        self, place: Path, store: str, variables: dict[str, str], doors: list[KnowledgeEndpoint]
+    ) -> None:
         self.place = place
         self.store = store
         self.variables = variables
         self.doors = doors
-        self.gate: Gate | None = None
+        self.gate: GatewayProcess | None = None
 
-    def readiness(self) -> Answer:
+    def readiness(self) -> HttpAnswer:
         """What /ready of the gateway says."""
         assert self.gate is not None
         return self.gate.get("/ready")
@@ -64,38 +66,41 @@ class House:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PostgresKnowledgeHarness]:
     place = tmp_path_factory.mktemp("postgres")
     store = (await asyncio.to_thread(postgres.server)).new_database()
     write_all(place / "library", DOCUMENTS)
     with embedder() as remote:
-        found = House(place, store, remote.variables, [])
+        found = PostgresKnowledgeHarness(place, store, remote.variables, [])
         graph = write_lines(place / "graph.jsonl", GRAPH)
         summary = await found.ingest("library", "--graph", graph)
         assert (summary["added"], summary["vectors"]) == (42, 42)
         config = configuration({"knowledge": {"builtin": "knowledge"}}, knowledge={"store": store})
-        with running_gate(config, place / "gate", environment=remote.variables, start_seconds=60) as gate:
+        with running_gateway(config, place / "gate", environment=remote.variables, start_seconds=60) as gate:
             gate.wait_until_ready("knowledge")
             alone = alone_on_stdio(place, place / "data", "--store", store, more=remote.variables)
             found.gate = gate
-            found.doors += [Door(Visitor(gate.url, "modern"), "knowledge_"), Door(Visitor(alone, "legacy"))]
-            lodge = Lodge()
+            found.doors += [
+                KnowledgeEndpoint(McpClient(gate.url, "modern"), "knowledge_"),
+                KnowledgeEndpoint(McpClient(alone, "legacy")),
+            ]
+            lodge = ClientTasks()
             for door in found.doors:
-                await lodge.admit(door.visitor.client)
+                await lodge.admit(door.mcp_client.client)
             yield found
             await lodge.leave()
 
 
-async def test_pages_are_whole_while_another_process_ingests(house: House) -> None:
+async def test_pages_are_whole_while_another_process_ingests(harness: PostgresKnowledgeHarness) -> None:
     search: Message = {"query": "turbine", "strategy": "bm25", "page_size": 10}
     vendor: Message = {"vendor_name": "ini", "response_mode": "full", "page_size": 5}
     firsts = [
         (await door.ask("semantic_search", **search), await door.ask("find_vendor_info", **vendor))
-        for door in house.doors
+        for door in harness.doors
     ]
-    more = write_all(house.place / "later", {"t.md": "# Turbine\n\nOne more turbine.\n"})
-    assert (await house.ingest(more))["added"] == 1
-    for door, (found, known) in zip(house.doors, firsts, strict=True):
+    more = write_all(harness.place / "later", {"t.md": "# Turbine\n\nOne more turbine.\n"})
+    assert (await harness.ingest(more))["added"] == 1
+    for door, (found, known) in zip(harness.doors, firsts, strict=True):
         pages = await door.pages("semantic_search", found, **search)
         assert [len(page["results"]) for page in pages] == [10, 10, 10, 10, 2]
         assert len({result["chunk_id"] for page in pages for result in page["results"]}) == 42
@@ -104,8 +109,8 @@ async def test_pages_are_whole_while_another_process_ingests(house: House) -> No
         assert sorted(entities) == sorted(f"Qpart {n}" for n in range(12))
 
 
-async def test_a_score_is_the_sum_of_what_both_ranks_give(house: House) -> None:
-    for door in house.doors:
+async def test_a_score_is_the_sum_of_what_both_ranks_give(harness: PostgresKnowledgeHarness) -> None:
+    for door in harness.doors:
         answer = await door.ask("semantic_search", query="hall 7", page_size=10, explain=True)
         assert answer["strategy_used"] == "hybrid"
         best = answer["results"][0]["explanation"]
@@ -120,41 +125,43 @@ async def test_a_score_is_the_sum_of_what_both_ranks_give(house: House) -> None:
             assert fused == pytest.approx(0.5 / (60 + near) + 0.5 / (60 + worded), abs=1e-6)
 
 
-async def test_a_search_is_known_until_another_process_ingests(house: House) -> None:
+async def test_a_search_is_known_until_another_process_ingests(harness: PostgresKnowledgeHarness) -> None:
     async def hits() -> list[bool]:
         asked = {"query": "gearbox", "response_format": "desktop"}
-        answers = [await door.ask("semantic_search", **asked) for door in house.doors]
+        answers = [await door.ask("semantic_search", **asked) for door in harness.doors]
         return [answer["execution_context"]["cache_hit"] for answer in answers]
 
     assert await hits() == [False, False]
     assert await hits() == [True, True]
-    more = write_all(house.place / "more", {"gearbox.md": "# Gearbox\n\nThe gearbox is new.\n"})
-    assert (await house.ingest(more))["added"] == 1
+    more = write_all(harness.place / "more", {"gearbox.md": "# Gearbox\n\nThe gearbox is new.\n"})
+    assert (await harness.ingest(more))["added"] == 1
     assert await hits() == [False, False]
 
 
-async def test_a_database_that_is_away_comes_back_without_a_restart(house: House) -> None:
+async def test_a_database_that_is_away_comes_back_without_a_restart(
+    harness: PostgresKnowledgeHarness,
+) -> None:
     server = postgres.server()
     await asyncio.to_thread(server.stop)
     try:
-        for door in house.doors:
+        for door in harness.doors:
             said = await door.refusal("semantic_search", query="turbine away")
             assert (said["error"], said["code"]) == ("Database unavailable, retry in 5s", "DB_CONNECTION")
         # The call has seen it, so that nobody waits for the next look.
-        await eventually(lambda: house.state == "backoff", SECONDS, "shown as down")
-        report = await asyncio.to_thread(house.readiness)
+        await eventually(lambda: harness.state == "backoff", SECONDS, "shown as down")
+        report = await asyncio.to_thread(harness.readiness)
         assert report.status == 503
         (shown,) = report.json()["servers"]
         assert "; " in shown["last_error"]
-        ended = await asyncio.to_thread(run, house.place, "stats", "--store", house.store)
+        ended = await asyncio.to_thread(run, harness.place, "stats", "--store", harness.store)
         assert ended.returncode == 2
         assert "headgate: the store of the documents cannot be used: no server listens" in ended.stderr
     finally:
         await asyncio.to_thread(server.start)
-    for door in house.doors:
+    for door in harness.doors:
         answers: list[Message] = []
 
-        async def ask(door: Door = door, answers: list[Message] = answers) -> None:
+        async def ask(door: KnowledgeEndpoint = door, answers: list[Message] = answers) -> None:
             result = await door.call("semantic_search", {"query": "turbine"})
             if not result.is_error:
                 answers.append(result.structured_content or {})
@@ -163,5 +170,5 @@ async def test_a_database_that_is_away_comes_back_without_a_restart(house: House
             while not answers:
                 await ask()
         assert answers[0]["total_found"] >= 42
-    await eventually(lambda: house.state == "ready", SECONDS, "shown as ready again")
-    assert (await asyncio.to_thread(house.readiness)).status == 200
+    await eventually(lambda: harness.state == "ready", SECONDS, "shown as ready again")
+    assert (await asyncio.to_thread(harness.readiness)).status == 200

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from tests.gate import Gate, free_port, running_gate
+from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import McpClient, stdio_gate_command, words
 from tests.real.processes import alive, descendants
 from tests.real.raw import stdio_client
 from tests.real.upstreams import (
@@ -29,14 +30,13 @@ from tests.real.upstreams import (
     replay_command,
     stdio_entry,
 )
-from tests.real.visitors import Visitor, stdio_gate_command, words
 from tests.waiting import eventually, wait_until
 
 START_SECONDS = 30.0
 # "Within seconds": an SDK server alone takes one or two to start on a busy machine.
 RECOVERY_SECONDS = 8.0
 NOTICE_SECONDS = 10.0
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -48,10 +48,10 @@ async def test_a_killed_child_fails_its_calls_and_is_replaced(
         configuration({"one": stdio_entry(era_command(era, journal))}), start_seconds=START_SECONDS
     )
     gate.wait_until_ready("one", seconds=START_SECONDS)
-    visitor = Visitor(gate.url, era)
-    async with visitor.client:
+    mcp_client = McpClient(gate.url, era)
+    async with mcp_client.client:
         orders = {"text": "victim", "until": str(tmp_path / "never")}
-        running = asyncio.create_task(visitor.client.call_tool("one_hold", orders))
+        running = asyncio.create_task(mcp_client.client.call_tool("one_hold", orders))
         await eventually(
             lambda: "started victim" in lines_of(journal), NOTICE_SECONDS, "the call has started"
         )
@@ -63,7 +63,7 @@ async def test_a_killed_child_fails_its_calls_and_is_replaced(
         assert lost.is_error
         assert problem(lost)["code"] == "NETWORK_ERROR"
         assert problem(lost)["effect"] == "unknown"
-        await works_again(visitor, "one_echo", {"text": "back"}, "back")
+        await works_again(mcp_client, "one_echo", {"text": "back"}, "back")
         assert gate.servers()["one"]["restarts"] == 1
 
 
@@ -86,12 +86,12 @@ async def test_a_remote_server_that_was_restarted_is_found_again(
         first_life.enter_context(run())
         gate = gateway(configuration({"far": entry}), start_seconds=START_SECONDS)
         gate.wait_until_ready("far", seconds=START_SECONDS)
-        visitor = Visitor(gate.url, "modern")
-        async with visitor.client:
-            greeting = words(await visitor.client.call_tool(f"far_{tool}", arguments))
+        mcp_client = McpClient(gate.url, "modern")
+        async with mcp_client.client:
+            greeting = words(await mcp_client.client.call_tool(f"far_{tool}", arguments))
             first_life.close()
             with run():
-                await works_again(visitor, f"far_{tool}", arguments, greeting)
+                await works_again(mcp_client, f"far_{tool}", arguments, greeting)
 
 
 async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
@@ -100,9 +100,9 @@ async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
     with era_server("legacy", tmp_path / "journal") as url:
         gate = gateway(configuration({"far": {"url": url}}), start_seconds=START_SECONDS)
         gate.wait_until_ready("far", seconds=START_SECONDS)
-    visitor = Visitor(gate.url, "modern")
-    async with visitor.client, asyncio.timeout(5):
-        failed = await visitor.client.call_tool("far_echo", {"text": "hello"})
+    mcp_client = McpClient(gate.url, "modern")
+    async with mcp_client.client, asyncio.timeout(5):
+        failed = await mcp_client.client.call_tool("far_echo", {"text": "hello"})
 
     assert failed.is_error
     assert problem(failed)["code"] in ("CONNECTION_ERROR", "TEMPORARY_FAILURE")
@@ -110,11 +110,11 @@ async def test_a_call_to_a_server_that_is_down_fails_at_once_and_says_so(
     assert problem(failed)["retryable"]
 
 
-async def works_again(visitor: Visitor, tool: str, arguments: dict[str, Any], expected: str) -> None:
+async def works_again(mcp_client: McpClient, tool: str, arguments: dict[str, Any], expected: str) -> None:
     """The call succeeds soon, and until then it fails in a way that invites another attempt."""
     give_up_at = time.monotonic() + RECOVERY_SECONDS
     while True:
-        result = await visitor.client.call_tool(tool, arguments)
+        result = await mcp_client.client.call_tool(tool, arguments)
         if not result.is_error:
             break
         assert problem(result)["retryable"], result
@@ -142,7 +142,7 @@ def household(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_gate_that_is_killed_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
-    with running_gate(household, tmp_path / "gate") as gate:
+    with running_gateway(household, tmp_path / "gate") as gate:
         gate.wait_until_ready()
         family = descendants(gate.pid)
         # One plain; a shell and its server; a stubborn shell, its server and its two companions.
@@ -154,7 +154,7 @@ def test_a_gate_that_is_killed_leaves_no_process_behind(household: dict[str, Any
 
 
 def test_a_gate_that_is_stopped_leaves_no_process_behind(household: dict[str, Any], tmp_path: Path) -> None:
-    with running_gate(household, tmp_path / "gate") as gate:
+    with running_gateway(household, tmp_path / "gate") as gate:
         gate.wait_until_ready()
         family = descendants(gate.pid)
 
@@ -182,12 +182,12 @@ async def test_a_stopping_gate_finishes_the_calls_that_run(gateway: Start, tmp_p
         configuration({"one": stdio_entry(era_command("legacy", journal))}), start_seconds=START_SECONDS
     )
     gate.wait_until_ready("one", seconds=START_SECONDS)
-    visitor = Visitor(gate.url, "modern")
-    async with visitor.client:
+    mcp_client = McpClient(gate.url, "modern")
+    async with mcp_client.client:
         # The SDK asks for the list after a result whose schema it does not know; then nobody would answer.
-        await visitor.tools()
+        await mcp_client.tools()
         orders = {"text": "last", "until": str(release)}
-        running = asyncio.create_task(visitor.client.call_tool("one_hold", orders))
+        running = asyncio.create_task(mcp_client.client.call_tool("one_hold", orders))
         await eventually(lambda: "started last" in lines_of(journal), NOTICE_SECONDS, "the call has started")
 
         stopping = asyncio.create_task(asyncio.to_thread(gate.stop))
@@ -198,7 +198,7 @@ async def test_a_stopping_gate_finishes_the_calls_that_run(gateway: Start, tmp_p
     assert await stopping == 0
 
 
-def takes_calls(gate: Gate) -> bool:
+def takes_calls(gate: GatewayProcess) -> bool:
     try:
         return gate.get("/ready", seconds=1.0).status == 200
     except OSError:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.gate import HOST, Gate, free_port, running_gate
+from tests.gateway_process import HOST, GatewayProcess, free_port, running_gateway
+from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
 from tests.real.processes import descendants
 from tests.real.upstreams import clerk_command, configuration, stdio_entry, write_listing
-from tests.real.visitors import Guests, words
 from tests.real.yard import call, text
 from tests.waiting import wait_until
 
@@ -39,7 +39,7 @@ def own_server(place: Path) -> dict[str, Any]:
     return stdio_entry(clerk_command(listing))
 
 
-def gateways(gate: Gate) -> set[int]:
+def gateways(gate: GatewayProcess) -> set[int]:
     """The gateways that the gate has started, however far down."""
     return {pid for pid in descendants(gate.pid) if b"serve" in command_of(pid).split(b"\0")}
 
@@ -51,7 +51,7 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
-def most_gateways(gate: Gate) -> int:
+def most_gateways(gate: GatewayProcess) -> int:
     """The largest number of gateways that it ran at once, watched for a while."""
     until = time.monotonic() + WATCH_SECONDS
     counts = [0]
@@ -64,18 +64,18 @@ def most_gateways(gate: Gate) -> int:
     return max(counts)
 
 
-def refused(gate: Gate, name: str) -> str:
+def refused(gate: GatewayProcess, name: str) -> str:
     """Why the server is not connected, once that is known."""
     wait_until(lambda: gate.servers()[name]["state"] == "failed", START_SECONDS, f"{name} is refused")
     reason: str = gate.servers()[name]["last_error"]
     return reason
 
 
-def tools_of(gate: Gate) -> list[str]:
+def tools_of(gate: GatewayProcess) -> list[str]:
     return [tool["name"] for tool in Stateless(gate.url).ask("tools/list", {})["result"]["tools"]]
 
 
-def works(gate: Gate, name: str) -> bool:
+def works(gate: GatewayProcess, name: str) -> bool:
     return text(call(Handshaker(gate.url), name, n=1)) == '{"n": 1}'
 
 
@@ -118,7 +118,7 @@ def test_a_gateway_that_is_its_own_server_over_stdio_is_refused(tmp_path: Path, 
     gate_place.mkdir()
     entry = commands(gate_place)[kind]
     config = configuration({"self": entry, "m": own_server(tmp_path)})
-    with running_gate(config, gate_place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, gate_place, start_seconds=START_SECONDS) as gate:
         reason = refused(gate, "self")
         assert reason.startswith("the server 'self' ")
         assert "this gateway" in reason
@@ -140,12 +140,12 @@ async def test_clients_of_a_gateway_on_stdio_are_served_the_rest(tmp_path: Path)
     gate_place = tmp_path / "gate"
     gate_place.mkdir()
     servers = {"self": commands(gate_place)["wrapped"], "m": own_server(tmp_path)}
-    with running_gate(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
-        guests = Guests(gate)
+    with running_gateway(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
+        guests = McpClients(gate)
         # A gateway of its own, with the same configuration: no other gateway has started it.
-        visitor = await guests.visitor("stdio", "legacy")
-        assert list(await visitor.tools()) == ["m_ping"]
-        assert json.loads(words(await visitor.client.call_tool("m_ping", {"n": 1}))) == {"n": 1}
+        mcp_client = await guests.mcp_client("stdio", "legacy")
+        assert list(await mcp_client.tools()) == ["m_ping"]
+        assert json.loads(words(await mcp_client.client.call_tool("m_ping", {"n": 1}))) == {"n": 1}
         await guests.leave()
 
 
@@ -153,7 +153,7 @@ def test_an_entry_that_is_the_gateway_is_refused_while_it_runs(tmp_path: Path) -
     gate_place = tmp_path / "gate"
     gate_place.mkdir()
     servers = {"m": own_server(tmp_path)}
-    with running_gate(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(configuration(servers), gate_place, start_seconds=START_SECONDS) as gate:
         more = {"self": commands(gate_place)["found"], "web": {"url": gate.url}}
         gate.write_config(configuration(servers | more))
         wait_until(lambda: {"self", "web"} <= gate.servers().keys(), START_SECONDS, "the entries are read")
@@ -170,7 +170,7 @@ def test_the_documents_of_the_same_configuration_may_be_a_server_of_their_own(tm
     start = [sys.executable, "-m", "headgate", "knowledge", "serve", "--transport", "stdio"]
     place = ["--config", str(gate_place / "headgate.json"), "--data-dir", str(tmp_path / "data")]
     config = configuration({"docs": stdio_entry([*start, *place])})
-    with running_gate(config, gate_place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, gate_place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("docs", seconds=START_SECONDS)
         assert "docs_semantic_search" in tools_of(gate)
 
@@ -226,7 +226,7 @@ def test_every_address_of_the_gateway_itself_is_refused(tmp_path: Path) -> None:
         for number, url in enumerate(addresses)
     }
     config = configuration({**servers, "m": own_server(tmp_path)})
-    with running_gate(config, tmp_path / "gate", port=port, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path / "gate", port=port, start_seconds=START_SECONDS) as gate:
         for name in servers:
             assert refused(gate, name).startswith(ITSELF.replace("self", name, 1))
         gate.wait_until_ready("m")
@@ -243,7 +243,7 @@ def test_an_address_that_hides_the_gateway_is_refused(
     with forwarder(port, *replaced) as hidden:
         entry = {"url": f"http://{HOST}:{hidden}{path}"} | ({"type": "sse"} if path == "/sse" else {})
         config = configuration({"self": entry, "m": own_server(tmp_path)}, allowedHosts=[f"{HOST}:{hidden}"])
-        with running_gate(
+        with running_gateway(
             config, tmp_path / "gate", port=port, start_seconds=START_SECONDS, wait_for_servers=False
         ) as gate:
             reason = refused(gate, "self")
@@ -256,7 +256,7 @@ def test_an_address_that_hides_the_gateway_is_refused(
 
 
 def test_a_request_that_has_passed_another_gateway_is_answered(tmp_path: Path) -> None:
-    with running_gate(configuration({"m": own_server(tmp_path)}), tmp_path / "gate") as gate:
+    with running_gateway(configuration({"m": own_server(tmp_path)}), tmp_path / "gate") as gate:
         client = Stateless(gate.url)
         stream = client.send("POST", {"Via": "1.1 headgate-0123456789abcdef, 1.1 proxy"}, {})
         assert stream.status != 508
@@ -267,18 +267,18 @@ def test_a_request_that_has_passed_another_gateway_is_answered(tmp_path: Path) -
 
 
 @contextmanager
-def two_gates(place: Path, *, at_once: bool) -> Iterator[tuple[Gate, Gate]]:
+def two_gates(place: Path, *, at_once: bool) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
     """Two gateways on HTTP, each of which has the other as a server."""
     ports = {"a": free_port(), "b": free_port()}
     stack = ExitStack()
 
-    def start(name: str) -> Gate:
+    def start(name: str) -> GatewayProcess:
         far = "b" if name == "a" else "a"
         there = {"url": f"http://{HOST}:{ports[far]}/mcp"}
         config = configuration({"m": own_server(place / name), far: there})
         directory = place / name / "gate"
         return stack.enter_context(
-            running_gate(
+            running_gateway(
                 config, directory, port=ports[name], start_seconds=START_SECONDS, wait_for_servers=False
             )
         )
@@ -321,7 +321,7 @@ def test_two_gateways_that_start_each_other_end_the_loop(tmp_path: Path) -> None
     (second / "headgate.json").write_text(json.dumps(configuration(servers | {"a": back})))
     there = stdio_entry([*start, str(second / "headgate.json"), "--data-dir", str(second / "data")])
     config = configuration({"m": own_server(tmp_path), "b": there})
-    with running_gate(config, first, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, first, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("m", "b", seconds=START_SECONDS)
         assert most_gateways(gate) <= 2
         wait_until(lambda: len(gateways(gate)) == 1, START_SECONDS, "only the other gateway runs")
@@ -337,7 +337,7 @@ def test_a_gateway_that_was_started_does_not_connect_to_the_one_that_did(tmp_pat
     start = [*SERVE, "--transport", "stdio", "--config", str(tmp_path / "b" / "headgate.json")]
     there = stdio_entry([*start, "--data-dir", str(tmp_path / "b" / "data")])
     config = configuration({"m": own_server(tmp_path), "b": there})
-    with running_gate(config, tmp_path / "a", port=port, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path / "a", port=port, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("m", "b", seconds=START_SECONDS)
         wait_until(
             lambda: any(BACK in line for line in gate.servers()["b"]["stderr_tail"]),
@@ -353,7 +353,7 @@ def test_a_gateway_that_was_started_does_not_connect_to_the_one_that_did(tmp_pat
 def test_another_gateway_is_a_server_like_any_other(tmp_path: Path) -> None:
     with ExitStack() as stack:
         inner = configuration({"m": own_server(tmp_path / "inner")})
-        last = stack.enter_context(running_gate(inner, tmp_path / "last", start_seconds=START_SECONDS))
+        last = stack.enter_context(running_gateway(inner, tmp_path / "last", start_seconds=START_SECONDS))
         middle_config = tmp_path / "middle" / "headgate.json"
         middle_config.parent.mkdir()
         middle_config.write_text(json.dumps(configuration({"last": {"url": last.url}})))
@@ -364,7 +364,7 @@ def test_another_gateway_is_a_server_like_any_other(tmp_path: Path) -> None:
             "last": {"url": last.url},
             "old": {"url": last.sse_url, "type": "sse"},
         }
-        running = running_gate(configuration(servers), tmp_path / "first", start_seconds=START_SECONDS)
+        running = running_gateway(configuration(servers), tmp_path / "first", start_seconds=START_SECONDS)
         first = stack.enter_context(running)
         first.wait_until_ready(*servers, seconds=START_SECONDS)
         names = {"middle_last_m_ping", "last_m_ping", "old_m_ping"}

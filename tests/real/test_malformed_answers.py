@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import configuration, stdio_entry
 
@@ -24,10 +24,10 @@ MALFORMED = [
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("malformed")
     config = configuration({"m": stdio_entry([sys.executable, "-IS", str(SERVER)])})
-    with running_gate(config, place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("m", seconds=START_SECONDS)
         yield gate
 
@@ -35,7 +35,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 @pytest.mark.parametrize(("member", "fault"), MALFORMED)
 @pytest.mark.parametrize("client", [Handshaker, Stateless])
 def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
-    gate: Gate, client: type[Handshaker] | type[Stateless], member: str, fault: str
+    gate: GatewayProcess, client: type[Handshaker] | type[Stateless], member: str, fault: str
 ) -> None:
     def call() -> dict[str, Any]:
         key = f"{client.__name__} {member}"
@@ -57,7 +57,7 @@ def test_a_malformed_answer_is_in_doubt_for_the_client_and_in_the_ledger(
     assert again["_meta"]["io.headgate/operation"]["state"] == "in_doubt"
 
 
-def test_an_error_that_clients_can_read_passes_as_it_is(gate: Gate) -> None:
+def test_an_error_that_clients_can_read_passes_as_it_is(gate: GatewayProcess) -> None:
     member = '"error":{"code":-32000,"message":"no","data":{"x":1}}'
     answer = Stateless(gate.url).ask("tools/call", {"name": "m_answer", "arguments": {"member": member}})
     assert answer["error"] == {"code": -32000, "message": "no", "data": {"x": 1}}

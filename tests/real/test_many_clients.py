@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import McpClient, client_transport, words
 from tests.real.upstreams import configuration, era_command, stdio_entry
-from tests.real.visitors import Visitor, doorway, words
 
 CLIENTS = 50
 ROUNDS = 5
@@ -15,30 +15,32 @@ START_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("many")
     servers = {era: stdio_entry(era_command(era, place / "journal")) for era in ("legacy", "modern")}
-    with running_gate(configuration(servers), place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(configuration(servers), place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
         yield gate
 
 
-def visitor_number(number: int, gate: Gate) -> Visitor:
+def visitor_number(number: int, gate: GatewayProcess) -> McpClient:
     front, era = [("http", "legacy"), ("http", "modern"), ("sse", "legacy")][number % 3]
-    return Visitor(doorway(gate, front), era)
+    return McpClient(client_transport(gate, front), era)
 
 
-async def test_fifty_clients_of_both_eras_get_their_own_answers(gate: Gate) -> None:
+async def test_fifty_clients_of_both_eras_get_their_own_answers(gate: GatewayProcess) -> None:
     everybody_is_in = asyncio.Barrier(CLIENTS)
 
     async def visit(number: int) -> list[str]:
-        visitor = visitor_number(number, gate)
-        async with visitor.client:
+        mcp_client = visitor_number(number, gate)
+        async with mcp_client.client:
             await everybody_is_in.wait()
             questions = [
                 (server, f"{number}/{turn}") for turn in range(ROUNDS) for server in ("legacy", "modern")
             ]
-            calls = [visitor.client.call_tool(f"{server}_echo", {"text": text}) for server, text in questions]
+            calls = [
+                mcp_client.client.call_tool(f"{server}_echo", {"text": text}) for server, text in questions
+            ]
             answers = [words(answer) for answer in await asyncio.gather(*calls)]
             assert answers == [text for _, text in questions]
             return answers
@@ -48,9 +50,9 @@ async def test_fifty_clients_of_both_eras_get_their_own_answers(gate: Gate) -> N
     assert len({text for texts in answers for text in texts}) == CLIENTS * ROUNDS
 
 
-async def test_progress_of_fifty_clients_in_step_is_not_mixed_up(gate: Gate) -> None:
+async def test_progress_of_fifty_clients_in_step_is_not_mixed_up(gate: GatewayProcess) -> None:
     async def visit(number: int) -> list[str | None]:
-        visitor = visitor_number(number, gate)
+        mcp_client = visitor_number(number, gate)
         heard: list[str | None] = []
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -63,8 +65,8 @@ async def test_progress_of_fifty_clients_in_step_is_not_mixed_up(gate: Gate) -> 
             "offset": number,
             "text": f"client {number}",
         }
-        async with visitor.client:
-            await visitor.client.call_tool("legacy_march", orders, progress_callback=note)
+        async with mcp_client.client:
+            await mcp_client.client.call_tool("legacy_march", orders, progress_callback=note)
         return heard
 
     heard = await asyncio.gather(*(visit(number) for number in range(CLIENTS)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import configuration, tool
 from tests.real.yard import BY_WORDS, START_SECONDS, Errand, Yard, call, listed, text
@@ -21,7 +21,7 @@ def contested(place: Path) -> Yard:
     return yard
 
 
-async def seen(gate: Gate) -> dict[str, str]:
+async def seen(gate: GatewayProcess) -> dict[str, str]:
     """What the SDK lists, and which tool of which server each name reaches."""
     async with Client(gate.url) as client:
         names = [one.name for one in (await client.list_tools()).tools]
@@ -93,7 +93,7 @@ async def test_a_gateway_that_shares_the_data_directory_takes_no_name_away(tmp_p
     other = configuration({"example": {"builtin": "example"}})
     shared = ["--data-dir", str(yard.data)]
     # It has read what the names were before the first gateway gave any, and writes after it.
-    with running_gate(other, tmp_path / "other", environment=BY_WORDS, options=shared) as beside:
+    with running_gateway(other, tmp_path / "other", environment=BY_WORDS, options=shared) as beside:
         with yard.gate({**both, "mcpServers": {"big_two": both["mcpServers"]["big_two"]}}) as gate:
             assert listed(gate) == ["big_two_list"]
             gate.write_config(both)
@@ -106,7 +106,7 @@ async def test_a_gateway_that_shares_the_data_directory_takes_no_name_away(tmp_p
         assert await seen(gate) == names
 
 
-async def seen_by_names(gate: Gate, *names: str) -> dict[str, str]:
+async def seen_by_names(gate: GatewayProcess, *names: str) -> dict[str, str]:
     async with Client(gate.url) as client:
         return {name: (await client.call_tool(name, {})).content[0].text for name in names}  # type: ignore[union-attr]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.plain import Handshaker, Stateless
@@ -64,7 +64,7 @@ def any_of(schemas: Iterable[str]) -> str:
 class Zoo:
     """A gate before one odd server and a good one."""
 
-    gate: Gate
+    gate: GatewayProcess
     odd: list[str]
 
     @property
@@ -83,7 +83,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo]:
     }
     settings = {"clientDialects": {"strict": "openai"}}
     config = {"mcpServers": servers, "proxySettings": settings}
-    with running_gate(config, place / "gate", environment=BY_WORDS) as gate:
+    with running_gateway(config, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         names = [json.loads(one)["name"] for one in shown(gate, Mode.FULL)]
         yield Zoo(gate, [name for name in names if not name.startswith("good_")])
@@ -99,7 +99,7 @@ def write_odd(path: Path) -> None:
     path.write_text(f'{{"tools":[{",".join(tools)}]}}', encoding="utf-8")
 
 
-def shown(gate: Gate, mode: Mode) -> list[str]:
+def shown(gate: GatewayProcess, mode: Mode) -> list[str]:
     """The source text of each tool that is listed."""
     with modern_http_client(f"{gate.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]

@@ -14,7 +14,7 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
 from tests.real.people import Company, Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
@@ -42,7 +42,7 @@ PAGE_BYTES = 4096
 class Market:
     """Servers that list page by page, one that never ends its list, and the gate in front of them."""
 
-    gate: Gate
+    gate: GatewayProcess
     entries: dict[str, Any]
     everything: list[str]
     journals: dict[str, Path]
@@ -67,7 +67,7 @@ def market(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
         }
         servers = entries | {"every": stdio_entry(everything)}
         config = configuration(servers, pageBytes=PAGE_BYTES)
-        gate = stack.enter_context(running_gate(config, place / "gate", start_seconds=START_SECONDS))
+        gate = stack.enter_context(running_gateway(config, place / "gate", start_seconds=START_SECONDS))
         gate.wait_until_ready(*OWN, "every", seconds=START_SECONDS)
         yield Market(gate, entries, everything, journals)
 
@@ -271,7 +271,7 @@ def without_tasks(capabilities: Message) -> Message:
 
 
 async def test_nothing_is_promised_that_no_server_keeps(tmp_path: Path) -> None:
-    with running_gate(configuration({"ex": {"builtin": "example"}}), tmp_path) as gate:
+    with running_gateway(configuration({"ex": {"builtin": "example"}}), tmp_path) as gate:
         handshaker = Handshaker(gate.url)
         assert handshaker.welcome["capabilities"] == {"tools": {"listChanged": True}}
         assert "instructions" not in handshaker.welcome
@@ -374,7 +374,7 @@ async def test_a_uri_keeps_its_owner_whoever_starts_first(market: Market, tmp_pa
 
 def owner_of_the_note(entries: dict[str, Any], place: Path) -> str:
     """Who is read under the plain URI; the other one is read under the longer one."""
-    with running_gate(configuration(entries), place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(configuration(entries), place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*entries, seconds=START_SECONDS)
         client = Handshaker(gate.url)
         uris = [one["uri"] for one in client.ask("resources/list", {})["result"]["resources"]]
@@ -403,7 +403,7 @@ async def test_without_prefixes_everything_is_called_as_its_server_calls_it(
 ) -> None:
     config = configuration({server: market.entries[server]}, prefix=False)
     stock = Stock(server)
-    with running_gate(config, tmp_path, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(server, seconds=START_SECONDS)
         for mode in ("legacy", "auto"):
             async with Client(gate.url, mode=mode) as client:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.front.visitor import modern_call
-from tests.gate import running_gate
+from tests.gateway_process import running_gateway
 from tests.network import NAME, Authority, Proxy, proxying
 from tests.real.upstreams import configuration
 from tests.registry import PACKAGE, registry
+from tests.server.plain_http_client import modern_call
 
 START_SECONDS = 60.0
 UVX: dict[str, Any] = {"command": "uvx", "args": [PACKAGE]}
@@ -48,7 +48,7 @@ def test_a_server_is_installed_through_the_proxy_and_answers(
     authority = Authority(tmp_path / "authority")
     with proxying() as proxy, registry(authority.server_context()) as origin:
         settings = environment(tmp_path, authority, proxy, origin)
-        with running_gate(
+        with running_gateway(
             configuration({"it": entry}), tmp_path / "gate", environment=settings, start_seconds=START_SECONDS
         ) as gate:
             gate.wait_until_ready(seconds=START_SECONDS)
@@ -63,7 +63,7 @@ def test_without_the_private_certificate_the_cause_is_shown(tmp_path: Path, entr
     with proxying() as proxy, registry(authority.server_context()) as origin:
         settings = environment(tmp_path, stranger, proxy, origin) | {"npm_config_fetch_retries": "0"}
         settings |= {"UV_HTTP_RETRIES": "0"}
-        with running_gate(
+        with running_gateway(
             configuration({"it": entry}), tmp_path / "gate", environment=settings, start_seconds=START_SECONDS
         ) as gate:
             assert "certificate" in gate.servers()["it"]["last_error"].lower()

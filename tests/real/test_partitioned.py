@@ -11,9 +11,9 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import Implementation
 
-from tests.gate import Gate, clean_environment, running_gate
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
+from tests.real.mcp_clients import words
 from tests.real.upstreams import clerk_command, stdio_entry, write_listing
-from tests.real.visitors import words
 
 START_SECONDS = 60.0
 COMMAND_SECONDS = 60.0
@@ -81,10 +81,10 @@ def config(place: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("partitioned")
     settings = config(place, clientListings={"deep*": "partitioned"}, listing="full")
-    with running_gate(settings, place / "gate") as gate:
+    with running_gateway(settings, place / "gate") as gate:
         gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
         yield gate
 
@@ -113,14 +113,14 @@ async def check(client: Client) -> None:
     assert json.loads(words(await client.call_tool("bank_pay", arguments))) == arguments
 
 
-async def test_by_its_path(gate: Gate) -> None:
+async def test_by_its_path(gate: GatewayProcess) -> None:
     async with Client(f"{gate.url}/partitioned", mode="legacy") as client:
         await check(client)
     async with Client(f"{gate.url}/partitioned", mode="2026-07-28") as client:
         await check(client)
 
 
-async def test_by_the_name_of_the_client(gate: Gate) -> None:
+async def test_by_the_name_of_the_client(gate: GatewayProcess) -> None:
     info = Implementation(name="deep-thought", version="1")
     async with Client(gate.url, mode="legacy", client_info=info) as client:
         await check(client)
@@ -130,7 +130,7 @@ async def test_by_the_name_of_the_client(gate: Gate) -> None:
 
 async def test_for_the_gateway_and_for_one_server(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    with running_gate(
+    with running_gateway(
         config(tmp_path / "one"), tmp_path / "gate", options=["--listing", "partitioned"]
     ) as gate:
         gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
@@ -140,13 +140,13 @@ async def test_for_the_gateway_and_for_one_server(tmp_path: Path) -> None:
             assert "expandSchema returns the full schema" in client.instructions
     settings = config(tmp_path / "one", listing="slim")
     settings["mcpServers"]["bank"]["listing"] = "partitioned"
-    with running_gate(settings, tmp_path / "other") as gate:
+    with running_gateway(settings, tmp_path / "other") as gate:
         gate.wait_until_ready("bank", "shop", seconds=START_SECONDS)
         async with Client(gate.url, mode="legacy") as client:
             assert (await listed(client))["bank_pay"]["inputSchema"] == PARTITIONED
 
 
-def test_the_report_has_a_row_for_it(gate: Gate) -> None:
+def test_the_report_has_a_row_for_it(gate: GatewayProcess) -> None:
     command = [sys.executable, "-m", "headgate", "listing", "--config", str(gate.config_path)]
     command += ["--data-dir", str(gate.data_dir), "--json"]
 

@@ -10,15 +10,15 @@ import pytest
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
-from tests.gate import Gate, clean_environment, running_gate
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import McpClient, stdio_gate_command, words
 from tests.real.plain import Handshaker, Plain, Stateless
 from tests.real.raw import modern_http_client, pages
 from tests.real.scripts import run_script
 from tests.real.upstreams import depot_command, plain_environment, stdio_entry, tool, write_listing
-from tests.real.visitors import Visitor, stdio_gate_command, words
 from tests.real.yard import BY_WORDS, call, hundred, text
 
 START_SECONDS = 60.0
@@ -39,14 +39,14 @@ ADVICE = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gate with 301 tools that is told nothing of how to list them."""
     place = tmp_path_factory.mktemp("paths")
     offers = {name: hundred(name) for name in SERVERS} | {"inn": [tool("lodge", "Lodge a traveller.")]}
     for name, tools in offers.items():
         write_listing(place / f"{name}.json", tools)
     servers = {name: stdio_entry(depot_command(name, place / f"{name}.json")) for name in offers}
-    with running_gate({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
+    with running_gateway({"mcpServers": servers}, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield gate
 
@@ -80,7 +80,7 @@ def check(mode: Mode, listed: list[str]) -> None:
 
 @pytest.mark.parametrize("slash", ["", "/"])
 @pytest.mark.parametrize("mode", Mode)
-def test_each_mode_has_its_path(gate: Gate, mode: Mode, slash: str) -> None:
+def test_each_mode_has_its_path(gate: GatewayProcess, mode: Mode, slash: str) -> None:
     url = f"{gate.url}/{mode}{slash}"
     check(mode, names(shown(url)))
     session = Handshaker(url)
@@ -91,7 +91,7 @@ def test_each_mode_has_its_path(gate: Gate, mode: Mode, slash: str) -> None:
     assert ADVICE[mode] in Stateless(url).ask("server/discover", {})["result"].get("instructions", "")
 
 
-def test_who_sees_everything_needs_no_advice(gate: Gate) -> None:
+def test_who_sees_everything_needs_no_advice(gate: GatewayProcess) -> None:
     assert "instructions" not in Handshaker(f"{gate.url}/full").welcome
     # Whose stored results are everybody's is told that, and nothing else.
     advice = Stateless(f"{gate.url}/full").ask("server/discover", {})["result"]["instructions"]
@@ -100,7 +100,7 @@ def test_who_sees_everything_needs_no_advice(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_without_a_mode_in_the_path_the_gate_chooses(gate: Gate, slash: str) -> None:
+def test_without_a_mode_in_the_path_the_gate_chooses(gate: GatewayProcess, slash: str) -> None:
     listed = shown(f"{gate.url}{slash}")
     check(Mode.AUTO, names(listed))
     assert listed == shown(f"{gate.url}/auto")
@@ -110,25 +110,27 @@ def test_without_a_mode_in_the_path_the_gate_chooses(gate: Gate, slash: str) -> 
 @pytest.mark.parametrize(
     ("client", "most"), [("Cursor", 40), ("cursor-vscode", 40), ("windsurf-client", 100)]
 )
-def test_a_client_that_cuts_off_long_lists_gets_a_short_one(gate: Gate, client: str, most: int) -> None:
-    for visitor in (Handshaker(gate.url, name=client), Stateless(gate.url, name=client)):
-        listed = names(visitor.ask("tools/list", {})["result"]["tools"])
+def test_a_client_that_cuts_off_long_lists_gets_a_short_one(
+    gate: GatewayProcess, client: str, most: int
+) -> None:
+    for mcp_client in (Handshaker(gate.url, name=client), Stateless(gate.url, name=client)):
+        listed = names(mcp_client.ask("tools/list", {})["result"]["tools"])
         check(Mode.AUTO, listed)
         assert len(listed) <= most
-        assert text(call(visitor, "yard_rename_song", text="x")) == "yard: rename_song"
+        assert text(call(mcp_client, "yard_rename_song", text="x")) == "yard: rename_song"
     assert len(names(shown(gate.url))) > 40
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/mcp/nonsense", "/mcp/slim/more", "/mcp/FULL", "/sse/nonsense"])
-def test_a_mode_that_does_not_exist_has_no_path(gate: Gate, verb: str, path: str) -> None:
+def test_a_mode_that_does_not_exist_has_no_path(gate: GatewayProcess, verb: str, path: str) -> None:
     stream = Plain(f"{gate.origin}{path}").send(verb, {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     stream.close()
     assert stream.status == 404
 
 
 @pytest.mark.parametrize("path", ["/mcp/sse", "/sse", *(f"/sse/{mode}" for mode in Mode)])
-def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: Gate, path: str) -> None:
+def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: GatewayProcess, path: str) -> None:
     wrong = Plain(f"{gate.origin}{path}").send("POST", {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     wrong.close()
     assert wrong.status == 405
@@ -137,20 +139,20 @@ def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: Gate, path: str
     stream.close()
 
 
-async def test_clients_with_different_modes_are_there_at_once(gate: Gate) -> None:
-    visitors = [(mode, Visitor(f"{gate.url}/{mode}", era)) for mode in Mode for era in ("legacy", "modern")]
-    visitors += [(mode, Visitor(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in Mode]
+async def test_clients_with_different_modes_are_there_at_once(gate: GatewayProcess) -> None:
+    visitors = [(mode, McpClient(f"{gate.url}/{mode}", era)) for mode in Mode for era in ("legacy", "modern")]
+    visitors += [(mode, McpClient(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in Mode]
     async with AsyncExitStack() as stack:
-        for _, visitor in visitors:
-            await stack.enter_async_context(visitor.client)
-        for mode, visitor in visitors:
-            check(mode, list(await visitor.tools()))
-        for _, visitor in visitors:
-            result = await visitor.client.call_tool("yard_rename_song", {"text": "x"})
+        for _, mcp_client in visitors:
+            await stack.enter_async_context(mcp_client.client)
+        for mode, mcp_client in visitors:
+            check(mode, list(await mcp_client.tools()))
+        for _, mcp_client in visitors:
+            result = await mcp_client.client.call_tool("yard_rename_song", {"text": "x"})
             assert words(result) == "yard: rename_song"
 
 
-def test_a_session_may_go_on_by_another_path(gate: Gate) -> None:
+def test_a_session_may_go_on_by_another_path(gate: GatewayProcess) -> None:
     ann = Handshaker(f"{gate.url}/search")
     assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
 
@@ -164,14 +166,14 @@ def test_a_session_may_go_on_by_another_path(gate: Gate) -> None:
     assert names(ann.ask("tools/list", {})["result"]["tools"]) == FINDERS
 
 
-async def test_the_stdio_front_is_told_the_mode(gate: Gate, tmp_path: Path) -> None:
+async def test_the_stdio_front_is_told_the_mode(gate: GatewayProcess, tmp_path: Path) -> None:
     command, *arguments = stdio_gate_command(gate.config_path, tmp_path / "data")
     arguments += ["--listing", "search"]
     server = StdioServerParameters(command=command, args=arguments, env=clean_environment() | BY_WORDS)
-    visitor = Visitor(server, "legacy")
-    async with visitor.client:
-        check(Mode.SEARCH, list(await visitor.tools()))
-        assert words(await visitor.client.call_tool("inn_lodge", {"text": "x"})) == "inn: lodge"
+    mcp_client = McpClient(server, "legacy")
+    async with mcp_client.client:
+        check(Mode.SEARCH, list(await mcp_client.tools()))
+        assert words(await mcp_client.client.call_tool("inn_lodge", {"text": "x"})) == "inn: lodge"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ async def test_the_stdio_front_is_told_the_mode(gate: Gate, tmp_path: Path) -> N
     ],
 )
 def test_every_sdk_comes_in_by_the_path_of_a_mode(
-    gate: Gate, parts: Parts, tmp_path: Path, client: str, era: str, front: str
+    gate: GatewayProcess, parts: Parts, tmp_path: Path, client: str, era: str, front: str
 ) -> None:
     place: dict[str, Any] = {"url": f"{gate.sse_url if front == 'sse' else gate.url}/slim"}
     if front == "stdio":

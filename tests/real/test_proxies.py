@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.front.visitor import SECONDS, modern, modern_call
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.network import NAME, Authority, Proxy, behind_tls, proxying
 from tests.real.upstreams import configuration, era_server
+from tests.server.plain_http_client import SECONDS, modern, modern_call
 from tests.waiting import wait_until
 
 EXAMPLE_SERVER = {"builtin": "example"}
@@ -30,7 +30,7 @@ def proxy() -> Iterator[Proxy]:
         yield proxy
 
 
-def tools(gate: Gate) -> set[str]:
+def tools(gate: GatewayProcess) -> set[str]:
     listed = modern(gate, "tools/list").json()["result"]["tools"]
     return {tool["name"] for tool in listed}
 
@@ -40,7 +40,7 @@ def environment(authority: Authority, **more: str) -> dict[str, str]:
     return unset | {"SSL_CERT_FILE": str(authority.file)} | more
 
 
-def use(gate: Gate, new: str) -> None:
+def use(gate: GatewayProcess, new: str) -> None:
     """Call the server, and hear on its stream that its tools have changed."""
     assert modern_call(gate, "it_echo", {"text": "hello"})["structuredContent"] == {"echoed": "hello"}
     large = "x" * 3_000_000
@@ -57,7 +57,7 @@ def test_a_server_of_either_era_is_reached_through_the_proxy_of_the_environment(
     with (
         era_server(era, tmp_path / "journal") as plain,
         behind_tls(plain, authority.server_context()) as url,
-        running_gate(
+        running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS}}),
             tmp_path / "gate",
             environment=environment(authority, HTTPS_PROXY=proxy.url.replace("//", "//ada:geheim@")),
@@ -77,7 +77,7 @@ def test_a_plain_server_is_reached_through_a_proxy_too_and_is_not_told_its_passw
     proxy.wants = "Basic YWRhOmdlaGVpbQ=="
     with (
         era_server(era, tmp_path / "journal") as url,
-        running_gate(
+        running_gateway(
             configuration(
                 {"it": {"url": url, "headers": HEADERS, "proxy": proxy.url.replace("//", "//ada:geheim@")}}
             ),
@@ -101,9 +101,9 @@ def test_an_sse_server_is_reached_through_a_proxy_that_itself_speaks_tls(
 ) -> None:
     with (
         proxying(authority.server_context()) as proxy,
-        running_gate(inner_config("example"), tmp_path / "inner") as inner,
+        running_gateway(inner_config("example"), tmp_path / "inner") as inner,
         behind_tls(inner.sse_url, authority.server_context()) as url,
-        running_gate(
+        running_gateway(
             configuration(
                 {"it": {"url": url, "headers": HEADERS, "proxy": proxy.url, "caFile": str(authority.file)}}
             ),
@@ -126,7 +126,7 @@ def test_no_proxy_is_honoured(
 ) -> None:
     with era_server("modern", tmp_path / "journal") as url:
         settings = environment(authority, HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url, **{key: value})
-        with running_gate(
+        with running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS}}), tmp_path / "gate", environment=settings
         ) as gate:
             gate.wait_until_ready()
@@ -137,12 +137,12 @@ def test_direct_wins_over_the_environment(authority: Authority, proxy: Proxy, tm
     with era_server("modern", tmp_path / "journal") as url:
         entry = {"url": url, "proxy": "direct"}
         settings = environment(authority, ALL_PROXY=proxy.url)
-        with running_gate(configuration({"it": entry}), tmp_path / "gate", environment=settings) as gate:
+        with running_gateway(configuration({"it": entry}), tmp_path / "gate", environment=settings) as gate:
             gate.wait_until_ready()
             assert proxy.heads == []
 
 
-def failure(gate: Gate) -> str:
+def failure(gate: GatewayProcess) -> str:
     wait_until(lambda: "last_error" in gate.servers()["it"], SECONDS, "it has failed")
     said: str = gate.servers()["it"]["last_error"]
     return said
@@ -164,7 +164,7 @@ def test_a_proxy_that_refuses_is_named(
 ) -> None:
     proxy.refuses_with = status
     settings = environment(authority, ALL_PROXY=proxy.url)
-    with running_gate(
+    with running_gateway(
         configuration({"it": {"url": url, "headers": HEADERS}}), tmp_path / "gate", environment=settings
     ) as gate:
         said = failure(gate)
@@ -193,7 +193,7 @@ def test_what_cannot_be_used_is_one_sentence_without_passwords(
     authority: Authority, tmp_path: Path, entry: dict[str, Any], more: dict[str, str], sentence: str
 ) -> None:
     config = configuration({"it": {"url": f"https://{NAME}/mcp"} | entry})
-    with running_gate(config, tmp_path / "gate", environment=environment(authority, **more)) as gate:
+    with running_gateway(config, tmp_path / "gate", environment=environment(authority, **more)) as gate:
         assert sentence in failure(gate)
         assert "geheim" not in gate.log()
 
@@ -205,7 +205,7 @@ def test_a_server_of_an_unknown_authority_is_refused_with_the_way_out(
     with (
         era_server("modern", tmp_path / "journal") as plain,
         behind_tls(plain, stranger.server_context()) as url,
-        running_gate(
+        running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS, "proxy": proxy.url}}),
             tmp_path / "gate",
             environment=environment(authority),
@@ -235,7 +235,7 @@ def test_a_server_that_wants_a_client_certificate_is_shown_one(
     with (
         era_server("modern", tmp_path / "journal") as plain,
         behind_tls(plain, authority.server_context(wants_client=True)) as url,
-        running_gate(
+        running_gateway(
             configuration({"it": {"url": url, "headers": HEADERS}}),
             tmp_path / "gate",
             environment=environment(authority, HTTPS_PROXY=proxy.url),

@@ -15,13 +15,13 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import McpClient, stdio_gate
 from tests.real.people import Company, Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Stateless
 from tests.real.scripts import run_script
 from tests.real.upstreams import configuration, http_server, lines_of, listening, stdio_entry, whole_command
-from tests.real.visitors import Visitor, stdio_gate
 from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,7 +38,7 @@ OWN = ("old", "new")
 class Town:
     """A gate in front of servers that ask, and the journals of those that keep one."""
 
-    gate: Gate
+    gate: GatewayProcess
     entries: dict[str, Any]
     journals: dict[str, Path]
 
@@ -66,7 +66,9 @@ def town(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tow
             "old": {"url": stack.enter_context(http_server(old))},
             "new": {"url": stack.enter_context(http_server(new))},
         }
-        gate = stack.enter_context(running_gate(configuration(servers), place, start_seconds=START_SECONDS))
+        gate = stack.enter_context(
+            running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
+        )
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield Town(gate, servers, journals)
 
@@ -398,9 +400,9 @@ async def test_a_client_that_vanishes_while_it_is_asked_does_no_harm_to_others(
 
 async def test_a_server_that_asks_for_what_nobody_declared_is_refused_and_goes_on(town: Town) -> None:
     for era in ("legacy", "modern"):
-        visitor = Visitor(town.gate.url, era)
-        async with visitor.client:
-            result = await visitor.client.call_tool("old_ask_model", {"text": "undeclared"})
+        mcp_client = McpClient(town.gate.url, era)
+        async with mcp_client.client:
+            result = await mcp_client.client.call_tool("old_ask_model", {"text": "undeclared"})
             (content,) = result.content
             assert isinstance(content, TextContent)
             assert content.text == "refused with -32601"

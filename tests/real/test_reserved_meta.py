@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.canned import TRANSPORTS, canned, discovery, greeting, tool, write
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import configuration
 
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 FAKE = "io.headgate/result"
 KEPT = {"example.com/own": {"a": [1.0, "ü"]}}
 META: Message = {**KEPT, FAKE: {"cache_id": "fake", "truncated": True}, "io.headgate/error": {"code": "X"}}

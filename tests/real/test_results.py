@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.large import (
     LIMIT,
     QUESTIONS,
@@ -27,11 +27,11 @@ from tests.real.large import (
     texts,
     unknown,
 )
+from tests.real.mcp_clients import McpClient, McpClients
 from tests.real.people import Person
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.servers.bulk import META, log, mixed, people, pieces
 from tests.real.upstreams import configuration, http_server, lines_of
-from tests.real.visitors import Guests, Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -41,10 +41,10 @@ WORDS = {"HEADGATE_EMBEDDER": "BM25"}
 
 
 @dataclass(frozen=True)
-class House:
+class ResultsHarness:
     """A gate, and what reached the servers behind it."""
 
-    gate: Gate
+    gate: GatewayProcess
     journals: dict[str, Path]
 
     def calls(self, upstream: str) -> int:
@@ -52,7 +52,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResultsHarness]:
     place = tmp_path_factory.mktemp("results")
     journals = {name: place / f"{name}.journal" for name in UPSTREAMS}
     with ExitStack() as stack:
@@ -61,22 +61,22 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             "new": {"url": stack.enter_context(http_server(bulk_command("modern", journals["new"])))},
         }
         config = configuration(servers, listResultTools=True, maxEntriesPerAgent=1000)
-        running = running_gate(config, place, environment=WORDS, start_seconds=START_SECONDS)
+        running = running_gateway(config, place, environment=WORDS, start_seconds=START_SECONDS)
         gate = stack.enter_context(running)
         gate.wait_until_ready(*UPSTREAMS, seconds=START_SECONDS)
-        yield House(gate, journals)
+        yield ResultsHarness(gate, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(house: House) -> AsyncIterator[Guests]:
-    staying = Guests(house.gate)
+async def guests(harness: ResultsHarness) -> AsyncIterator[McpClients]:
+    staying = McpClients(harness.gate)
     yield staying
     await staying.leave()
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["legacy", "modern"])
-async def agent(guests: Guests, request: pytest.FixtureRequest) -> Agent:
-    return Agent(await guests.visitor("http", request.param))
+async def agent(guests: McpClients, request: pytest.FixtureRequest) -> Agent:
+    return Agent(await guests.mcp_client("http", request.param))
 
 
 @pytest.fixture(params=UPSTREAMS)
@@ -86,7 +86,7 @@ def upstream(request: pytest.FixtureRequest) -> str:
 
 
 async def test_the_tools_are_listed_after_those_of_servers(agent: Agent) -> None:
-    listed = [*await agent.visitor.tools()]
+    listed = [*await agent.mcp_client.tools()]
 
     assert tuple(listed[-5:]) == READERS
     assert listed[0] == "old_echo"
@@ -188,9 +188,9 @@ async def test_the_limit_itself_is_shown_and_one_more_is_not(agent: Agent, upstr
     assert facts(cut)["original_size"] == LIMIT + 1
 
 
-async def test_what_was_saved_is_told_and_counted(agent: Agent, house: House) -> None:
+async def test_what_was_saved_is_told_and_counted(agent: Agent, harness: ResultsHarness) -> None:
     counters = ("headgate_results_excerpted_total", 'headgate_result_reads_total{tool="proxy_explore"}')
-    before = house.gate.metrics()
+    before = harness.gate.metrics()
     result = await agent.call("old_users", size=500)
     reply = await agent.call("proxy_explore", cache_id=id_of(result))
 
@@ -198,7 +198,7 @@ async def test_what_was_saved_is_told_and_counted(agent: Agent, house: House) ->
         assert told["original_size"] == len(json.dumps(people(500)))
         assert told["processed_size"] <= LIMIT
         assert 0 < told["processed_tokens"] < told["original_tokens"] / 5
-    after = house.gate.metrics()
+    after = harness.gate.metrics()
     assert [after[name] - before.get(name, 0) for name in counters] == [1, 1]
 
 
@@ -211,20 +211,22 @@ async def test_the_id_of_an_excerpt_works_in_every_tool(agent: Agent, upstream: 
     await check_every_tool(agent, cache_id)
 
 
-async def test_the_id_of_a_new_call_works_in_every_tool(agent: Agent, upstream: str, house: House) -> None:
+async def test_the_id_of_a_new_call_works_in_every_tool(
+    agent: Agent, upstream: str, harness: ResultsHarness
+) -> None:
     users = people(300)["users"]
     for tool, question in QUESTIONS.items():
-        before = house.calls(upstream)
+        before = harness.calls(upstream)
         fresh = {"tool": f"{upstream}_users", "arguments": {"size": 300}}
         reply = await agent.call(tool, **fresh, **question)
 
-        assert house.calls(upstream) == before + 1
+        assert harness.calls(upstream) == before + 1
         if tool == "proxy_search":
             await check_every_tool(agent, id_of(reply))
         else:
             page = await agent.call("proxy_read", cache_id=id_of(reply), path="users", offset=-1)
             assert json.loads(texts(page)[0]) == users[-1:]
-        assert house.calls(upstream) == before + 1
+        assert harness.calls(upstream) == before + 1
 
 
 async def check_every_tool(agent: Agent, cache_id: str) -> None:
@@ -265,14 +267,14 @@ async def test_pages_are_within_the_limit_and_make_up_the_whole(agent: Agent) ->
     assert "".join(characters) == "x" * 20_000
 
 
-async def test_replies_are_never_stored_again(agent: Agent, house: House) -> None:
+async def test_replies_are_never_stored_again(agent: Agent, harness: ResultsHarness) -> None:
     cache_id = id_of(await agent.call("old_users", size=300))
-    before = house.gate.metrics()["headgate_results_stored"]
+    before = harness.gate.metrics()["headgate_results_stored"]
 
     for tool in READERS:
         await agent.call(tool, cache_id=cache_id, **QUESTIONS[tool])
 
-    assert house.gate.metrics()["headgate_results_stored"] == before
+    assert harness.gate.metrics()["headgate_results_stored"] == before
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["stored", "fresh"])
@@ -334,8 +336,8 @@ async def test_paths_that_are_explored_can_be_filtered_by(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_tool_that_asks_is_answered_also_within_a_new_call(house: House, era: str) -> None:
-    ann = Person("Ann", house.gate.url, era)
+async def test_a_tool_that_asks_is_answered_also_within_a_new_call(harness: ResultsHarness, era: str) -> None:
+    ann = Person("Ann", harness.gate.url, era)
     async with ann.client as client:
         cut = dump(await client.call_tool("new_ask", {}))
         sources = {"cache_id": id_of(cut)}, {"tool": "new_ask"}
@@ -361,9 +363,9 @@ async def test_an_id_that_nobody_has_is_answered_with_what_to_do(agent: Agent, c
         assert texts(reply) == [unknown(cache_id)]
 
 
-async def test_the_id_of_another_is_answered_as_one_that_nobody_has(guests: Guests) -> None:
-    ann, bob = [Agent(await guests.visitor("http", "legacy", number)) for number in (0, 1)]
-    stateless = Agent(await guests.visitor("http", "modern"))
+async def test_the_id_of_another_is_answered_as_one_that_nobody_has(guests: McpClients) -> None:
+    ann, bob = [Agent(await guests.mcp_client("http", "legacy", number)) for number in (0, 1)]
+    stateless = Agent(await guests.mcp_client("http", "modern"))
     cache_id = id_of(await ann.call("old_users", size=300))
 
     for tool in READERS:
@@ -376,16 +378,16 @@ async def test_the_id_of_another_is_answered_as_one_that_nobody_has(guests: Gues
 
 
 async def test_clients_without_sessions_and_keys_share_their_results_and_are_told(
-    guests: Guests, house: House
+    guests: McpClients, harness: ResultsHarness
 ) -> None:
-    ann, bob = [Agent(await guests.visitor("http", "modern", number)) for number in (0, 1)]
+    ann, bob = [Agent(await guests.mcp_client("http", "modern", number)) for number in (0, 1)]
     cache_id = id_of(await ann.call("old_users", size=300))
 
     await check_every_tool(bob, cache_id)
 
-    discovered = Stateless(house.gate.url).ask("server/discover", {})["result"]
+    discovered = Stateless(harness.gate.url).ask("server/discover", {})["result"]
     assert "every local client" in discovered["instructions"]
-    assert "every local client" not in Handshaker(house.gate.url).welcome.get("instructions", "")
+    assert "every local client" not in Handshaker(harness.gate.url).welcome.get("instructions", "")
 
 
 # What cannot be.
@@ -447,23 +449,23 @@ async def test_an_unknown_tool_or_server_is_answered_with_the_nearest(
     ],
 )
 async def test_no_tool_is_called_for_a_question_that_is_wrong(
-    agent: Agent, house: House, tool: str, wrong: Message
+    agent: Agent, harness: ResultsHarness, tool: str, wrong: Message
 ) -> None:
-    before = house.calls("new")
+    before = harness.calls("new")
     source = {"tool": "new_users", "arguments": {"size": 300}}
 
     refused = await agent.call(tool, **source, **wrong)
 
     assert refused["isError"]
-    assert house.calls("new") == before
+    assert harness.calls("new") == before
     assert not (await agent.call(tool, **source, **QUESTIONS[tool])).get("isError")
-    assert house.calls("new") == before + 1
+    assert harness.calls("new") == before + 1
 
 
 async def test_a_tool_is_not_called_again_for_a_question_that_its_result_cannot_answer(
-    agent: Agent, upstream: str, house: House
+    agent: Agent, upstream: str, harness: ResultsHarness
 ) -> None:
-    before = house.calls(upstream)
+    before = harness.calls(upstream)
     refused = await agent.call(
         "proxy_query", tool=f"{upstream}_users", arguments={"size": 300}, sql="SELECT nothing FROM rows"
     )
@@ -472,18 +474,18 @@ async def test_a_tool_is_not_called_again_for_a_question_that_its_result_cannot_
     told, _, cache_id = texts(refused)[0].rpartition("cache_id ")
     assert "was called" in told
     await check_every_tool(agent, cache_id.rstrip("."))
-    assert house.calls(upstream) == before + 1
+    assert harness.calls(upstream) == before + 1
 
 
 # Where the tools are not listed.
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_who_searches_for_tools_reads_results_by_call_tool(house: House, era: str) -> None:
-    visitor = Visitor(f"{house.gate.url}/search", era)
-    async with visitor.client:
-        agent = Agent(visitor)
-        assert not {*READERS} & {*await visitor.tools()}
+async def test_who_searches_for_tools_reads_results_by_call_tool(harness: ResultsHarness, era: str) -> None:
+    mcp_client = McpClient(f"{harness.gate.url}/search", era)
+    async with mcp_client.client:
+        agent = Agent(mcp_client)
+        assert not {*READERS} & {*await mcp_client.tools()}
         result = await agent.call("call_tool", name="old_users", args={"size": 300})
 
         assert "call_tool and one of proxy_search" in texts(result)[-1]
@@ -492,9 +494,9 @@ async def test_who_searches_for_tools_reads_results_by_call_tool(house: House, e
         assert json.loads(texts(reply)[0]) == {"users": people(300)["users"][-1:]}
 
 
-async def test_many_agents_at_once_read_their_own(guests: Guests) -> None:
+async def test_many_agents_at_once_read_their_own(guests: McpClients) -> None:
     async def visit(number: int) -> None:
-        agent = Agent(await guests.visitor("http", "legacy", number))
+        agent = Agent(await guests.mcp_client("http", "legacy", number))
         cache_id = id_of(await agent.call("old_users", size=200 + number))
         reply = await agent.call("proxy_query", cache_id=cache_id, sql="SELECT count(*) FROM rows")
         assert json.loads(texts(reply)[0])["rows"] == [[200 + number]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.large import (
     ENDLESS,
     LIMIT,
@@ -24,11 +24,11 @@ from tests.real.large import (
     said,
     texts,
 )
+from tests.real.mcp_clients import McpClients
 from tests.real.plain import Handshaker, Message
 from tests.real.processes import descendants
 from tests.real.raw import legacy_http_client
 from tests.real.upstreams import configuration
-from tests.real.visitors import Guests
 from tests.real.yard import call
 from tests.waiting import eventually
 
@@ -44,22 +44,22 @@ DIG = "quarry_dig"
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("odd")
     config = configuration({"quarry": quarry_entry()}, listResultTools=True)
-    with running_gate(config, place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("quarry", seconds=START_SECONDS)
         yield gate
 
 
 @pytest.fixture(scope="module")
-def client(gate: Gate) -> Handshaker:
+def client(gate: GatewayProcess) -> Handshaker:
     return Handshaker(gate.url)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(gate: Gate) -> AsyncIterator[Guests]:
-    staying = Guests(gate)
+async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
+    staying = McpClients(gate)
     yield staying
     await staying.leave()
 
@@ -83,7 +83,7 @@ async def guests(gate: Gate) -> AsyncIterator[Guests]:
     ids=["odd", "half", "digits", "deep", "umlauts", "emoji", "escapes", "image", "failed"],
 )
 async def test_what_is_within_the_limit_comes_byte_for_byte(
-    gate: Gate, tmp_path: Path, result: bytes
+    gate: GatewayProcess, tmp_path: Path, result: bytes
 ) -> None:
     params = {"name": DIG, "arguments": {"file": buried(tmp_path, result)}}
     with legacy_http_client(gate.url) as raw:
@@ -245,9 +245,9 @@ async def test_searches_find_lines_elements_and_near_words(client: Handshaker, t
 
 @pytest.mark.parametrize(("front", "era"), [("stdio", "modern"), ("sse", "legacy")])
 async def test_large_results_are_within_reach_by_every_front(
-    guests: Guests, tmp_path: Path, front: str, era: str
+    guests: McpClients, tmp_path: Path, front: str, era: str
 ) -> None:
-    agent = Agent(await guests.visitor(front, era))
+    agent = Agent(await guests.mcp_client(front, era))
     users = [{"name": f"user{number}"} for number in range(1000)]
 
     cut = await agent.call(DIG, file=buried(tmp_path, said(json.dumps({"users": users}))))
@@ -262,14 +262,14 @@ async def test_large_results_are_within_reach_by_every_front(
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["legacy", "modern"])
-async def agent(guests: Guests, request: pytest.FixtureRequest) -> Agent:
-    return Agent(await guests.visitor("http", request.param))
+async def agent(guests: McpClients, request: pytest.FixtureRequest) -> Agent:
+    return Agent(await guests.mcp_client("http", request.param))
 
 
 async def test_twenty_megabytes_are_kept_on_disk_while_others_are_served(
-    guests: Guests, client: Handshaker, gate: Gate, tmp_path: Path
+    guests: McpClients, client: Handshaker, gate: GatewayProcess, tmp_path: Path
 ) -> None:
-    agent = Agent(await guests.visitor("http", "modern"))
+    agent = Agent(await guests.mcp_client("http", "modern"))
     rows = [{"id": number, "text": f"row {number} " + "x" * 90} for number in range(170_000)]
     text = json.dumps(rows)
     large, small = buried(tmp_path, said(text)), buried(tmp_path, said("fine"))
@@ -294,7 +294,7 @@ async def test_twenty_megabytes_are_kept_on_disk_while_others_are_served(
 
 
 async def test_others_are_served_while_an_endless_question_runs_until_it_is_given_up(
-    agent: Agent, client: Handshaker, gate: Gate, tmp_path: Path
+    agent: Agent, client: Handshaker, gate: GatewayProcess, tmp_path: Path
 ) -> None:
     small = buried(tmp_path, said("fine"))
     cache_id = id_of(await agent.call(DIG, file=buried(tmp_path, said("line\n" * 5000))))

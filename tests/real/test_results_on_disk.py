@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.large import QUESTIONS, Agent, buried, id_of, quarry_entry, said, texts, unknown
+from tests.real.mcp_clients import McpClients
 from tests.real.plain import Message
 from tests.real.upstreams import configuration
-from tests.real.visitors import Guests
 from tests.waiting import wait_until
 
 START_SECONDS = 60.0
 MIB = 1024 * 1024
 # Of so many users two results take less than a mebibyte, and three take more.
 LARGE = 8000
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
-def started(gateway: Start, **settings: Any) -> Gate:
+def started(gateway: Start, **settings: Any) -> GatewayProcess:
     wanted = {"listResultTools": True, "maxMemoryPerAgent": 0} | settings
     gate = gateway(configuration({"quarry": quarry_entry()}, **wanted), start_seconds=START_SECONDS)
     gate.wait_until_ready("quarry", seconds=START_SECONDS)
@@ -31,10 +31,10 @@ def started(gateway: Start, **settings: Any) -> Gate:
 
 
 @asynccontextmanager
-async def agent_of(gate: Gate) -> AsyncIterator[Agent]:
-    guests = Guests(gate)
+async def agent_of(gate: GatewayProcess) -> AsyncIterator[Agent]:
+    guests = McpClients(gate)
     try:
-        yield Agent(await guests.visitor("http", "legacy"))
+        yield Agent(await guests.mcp_client("http", "legacy"))
     finally:
         await guests.leave()
 
@@ -60,7 +60,7 @@ async def owners_of(agent: Agent, ids: list[str]) -> list[int | None]:
     ]
 
 
-def spool_files(gate: Gate) -> list[str]:
+def spool_files(gate: GatewayProcess) -> list[str]:
     """The files of stored results that the gateway holds open."""
     links = [os.readlink(link) for link in Path(f"/proc/{gate.pid}/fd").iterdir() if link.is_symlink()]
     return [link for link in links if link.startswith(str(gate.data_dir / "spool"))]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.large import Agent, buried, facts, id_of, quarry_entry, said, texts
+from tests.real.mcp_clients import McpClients
 from tests.real.upstreams import configuration
-from tests.real.visitors import Guests
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,17 +21,17 @@ CODES = ["1,000", "2,000", "12"]
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"quarry": quarry_entry()}, listResultTools=True, maxEntriesPerAgent=100)
-    with running_gate(config, tmp_path_factory.mktemp("query"), start_seconds=START_SECONDS) as running:
+    with running_gateway(config, tmp_path_factory.mktemp("query"), start_seconds=START_SECONDS) as running:
         running.wait_until_ready("quarry", seconds=START_SECONDS)
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["legacy", "modern"])
-async def agent(gate: Gate, request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
-    guests = Guests(gate)
-    yield Agent(await guests.visitor("http", request.param))
+async def agent(gate: GatewayProcess, request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
+    guests = McpClients(gate)
+    yield Agent(await guests.mcp_client("http", request.param))
     await guests.leave()
 
 
@@ -118,7 +118,9 @@ async def test_explored_names_are_columns(agent: Agent, tmp_path: Path) -> None:
     assert values["orders[].lines[].p"] == "[7]"
 
 
-async def test_what_is_saved_is_net_and_counted_once(agent: Agent, gate: Gate, tmp_path: Path) -> None:
+async def test_what_is_saved_is_net_and_counted_once(
+    agent: Agent, gate: GatewayProcess, tmp_path: Path
+) -> None:
     names = ("headgate_result_characters_shown_total", "headgate_result_tokens_saved")
     content = as_json(AMOUNTS)
     before = gate.metrics()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.large import LIMIT, Agent, buried, facts, id_of, quarry_entry, said, texts
+from tests.real.mcp_clients import McpClients
 from tests.real.plain import Message
 from tests.real.upstreams import configuration
-from tests.real.visitors import Guests
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,17 +40,17 @@ LINED = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     config = configuration({"quarry": quarry_entry()}, listResultTools=True, maxEntriesPerAgent=1000)
-    with running_gate(config, tmp_path_factory.mktemp("search"), start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path_factory.mktemp("search"), start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("quarry", seconds=START_SECONDS)
         yield gate
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def agent(gate: Gate) -> AsyncIterator[Agent]:
-    guests = Guests(gate)
-    yield Agent(await guests.visitor("http", "modern"))
+async def agent(gate: GatewayProcess) -> AsyncIterator[Agent]:
+    guests = McpClients(gate)
+    yield Agent(await guests.mcp_client("http", "modern"))
     await guests.leave()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.large import QUESTIONS, READERS, buried, id_of, is_whole, quarry_entry, said, texts, unknown
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import configuration
@@ -19,10 +19,10 @@ MARKER = " <truncated by smart mcp proxy> "
 USERS: Message = {"users": [{"id": number, "name": f"user{number}"} for number in range(1000)]}
 LARGE = said(json.dumps(USERS))
 
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
-def started(gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any) -> Gate:
+def started(gateway: Start, *, environment: dict[str, str] | None = None, **settings: Any) -> GatewayProcess:
     """A gate before the quarry."""
     config = configuration({"quarry": quarry_entry()}, **({"listResultTools": True} | settings))
     gate = gateway(config, environment=environment, start_seconds=START_SECONDS)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.large import QUESTIONS, READERS, Agent, buried, facts, id_of, quarry_entry, said, texts
+from tests.real.mcp_clients import McpClients
 from tests.real.plain import Message
 from tests.real.upstreams import configuration
-from tests.real.visitors import Guests
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,24 +30,24 @@ CSV = "id,name,city\n" + "".join(f'{n},"Name, {n}",{("Oslo", "Rome")[n % 2]}\n' 
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     place = tmp_path_factory.mktemp("structure")
     config = configuration({"quarry": quarry_entry()}, listResultTools=True)
-    with running_gate(config, place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("quarry", seconds=START_SECONDS)
         yield gate
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(gate: Gate) -> AsyncIterator[Guests]:
-    staying = Guests(gate)
+async def guests(gate: GatewayProcess) -> AsyncIterator[McpClients]:
+    staying = McpClients(gate)
     yield staying
     await staying.leave()
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["legacy", "modern"])
-async def agent(guests: Guests, request: pytest.FixtureRequest) -> Agent:
-    return Agent(await guests.visitor("http", request.param))
+async def agent(guests: McpClients, request: pytest.FixtureRequest) -> Agent:
+    return Agent(await guests.mcp_client("http", request.param))
 
 
 async def stored(agent: Agent, place: Path, *written: str) -> str:

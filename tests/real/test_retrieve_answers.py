@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from headgate.catalog.tokens import count_tokens
-from tests.gate import Gate, running_gate
+from headgate.catalog.tokens.counter import count_tokens
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import McpClient
 from tests.real.test_catalogs import catalogs
 from tests.real.upstreams import (
     configuration,
@@ -19,7 +20,6 @@ from tests.real.upstreams import (
     tool,
     write_listing,
 )
-from tests.real.visitors import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,7 +39,7 @@ SECRET = tool("secret_summary", "Get the secret summary of a Wikipedia article."
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway in front of real catalogs and of a server with a hidden tool."""
     place = tmp_path_factory.mktemp("answers")
     # Reads its vocabulary, which must not happen on the event loop.
@@ -53,7 +53,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     vault = depot_command("vault", place / "vault.json")
     servers["vault"] = stdio_entry(vault, hide=["secret_*"])
     config = configuration(servers, listing="search")
-    with running_gate(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield gate
 
@@ -65,14 +65,14 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def connected(gate: Gate, mode: str) -> AsyncIterator[Visitor]:
+async def connected(gate: GatewayProcess, mode: str) -> AsyncIterator[McpClient]:
     """A client whose list of tools is in that mode."""
-    visitor = Visitor(f"{gate.url}/{mode}", "modern")
-    async with visitor.client:
-        yield visitor
+    mcp_client = McpClient(f"{gate.url}/{mode}", "modern")
+    async with mcp_client.client:
+        yield mcp_client
 
 
-async def ask(client: Visitor, name: str = "retrieve_tools", /, **arguments: Any) -> dict[str, Any]:
+async def ask(client: McpClient, name: str = "retrieve_tools", /, **arguments: Any) -> dict[str, Any]:
     """The answer, whose text and structure are the same and which is never large."""
     result = await client.client.call_tool(name, arguments)
     assert not result.is_error, result
@@ -93,7 +93,9 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [one["name"] for one in answer["tools"]]
 
 
-async def test_an_answer_has_every_member_of_the_contract_in_every_mode(gate: Gate, mode: str) -> None:
+async def test_an_answer_has_every_member_of_the_contract_in_every_mode(
+    gate: GatewayProcess, mode: str
+) -> None:
     async with connected(gate, mode) as client:
         answer = await ask(client, query="get article summary")
         assert set(answer) == CONTRACT | {"also"}
@@ -106,14 +108,14 @@ async def test_an_answer_has_every_member_of_the_contract_in_every_mode(gate: Ga
         assert (nothing["message"], nothing["tools"]) == ("No relevant tools found", [])
 
 
-async def test_a_number_as_a_text_and_one_server_as_a_text_are_read(gate: Gate, mode: str) -> None:
+async def test_a_number_as_a_text_and_one_server_as_a_text_are_read(gate: GatewayProcess, mode: str) -> None:
     async with connected(gate, mode) as client:
         answer = await ask(client, "retrieve_tool", query="get article", limit="3", servers="wikipedia-mcp")
         assert len(answer["tools"]) == 3
         assert {one["server"] for one in answer["tools"]} == {"wikipedia-mcp"}
 
 
-async def test_fifteen_more_candidates_follow_and_can_be_called(gate: Gate, mode: str) -> None:
+async def test_fifteen_more_candidates_follow_and_can_be_called(gate: GatewayProcess, mode: str) -> None:
     async with connected(gate, mode) as client:
         answer = await ask(client, query="list resources of a subscription")
         assert len(answer["tools"]) == 5
@@ -125,7 +127,7 @@ async def test_fifteen_more_candidates_follow_and_can_be_called(gate: Gate, mode
         assert not set(answer["also"]) & set(answer["newly_registered"])
 
 
-async def test_one_entry_stands_for_the_same_tool_of_two_servers(gate: Gate, mode: str) -> None:
+async def test_one_entry_stands_for_the_same_tool_of_two_servers(gate: GatewayProcess, mode: str) -> None:
     async with connected(gate, mode) as client:
         answer = await ask(client, query="generate Azure CLI commands for a goal")
         (entry,) = [one for one in answer["tools"] if one["original_name"] == "extension_cli_generate"]
@@ -137,7 +139,9 @@ async def test_one_entry_stands_for_the_same_tool_of_two_servers(gate: Gate, mod
         assert {texts[0], entry["server"]} == {"azure-mcp", "azure-mcp-all-mode"}
 
 
-async def test_without_a_sure_match_candidates_servers_and_advice_are_given(gate: Gate, mode: str) -> None:
+async def test_without_a_sure_match_candidates_servers_and_advice_are_given(
+    gate: GatewayProcess, mode: str
+) -> None:
     async with connected(gate, mode) as client:
         answer = await ask(client, query=WEAK)
         assert answer["weak"] is True
@@ -148,7 +152,7 @@ async def test_without_a_sure_match_candidates_servers_and_advice_are_given(gate
         assert "verb and an object" in answer["hint"]
 
 
-async def test_a_hidden_tool_is_in_no_part_of_an_answer(gate: Gate, mode: str) -> None:
+async def test_a_hidden_tool_is_in_no_part_of_an_answer(gate: GatewayProcess, mode: str) -> None:
     async with connected(gate, mode) as client:
         for query in ("get the secret summary of a Wikipedia article", "open vault", WEAK):
             for limit in (1, 50):
@@ -156,7 +160,7 @@ async def test_a_hidden_tool_is_in_no_part_of_an_answer(gate: Gate, mode: str) -
                 assert "secret_summary" not in json.dumps(answer)
 
 
-async def test_the_description_says_how_to_ask(gate: Gate) -> None:
+async def test_the_description_says_how_to_ask(gate: GatewayProcess) -> None:
     async with connected(gate, "search") as client:
         described = (await client.tools())["retrieve_tools"].description or ""
     assert "verb and an object" in described
@@ -178,19 +182,19 @@ def wordy_tool(report: str, arguments: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway in front of a server with 60 long schemas, one of them longer than an answer."""
     place = tmp_path_factory.mktemp("wordy")
     sizes = [1_000, *[20] * (len(REPORTS) - 1)]
     write_listing(place / "office.json", list(map(wordy_tool, REPORTS, sizes)))
     servers = {"office": stdio_entry(depot_command("office", place / "office.json"))}
     config = configuration(servers, listing="search", toolsLimit=100)
-    with running_gate(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("office", seconds=START_SECONDS)
         yield gate
 
 
-async def bounded(client: Visitor, **arguments: Any) -> dict[str, Any]:
+async def bounded(client: McpClient, **arguments: Any) -> dict[str, Any]:
     result = await client.client.call_tool("retrieve_tools", arguments)
     (text,) = texts_of(result)
     assert len(text) <= MOST_CHARACTERS
@@ -201,7 +205,9 @@ async def bounded(client: Visitor, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("detail", ["brief", "full", "explain"])
-async def test_an_answer_is_bounded_and_tells_what_is_left_out(wordy: Gate, mode: str, detail: str) -> None:
+async def test_an_answer_is_bounded_and_tells_what_is_left_out(
+    wordy: GatewayProcess, mode: str, detail: str
+) -> None:
     async with connected(wordy, mode) as client:
         answer = await bounded(client, query="make report", limit=50, detail=detail)
         assert answer["message"] == "Found 50 tools"
@@ -222,7 +228,7 @@ async def test_an_answer_is_bounded_and_tells_what_is_left_out(wordy: Gate, mode
         assert not expanded.is_error
 
 
-async def test_an_answer_to_ten_queries_is_bounded_too(wordy: Gate, mode: str) -> None:
+async def test_an_answer_to_ten_queries_is_bounded_too(wordy: GatewayProcess, mode: str) -> None:
     async with connected(wordy, mode) as client:
         queries = [f"make report {subject}" for subject in SUBJECTS]
         answer = await bounded(client, queries=queries, limit=50, detail="full")
@@ -232,7 +238,9 @@ async def test_an_answer_to_ten_queries_is_bounded_too(wordy: Gate, mode: str) -
             assert "The answer is limited to 32,000 characters" in one["hint"]
 
 
-async def test_an_answer_with_room_shows_everything_that_was_asked_for(wordy: Gate, mode: str) -> None:
+async def test_an_answer_with_room_shows_everything_that_was_asked_for(
+    wordy: GatewayProcess, mode: str
+) -> None:
     async with connected(wordy, mode) as client:
         answer = await bounded(client, query="make report tax cairo", limit=3, detail="full")
         assert "hint" not in answer

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.real.mcp_clients import McpClients, words
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import SERVERS, configuration, stdio_entry
-from tests.real.visitors import Guests, words
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,7 +36,7 @@ LARGE_BYTES = 3_000_000
 class Yard:
     """A gate before a server of each era, with rmcp and without, and what each was sent."""
 
-    gate: Gate
+    gate: GatewayProcess
     journals: dict[str, Path]
 
     def lines(self, upstream: str, method: str = "tools/call") -> list[bytes]:
@@ -58,14 +58,14 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         script = [sys.executable, "-IS", str(SERVERS / "recorder.py"), *name.split("_", 1), str(journal)]
         servers[name] = stdio_entry(script)
     config = configuration(servers, enableAutoTruncation=False, chunkAboveBytes=LARGE_BYTES)
-    with running_gate(config, place, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*UPSTREAMS, *BY_ALIAS, seconds=START_SECONDS)
         yield Yard(gate, journals)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guests(yard: Yard) -> AsyncIterator[Guests]:
-    staying = Guests(yard.gate)
+async def guests(yard: Yard) -> AsyncIterator[McpClients]:
+    staying = McpClients(yard.gate)
     yield staying
     await staying.leave()
 
@@ -96,10 +96,10 @@ def check_what_reached(yard: Yard, upstream: str) -> None:
 @EVERY_UPSTREAM
 @ERAS
 async def test_a_client_of_the_sdk_gets_plain_mcp(
-    yard: Yard, guests: Guests, era: str, upstream: str
+    yard: Yard, guests: McpClients, era: str, upstream: str
 ) -> None:
-    visitor = await guests.visitor("http", era)
-    result = await visitor.client.call_tool(f"{upstream}_pay", {"amount": 1})
+    mcp_client = await guests.mcp_client("http", era)
+    result = await mcp_client.client.call_tool(f"{upstream}_pay", {"amount": 1})
     assert words(result) == "done"
     assert result.meta is not None
     assert "rmcp" not in result.meta
@@ -131,11 +131,11 @@ async def test_a_client_that_speaks_it_is_told_by_the_gateway_alone(
 @pytest.mark.parametrize("upstream", ["legacy_rmcp", "modern_rmcp"])
 @ERAS
 async def test_a_nack_of_the_server_is_a_failure_for_every_client(
-    yard: Yard, guests: Guests, era: str, upstream: str
+    yard: Yard, guests: McpClients, era: str, upstream: str
 ) -> None:
-    visitor = await guests.visitor("http", era)
+    mcp_client = await guests.mcp_client("http", era)
     before = len(yard.lines(upstream))
-    result = await visitor.client.call_tool(f"{upstream}_refuse", {})
+    result = await mcp_client.client.call_tool(f"{upstream}_refuse", {})
     assert result.is_error
     assert "CONFLICT" in words(result)
     params = {"name": f"{upstream}_refuse", "arguments": {}, "_meta": {"rmcp": {}}}
@@ -229,7 +229,7 @@ async def test_a_very_large_result_goes_in_parts_to_whoever_can_put_them_togethe
     assert not yard.lines(upstream, "rmcp/chunk") or upstream.endswith("rmcp")
 
 
-async def test_everybody_else_gets_it_whole(guests: Guests) -> None:
-    visitor = await guests.visitor("http", "modern")
-    result = await visitor.client.call_tool("legacy_rmcp_much", {"size": LARGE_BYTES})
+async def test_everybody_else_gets_it_whole(guests: McpClients) -> None:
+    mcp_client = await guests.mcp_client("http", "modern")
+    result = await mcp_client.client.call_tool("legacy_rmcp_much", {"size": LARGE_BYTES})
     assert words(result) == "0123456789" * (LARGE_BYTES // 10)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.gate import HOST, Gate, running_gate
+from tests.gateway_process import HOST, GatewayProcess, running_gateway
 from tests.parts import Parts
 from tests.real.listing import Definition, definition, definitions, sources
+from tests.real.mcp_clients import McpClient
 from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages, stdio_client
 from tests.real.upstreams import configuration, listening, plain_environment, stdio_entry
-from tests.real.visitors import Visitor
 from tests.replay.differences import is_closed, without_member
 
 # Three of them import the whole Python SDK, all at once.
@@ -44,7 +44,7 @@ class Server:
 class Town:
     """A gate in front of all servers; `everything` stands behind it by all three transports."""
 
-    gate: Gate
+    gate: GatewayProcess
     servers: dict[str, Server]
 
     def server(self, name: str) -> Server:
@@ -80,7 +80,7 @@ def town(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tow
             entries["everything-sse"] = {"url": f"{sse}/sse", "transport": "sse"}
             # The memory of the server behind the gate is not that of the server alone.
             entries["memory"]["env"] = {"MEMORY_FILE_PATH": str(place / "gate-memory.json")}
-            with running_gate(configuration(entries), place / "gate", start_seconds=START_SECONDS) as gate:
+            with running_gateway(configuration(entries), place / "gate", start_seconds=START_SECONDS) as gate:
                 gate.wait_until_ready(*NAMES, seconds=START_SECONDS)
                 yield Town(gate, servers)
 
@@ -217,7 +217,7 @@ def content(result: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_long_operation_reports_its_progress_by_every_transport(town: Town, era: str) -> None:
-    visitor = Visitor(town.gate.url, era)
+    mcp_client = McpClient(town.gate.url, era)
 
     async def operate(name: str) -> list[tuple[float, float | None]]:
         steps: list[tuple[float, float | None]] = []
@@ -227,11 +227,11 @@ async def test_a_long_operation_reports_its_progress_by_every_transport(town: To
 
         orders = {"duration": 1, "steps": 4}
         tool = public(name, "trigger-long-running-operation")
-        result = await visitor.client.call_tool(tool, orders, progress_callback=note)
+        result = await mcp_client.client.call_tool(tool, orders, progress_callback=note)
         assert not result.is_error
         return steps
 
-    async with visitor.client:
+    async with mcp_client.client:
         reports = await asyncio.gather(*map(operate, ("everything", "everything-http", "everything-sse")))
 
     assert reports == [[(1, 4), (2, 4), (3, 4), (4, 4)]] * 3

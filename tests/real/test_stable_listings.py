@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
+from tests.real.mcp_clients import McpClient
 from tests.real.plain import Handshaker, Stateless
 from tests.real.raw import RawClient, legacy_http_client, modern_http_client, pages
 from tests.real.test_catalogs import catalogs
 from tests.real.upstreams import archive, depot_command, stdio_entry, tool, write_listing
-from tests.real.visitors import Visitor
 from tests.real.yard import BY_WORDS, hundred
 from tests.waiting import wait_until
 
@@ -28,7 +28,7 @@ NOTICE_SECONDS = 20.0
 # Real servers, in the order of the file; their tools cost more than any budget here.
 MOST_SERVERS = 12
 LISTED = ("full stateless", "full handshake", "slim stateless", "slim handshake")
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 STALL = [f"stall_{one['name']}" for one in hundred("stall")[:75]]
 RESTOCK = tool("restock", "News of the warehouse.")
 
@@ -42,12 +42,12 @@ class Market:
     # What the one server lists that changes.
     stall: Path
 
-    def gate(self, **settings: Any) -> AbstractContextManager[Gate]:
+    def gate(self, **settings: Any) -> AbstractContextManager[GatewayProcess]:
         """A gate that has the data of the one before."""
         config = {"mcpServers": self.servers, "proxySettings": settings}
-        return running_gate(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
+        return running_gateway(config, self.place / "gate", environment=BY_WORDS, start_seconds=START_SECONDS)
 
-    def change(self, gate: Gate, *tools: dict[str, Any]) -> None:
+    def change(self, gate: GatewayProcess, *tools: dict[str, Any]) -> None:
         """Let the stall list these, and say so."""
         write_listing(self.stall, [RESTOCK, *tools])
         Stateless(gate.url).call("stall_restock", {})
@@ -77,7 +77,7 @@ def fresh(market: Market) -> None:
     shutil.rmtree(market.place / "gate", ignore_errors=True)
 
 
-def seen(gate: Gate) -> dict[str, list[str]]:
+def seen(gate: GatewayProcess) -> dict[str, list[str]]:
     """The source text of every page, in each mode and era."""
     found: dict[str, list[str]] = {}
     for mode in Mode:
@@ -103,7 +103,7 @@ def test_every_listing_has_the_same_bytes_between_calls_and_after_a_restart(mark
     assert len(before["full modern"]) > 1
 
 
-def changes(gate: Gate) -> dict[str, float]:
+def changes(gate: GatewayProcess) -> dict[str, float]:
     """How often each listing has changed."""
     start = "headgate_listing_changes_total{listing="
     found = {name: value for name, value in gate.metrics().items() if name.startswith(start)}
@@ -123,12 +123,12 @@ def test_a_listing_never_exceeds_its_budget(market: Market, budget: int) -> None
             assert shown["tokens"] == tokens
 
 
-def report(gate: Gate) -> dict[str, Any]:
+def report(gate: GatewayProcess) -> dict[str, Any]:
     answer: dict[str, Any] = gate.get("/listing").json()
     return answer
 
 
-def told(gate: Gate) -> int:
+def told(gate: GatewayProcess) -> int:
     """How many tools the stall has."""
     tools: int = gate.servers()["stall"]["tools"]
     return tools
@@ -154,7 +154,7 @@ def test_a_change_is_counted_and_named(market: Market) -> None:
     assert report_total(told) == sum(counted.values())
 
 
-def settled(gate: Gate) -> bool:
+def settled(gate: GatewayProcess) -> bool:
     assert seen(gate)
     return all(changes(gate)[label] == 2 for label in LISTED)
 
@@ -186,29 +186,29 @@ async def test_auto_shows_less_when_there_is_more_and_says_so(tmp_path: Path, ga
         {"mcpServers": {"stall": stdio_entry(depot_command("stall", tmp_path / "stall.json"))}},
         environment=BY_WORDS,
     )
-    visitors = [Visitor(gate.url, era) for era in ("legacy", "modern")]
+    visitors = [McpClient(gate.url, era) for era in ("legacy", "modern")]
     async with visitors[0].client, visitors[1].client, visitors[1].watching():
-        for visitor in visitors:
-            assert list(await visitor.tools()) == ["stall_restock"]
+        for mcp_client in visitors:
+            assert list(await mcp_client.tools()) == ["stall_restock"]
         assert await said(gate) == "Listing: full (auto)."
 
         write_listing(tmp_path / "stall.json", [RESTOCK, *hundred("stall")[:75]])
         await visitors[0].client.call_tool("stall_restock", {})
 
-        for visitor in visitors:
-            await visitor.wait_for_tool("expandSchema")
-            assert list(await visitor.tools())[1:] == ["stall_restock", *STALL]
+        for mcp_client in visitors:
+            await mcp_client.wait_for_tool("expandSchema")
+            assert list(await mcp_client.tools())[1:] == ["stall_restock", *STALL]
         assert "Listing: slim (auto)." in await said(gate)
 
         write_listing(tmp_path / "stall.json", [RESTOCK, *twins(hundred("stall"))])
         await visitors[0].client.call_tool("stall_restock", {})
 
-        for visitor in visitors:
-            await visitor.wait_for_tool("retrieve_tools")
+        for mcp_client in visitors:
+            await mcp_client.wait_for_tool("retrieve_tools")
         assert "Listing: budget (auto)." in await said(gate)
 
 
-async def said(gate: Gate) -> str:
+async def said(gate: GatewayProcess) -> str:
     """What a client that comes now is told of its list."""
     greeting = await asyncio.to_thread(Handshaker, gate.url)
     advice: str = greeting.welcome["instructions"]

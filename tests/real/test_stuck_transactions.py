@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate import Gate, clean_environment, running_gate
+from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.real.plain import Stateless
 from tests.real.upstreams import configuration, lines_of, stdio_entry
 from tests.waiting import wait_until
@@ -28,9 +28,9 @@ class Desk:
 
     place: Path
 
-    def gate(self) -> AbstractContextManager[Gate]:
+    def gate(self) -> AbstractContextManager[GatewayProcess]:
         command = [sys.executable, "-IS", str(SERVER), str(self.place)]
-        return running_gate(
+        return running_gateway(
             configuration({"desk": stdio_entry(command)}),
             self.place / "gate",
             environment={"HEADGATE_EMBEDDER": "BM25"},
@@ -81,13 +81,13 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def own(gate: Gate, name: str, **arguments: Any) -> dict[str, Any]:
+def own(gate: GatewayProcess, name: str, **arguments: Any) -> dict[str, Any]:
     """What one of the gateway's own tools tells a client."""
     told: dict[str, Any] = Stateless(gate.url).call(name, arguments)["result"]["structuredContent"]
     return told
 
 
-def step(gate: Gate, id: str, tool: str, undo: str | None = "desk_cancel") -> None:
+def step(gate: GatewayProcess, id: str, tool: str, undo: str | None = "desk_cancel") -> None:
     compensate = {"compensate": {"tool": undo, "args": {"password": "hunter2"}}} if undo else {}
     answer = Stateless(gate.url).call(
         "transaction_step", {"transaction_id": id, "tool": f"desk_{tool}", "args": {"n": 1}} | compensate
@@ -95,7 +95,7 @@ def step(gate: Gate, id: str, tool: str, undo: str | None = "desk_cancel") -> No
     assert "result" in answer, answer
 
 
-def stuck(gate: Gate, *tools: str, undo: str | None = "desk_cancel") -> str:
+def stuck(gate: GatewayProcess, *tools: str, undo: str | None = "desk_cancel") -> str:
     """The id of a transaction whose rollback stops at its last step."""
     id: str = own(gate, "transaction_begin")["transaction_id"]
     for tool in tools:
@@ -104,7 +104,7 @@ def stuck(gate: Gate, *tools: str, undo: str | None = "desk_cancel") -> str:
     return id
 
 
-def wait_for_state(gate: Gate, id: str, state: str) -> dict[str, Any]:
+def wait_for_state(gate: GatewayProcess, id: str, state: str) -> dict[str, Any]:
     def reached() -> bool:
         return bool(own(gate, "get_transaction", transaction_id=id)["state"] == state)
 

@@ -14,12 +14,12 @@ import pytest_asyncio
 from mcp.client.client import Client
 from mcp.client.subscriptions import ResourceUpdated
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
+from tests.real.mcp_clients import ANSWER_SECONDS
 from tests.real.people import Company
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless, Stream
 from tests.real.upstreams import configuration, http_server, lines_of, stdio_entry, whole_command
-from tests.real.visitors import ANSWER_SECONDS
 from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,7 +36,7 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 class Square:
     """A gate in front of a server of each era, and what reached them."""
 
-    gate: Gate
+    gate: GatewayProcess
     journals: dict[str, Path]
 
     def subscribed(self, server: str, uri: str) -> list[str]:
@@ -64,7 +64,9 @@ def square(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             for name, era in eras.items()
         }
         servers["every"] = stdio_entry(everything)
-        gate = stack.enter_context(running_gate(configuration(servers), place, start_seconds=START_SECONDS))
+        gate = stack.enter_context(
+            running_gateway(configuration(servers), place, start_seconds=START_SECONDS)
+        )
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield Square(gate, journals)
 

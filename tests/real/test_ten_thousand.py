@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
 from tests.real.pipeline import call_all
 from tests.real.raw import legacy_http_client, modern_http_client, pages
@@ -26,7 +26,7 @@ LONGEST_ANSWER_SECONDS = 2.0
 class Knocker(threading.Thread):
     """Asks the gate again and again whether it is there."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: GatewayProcess) -> None:
         super().__init__(daemon=True)
         self._gate = gate
         self._done = threading.Event()
@@ -49,7 +49,7 @@ class Knocker(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gate that is still taking in what its server has."""
     place = tmp_path_factory.mktemp("many")
     (place / "shelves").mkdir()
@@ -57,11 +57,11 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     write_listing(place / "shelves" / "works.json", tools)
     with archive(place / "shelves") as origin:
         config = {"mcpServers": {"works": {"url": f"{origin}/works"}}}
-        with running_gate(config, place / "gate", environment=BY_WORDS, wait_for_servers=False) as gate:
+        with running_gateway(config, place / "gate", environment=BY_WORDS, wait_for_servers=False) as gate:
             yield gate
 
 
-def test_the_gate_answers_while_every_mode_is_listed_for_the_first_time(gate: Gate) -> None:
+def test_the_gate_answers_while_every_mode_is_listed_for_the_first_time(gate: GatewayProcess) -> None:
     with Knocker(gate) as knocker:
         gate.wait_until_ready("works", seconds=START_SECONDS)
         for mode in Mode:
@@ -71,13 +71,13 @@ def test_the_gate_answers_while_every_mode_is_listed_for_the_first_time(gate: Ga
     assert max(knocker.waits) < LONGEST_ANSWER_SECONDS
 
 
-def shown(gate: Gate, mode: Mode) -> list[str]:
+def shown(gate: GatewayProcess, mode: Mode) -> list[str]:
     with modern_http_client(f"{gate.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.SLIM])
-def test_every_name_is_listed_once_and_the_pages_are_small(gate: Gate, mode: Mode) -> None:
+def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess, mode: Mode) -> None:
     expected = [f"works_{name}" for name in NAMES]
     own = ["expandSchema"] if mode is Mode.SLIM else []
     for open_client in (legacy_http_client, modern_http_client):
@@ -90,13 +90,13 @@ def test_every_name_is_listed_once_and_the_pages_are_small(gate: Gate, mode: Mod
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BUDGET])
-def test_what_must_fit_the_budget_does(gate: Gate, mode: Mode) -> None:
+def test_what_must_fit_the_budget_does(gate: GatewayProcess, mode: Mode) -> None:
     listed = shown(gate, mode)
     assert 2_500 < count_tokens(f"[{','.join(listed)}]".encode()) <= 3_000
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_tools_of_every_page_are_called(gate: Gate, mode: Mode) -> None:
+def test_tools_of_every_page_are_called(gate: GatewayProcess, mode: Mode) -> None:
     some = NAMES[::97]
     answers = call_all(f"{gate.url}/{mode}", [(f"works_{name}", {}) for name in some])
     called = [answer["result"]["content"][1]["text"] for answer in answers]

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
 from tests.real.large import LIMIT, Agent, bulk_command, bulk_entry, facts, is_whole, texts
+from tests.real.mcp_clients import McpClient
 from tests.real.plain import Message
 from tests.real.servers.bulk import CLOSED_SCHEMA, PEOPLE_SCHEMA, people
 from tests.real.upstreams import configuration, http_server, stdio_entry
-from tests.real.visitors import Visitor
 
 START_SECONDS = 60.0
 MODES = ("full", "slim", "search", "dynamic", "budget", "auto")
@@ -25,7 +25,7 @@ UPSTREAMS = ("old", "new")
 
 
 @pytest.fixture(scope="module")
-def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gate before servers of both eras, and before one that people use."""
     place = tmp_path_factory.mktemp("truncation")
     shelf = place / "shelf"
@@ -38,17 +38,17 @@ def gate(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gat
             "files": stdio_entry(files),
         }
         config = configuration(servers, maxEntriesPerAgent=1000)
-        running = running_gate(config, place, environment=WORDS, start_seconds=START_SECONDS)
+        running = running_gateway(config, place, environment=WORDS, start_seconds=START_SECONDS)
         gate = stack.enter_context(running)
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
         yield gate
 
 
 @asynccontextmanager
-async def agent(gate: Gate, mode: str, era: str = "legacy") -> AsyncIterator[Agent]:
-    visitor = Visitor(f"{gate.url}/{mode}", era)
-    async with visitor.client:
-        yield Agent(visitor)
+async def agent(gate: GatewayProcess, mode: str, era: str = "legacy") -> AsyncIterator[Agent]:
+    mcp_client = McpClient(f"{gate.url}/{mode}", era)
+    async with mcp_client.client:
+        yield Agent(mcp_client)
 
 
 def check_notice(result: Message) -> None:
@@ -69,7 +69,7 @@ def check_notice(result: Message) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_truncated_result_has_the_notice_in_every_listing_mode(
-    gate: Gate, mode: str, era: str
+    gate: GatewayProcess, mode: str, era: str
 ) -> None:
     async with agent(gate, mode, era) as client:
         for upstream in UPSTREAMS:
@@ -89,7 +89,7 @@ async def test_a_truncated_result_has_the_notice_in_every_listing_mode(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_through_call_tool_it_is_the_same(gate: Gate, mode: str, era: str) -> None:
+async def test_through_call_tool_it_is_the_same(gate: GatewayProcess, mode: str, era: str) -> None:
     async with agent(gate, mode, era) as client:
         typed = await client.call("call_tool", name="old_typed", args={"size": 500})
         check_notice(typed)
@@ -102,7 +102,7 @@ async def test_through_call_tool_it_is_the_same(gate: Gate, mode: str, era: str)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_within_the_limit_is_whole_and_nothing_is_added(
-    gate: Gate, mode: str, era: str
+    gate: GatewayProcess, mode: str, era: str
 ) -> None:
     async with agent(gate, mode, era) as client:
         for tool in ("typed", "closed", "loose"):
@@ -114,12 +114,12 @@ async def test_what_is_within_the_limit_is_whole_and_nothing_is_added(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_schema_that_has_no_place_for_the_notice_is_listed_nowhere(
-    gate: Gate, mode: str, era: str
+    gate: GatewayProcess, mode: str, era: str
 ) -> None:
     async with agent(gate, mode, era) as client:
         await client.call("retrieve_tools", query="says much of typed")
         await client.call("retrieve_tools", query="says much of closed")
-        listed = await client.visitor.tools()
+        listed = await client.mcp_client.tools()
         for upstream in UPSTREAMS:
             if f"{upstream}_closed" in listed:
                 assert listed[f"{upstream}_closed"].output_schema is None
@@ -131,7 +131,7 @@ async def test_a_schema_that_has_no_place_for_the_notice_is_listed_nowhere(
             assert listed["old_typed"].output_schema == PEOPLE_SCHEMA
 
 
-async def test_a_result_on_disk_is_truncated_in_the_same_way(gate: Gate) -> None:
+async def test_a_result_on_disk_is_truncated_in_the_same_way(gate: GatewayProcess) -> None:
     async with agent(gate, "full") as client:
         typed = await client.call("old_typed", size=20_000)
         assert facts(typed)["original_size"] > 2_000_000
@@ -143,7 +143,7 @@ async def test_a_result_on_disk_is_truncated_in_the_same_way(gate: Gate) -> None
         assert "structuredContent" not in closed
 
 
-async def test_the_id_in_the_structure_reads_the_rest(gate: Gate) -> None:
+async def test_the_id_in_the_structure_reads_the_rest(gate: GatewayProcess) -> None:
     async with agent(gate, "full") as client:
         told = (await client.call("old_typed", size=500))["structuredContent"]["_headgate"]
         counted = "SELECT count(*) FROM rows"
@@ -153,7 +153,7 @@ async def test_the_id_in_the_structure_reads_the_rest(gate: Gate) -> None:
 
 @pytest.mark.parametrize("tool", ["bare", "summed"])
 async def test_where_no_text_says_it_a_part_and_an_outline_of_the_structure_are_shown(
-    gate: Gate, tool: str
+    gate: GatewayProcess, tool: str
 ) -> None:
     async with agent(gate, "full") as client:
         *summary, part, outline, notice = texts(await client.call(f"old_{tool}", size=500))
@@ -169,7 +169,7 @@ async def test_where_no_text_says_it_a_part_and_an_outline_of_the_structure_are_
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_file_of_half_the_limit_is_whole_and_of_a_longer_one_the_notice_is_shown(
-    gate: Gate, tmp_path_factory: pytest.TempPathFactory, mode: str
+    gate: GatewayProcess, tmp_path_factory: pytest.TempPathFactory, mode: str
 ) -> None:
     shelf = Path(gate.config_path).parent / "shelf"
     (shelf / "half.txt").write_text("half of it\n" * 373)
@@ -192,10 +192,10 @@ async def test_a_file_of_half_the_limit_is_whole_and_of_a_longer_one_the_notice_
 async def test_without_truncation_every_output_schema_is_listed(tmp_path: Path, era: str) -> None:
     servers = {"old": bulk_entry("legacy", tmp_path / "old.journal")}
     config = configuration(servers, enableAutoTruncation=False)
-    with running_gate(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready("old", seconds=START_SECONDS)
         async with agent(gate, "full", era) as client:
-            listed = await client.visitor.tools()
+            listed = await client.mcp_client.tools()
             assert listed["old_closed"].output_schema == CLOSED_SCHEMA
             result = await client.call("old_closed", size=500)
             assert result["structuredContent"] == people(500)
@@ -206,9 +206,9 @@ async def test_a_gate_that_begins_to_truncate_lists_the_tools_anew(tmp_path: Pat
     for truncates in (False, True, False):
         servers = {"old": bulk_entry("legacy", tmp_path / "old.journal")}
         config = configuration(servers, enableAutoTruncation=truncates)
-        with running_gate(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
+        with running_gateway(config, tmp_path, environment=WORDS, start_seconds=START_SECONDS) as gate:
             gate.wait_until_ready("old", seconds=START_SECONDS)
             async with agent(gate, "full") as client:
-                listed: dict[str, Any] = await client.visitor.tools()
+                listed: dict[str, Any] = await client.mcp_client.tools()
                 assert (listed["old_closed"].output_schema is None) is truncates
                 assert listed["old_typed"].output_schema == PEOPLE_SCHEMA

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.people import Person
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.upstreams import configuration, http_server, lines_of, whole_command
@@ -25,7 +25,7 @@ UNANSWERED = 8
 class Town:
     """A gate in front of a handshake server with few connections, and the journal of the server."""
 
-    gate: Gate
+    gate: GatewayProcess
     journal: Path
 
     def over(self, text: str) -> bool:
@@ -41,7 +41,7 @@ def town(tmp_path: Path) -> Iterator[Town]:
         # Calls wait for a connection for as long as their timeout.
         entry = {"url": url, "maxConnections": MOST_CONNECTIONS, "timeout": 5}
         gate = stack.enter_context(
-            running_gate(configuration({"old": entry}), tmp_path, start_seconds=START_SECONDS)
+            running_gateway(configuration({"old": entry}), tmp_path, start_seconds=START_SECONDS)
         )
         gate.wait_until_ready("old", seconds=START_SECONDS)
         yield Town(gate, journal)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import HOST, Gate, free_port
+from tests.gateway_process import HOST, GatewayProcess, free_port
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.upstreams import configuration, http_server, tool, whole_command, write_listing
 from tests.real.yard import (
@@ -152,7 +152,7 @@ def test_what_a_server_that_is_down_has_is_listed_and_a_call_says_that_it_is_dow
         assert down["_meta"]["io.headgate/error"]["code"] == "TEMPORARY_FAILURE"
 
 
-def offers(gate: Gate) -> list[Message]:
+def offers(gate: GatewayProcess) -> list[Message]:
     """What there is beside tools, which no mode hides."""
     client = Handshaker(gate.url)
     found = [

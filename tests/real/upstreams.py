@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.gate import HOST, free_port
+from tests.gateway_process import HOST, free_port
 from tests.parts import ROOT
 from tests.waiting import wait_until
 

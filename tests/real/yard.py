@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.raw import modern_http_client, pages
 from tests.real.upstreams import configuration, depot_command, stdio_entry, tool, write_listing
@@ -53,9 +53,11 @@ class Yard:
     def config(self, **settings: Any) -> dict[str, Any]:
         return configuration({name: self.entry(name) for name in self.names}, **settings)
 
-    def gate(self, config: dict[str, Any] | None = None, **environment: str) -> AbstractContextManager[Gate]:
+    def gate(
+        self, config: dict[str, Any] | None = None, **environment: str
+    ) -> AbstractContextManager[GatewayProcess]:
         """A gate that has the data of the one before, and does not wait for its servers."""
-        return running_gate(
+        return running_gateway(
             config or self.config(),
             self.place / "gate",
             environment=BY_WORDS | environment,
@@ -143,12 +145,12 @@ def hundred(server: str) -> list[Message]:
 # What clients of a gate see and do.
 
 
-def definitions(gate: Gate) -> list[Message]:
+def definitions(gate: GatewayProcess) -> list[Message]:
     with modern_http_client(gate.url) as client:
         return [one for page in pages(client) for one in json.loads(page)["tools"]]
 
 
-def listed(gate: Gate) -> list[str]:
+def listed(gate: GatewayProcess) -> list[str]:
     with modern_http_client(gate.url) as client:
         return [one["name"] for page in pages(client) for one in json.loads(page)["tools"]]
 
@@ -169,7 +171,7 @@ def text(result: Message) -> str:
     return words
 
 
-def states(gate: Gate) -> set[str]:
+def states(gate: GatewayProcess) -> set[str]:
     return {server["state"] for server in gate.servers().values()}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
-from tests.gate import HOST, Gate
+from tests.gateway_process import HOST, GatewayProcess
 from tests.real.raw import ENVELOPE, HELLO, LEGACY, MODERN
 from tests.replay.recording import member_text
 
@@ -77,17 +77,17 @@ class Guest:
 
 
 @contextmanager
-def guest(gate: Gate, era: str) -> Iterator[Guest]:
+def guest(gate: GatewayProcess, era: str) -> Iterator[Guest]:
     """A client of that era, ready to ask."""
     with closing(HTTPConnection(HOST, gate.port, timeout=ANSWER_SECONDS)) as connection:
-        visitor = Guest(era, connection)
+        mcp_client = Guest(era, connection)
         if era == "handshake":
-            visitor.shake_hands()
-        yield visitor
+            mcp_client.shake_hands()
+        yield mcp_client
 
 
 @contextmanager
-def guests(gate: Gate, eras: list[str]) -> Iterator[list[Guest]]:
+def guests(gate: GatewayProcess, eras: list[str]) -> Iterator[list[Guest]]:
     """Several clients at once."""
     with ExitStack() as stack:
         yield [stack.enter_context(guest(gate, era)) for era in eras]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import items, members
 from tests.replay import differences
 from tests.replay.guests import Guest, Heard
@@ -42,7 +42,7 @@ class Listed:
 class Stage:
     """A running gate, and the conversations that are played behind it."""
 
-    gate: Gate
+    gate: GatewayProcess
     cast: dict[str, Conversation] = field(repr=False)
 
     def pages(self, guest: Guest, method: str) -> tuple[list[str], list[dict[str, str]]]:
@@ -113,7 +113,7 @@ def staged(
     # Nothing of the gate's own: what was recorded is compared with what arrives.
     plain = {"listing": "full", "enableAutoTruncation": False, "listResultTools": False}
     config = {"mcpServers": servers, "proxySettings": plain | settings}
-    with running_gate(config, directory, start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, directory, start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(*cast, seconds=START_SECONDS)
         yield Stage(gate, cast)
         complaints = {

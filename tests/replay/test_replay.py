@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.replay import differences
 from tests.replay.guests import guest, guests
 from tests.replay.recording import LISTS, Conversation, conversations, respelled
@@ -173,7 +173,7 @@ def test_the_advice_of_one_server_arrives_as_it_is(alone: Stage, era: str) -> No
     assert instructions(alone.gate, era) == played.greeting.get("instructions", "")
 
 
-def instructions(gate: Gate, era: str) -> str:
+def instructions(gate: GatewayProcess, era: str) -> str:
     with guest(gate, era) as client:
         greeting = client.greeting if era == "handshake" else client.ask("server/discover", {}).content
     return str(json.loads(greeting).get("instructions", ""))

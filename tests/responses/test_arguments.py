@@ -10,7 +10,8 @@ from headgate.domain.arguments import CONTAINERS
 from headgate.domain.errors import InvalidArguments
 from headgate.responses.jobs import Look
 from headgate.responses.params import ContextType, Keep, Projection, Query, Search, SearchMode, Unit
-from headgate.responses.tools import NAMES, Wanted, wanted
+from headgate.responses.tools.arguments import Wanted, wanted
+from headgate.responses.tools.names import NAMES
 
 ROOM = 1234
 # What each tool needs besides a result.

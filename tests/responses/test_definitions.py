@@ -8,8 +8,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec import Raw
 
 from headgate.catalog.names import READERS
-from headgate.catalog.tokens import count_tokens
-from headgate.responses.tools import DEFINITIONS, NAMES, STUBS, wanted
+from headgate.catalog.tokens.counter import count_tokens
+from headgate.responses.tools.arguments import wanted
+from headgate.responses.tools.definitions import DEFINITIONS, STUBS
+from headgate.responses.tools.names import NAMES
 
 EXAMPLES: dict[str, Any] = {
     "cache_id": "0a",

@@ -12,7 +12,7 @@ from headgate.responses.content import Content
 from headgate.responses.params import Exploration
 from headgate.responses.paths import part
 from headgate.responses.processing import Refused
-from headgate.responses.processors.explore import ExploreProcessor
+from headgate.responses.processors.explore.explore import ExploreProcessor
 from headgate.responses.tokens import tokens_of
 
 _scalars = (

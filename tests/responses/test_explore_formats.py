@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.responses.params import Exploration
-from headgate.responses.processors.explore import ExploreProcessor
+from headgate.responses.processors.explore.explore import ExploreProcessor
 
 
 def explored(content: str, **params: Any) -> dict[str, Any]:

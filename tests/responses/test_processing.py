@@ -8,7 +8,7 @@ import pytest
 from headgate.responses.content import Content
 from headgate.responses.params import Projection, Search
 from headgate.responses.processing import Pipeline, ProcessorResult, Refused, done, unchanged
-from headgate.responses.processors.projection import ProjectionProcessor
+from headgate.responses.processors.projection.projection import ProjectionProcessor
 from headgate.responses.processors.search.grep import GrepProcessor
 
 USERS = json.dumps(

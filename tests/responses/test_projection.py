@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.responses.params import Keep, Projection
 from headgate.responses.paths import part
 from headgate.responses.processing import ProcessorResult, Refused
-from headgate.responses.processors.projection import ProjectionProcessor
+from headgate.responses.processors.projection.projection import ProjectionProcessor
 
 USERS = (
     b'{"count": 2, "users": [{"id": 1, "name": "Ann", "home": {"city": "Rome", "zip": "00100"}},'

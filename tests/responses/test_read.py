@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.responses.content import Content
 from headgate.responses.params import Reading, Unit
 from headgate.responses.processing import ProcessorResult, Refused
-from headgate.responses.processors.read import ReadProcessor, page
+from headgate.responses.processors.read.read import ReadProcessor, page
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9),

@@ -46,19 +46,21 @@ class Desk:
         return work
 
     async def shape(self, data: Payload, caller: Caller = LOCAL, **more: Any) -> Answer:
-        return await self.responses.shape(call(caller, **more), Answer(data))
+        return await self.responses.truncate_if_large(call(caller, **more), Answer(data))
 
     async def shown(self, data: Payload, caller: Caller = LOCAL, **more: Any) -> bytes:
         return bytes_of(await self.shape(data, caller, **more))
 
     async def read(self, tool: str, caller: Caller = LOCAL, **arguments: Any) -> bytes:
         asked = request(f"proxy_{tool}", arguments, caller)
-        _, answer = await self.responses.read(asked, await self.responses.wanted(asked))
+        _, answer = await self.responses.read_stored(asked, await self.responses.parse_read_request(asked))
         return bytes_of(answer)
 
     async def fresh(self, tool: str, data: Payload, **arguments: Any) -> bytes:
-        wish = await self.responses.wanted(request(f"proxy_{tool}", {"tool": "bank_look", **arguments}))
-        return bytes_of(await self.responses.read_fresh(call(), wish, Answer(data)))
+        wish = await self.responses.parse_read_request(
+            request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
+        )
+        return bytes_of(await self.responses.read_new(call(), wish, Answer(data)))
 
 
 def request(
@@ -115,21 +117,21 @@ def desk(build: Build) -> Desk:
 def test_what_cannot_be_too_large_is_not_opened(
     build: Build, display: Display, size: int, *, concerned: bool
 ) -> None:
-    assert build(display).responses.concerns(Answer(b"x" * size)) is concerned
+    assert build(display).responses.may_exceed_limit(Answer(b"x" * size)) is concerned
 
 
 async def test_what_is_on_disk_is_told_by_its_size_and_an_error_never_is(desk: Desk, tmp_path: Path) -> None:
-    assert not desk.responses.concerns(Answer(error=b"x" * 100_000))
+    assert not desk.responses.may_exceed_limit(Answer(error=b"x" * 100_000))
     for size, concerned in ((8000, False), (8001, True)):
         value = await spooled(tmp_path, b"x" * size)
-        assert desk.responses.concerns(Answer(value)) is concerned
+        assert desk.responses.may_exceed_limit(Answer(value)) is concerned
         value.close()
 
 
 async def test_what_is_large_only_as_json_is_handed_on_as_it_is(desk: Desk) -> None:
     for data in (result(text("a" * 8000)), result({**IMAGE, "data": "A" * 50_000}), result(text("é" * 8000))):
         answer = Answer(data)
-        assert await desk.responses.shape(call(), answer) is answer
+        assert await desk.responses.truncate_if_large(call(), answer) is answer
     assert await desk.store.size() == 0
     assert desk.loads == 0
 
@@ -147,7 +149,7 @@ async def test_an_excerpt_is_shown_and_every_byte_is_kept(desk: Desk) -> None:
 
 
 async def test_the_rest_of_an_answer_stays(desk: Desk) -> None:
-    answer = await desk.responses.shape(call(), Answer(LARGE, typed=True))
+    answer = await desk.responses.truncate_if_large(call(), Answer(LARGE, typed=True))
     assert answer.typed
     assert answer.error == b""
 
@@ -181,7 +183,7 @@ async def test_structure_is_cut_as_the_tool_promises(desk: Desk) -> None:
 @pytest.mark.parametrize("data", [b"x" * 10_000, b'{"content":5,"x":"%b"}' % (b"x" * 10_000)])
 async def test_what_is_no_result_is_handed_on_as_it_is(desk: Desk, data: bytes) -> None:
     answer = Answer(data)
-    assert await desk.responses.shape(call(), answer) is answer
+    assert await desk.responses.truncate_if_large(call(), answer) is answer
     assert await desk.store.size() == 0
 
 
@@ -279,7 +281,7 @@ async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: De
     async def refused(caller: Caller, owner: Owner | None, cache_id: str) -> str:
         asked = request("proxy_read", {"cache_id": cache_id}, caller, owner)
         with pytest.raises(ResultNotFound) as missing:
-            await desk.responses.read(asked, await desk.responses.wanted(asked))
+            await desk.responses.read_stored(asked, await desk.responses.parse_read_request(asked))
         return missing.value.sentence.replace(cache_id, "x")
 
     unknown = await refused(LOCAL, owner("one"), "0" * 24)
@@ -299,7 +301,7 @@ async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: De
         assert await refused(caller, session, theirs) == unknown
     # A key is the same agent in every session.
     asked = request("proxy_read", {"cache_id": of_key}, ALICE, owner("two"))
-    _, answer = await desk.responses.read(asked, await desk.responses.wanted(asked))
+    _, answer = await desk.responses.read_stored(asked, await desk.responses.parse_read_request(asked))
     assert facts_of(bytes_of(answer))["cache_id"] == of_key
 
 
@@ -318,7 +320,7 @@ async def test_a_mistake_is_found_before_anything_is_called(desk: Desk) -> None:
     ):
         asked = request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
         with pytest.raises(InvalidArguments) as refused:
-            await desk.responses.wanted(asked)
+            await desk.responses.parse_read_request(asked)
         assert refused.value.message.startswith(f"proxy_{tool}: ")
     assert desk.responses.savings.refused == 3
 
@@ -331,7 +333,9 @@ async def test_a_path_that_leads_nowhere_is_said(desk: Desk) -> None:
 
 async def test_only_the_five_tools_read(desk: Desk) -> None:
     reads = [
-        name for name in ("proxy_filter", "proxy_query", "proxy_other", "") if desk.responses.reads(name)
+        name
+        for name in ("proxy_filter", "proxy_query", "proxy_other", "")
+        if desk.responses.is_result_tool(name)
     ]
     assert reads == ["proxy_filter", "proxy_query"]
 
@@ -356,9 +360,9 @@ async def test_a_small_fresh_result_is_kept_too(desk: Desk) -> None:
 
 
 async def test_an_error_of_the_upstream_is_its_answer(desk: Desk) -> None:
-    wish = await desk.responses.wanted(request("proxy_read", {"tool": "bank_look"}))
+    wish = await desk.responses.parse_read_request(request("proxy_read", {"tool": "bank_look"}))
     answer = Answer(error=b'{"code":-1}')
-    assert await desk.responses.read_fresh(call(), wish, answer) is answer
+    assert await desk.responses.read_new(call(), wish, answer) is answer
     assert await desk.store.size() == 0
 
 

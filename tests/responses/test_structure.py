@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.responses.content import characters
 from headgate.responses.params import Projection, Search
 from headgate.responses.processing import ProcessorResult
-from headgate.responses.processors.projection import ProjectionProcessor
+from headgate.responses.processors.projection.projection import ProjectionProcessor
 from headgate.responses.processors.search.structure import StructureProcessor
 
 WHOLE = {

@@ -121,26 +121,26 @@ def test_a_file_from_before_there_were_abilities_is_read(path: Path) -> None:
 
 def test_what_clients_asked_for_is_remembered_until_they_want_nothing(path: Path) -> None:
     state = StateFile(path)
-    state.remember_standing("a", "error", ["x://1", "x://2"])
-    state.remember_standing("b", "", ["x://1"])
-    state.remember_standing("b", "", [])
+    state.save_preferences("a", "error", ["x://1", "x://2"])
+    state.save_preferences("b", "", ["x://1"])
+    state.save_preferences("b", "", [])
 
     again = StateFile(path)
 
-    assert again.standing("a") == ("error", ["x://1", "x://2"])
-    assert again.standing("b") is None
+    assert again.preferences("a") == ("error", ["x://1", "x://2"])
+    assert again.preferences("b") is None
 
 
 def test_clients_that_never_come_back_are_forgotten_in_the_end(path: Path) -> None:
     state = StateFile(path)
-    state.remember_standing("first", "error", [])
-    state.remember_standing("second", "error", [])
-    state.remember_standing("first", "info", [])
+    state.save_preferences("first", "error", [])
+    state.save_preferences("second", "error", [])
+    state.save_preferences("first", "info", [])
     for number in range(999):
-        state.remember_standing(str(number), "error", [])
+        state.save_preferences(str(number), "error", [])
 
-    assert state.standing("first") == ("info", [])
-    assert state.standing("second") is None
+    assert state.preferences("first") == ("info", [])
+    assert state.preferences("second") is None
 
 
 def test_what_clients_were_shown_and_what_they_call_most_is_remembered(path: Path) -> None:
@@ -218,14 +218,14 @@ def test_nothing_is_written_after_the_end(path: Path) -> None:
 
 def test_what_clients_subscribed_to_is_bounded_in_bytes_and_the_largest_go_first(path: Path) -> None:
     state = StateFile(path)
-    state.remember_standing("modest", "info", ["bank:/1"])
+    state.save_preferences("modest", "info", ["bank:/1"])
     for number in range(40):
         # Escaped, a character takes six bytes in the file.
-        state.remember_standing(f"greedy{number}", "", ["\x01" * 80_000])
+        state.save_preferences(f"greedy{number}", "", ["\x01" * 80_000])
     assert path.stat().st_size < 9 * 1024 * 1024
     again = StateFile(path)
-    assert again.standing("modest") == ("info", ["bank:/1"])
-    assert sum(again.standing(f"greedy{number}") is not None for number in range(40)) > 10
+    assert again.preferences("modest") == ("info", ["bank:/1"])
+    assert sum(again.preferences(f"greedy{number}") is not None for number in range(40)) > 10
 
 
 def test_a_file_that_is_too_large_is_cut_when_it_is_read(path: Path) -> None:
@@ -240,13 +240,13 @@ def test_two_gateways_that_share_the_file_keep_what_each_other_wrote(path: Path)
     first, second = StateFile(path), StateFile(path)
     first.claim({"a_x": ("a", "x")})
     second.claim({"b_x": ("b", "x")})
-    first.remember_standing("session of a", "info", [])
+    first.save_preferences("session of a", "info", [])
     second.remember_version("b", "2025-11-25")
     first.remember_version("a", "2025-06-18")
     read = StateFile(path)
     assert (read.owner("a_x"), read.owner("b_x")) == (("a", "x"), ("b", "x"))
     assert (read.version("a"), read.version("b")) == ("2025-06-18", "2025-11-25")
-    assert read.standing("session of a") == ("info", [])
+    assert read.preferences("session of a") == ("info", [])
 
 
 def test_changes_of_another_gateway_are_not_undone_and_what_was_dropped_stays_away(
@@ -255,14 +255,14 @@ def test_changes_of_another_gateway_are_not_undone_and_what_was_dropped_stays_aw
     first = StateFile(path)
     first.claim({"x": ("a", "x")})
     first.remember_version("b", "2025-06-18")
-    first.remember_standing("session", "info", [])
+    first.save_preferences("session", "info", [])
     second = StateFile(path)
     second.remember_version("b", "2025-11-25")
-    first.remember_standing("session", "", [])
+    first.save_preferences("session", "", [])
     second.claim({"y": ("b", "y")})
     read = StateFile(path)
     assert read.version("b") == "2025-11-25"
-    assert read.standing("session") is None
+    assert read.preferences("session") is None
     assert (read.owner("x"), read.owner("y")) == (("a", "x"), ("b", "y"))
 
 

@@ -14,7 +14,7 @@ from headgate.domain.call import LOCAL, Answer, Caller, Request
 from headgate.domain.errors import InvalidArguments, TransferNotFound
 from headgate.domain.ticket import Receipt, Ticket
 from headgate.storage.transfers import CHUNK_BYTES, Transfers, open_transfers
-from tests.house import Large
+from tests.gateway_harness import Large
 
 ABOVE = 1000
 ABLE = Ticket(features=frozenset({"chunking", "ack"}))
@@ -44,7 +44,9 @@ def asking(method: str = "tools/call", caller: Caller = LOCAL, **params: Any) ->
 
 
 async def offered(desk: Transfers, content: bytes | Large, caller: Caller = LOCAL) -> dict[str, Any]:
-    answer = await desk.offer(asking(caller=caller), Answer(content, typed=True, receipt=Receipt(op_id="o")))
+    answer = await desk.announce_chunks(
+        asking(caller=caller), Answer(content, typed=True, receipt=Receipt(op_id="o"))
+    )
     assert isinstance(answer.result, bytes)
     assert not answer.typed
     assert answer.receipt == Receipt(op_id="o")
@@ -53,7 +55,7 @@ async def offered(desk: Transfers, content: bytes | Large, caller: Caller = LOCA
 
 
 async def part(desk: Transfers, id: str, index: int, caller: Caller = LOCAL) -> bytes:
-    answer = await desk.serve(asking("rmcp/chunk", caller, transfer_id=id, index=index))
+    answer = await desk.read_chunk(asking("rmcp/chunk", caller, transfer_id=id, index=index))
     assert isinstance(answer.result, bytes)
     chunk = json.loads(answer.result)
     data = base64.b64decode(chunk["data"])
@@ -78,7 +80,7 @@ def test_only_a_large_result_for_a_client_that_negotiated_it_goes_in_parts(
     tmp_path: Path, ticket: Ticket | None, answer: Answer, *, concerned: bool
 ) -> None:
     request = Request(caller=LOCAL, ticket=ticket)
-    assert transfers(tmp_path).concerns(request, answer) is concerned
+    assert transfers(tmp_path).needs_chunks(request, answer) is concerned
 
 
 @pytest.mark.parametrize("size", [ABOVE, CHUNK_BYTES - 23, CHUNK_BYTES, 2 * CHUNK_BYTES + 1])
@@ -114,7 +116,7 @@ async def test_an_id_of_somebody_else_is_an_unknown_id(tmp_path: Path, other: Ca
         await part(desk, "x" * len(id), 0, other)
     assert str(foreign.value).replace(id, "") == str(unknown.value).replace("x" * len(id), "")
     with pytest.raises(TransferNotFound):
-        await desk.serve(asking("rmcp/chunk_done", Caller("bob"), transfer_id=id))
+        await desk.read_chunk(asking("rmcp/chunk_done", Caller("bob"), transfer_id=id))
     assert await part(desk, id, 0, Caller("ann"))
     desk.close()
 
@@ -122,7 +124,7 @@ async def test_an_id_of_somebody_else_is_an_unknown_id(tmp_path: Path, other: Ca
 async def test_a_client_that_is_done_has_nothing_left(tmp_path: Path) -> None:
     desk = transfers(tmp_path)
     id = (await offered(desk, result(ABOVE)))["transfer_id"]
-    assert (await desk.serve(asking("rmcp/chunk_done", transfer_id=id))).result == b"{}"
+    assert (await desk.read_chunk(asking("rmcp/chunk_done", transfer_id=id))).result == b"{}"
     assert len(desk) == 0
     with pytest.raises(TransferNotFound):
         await part(desk, id, 0)
@@ -182,7 +184,7 @@ async def test_a_question_that_makes_no_sense_says_what_would(
     tmp_path: Path, method: str, params: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments) as refused:
-        await transfers(tmp_path).serve(asking(method, **params))
+        await transfers(tmp_path).read_chunk(asking(method, **params))
     assert refused.value.message == f"{method}: {problem}"
 
 
@@ -199,13 +201,13 @@ async def test_a_disk_that_takes_nothing_costs_nobody_a_result(tmp_path: Path) -
     (tmp_path / "transfers").write_text("no directory")
     desk, large = transfers(tmp_path), Large(result(ABOVE))
     answer = Answer(large)
-    assert await desk.offer(asking(), answer) is answer
+    assert await desk.announce_chunks(asking(), answer) is answer
     assert not large.closed
 
 
 def test_its_methods_are_known() -> None:
     desk = Transfers(Path("x"), ABOVE, Clock())
-    assert [desk.serves(method) for method in ("rmcp/chunk", "rmcp/chunk_done", "tools/call")] == [
+    assert [desk.is_chunk_method(method) for method in ("rmcp/chunk", "rmcp/chunk_done", "tools/call")] == [
         True,
         True,
         False,

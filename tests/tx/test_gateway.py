@@ -9,14 +9,14 @@ import pytest
 from mcp import Client
 
 from headgate.tx import Transaction, TxConflictError, TxError, TxSession
-from tests.gate import Gate
+from tests.gateway_process import GatewayProcess
 from tests.real.upstreams import configuration, stdio_entry
 
 MORTAL = [sys.executable, "-IS", str(Path(__file__).parent / "mortal.py")]
 
 
 async def test_a_gateway_keeps_keys_and_transactions_and_sends_large_results_whole(
-    gateway: Callable[..., Gate],
+    gateway: Callable[..., GatewayProcess],
 ) -> None:
     gate = gateway(configuration({"m": stdio_entry(MORTAL)}))
     for mode in ("legacy", "auto"):
@@ -66,7 +66,7 @@ async def _pay_and_fail(t: Transaction) -> None:
 
 
 async def test_a_compensation_of_a_server_that_has_not_told_its_tools_may_be_there_later(
-    gateway: Callable[..., Gate],
+    gateway: Callable[..., GatewayProcess],
 ) -> None:
     starting = stdio_entry([sys.executable, "-IS", "-c", "raise SystemExit(1)"])
     gate = gateway(configuration({"m": stdio_entry(MORTAL), "slow": starting}))

@@ -10,7 +10,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from headgate.tx import RetryPolicy, TxConfig, TxSession
-from tests.gate import free_port
+from tests.gateway_process import free_port
 
 MORTAL = Path(__file__).parent / "mortal.py"
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))

@@ -13,7 +13,7 @@ from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from headgate.tx import TxConfig, TxSession
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker
 from tests.real.upstreams import SERVERS, configuration, stdio_entry
 from tests.tx.shop import FEATURES, Shop
@@ -30,18 +30,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gate(place: Path) -> Iterator[Gate]:
+def gate(place: Path) -> Iterator[GatewayProcess]:
     server = [sys.executable, "-IS", str(OUTCOMES), str(place / "journal")]
     recorder = [sys.executable, "-IS", str(SERVERS / "recorder.py"), "legacy", "plain", str(place / "lines")]
     config = configuration({"s": stdio_entry(server), "r": stdio_entry(recorder)}, chunkAboveBytes=100_000)
-    with running_gate(config, place / "gate", start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place / "gate", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
         yield gate
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
 async def test_keys_are_durable_around_a_client_that_was_open_before(
-    gate: Gate, place: Path, mode: str
+    gate: GatewayProcess, place: Path, mode: str
 ) -> None:
     order = {"order": mode}
     for duplicate in (False, True):
@@ -57,13 +57,15 @@ async def test_keys_are_durable_around_a_client_that_was_open_before(
     assert b"rmcp" not in (place / "lines").read_bytes().split(b'"tools/list"', 1)[1]
 
 
-async def test_a_client_that_pins_its_version_negotiates_when_the_library_opens_it(gate: Gate) -> None:
+async def test_a_client_that_pins_its_version_negotiates_when_the_library_opens_it(
+    gate: GatewayProcess,
+) -> None:
     async with TxSession(Client(gate.url, mode="2026-07-28")) as tx:
         assert (tx.is_durable, tx.fallback) == (True, None)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_client_is_as_it_was_when_the_library_has_gone(gate: Gate, mode: str) -> None:
+async def test_the_client_is_as_it_was_when_the_library_has_gone(gate: GatewayProcess, mode: str) -> None:
     async with Client(gate.url, mode=mode) as client:
         async with TxSession(client) as tx:
             await tx.call_tool("s_pay", idempotency_key=f"borrowed {mode}")
@@ -71,7 +73,9 @@ async def test_the_client_is_as_it_was_when_the_library_has_gone(gate: Gate, mod
         assert "rmcp" not in (plain.meta or {})
 
 
-async def test_an_open_session_of_the_sdk_on_stdio_negotiates_too(gate: Gate, tmp_path: Path) -> None:
+async def test_an_open_session_of_the_sdk_on_stdio_negotiates_too(
+    gate: GatewayProcess, tmp_path: Path
+) -> None:
     command = ["-m", "headgate", "serve", "--config", str(gate.config_path), "--transport", "stdio"]
     child = StdioServerParameters(
         command=sys.executable, args=[*command, "--data-dir", str(tmp_path / "data")]
@@ -163,7 +167,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # The gateway's part of it.
 
 
-def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gate: Gate) -> None:
+def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gate: GatewayProcess) -> None:
     client = Handshaker(gate.url)
     silent: list[dict[str, Any]] = [{}, {"_meta": {}}, {"_meta": {DECLARED: {"sampling": {}}}}]
     for params in silent:
@@ -175,7 +179,9 @@ def test_a_client_whose_handshake_is_over_is_told_only_if_it_declares_rmcp(gate:
     assert broken["error"]["code"] == -32602
 
 
-def test_a_request_of_the_handshake_era_may_declare_rmcp_for_itself(gate: Gate, place: Path) -> None:
+def test_a_request_of_the_handshake_era_may_declare_rmcp_for_itself(
+    gate: GatewayProcess, place: Path
+) -> None:
     client = Handshaker(gate.url)
     said = {"rmcp": {"request_id": "r-1"}}
     declaring = client.ask("tools/call", {"name": "r_pay", "_meta": {**said, DECLARED: SPEAKING}})["result"]

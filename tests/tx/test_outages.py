@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
-from tests.gate import Gate, free_port, running_gate
+from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.real.upstreams import configuration, http_server, stdio_entry
 from tests.tx.cutting import Proxy
 from tests.tx.shop import FEATURES
@@ -35,12 +35,12 @@ class Site:
         self._place = place
         self._gates = gates
 
-    def start(self) -> Gate:
+    def start(self) -> GatewayProcess:
         """Start it, with the ledger that it had."""
         command = [sys.executable, "-IS", str(OUTCOMES), str(self.journal)]
         hosts = [f"127.0.0.1:{self.proxy_port}"]
         config = configuration({"s": stdio_entry(command)}, allowedHosts=hosts)
-        running = running_gate(config, self._place / "gate", port=self.port, start_seconds=START_SECONDS)
+        running = running_gateway(config, self._place / "gate", port=self.port, start_seconds=START_SECONDS)
         gate = self._gates.enter_context(running)
         gate.wait_until_ready(seconds=START_SECONDS)
         return gate

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Stateless
 from tests.real.upstreams import configuration, http_server, stdio_entry
 
@@ -30,7 +30,7 @@ Message = dict[str, Any]
 class Yard:
     """A gateway before the servers whose calls end in all ways."""
 
-    gate: Gate
+    gate: GatewayProcess
     journal: Path
 
     def executions(self, order: str) -> int:
@@ -50,7 +50,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     # One for each test that ends it: a server that ended is started again a little later each time.
     servers = ["s", *(f"{era}{who}{n}" for era in ERA_NAMES for who in ("raw", "lib") for n in (1, 2))]
     config = configuration({name: stdio_entry(command) for name in servers})
-    with running_gate(config, place / "gate", start_seconds=START_SECONDS) as gate:
+    with running_gateway(config, place / "gate", start_seconds=START_SECONDS) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
         yield Yard(gate, place / "journal")
 
@@ -176,7 +176,7 @@ async def test_what_never_left_the_gateway_is_failed(tmp_path: Path, era: str) -
     with ExitStack() as shops, ExitStack() as gates:
         shop = shops.enter_context(http_server([sys.executable, "-m", "tests.tx.shop"]))
         config = configuration({"h": {"url": shop, "breaker": {"failures": 1, "rest": 60}}})
-        gate = gates.enter_context(running_gate(config, tmp_path, start_seconds=START_SECONDS))
+        gate = gates.enter_context(running_gateway(config, tmp_path, start_seconds=START_SECONDS))
         gate.wait_until_ready(seconds=START_SECONDS)
         shops.close()
         client = Yard(gate, tmp_path).client(era)

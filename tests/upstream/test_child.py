@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from headgate.domain.child_environment import inherited
-from tests.front.visitor import Session, modern_call, request, scripted
-from tests.gate import Answer, Gate, running_gate
+from tests.gateway_process import GatewayProcess, HttpAnswer, running_gateway
 from tests.real.processes import alive
+from tests.server.plain_http_client import Session, modern_call, request, scripted
 from tests.waiting import wait_until
 
 WAIT_SECONDS = 10.0
-Start = Callable[..., Gate]
+Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gate(directory: Path) -> Iterator[Gate]:
+def gate(directory: Path) -> Iterator[GatewayProcess]:
     """Return a gate that has something to hide, before children of many kinds."""
     journal = directory / "journal"
     noisy = scripted(
@@ -49,17 +49,17 @@ def gate(directory: Path) -> Iterator[Gate]:
         },
     }
     environment = {"HOME": "/home/somebody", "LANG": "C.UTF-8", "SECRET_TOKEN": "s", "PYTHONPATH": "src"}
-    with running_gate({"mcpServers": servers}, directory / "gate", environment=environment) as gate:
+    with running_gateway({"mcpServers": servers}, directory / "gate", environment=environment) as gate:
         gate.wait_until_ready("own", "noisy", "mute")
         yield gate
 
 
-def look(gate: Gate) -> dict[str, Any]:
+def look(gate: GatewayProcess) -> dict[str, Any]:
     found: dict[str, Any] = modern_call(gate, "own_look")["structuredContent"]
     return found
 
 
-def test_a_child_is_given_what_every_program_needs_and_its_own(gate: Gate, directory: Path) -> None:
+def test_a_child_is_given_what_every_program_needs_and_its_own(gate: GatewayProcess, directory: Path) -> None:
     (chain,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_CHAIN=")]
     assert re.fullmatch(r"HEADGATE_CHAIN=[0-9a-f]{16}/[0-9a-f]{16}", chain)
     (mark,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_PROCESS=")]
@@ -80,19 +80,21 @@ def test_a_child_is_given_what_every_program_needs_and_its_own(gate: Gate, direc
     )
 
 
-def test_a_child_runs_where_it_should_and_in_a_group_of_its_own(gate: Gate, directory: Path) -> None:
+def test_a_child_runs_where_it_should_and_in_a_group_of_its_own(
+    gate: GatewayProcess, directory: Path
+) -> None:
     seen = look(gate)
     assert seen["directory"] == str(directory.resolve())
     assert seen["group"] == gate.servers()["own"]["pid"] != os.getpgid(gate.pid)
 
 
-def test_a_message_with_line_breaks_reaches_a_child_as_one_line(gate: Gate) -> None:
+def test_a_message_with_line_breaks_reaches_a_child_as_one_line(gate: GatewayProcess) -> None:
     message = request("tools/call", {"name": "own_echo", "arguments": {"a": [1, "line\nbreak"]}})
     answer = Session(gate).post(json.dumps(message, indent=2).replace("\n", "\r\n").encode())
     assert answer.json()["result"]["structuredContent"]["params"]["arguments"] == {"a": [1, "line\nbreak"]}
 
 
-def test_noise_is_counted_and_last_words_are_kept(gate: Gate) -> None:
+def test_noise_is_counted_and_last_words_are_kept(gate: GatewayProcess) -> None:
     assert modern_call(gate, "noisy_echo")["structuredContent"]
     wait_until(
         lambda: "last words" in gate.servers()["noisy"].get("stderr_tail", ()),
@@ -106,11 +108,11 @@ def test_noise_is_counted_and_last_words_are_kept(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "nowhere", "directory"])
-def test_a_command_that_does_not_start_says_why(gate: Gate, name: str) -> None:
+def test_a_command_that_does_not_start_says_why(gate: GatewayProcess, name: str) -> None:
     assert "did not start" in gate.servers()[name]["last_error"]
 
 
-def test_the_last_words_of_a_child_that_does_not_live_are_told(gate: Gate) -> None:
+def test_the_last_words_of_a_child_that_does_not_live_are_told(gate: GatewayProcess) -> None:
     wait_until(
         lambda: "these are my last words" in gate.servers()["short"].get("last_error", ""),
         WAIT_SECONDS,
@@ -118,7 +120,7 @@ def test_the_last_words_of_a_child_that_does_not_live_are_told(gate: Gate) -> No
     )
 
 
-def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: Gate) -> None:
+def test_a_child_that_closes_its_output_and_lives_on_is_replaced(gate: GatewayProcess) -> None:
     before = gate.servers()["mute"]["pid"]
     told = modern_call(gate, "mute")["_meta"]["io.headgate/error"]
     assert told["code"] == "NETWORK_ERROR"
@@ -135,7 +137,7 @@ def test_a_child_that_reads_nothing_fills_nobodys_memory(gateway: Start, tmp_pat
     gate.wait_until_ready()
     assert modern_call(gate, "deaf")["structuredContent"] == {"deaf": True}
     session = Session(gate)
-    answers: list[Answer] = []
+    answers: list[HttpAnswer] = []
 
     def call(number: int) -> None:
         params = {"name": "deaf_echo", "arguments": {"a": "x" * 4_000_000}}

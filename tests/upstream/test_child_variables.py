@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.front.visitor import SECONDS, modern_call, scripted
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.server.plain_http_client import SECONDS, modern_call, scripted
 from tests.waiting import wait_until
 
 NETWORK = {
@@ -34,7 +34,7 @@ PRIVATE = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Return a gateway with both kinds of variables, before children that inherit more or less of them."""
     directory = tmp_path_factory.mktemp("variables")
     journal = directory / "journal"
@@ -45,35 +45,35 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     }
     config = {"mcpServers": servers, "proxySettings": {"inheritEnv": ["TEAM_*"]}}
     environment = NETWORK | PRIVATE | {"TEAM_NAME": "t"}
-    with running_gate(config, directory / "gate", environment=environment) as gate:
+    with running_gateway(config, directory / "gate", environment=environment) as gate:
         gate.wait_until_ready()
         yield gate
 
 
-def variables(gate: Gate, server: str) -> dict[str, str]:
+def variables(gate: GatewayProcess, server: str) -> dict[str, str]:
     lines = modern_call(gate, f"{server}_look")["structuredContent"]["environment"]
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_a_child_gets_what_reaches_the_network_and_no_credential(gate: Gate) -> None:
+def test_a_child_gets_what_reaches_the_network_and_no_credential(gate: GatewayProcess) -> None:
     seen = variables(gate, "plain")
     assert seen.items() >= (NETWORK | {"TZ": "UTC", "TEAM_NAME": "t"}).items()
     assert not seen.keys() & PRIVATE.keys()
 
 
-def test_a_child_gets_what_its_entry_names(gate: Gate) -> None:
+def test_a_child_gets_what_its_entry_names(gate: GatewayProcess) -> None:
     seen = variables(gate, "names")
     assert seen.keys() & PRIVATE.keys() == {"UV_INDEX_PRIVATE_PASSWORD", "NODE_OPTIONS"}
     assert seen["TEAM_NAME"] == "t"
     assert "NOT_SET" not in seen
 
 
-def test_a_star_stands_for_everything_that_loads_no_code(gate: Gate) -> None:
+def test_a_star_stands_for_everything_that_loads_no_code(gate: GatewayProcess) -> None:
     seen = variables(gate, "all")
     assert PRIVATE.keys() - seen.keys() == {"NODE_OPTIONS"}
 
 
-def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(gate: Gate) -> None:
+def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(gate: GatewayProcess) -> None:
     log = gate.log()
     assert "inheritEnv of server 'names' passes on 'NODE_OPTIONS'" in log
     assert "PIP_EXTRA_INDEX_URL, UV_INDEX_PRIVATE_PASSWORD, npm_config_//npm.example.com/:_authToken" in log
@@ -83,7 +83,7 @@ def test_the_log_names_what_loads_code_and_what_was_withheld_without_its_value(g
 
 def test_a_change_of_inherit_env_starts_the_child_anew(tmp_path: Path) -> None:
     entry = scripted(tmp_path / "journal")
-    with running_gate({"mcpServers": {"it": entry}}, tmp_path / "gate", environment=PRIVATE) as gate:
+    with running_gateway({"mcpServers": {"it": entry}}, tmp_path / "gate", environment=PRIVATE) as gate:
         gate.wait_until_ready()
         assert "SECRET_TOKEN" not in variables(gate, "it")
         before = gate.servers()["it"]["pid"]

@@ -15,8 +15,8 @@ from headgate.upstream.builtin import Asked, BuiltinLink, BuiltinServer, Builtin
 from headgate.upstream.example import TOOLS, open_example
 from headgate.upstream.handshake import shake_hands
 from headgate.upstream.inbox import Inbox
-from tests.front.visitor import modern_call
-from tests.gate import Gate, running_gate
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.server.plain_http_client import modern_call
 from tests.upstream.clock import in_no_time
 from tests.upstream.conversation import Noted, outgoing
 
@@ -31,15 +31,15 @@ def content(answer: Answer) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Return a gate before the example server."""
     config = {"mcpServers": {"example": {"builtin": "example"}}}
-    with running_gate(config, tmp_path_factory.mktemp("gate")) as gate:
+    with running_gateway(config, tmp_path_factory.mktemp("gate")) as gate:
         gate.wait_until_ready()
         yield gate
 
 
-def text(gate: Gate, name: str, **arguments: Any) -> str:
+def text(gate: GatewayProcess, name: str, **arguments: Any) -> str:
     answer = modern_call(gate, f"example_{name}", arguments)
     assert "isError" not in answer, answer
     (block,) = answer["content"]
@@ -59,23 +59,23 @@ def text(gate: Gate, name: str, **arguments: Any) -> str:
         ("+5", "5"),
     ],
 )
-def test_an_expression_is_calculated(gate: Gate, expression: str, value: str) -> None:
+def test_an_expression_is_calculated(gate: GatewayProcess, expression: str, value: str) -> None:
     assert text(gate, "calculate", expression=expression) == value
 
 
-def test_texts_are_counted_and_hashed(gate: Gate) -> None:
+def test_texts_are_counted_and_hashed(gate: GatewayProcess) -> None:
     counts = json.loads(text(gate, "count_text", text="zwei Wörter\n"))
     assert counts == {"characters": 12, "words": 2, "lines": 1, "bytes": 13}
     assert text(gate, "hash_text", text="abc").startswith("ba7816bf")
     assert text(gate, "hash_text", text="abc", algorithm="md5") == "900150983cd24fb0d6963f7d28e17f72"
 
 
-def test_the_time_is_told_in_any_zone(gate: Gate) -> None:
+def test_the_time_is_told_in_any_zone(gate: GatewayProcess) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", text(gate, "time"))
     assert text(gate, "time", timezone="Asia/Kolkata").endswith("+05:30")
 
 
-def test_tokens_are_random(gate: Gate) -> None:
+def test_tokens_are_random(gate: GatewayProcess) -> None:
     assert len({text(gate, "random_token") for _ in range(20)}) == 20
     assert len(text(gate, "random_token", bytes=3)) == 6
 
@@ -120,7 +120,9 @@ def test_tokens_are_random(gate: Gate) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_bad_argument_is_explained_to_the_model(gate: Gate, name: str, arguments: dict[str, Any]) -> None:
+def test_a_bad_argument_is_explained_to_the_model(
+    gate: GatewayProcess, name: str, arguments: dict[str, Any]
+) -> None:
     answer = modern_call(gate, f"example_{name}", arguments)
     assert answer.get("isError") is True
     assert "_meta" not in answer, "it is the tool that explains, not the gate"

@@ -185,8 +185,8 @@ async def test_a_server_of_the_handshake_era_asks_while_a_call_is_under_way(
     version: str, *, holds: bool
 ) -> None:
     async with Scene(ScriptedServer(version)).fleet() as fleet:
-        assert fleet.holds_questions("bank") is holds
-        assert fleet.holds_questions("nobody") is False
+        assert fleet.sends_requests_during_calls("bank") is holds
+        assert fleet.sends_requests_during_calls("nobody") is False
 
 
 @in_no_time

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.upstream.http_client import Dropped, HttpClient, Response
 from headgate.upstream.http_connector import Connector, NotConnected, Origin
-from tests.gate import free_port
+from tests.gateway_process import free_port
 from tests.upstream.raw_server import HOST, Behaviour, RawServer, Received, raw_server, response
 from tests.waiting import eventually
 

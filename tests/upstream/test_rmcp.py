@@ -34,7 +34,7 @@ from headgate.upstream.greeting import Greeting, greeting_of
 from headgate.upstream.link import Outgoing, SessionGone
 from headgate.upstream.peer import Peer
 from headgate.upstream.rmcp import Courier
-from tests.house import Large
+from tests.gateway_harness import Large
 from tests.upstream.spool import limits, open_files, taken
 
 SPEC = ServerSpec(name="far", transport=Transport.STDIO, timeout_seconds=60.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from headgate.wire.metas import edited, edited_on_disk
-from tests.house import Large
+from tests.gateway_harness import Large
 
 
 def add(meta: dict[str, Raw]) -> None:

@@ -14,6 +14,7 @@ from headgate.app.events import Events
 from headgate.app.knowledge.serving import INSTRUCTIONS, KnowledgeServer
 from headgate.app.knowledge.serving import NAME as KNOWLEDGE
 from headgate.app.links import opener
+from headgate.app.list_changed_hook import ListChangedHook
 from headgate.app.recollection import Recollection
 from headgate.app.refreshing import Refreshing
 from headgate.app.results import Results, open_results_of, readers_of
@@ -24,11 +25,6 @@ from headgate.catalog.abilities import Abilities
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
-from headgate.console.hook import ListChangedHook
-from headgate.console.tally import Tally
-from headgate.dialogue.dialogue import Dialogue
-from headgate.dialogue.handles import TaskHandles
-from headgate.dialogue.reminders import Reminders
 from headgate.domain.call import Answer, Call, Request
 from headgate.domain.care import PLAIN_CARE
 from headgate.domain.federation import GatewayChain
@@ -37,10 +33,13 @@ from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec
 from headgate.embedding.choice import Offline
-from headgate.front.answers import Answers
-from headgate.front.audience import Audience
-from headgate.front.sessions import HttpSession, Session
-from headgate.gateway import Gateway, OwnTool
+from headgate.gateway.gateway import Gateway, GatewayTool
+from headgate.input_requests.input_bridge import InputBridge
+from headgate.input_requests.request_state import RequestStateSealer
+from headgate.input_requests.task_registry import MemoryTaskRegistry
+from headgate.server.change_notifier import ChangeNotifier
+from headgate.server.method_router import MethodRouter
+from headgate.server.sessions import HandshakeSession, HttpSession
 from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
@@ -51,6 +50,7 @@ from headgate.upstream.federation import Federation
 from headgate.upstream.fleet import Fleet, run_fleet
 from headgate.upstream.process import raise_file_limit
 from headgate.upstream.watchdog import Watchdog
+from headgate.web.metrics import CallMetrics
 
 # How often is looked whether it is time to take them down again.
 _FAVOURITES_SECONDS = 3600.0
@@ -66,12 +66,12 @@ class Core:
         abilities: Abilities,
         recollection: Recollection,
         fleet: Fleet,
-        audience: Audience,
+        change_notifier: ChangeNotifier,
         search: Search,
         results: Results,
         bookkeeping: Bookkeeping,
         knowledge: KnowledgeServer,
-        tally: Tally,
+        call_metrics: CallMetrics,
         federation: Federation,
     ) -> None:
         self.state = state
@@ -79,25 +79,25 @@ class Core:
         self.results = results
         self.catalog = catalog = recollection.catalog
         self.fleet = fleet
-        self.audience = audience
+        self.change_notifier = change_notifier
         self.search = search
         self._abilities = abilities
         self._recollection = recollection
         keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
         self.seal = Seal(keys or [seal_key(settings.data_dir)])
-        self.tally = tally
-        self.refreshing = Refreshing(search.showing, audience, search.prepare)
+        self.call_metrics = call_metrics
+        self.refreshing = Refreshing(search.showing, change_notifier, search.prepare)
         self.bookkeeping = bookkeeping
-        self.dialogue = Dialogue(bookkeeping.journal, Reminders(self.seal))
+        self.input_bridge = InputBridge(bookkeeping.journal, RequestStateSealer(self.seal))
         self.surroundings = Surroundings(abilities, fleet, search.showing, results, catalog)
         self.tasks: set[asyncio.Task[None]] = set()
         access = LocalAccess()
-        own: dict[str, OwnTool] = {
-            **search.own_tools(access, self.surroundings.before_listing, self._found_tools)
+        own: dict[str, GatewayTool] = {
+            **search.own_tools(access, self.surroundings.await_listings, self._found_tools)
         }
 
         async def use(request: Request) -> tuple[Call, Answer]:
-            return await gateway.use(request)
+            return await gateway.call_upstream_tool(request)
 
         transactions = bookkeeping.tools(use)
         own.update(transactions.own)
@@ -106,17 +106,17 @@ class Core:
             catalog,
             search.showing,
             bookkeeping.delivery,
-            self.dialogue,
-            TaskHandles(),
+            self.input_bridge,
+            MemoryTaskRegistry(),
             results.responses(search.listed),
             transactions,
             bookkeeping.transfers,
             own,
         )
         self._federation = federation
-        self.answers = Answers(gateway, settings.name, self.surroundings, lambda: federation.member)
+        self.router = MethodRouter(gateway, settings.name, self.surroundings, lambda: federation.member)
         if settings.list_changed_exec is not None:
-            audience.join(ListChangedHook(settings.list_changed_exec))
+            change_notifier.add_listener(ListChangedHook(settings.list_changed_exec))
 
     def follow_changes(self) -> None:
         """From now on tell clients what changes; what was known before is nothing new."""
@@ -149,22 +149,24 @@ class Core:
 
     def revived(self, session: HttpSession) -> None:
         """A client that shook hands is there again."""
-        if session.standing.subscriptions:
-            self.surroundings.start(self.answers.come_back(session.standing, session.reach.outdated))
+        if session.preferences.subscriptions:
+            self.surroundings.start(
+                self.router.restore_subscriptions(session.preferences, session.streams.mark_resource_stale)
+            )
 
-    def left(self, session: Session) -> None:
+    def left(self, session: HandshakeSession) -> None:
         """A client that shook hands is gone."""
         self.fleet.end(session.owner.id)
         self.search.showing.forget(session.owner.id)
         if not session.revivable:
             # Otherwise they stay for their time: opening many sessions must not cost others their results.
             self.surroundings.start(self.results.forget(session.owner.id))
-        if session.standing.subscriptions:
-            self.surroundings.start(self.answers.leave(session.standing))
+        if session.preferences.subscriptions:
+            self.surroundings.start(self.router.drop_subscriptions(session.preferences))
 
     def _changed(self, kind: Kind) -> None:
         """What servers list is not what it was: tell those who see a difference."""
-        self.audience.changed(kind.capability, self.search.showing.affected(kind))
+        self.change_notifier.list_changed(kind.capability, self.search.showing.affected(kind))
         if kind is Kind.TOOLS:
             self.refreshing.wake()
 
@@ -177,9 +179,9 @@ class Core:
                 self.refreshing.wake()
             await asyncio.sleep(_FAVOURITES_SECONDS)
 
-    def _found_tools(self, circle: str) -> None:
+    def _found_tools(self, visibility_group: str) -> None:
         """A search has changed the list of its clients: tell them before it is answered."""
-        self.audience.tell(Kind.TOOLS.capability, (circle,))
+        self.change_notifier.notify_now(Kind.TOOLS.capability, (visibility_group,))
 
 
 def _reasons(servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> dict[str, str]:
@@ -217,11 +219,11 @@ async def open_core(
     abilities = Abilities(state)
     file = CatalogFile(catalog_path)
     recollection = Recollection(file, catalog)
-    audience = Audience()
-    events = Events(catalog, abilities, recollection, audience, federation)
+    change_notifier = ChangeNotifier()
+    events = Events(catalog, abilities, recollection, change_notifier, federation)
     child_files = raise_file_limit()
     watchdog = Watchdog()
-    tally = Tally()
+    call_metrics = CallMetrics()
     offline = Offline()
     knowledge = KnowledgeServer(settings, offline)
     builtin = {
@@ -238,7 +240,7 @@ async def open_core(
                 events,
                 settings.first_listing_timeout_seconds,
             ) as fleet,
-            open_bookkeeping(settings, fleet, catalog, tally.count) as bookkeeping,
+            open_bookkeeping(settings, fleet, catalog, call_metrics.count) as bookkeeping,
         ):
             core = Core(
                 settings,
@@ -246,12 +248,12 @@ async def open_core(
                 abilities,
                 recollection,
                 fleet,
-                audience,
+                change_notifier,
                 search,
                 results,
                 bookkeeping,
                 knowledge,
-                tally,
+                call_metrics,
                 federation,
             )
             events.delivery = bookkeeping.delivery
@@ -269,7 +271,7 @@ async def open_core(
             finally:
                 for task in core.tasks:
                     task.cancel()
-                core.dialogue.close()
+                core.input_bridge.close()
                 await core.refreshing.close()
     finally:
         watchdog.close()

@@ -10,7 +10,6 @@ from headgate.app.background import start
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.own import Reader
 from headgate.config.settings import Settings
-from headgate.console.metrics import Counters, Gauges, of_server
 from headgate.delivery.delivery import Count, Delivery
 from headgate.delivery.journal import Journal
 from headgate.delivery.ledger import Operation, State, StoreFailed
@@ -25,12 +24,13 @@ from headgate.domain.call import Caller
 from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.gateway import Use
+from headgate.gateway.gateway import ToolCaller
 from headgate.storage.committing import Committer
 from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 from headgate.storage.transfers import Transfers, open_transfers
 from headgate.upstream.fleet import Fleet
+from headgate.web.metrics import Counters, Gauges, server_label
 
 log = logging.getLogger("headgate.delivery")
 
@@ -78,7 +78,7 @@ class Bookkeeping:
         self._sagas: Sagas | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def tools(self, use: Use) -> TransactionTools:
+    def tools(self, use: ToolCaller) -> TransactionTools:
         """The tools for transactions, whose calls are made with `use`."""
         self._sagas = Sagas(
             self._store,
@@ -185,7 +185,7 @@ class Bookkeeping:
         """How the calls of each server are doing."""
         found: Gauges = {}
         for server, stats in self.delivery.stats().items():
-            label = of_server(server)
+            label = server_label(server)
             found["calls_in_flight", label] = stats.in_flight
             found["calls_queued", label] = stats.queued
             found["breaker_open", label] = int(stats.breaker != "closed")
@@ -195,7 +195,8 @@ class Bookkeeping:
     def counters(self) -> Counters:
         """What was written, and sent again."""
         retries = {
-            ("retries", of_server(server)): stats.retries for server, stats in self.delivery.stats().items()
+            ("retries", server_label(server)): stats.retries
+            for server, stats in self.delivery.stats().items()
         }
         return {("ledger_commits", ""): self._committer.commits, **retries}
 

@@ -14,24 +14,20 @@ from headgate import __version__
 from headgate.app.known_tools import known_tools
 from headgate.app.progress import Progress
 from headgate.app.search import embedder_of
-from headgate.catalog.evaluation import (
-    Answer,
-    BadSet,
+from headgate.catalog.evaluation.asking import Answer, ask
+from headgate.catalog.evaluation.check import requests_for
+from headgate.catalog.evaluation.labelled import QUESTIONS, TOOLS, BadSet, LabelledSet, read_set
+from headgate.catalog.evaluation.report import (
     CatalogReport,
-    LabelledSet,
     Report,
     SetReport,
-    ask,
     at_most,
-    read_set,
     report_on_catalog,
     report_on_set,
-    requests_for,
-    worded,
 )
-from headgate.catalog.evaluation.labelled import QUESTIONS, TOOLS
+from headgate.catalog.evaluation.wording import worded
 from headgate.catalog.finder import Finder
-from headgate.catalog.search import document_of
+from headgate.catalog.search.document import document_of
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderAway
 from headgate.domain.item import Item

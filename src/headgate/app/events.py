@@ -15,7 +15,7 @@ from headgate.delivery.delivery import Delivery
 from headgate.domain.call import Owner
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
-from headgate.front.audience import Audience
+from headgate.server.change_notifier import ChangeNotifier
 from headgate.upstream.federation import Federation
 from headgate.upstream.greeting import Greeting
 from headgate.wire.envelope import decode_object, encode_object
@@ -31,14 +31,14 @@ class Events:
         catalog: Catalog,
         abilities: Abilities,
         recollection: Recollection,
-        audience: Audience,
+        change_notifier: ChangeNotifier,
         federation: Federation,
     ) -> None:
         self.floor = asyncio.Lock()
         self._catalog = catalog
         self._abilities = abilities
         self._recollection = recollection
-        self._audience = audience
+        self._change_notifier = change_notifier
         self.reaches = federation.learn
 
     def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
@@ -71,4 +71,4 @@ class Events:
         # A client may have subscribed under either name.
         for name in {self._catalog.public_uri(server, uri), with_server(server, uri)}:
             members["uri"] = Raw(msgspec.json.encode(name))
-            self._audience.updated(name, encode_object(members), owner)
+            self._change_notifier.resource_updated(name, encode_object(members), owner)

@@ -9,7 +9,7 @@ from headgate.app.core import Core, open_core
 from headgate.app.progress import Progress
 from headgate.app.recollection import Recollection
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.evaluation import Unreached
+from headgate.catalog.evaluation.report import Unreached
 from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, UpstreamUnavailable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from headgate.domain.kind import Kind
-from headgate.front.audience import Audience
+from headgate.server.change_notifier import ChangeNotifier
 
 log = logging.getLogger("headgate")
 
@@ -24,11 +24,11 @@ class Showing(Protocol):
 class Refreshing:
     """One refresh at a time; changes during one lead to one more."""
 
-    def __init__(self, showing: Showing, audience: Audience, made: Callable[[], None]) -> None:
+    def __init__(self, showing: Showing, change_notifier: ChangeNotifier, made: Callable[[], None]) -> None:
         """`made` is called when listings are as the catalog is."""
         self._showing = showing
         self._made = made
-        self._audience = audience
+        self._change_notifier = change_notifier
         self._again = False
         self._running: asyncio.Task[None] | None = None
 
@@ -43,14 +43,14 @@ class Refreshing:
             self._again = False
             await asyncio.sleep(_SETTLE_SECONDS)
             try:
-                circles = await self._showing.refreshed()
+                visibility_groups = await self._showing.refreshed()
             except Exception:
                 # Clients that list get the same failure with its reason; the next change tries again.
                 log.exception("listings not made")
                 continue
             self._made()
-            if circles:
-                self._audience.changed(Kind.TOOLS.capability, circles)
+            if visibility_groups:
+                self._change_notifier.list_changed(Kind.TOOLS.capability, visibility_groups)
 
     async def close(self) -> None:
         """Make nothing more."""

@@ -15,7 +15,8 @@ from headgate.responses.limits import Display
 from headgate.responses.notice import MESSAGE
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.store import Limits
-from headgate.responses.tools import DEFINITIONS, NAMES, STUBS
+from headgate.responses.tools.definitions import DEFINITIONS, STUBS
+from headgate.responses.tools.names import NAMES
 from headgate.storage.results import KeptResults, open_results
 from headgate.wire.eras import Era
 from headgate.workers.pool import Workers, open_workers

@@ -11,9 +11,9 @@ from headgate.app.results import readers_of
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.changes import Changes
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.expandable import Expandable
-from headgate.catalog.expansion import ExpandSchema
+from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.catalog.favourites import Favourites
 from headgate.catalog.finder import Finder
 from headgate.catalog.meaning import Meaning
@@ -21,7 +21,7 @@ from headgate.catalog.names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.pool import Pools
 from headgate.catalog.retrieval import Await, RetrieveTools, Tell
 from headgate.catalog.showing import Showing
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.views import Views
 from headgate.config.settings import Settings
 from headgate.domain.call import Request
@@ -30,7 +30,7 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
 from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder
-from headgate.gateway import OwnTool
+from headgate.gateway.gateway import GatewayTool
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.state import StateFile
 
@@ -77,7 +77,7 @@ class Search:
         if self.showing.searched:
             self.finder.wake()
 
-    def own_tools(self, access: LocalAccess, await_tools: Await, tell: Tell) -> dict[str, OwnTool]:
+    def own_tools(self, access: LocalAccess, await_tools: Await, tell: Tell) -> dict[str, GatewayTool]:
         """The gateway's own tools by name."""
         self._retrieve = RetrieveTools(
             self.finder,

@@ -21,7 +21,7 @@ from headgate.domain.federation import (
     config_identity,
 )
 from headgate.domain.server import ServerSpec, Transport
-from headgate.front.paths import MCP_PATHS, SSE_PATHS
+from headgate.server.endpoints import MCP_PATHS, SSE_PATHS
 
 _PROGRAM: Final = "headgate"
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})

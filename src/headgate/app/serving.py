@@ -13,23 +13,22 @@ from headgate.app.core import Core, open_core
 from headgate.app.reload import ConfigurationState, follow
 from headgate.app.self_reference import chain_of, refuse_loop
 from headgate.config.settings import Settings
-from headgate.console.metrics import Gauges
-from headgate.console.pages import Pages
 from headgate.domain.errors import ConfigError
 from headgate.domain.federation import GatewayChain
-from headgate.front.door import DoorLimits, House
-from headgate.front.guard import Guard
-from headgate.front.http import HttpFront
-from headgate.front.legacy_sse import LegacySse
-from headgate.front.loop_refusal import refuse_each_request
-from headgate.front.outbound import OutboundBudget
-from headgate.front.paths import MCP, SSE
-from headgate.front.porter import Porter
-from headgate.front.pulse import beating
-from headgate.front.sessions import Sessions
-from headgate.front.stateless import Stateless
-from headgate.front.stdio import StdioFront, own_streams
-from headgate.front.streamable import Streamable
+from headgate.server.endpoints import MCP, SSE
+from headgate.server.guard import RequestGuard
+from headgate.server.http_connection import HttpServerLimits, ServerContext
+from headgate.server.http_exchange import running_keep_alive
+from headgate.server.http_router import HttpRouter
+from headgate.server.http_server import HttpServer
+from headgate.server.legacy_sse import LegacySseHandler
+from headgate.server.outbound_queue import OutboundBudget
+from headgate.server.sessions import SessionStore
+from headgate.server.stateless_http import StatelessHttpHandler
+from headgate.server.stdio import StdioServer, claim_standard_streams, refuse_as_loop
+from headgate.server.streamable_http import StreamableHttpHandler
+from headgate.web.metrics import Gauges
+from headgate.web.operator_pages import OperatorPages
 
 log = logging.getLogger("headgate")
 
@@ -65,8 +64,8 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
 
 
 async def _serve_stdio(core: Core, settings: Settings) -> int:
-    front = StdioFront(core.answers, core.audience, settings.max_body_bytes)
-    source, sink = own_streams()
+    front = StdioServer(core.router, core.change_notifier, settings.max_body_bytes)
+    source, sink = claim_standard_streams()
     serving = asyncio.create_task(front.serve(source, sink), name="stdio")
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -80,9 +79,9 @@ async def _refuse_starter(loop: ConfigError) -> int:
     """Tell the gateway that has started this one why it must not have."""
     sentence = f"{loop.message}; {loop.hint}"
     log.error(sentence)
-    source, sink = own_streams()
+    source, sink = claim_standard_streams()
     # Whatever the transport is: a gateway speaks to what it starts on these.
-    await asyncio.to_thread(refuse_each_request, source, sink, sentence)
+    await asyncio.to_thread(refuse_as_loop, source, sink, sentence)
     return _REFUSED
 
 
@@ -91,8 +90,8 @@ async def _serve_http(
 ) -> int:
     listener = _listener(settings)
     port = listener.getsockname()[1]
-    sessions = Sessions(
-        core.audience,
+    sessions = SessionStore(
+        core.change_notifier,
         settings.max_sessions,
         settings.session_idle_seconds,
         core.seal,
@@ -101,18 +100,18 @@ async def _serve_http(
         on_revival=core.revived,
     )
     outbound = OutboundBudget()
-    async with beating(sessions.expire) as pulse:
-        legacy = LegacySse(core.answers, core.audience, settings.max_sessions, core.left)
+    async with running_keep_alive(sessions.expire) as keep_alive:
+        legacy = LegacySseHandler(core.router, core.change_notifier, settings.max_sessions, core.left)
 
         def gauges() -> Gauges:
             values = {
                 "sessions": len(sessions) + len(legacy),
-                "in_flight": len(pulse),
-                "connections": len(house.doors),
+                "in_flight": len(keep_alive),
+                "connections": len(server_context.connections),
                 "outbound_bytes": outbound.bytes,
-                "replay_bytes": sessions.replay.bytes,
+                "replay_bytes": sessions.replay_buffer.bytes,
                 "tools": len(core.catalog),
-                "list_changes": core.audience.told,
+                "list_changes": core.change_notifier.tool_list_changes,
                 **core.search.gauges(),
                 **core.results.gauges(),
                 **core.bookkeeping.gauges(),
@@ -132,9 +131,9 @@ async def _serve_http(
             return {
                 **revived,
                 **closed,
-                ("connections_refused", ""): house.refused_connections,
+                ("connections_refused", ""): server_context.refused_connections,
                 ("outbound_dropped", '{kind="notification"}'): outbound.dropped_notifications,
-                ("outbound_dropped", '{kind="event"}'): sessions.replay.dropped,
+                ("outbound_dropped", '{kind="event"}'): sessions.replay_buffer.dropped,
                 ("streams_resumed", ""): sessions.resumed,
                 **core.search.counters(),
                 **core.results.counters(),
@@ -142,28 +141,28 @@ async def _serve_http(
                 **core.knowledge.counters(),
             }
 
-        pages = Pages(
+        pages = OperatorPages(
             core.fleet,
             configuration,
-            core.tally,
+            core.call_metrics,
             gauges,
             counters,
             core.search.listings,
             lambda: core.bookkeeping.damage,
         )
-        front = HttpFront(
-            Streamable(core.answers, sessions, core.audience, pulse),
-            Stateless(core.answers, core.audience, pulse),
+        front = HttpRouter(
+            StreamableHttpHandler(core.router, sessions, core.change_notifier, keep_alive),
+            StatelessHttpHandler(core.router, core.change_notifier, keep_alive),
             legacy,
             pages,
             chain.own.pseudonym,
         )
-        guard = Guard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
-        house = House(front, guard, _door_limits(settings), set(), outbound)
+        guard = RequestGuard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
+        server_context = ServerContext(front, guard, _door_limits(settings), set(), outbound)
 
         def closing() -> None:
             pages.draining = front.draining = True
-            core.audience.dismiss()
+            core.change_notifier.end_streams()
 
         def opened() -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -175,13 +174,15 @@ async def _serve_http(
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-        sign = await Porter(house, _DRAIN_SECONDS).serve(listener, opened, closing, legacy.end_calls)
+        sign = await HttpServer(server_context, _DRAIN_SECONDS).serve(
+            listener, opened, closing, legacy.interrupt_requests
+        )
         # As the shell says it for a program that was interrupted; being told to end is a good end.
         return 128 + sign if sign == signal.SIGINT else 0
 
 
-def _door_limits(settings: Settings) -> DoorLimits:
-    return DoorLimits(
+def _door_limits(settings: Settings) -> HttpServerLimits:
+    return HttpServerLimits(
         body_bytes=settings.max_body_bytes,
         header_bytes=settings.max_header_bytes,
         headers=settings.max_headers,

@@ -36,7 +36,7 @@ class Surroundings:
         self._results = results
         self._catalog = catalog
         self._tasks: set[asyncio.Task[None]] = set()
-        self.caching = showing.caching
+        self.cache_hint = showing.caching
 
     async def instructions(self, viewer: Viewer) -> str:
         """What the servers advise the model, after what the gateway says of itself."""
@@ -54,7 +54,7 @@ class Surroundings:
         unknown = set(self._abilities.unknown).intersection(self._fleet.starting())
         return self._abilities.capabilities(era, more_to_come=bool(unknown))
 
-    async def before_listing(self, profile: Profile, owner: Owner | None) -> None:
+    async def await_listings(self, profile: Profile, owner: Owner | None) -> None:
         """Give servers a moment to tell what clients of that profile are shown."""
         await self.settle_names()
         alone = profile.can_be_asked
@@ -65,11 +65,11 @@ class Surroundings:
         await self._fleet.wait_for_start()
         self._catalog.settle_names()
 
-    async def set_level(self, owner: Owner, level: str) -> None:
+    async def set_log_level(self, owner: Owner, level: str) -> None:
         """The client wants log messages from this level on."""
         await self._fleet.set_level(owner.id, level)
 
-    def notified(self, owner: Owner, method: str, params: bytes) -> None:
+    def forward_notification(self, owner: Owner, method: str, params: bytes) -> None:
         """The client tells its servers something; what the gateway has acted on itself goes no further."""
         if method in ("notifications/initialized", "notifications/progress"):
             return

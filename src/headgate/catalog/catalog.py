@@ -118,7 +118,7 @@ class Catalog:
         """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
         return self._settled.is_set() and self._directories[kind].find(name) is not None
 
-    def may_change(self, kind: Kind, name: str) -> bool:
+    def may_be_reassigned(self, kind: Kind, name: str) -> bool:
         """Whether a server that is still starting may get the name from the item that has it now."""
         if self._settled.is_set() or kind not in self._directories:
             return False
@@ -133,7 +133,7 @@ class Catalog:
             rivals = [server for server in rivals if server in before]
         return server_of(name, rivals, self._name_limit) is not None
 
-    async def names_settled(self) -> None:
+    async def wait_for_stable_names(self) -> None:
         """Wait until names stay as they are."""
         await self._settled.wait()
 
@@ -206,7 +206,7 @@ class Catalog:
             raise self._not_found(kind, name)
         return item
 
-    def route(self, uri: str, caller: Caller) -> Item:
+    def resolve_resource(self, uri: str, caller: Caller) -> Item:
         """The resource of that public URI at the server that reads it; raises ResourceNotFound."""
         item = self._addresses.route(uri, self._order)
         if item is None:
@@ -217,7 +217,7 @@ class Catalog:
         """What clients call this resource of the server, listed or not."""
         return self._addresses.public(server, uri, self._order)
 
-    def renames(self, server: str) -> bool:
+    def has_renamed_uris(self, server: str) -> bool:
         """Whether clients know some of the server's URIs under another name."""
         return self._addresses.renames(server)
 
@@ -253,7 +253,7 @@ class Catalog:
         self._recency.use(profile)
         self._shelves[kind].see(profile)
 
-    def use(self, tool: Item) -> None:
+    def count_use(self, tool: Item) -> None:
         """Count a call of the tool."""
         key = (tool.server, tool.name)
         self._used[key] = self._used.get(key, 0) + 1

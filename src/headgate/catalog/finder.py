@@ -9,9 +9,10 @@ import msgspec
 
 from headgate.catalog.fusion import DOUBTFUL, Fused, fuse, sureness
 from headgate.catalog.meaning import Meaning
-from headgate.catalog.search import Document, Explanation, Key, LexicalIndex, document_of
+from headgate.catalog.search.document import Document, Key, document_of
 from headgate.catalog.search.duplicates import DuplicateGroups
-from headgate.catalog.search.index import FLOOR
+from headgate.catalog.search.hit import Explanation
+from headgate.catalog.search.index import FLOOR, LexicalIndex
 from headgate.catalog.search.sight import Allowed
 from headgate.catalog.search.vocabulary import prepare
 from headgate.catalog.turns import Turn

@@ -104,31 +104,31 @@ class Pools:
     def __len__(self) -> int:
         return len(self.by_circle)
 
-    def keys(self, circle: str) -> tuple[Key, ...]:
+    def keys(self, visibility_group: str) -> tuple[Key, ...]:
         """What the circle has found so far."""
-        pool = self.by_circle.get(circle)
+        pool = self.by_circle.get(visibility_group)
         return pool.keys() if pool is not None else ()
 
-    def register(self, circle: str, found: Mapping[Key, float]) -> Registration:
+    def register(self, visibility_group: str, found: Mapping[Key, float]) -> Registration:
         """The circle has found these."""
-        pool = self.by_circle.pop(circle, None)
+        pool = self.by_circle.pop(visibility_group, None)
         if pool is None:
             pool = Pool(self.limit)
         # To the end, where it is not dropped.
-        self.by_circle[circle] = pool
+        self.by_circle[visibility_group] = pool
         if len(self.by_circle) > _MOST_POOLS:
             del self.by_circle[next(iter(self.by_circle))]
         return pool.register(found, self._now())
 
-    def refresh(self, circle: str, key: Key) -> None:
+    def refresh(self, visibility_group: str, key: Key) -> None:
         """A client of the circle has called the tool."""
-        pool = self.by_circle.get(circle)
+        pool = self.by_circle.get(visibility_group)
         if pool is not None:
             pool.refresh(key, self._now())
 
-    def forget(self, circle: str) -> None:
+    def forget(self, visibility_group: str) -> None:
         """Its client is gone."""
-        self.by_circle.pop(circle, None)
+        self.by_circle.pop(visibility_group, None)
 
     def keep(self, exists: Callable[[Key], bool]) -> None:
         """Drop the tools that are no more."""

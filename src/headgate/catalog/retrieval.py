@@ -119,14 +119,16 @@ class RetrieveTools:
             wish = Wish(query, asked.limit or self._top_k, servers, bool(asked.read_only))
             more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
             searched.append(await self._search(wish, more, self._allowed(request), asked))
-        circle = circle_of(request.owner, request.caller)
+        visibility_group = circle_of(request.owner, request.caller)
         registration = self._register(request, {one.query: one.best for one in searched})
         reply = _Reply(self._tools, request.profile, asked, registration)
-        told = reply.told(searched, pool_size=len(self._pools.keys(circle)), pool_limit=self._pools.limit)
+        told = reply.told(
+            searched, pool_size=len(self._pools.keys(visibility_group)), pool_limit=self._pools.limit
+        )
         if not self._finder.current:
             told["message"] += _UNFINISHED
         if registration is not None and (registration.new or registration.evicted):
-            self._tell(circle)
+            self._tell(visibility_group)
         return Answer(_result(told))
 
     async def _search(self, wish: Wish, more: int, allowed: Allowed | None, asked: Retrieval) -> "_Searched":

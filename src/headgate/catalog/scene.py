@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
 from headgate.wire.eras import Era

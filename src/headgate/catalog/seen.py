@@ -16,23 +16,23 @@ class Seen:
     def __init__(self) -> None:
         self._seen: dict[str, dict[Scene, str]] = {}
 
-    def note(self, circle: str, scene: Scene, digest: str, *, shared: bool = False) -> None:
+    def note(self, visibility_group: str, scene: Scene, digest: str, *, shared: bool = False) -> None:
         """The circle has been shown this.
 
         Of a `shared` one only a single client has, so the others are still to be told of a change.
         """
-        seen = self._seen.pop(circle, {})
+        seen = self._seen.pop(visibility_group, {})
         before = seen.pop(scene, digest)
         seen[scene] = before if shared else digest
         if len(seen) > _MOST_SCENES:
             del seen[next(iter(seen))]
-        self._seen[circle] = seen
+        self._seen[visibility_group] = seen
         if len(self._seen) > _MOST_CIRCLES:
             del self._seen[next(iter(self._seen))]
 
-    def tell(self, circle: str, digests: Mapping[Scene, str]) -> None:
+    def tell(self, visibility_group: str, digests: Mapping[Scene, str]) -> None:
         """All of the circle are told that this is shown now."""
-        seen = self._seen.get(circle, {})
+        seen = self._seen.get(visibility_group, {})
         seen.update((scene, digests[scene]) for scene in seen.keys() & digests.keys())
 
     def __iter__(self) -> Iterator[tuple[str, Mapping[Scene, str]]]:
@@ -42,9 +42,9 @@ class Seen:
         """Every scene that somebody is in."""
         return {scene: None for seen in self._seen.values() for scene in seen}.keys()
 
-    def forget(self, circle: str) -> None:
+    def forget(self, visibility_group: str) -> None:
         """Its clients are gone."""
-        self._seen.pop(circle, None)
+        self._seen.pop(visibility_group, None)
 
 
 class AllBut:
@@ -53,5 +53,5 @@ class AllBut:
     def __init__(self, others: Collection[str]) -> None:
         self._others = frozenset(others)
 
-    def __contains__(self, circle: object) -> bool:
-        return circle not in self._others
+    def __contains__(self, visibility_group: object) -> bool:
+        return visibility_group not in self._others

@@ -10,7 +10,8 @@ from headgate.catalog.advice import NOTHING_MISSING, Missing, advice
 from headgate.catalog.budget import Named
 from headgate.catalog.changes import Changes
 from headgate.catalog.clients import Clients
-from headgate.catalog.dialects import Dialect, restored
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.dialects.restoring import restored
 from headgate.catalog.gallery import Gallery
 from headgate.catalog.hints import NO_HINT, CacheHint
 from headgate.catalog.listing import Listing, Print
@@ -115,7 +116,7 @@ class Showing:
 
     # What that means for calls.
 
-    def complete(self, request: Request) -> bool:
+    def shows_full_schemas(self, request: Request) -> bool:
         """Whether the client sees the whole definition of every tool, as far as is known."""
         scene = self._scene(viewer_of(request))
         view = self._gallery.made(scene)
@@ -124,13 +125,13 @@ class Showing:
         # Who has not listed yet may have done so before the gateway was started.
         return scene.sight.mode in (Mode.FULL, Mode.AUTO) and not self._curated(scene)
 
-    def verbatim(self, request: Request) -> bool:
+    def shows_verbatim(self, request: Request) -> bool:
         """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
-        return self._clients.dialect(request.client) is Dialect.PLAIN and self.complete(request)
+        return self._clients.dialect(request.client) is Dialect.PLAIN and self.shows_full_schemas(request)
 
-    def has_own(self, request: Request) -> bool:
+    def serves_gateway_tools(self, request: Request) -> bool:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
-        if self._reserved or not self.complete(request):
+        if self._reserved or not self.shows_full_schemas(request):
             return True
         if request.name in LISTED_LAST:
             return self._everything.find(request.name, request.caller, request.profile) is None
@@ -139,7 +140,7 @@ class Showing:
         unknown = scene.sight.mode is Mode.AUTO and self._gallery.made(scene) is None
         return unknown and self._everything.find(request.name, request.caller, request.profile) is None
 
-    def searches(self, request: Request) -> bool:
+    def lists_search_tool(self, request: Request) -> bool:
         """Whether what finds tools is on the client's list."""
         scene = self._scene(viewer_of(request))
         view = self._gallery.made(scene)
@@ -158,7 +159,7 @@ class Showing:
         if scene.sight.mode is Mode.SEARCH or not readers:
             return False
         if self._is_plain(scene):
-            return any(self.has_own(_named(name, request)) for name in readers)
+            return any(self.serves_gateway_tools(_named(name, request)) for name in readers)
         view = self._gallery.made(scene)
         # Who has not listed yet may have done so before the gateway was started.
         return view is None or view.reads
@@ -167,13 +168,13 @@ class Showing:
         """Whether what the client finds is added to its list."""
         return self.wanted(viewer_of(request)) is Mode.DYNAMIC
 
-    def note_call(self, request: Request, tool: Item) -> None:
+    def record_call(self, request: Request, tool: Item) -> None:
         """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
         # Outside dynamic mode there are no pools, and this is asked of every call.
         if self._pools.by_circle:
             self._pools.refresh(circle_of(request.owner, request.caller), (tool.server, tool.name))
 
-    def restored(self, request: Request, tool: Item) -> Request:
+    def restore_arguments(self, request: Request, tool: Item) -> Request:
         """The request with the arguments that the tool's own schema wants, where the client saw another."""
         dialect = self._clients.dialect(request.client)
         if dialect is Dialect.PLAIN or "arguments" not in request.params:
@@ -187,7 +188,7 @@ class Showing:
 
     # What is seen.
 
-    async def page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    async def list_page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
         """One page of a listing; raises InvalidCursor."""
         if kind is not Kind.TOOLS:
             return self._everything.listing(kind, viewer).page(cursor)
@@ -203,18 +204,18 @@ class Showing:
 
     async def _listing(self, scene: Scene, viewer: Viewer) -> Listing:
         if not scene.viewed:
-            return Listing(Kind.TOOLS.member, self._few(viewer.circle, scene), self._page_bytes)
+            return Listing(Kind.TOOLS.member, self._few(viewer.visibility_group, scene), self._page_bytes)
         if self._is_plain(scene):
             return self._everything.listing(Kind.TOOLS, viewer)
         return (await self._gallery.view(scene)).listing
 
-    def _few(self, circle: str, scene: Scene) -> list[Named]:
+    def _few(self, visibility_group: str, scene: Scene) -> list[Named]:
         """The gateway's own tools, and what the circle has found."""
         sight = scene.sight
         own = self._views.search_tools(sight)
         found: list[Item] = []
         if sight.mode is Mode.DYNAMIC:
-            tools = (self._everything.tool(key, scene.profile) for key in self._pools.keys(circle))
+            tools = (self._everything.tool(key, scene.profile) for key in self._pools.keys(visibility_group))
             found = [tool for tool in tools if tool is not None]
         stateless = sight.era is Era.STATELESS
         forms = (
@@ -232,10 +233,10 @@ class Showing:
             same = self._gallery.shared(scene)
             self.changes.note(same.label, shown, same.variant)
         if not scene.viewed:
-            mark = _mark(self._few(viewer.circle, scene))
+            mark = _mark(self._few(viewer.visibility_group, scene))
         else:
             mark = _PLAIN if self._is_plain(scene) else shown.digest
-        self._seen.note(viewer.circle, scene, mark, shared=viewer.owner is None and scene.viewed)
+        self._seen.note(viewer.visibility_group, scene, mark, shared=viewer.owner is None and scene.viewed)
 
     # What is said of it.
 
@@ -277,10 +278,12 @@ class Showing:
             return None
         self._pools.keep(self._everything.has)
         plain = {scene for scene in self._seen.scenes() if self._is_plain(scene)}
-        told = self._told_of_few() | {circle for circle, seen in self._seen if seen.keys() & plain}
+        told = self._told_of_few() | {
+            visibility_group for visibility_group, seen in self._seen if seen.keys() & plain
+        }
         if not self._shows_whole():
             return told
-        others = {circle for circle, _ in self._seen} - told
+        others = {visibility_group for visibility_group, _ in self._seen} - told
         return AllBut(others) if others else None
 
     def _told_of_few(self) -> set[str]:
@@ -288,18 +291,20 @@ class Showing:
         # What all circles see alike is looked at once.
         searched: dict[Scene, str] = {}
         told: set[str] = set()
-        for circle, seen in self._seen:
-            now = {scene: self._few_mark(circle, scene, searched) for scene in seen if not scene.viewed}
+        for visibility_group, seen in self._seen:
+            now = {
+                scene: self._few_mark(visibility_group, scene, searched) for scene in seen if not scene.viewed
+            }
             if any(digest != seen[scene] for scene, digest in now.items()):
-                told.add(circle)
-                self._seen.tell(circle, now)
+                told.add(visibility_group)
+                self._seen.tell(visibility_group, now)
         return told
 
-    def _few_mark(self, circle: str, scene: Scene, searched: dict[Scene, str]) -> str:
+    def _few_mark(self, visibility_group: str, scene: Scene, searched: dict[Scene, str]) -> str:
         if scene.sight.mode is Mode.DYNAMIC:
-            return _mark(self._few(circle, scene))
+            return _mark(self._few(visibility_group, scene))
         if scene not in searched:
-            searched[scene] = _mark(self._few(circle, scene))
+            searched[scene] = _mark(self._few(visibility_group, scene))
         return searched[scene]
 
     def _shows_whole(self) -> bool:
@@ -320,12 +325,12 @@ class Showing:
         marks = ((scene, self._viewed_mark(scene)) for scene in self._seen.scenes() if scene.viewed)
         digests = {scene: mark for scene, mark in marks if mark is not None}
         told = {
-            circle
-            for circle, seen in self._seen
+            visibility_group
+            for visibility_group, seen in self._seen
             if any(digests.get(scene, digest) != digest for scene, digest in seen.items())
         }
-        for circle in told:
-            self._seen.tell(circle, digests)
+        for visibility_group in told:
+            self._seen.tell(visibility_group, digests)
         # What finds tools names the servers, also one that has none and so comes and goes without a change.
         return told | self._told_of_few()
 
@@ -345,10 +350,10 @@ class Showing:
         few = (Mode.SEARCH, Mode.DYNAMIC)
         return self.default in few or any(view.left for view in self._gallery.views.values())
 
-    def forget(self, circle: str) -> None:
+    def forget(self, visibility_group: str) -> None:
         """Its client is gone."""
-        self._seen.forget(circle)
-        self._pools.forget(circle)
+        self._seen.forget(visibility_group)
+        self._pools.forget(visibility_group)
 
     def close(self) -> None:
         """Make no more listings."""

@@ -22,7 +22,7 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode | None = None
 
     @property
-    def circle(self) -> str:
+    def visibility_group(self) -> str:
         """Those who see the same tools as it does, found ones too."""
         return circle_of(self.owner, self.caller)
 

@@ -7,7 +7,8 @@ from typing import Final, Protocol
 import msgspec
 
 from headgate.catalog.budget import Candidate, Fitted, Level, Meter, Named, OwnTools, fit
-from headgate.catalog.dialects import Adapted, Dialect
+from headgate.catalog.dialects.adapting import Adapted
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.listing import Listing
 from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, OWN_NAMES, READERS, RETRIEVE_TOOLS, Key
 from headgate.catalog.own import (

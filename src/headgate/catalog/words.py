@@ -5,8 +5,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.dialects import Adapted, Dialect, adapt, agrees
-from headgate.catalog.slim import Forms, Shared, forms, partitioned, shared
+from headgate.catalog.dialects.adapting import Adapted, adapt
+from headgate.catalog.dialects.agreement import agrees
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.slim.forms import Forms, forms
+from headgate.catalog.slim.partition import partitioned
+from headgate.catalog.slim.shared import Shared, shared
 from headgate.domain.item import Item
 
 # Of definitions, each server's as clients of a profile see it; a server may list something new every second.

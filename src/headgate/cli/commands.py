@@ -15,7 +15,7 @@ from headgate.cli.running import Commands, ending, run, say, settings_of
 from headgate.cli.transactions import transactions
 
 if TYPE_CHECKING:
-    from headgate.config import Settings
+    from headgate.config.settings import Settings
 
 # The words of `Mode` and `Dialect`, without what would have to be imported for them.
 _MODES = ("auto", "full", "partitioned", "slim", "search", "dynamic", "budget")
@@ -54,10 +54,11 @@ def serve(
 ) -> None:
     """Run the gateway."""
     # Imported here, so that `headgate --help` answers at once.
+    from headgate.app.log_setup import set_up_logging
     from headgate.app.reload import warn
     from headgate.app.serving import serve as serve_clients
-    from headgate.config import Flags, load
-    from headgate.console.logs import set_up
+    from headgate.config.loading import load
+    from headgate.config.settings import Flags
 
     flags = Flags(
         config=config, transport=transport, host=host, port=port, data_dir=data_dir, listing=listing
@@ -68,7 +69,7 @@ def serve(
 
     with ending(verbose=verbose):
         settings = read()
-        set_up(settings.log_level, settings.log_format, settings.log_file)
+        set_up_logging(settings.log_level, settings.log_format, settings.log_file)
         warn(settings)
         sys.exit(run(serve_clients(settings, read)))
 
@@ -97,7 +98,7 @@ def evaluate(
     from headgate.app.evaluation import evaluate as ask
     from headgate.app.evaluation import printed
     from headgate.app.reload import warn
-    from headgate.config import Flags
+    from headgate.config.settings import Flags
 
     with ending(verbose=verbose):
         settings = settings_of(Flags(config=config, data_dir=data_dir))
@@ -134,10 +135,11 @@ def listing(  # noqa: PLR0913 (one for each option)
 
     Every mode in tokens; with --mode the listing of that mode, tool by tool.
     """
-    from headgate.app.listing import Wish, printed, survey
+    from headgate.app.listing.survey import Wish, survey
+    from headgate.app.listing.wording import printed
     from headgate.app.reload import warn
-    from headgate.catalog.dialects import Dialect
-    from headgate.config import Flags
+    from headgate.catalog.dialects.dialect import Dialect
+    from headgate.config.settings import Flags
     from headgate.domain.listing import Mode
 
     wish = Wish(

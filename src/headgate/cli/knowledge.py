@@ -15,7 +15,7 @@ from headgate.cli.running import ending, run, say
 
 if TYPE_CHECKING:
     from headgate.app.knowledge.exporting import What
-    from headgate.config import Settings
+    from headgate.config.settings import Settings
 
 # The words of `What`, without what would have to be imported for them.
 _PARTS = ("all", "sources", "chunks", "graph", "mentions", "imported")
@@ -114,9 +114,9 @@ def forget(
 def serve(place: Place, transport: str | None, host: str | None, port: int | None) -> None:
     """Serve the documents alone, without the other servers."""
     from headgate.app.knowledge import commands
+    from headgate.app.log_setup import set_up_logging
     from headgate.app.reload import warn
-    from headgate.config import load
-    from headgate.console.logs import set_up
+    from headgate.config.loading import load
 
     flags = flags_at(place, transport=transport, host=host, port=port)
 
@@ -125,7 +125,7 @@ def serve(place: Place, transport: str | None, host: str | None, port: int | Non
 
     with ending(verbose=place.verbose):
         settings = read()
-        set_up(settings.log_level, settings.log_format, settings.log_file)
+        set_up_logging(settings.log_level, settings.log_format, settings.log_file)
         warn(settings)
         if settings.transport == "stdio" and sys.stdin.isatty():
             click.echo(f"headgate: {_WAITING}", err=True)

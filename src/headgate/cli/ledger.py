@@ -11,7 +11,7 @@ from headgate.cli.running import ending, run, say, settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from headgate.config import Settings
+    from headgate.config.settings import Settings
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def tell_of_ledger(
     printed: "Callable[[T], str]",
 ) -> None:
     """Print what the ledger says; a refusal ends the command."""
-    from headgate.config import Flags
+    from headgate.config.settings import Flags
 
     with ending(verbose=click.get_current_context().meta[_VERBOSE_KEY]):
         found = run(work(settings_of(Flags(config=config, data_dir=data_dir))))

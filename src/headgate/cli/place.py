@@ -12,7 +12,7 @@ from headgate.cli.options import CONFIG, DATA_DIR, VERBOSE
 from headgate.cli.running import ending, settings_of
 
 if TYPE_CHECKING:
-    from headgate.config import Flags, Settings
+    from headgate.config.settings import Flags, Settings
 
 _STORE = click.option(
     "--store",
@@ -75,6 +75,6 @@ def settings_at(place: Place) -> "Settings":
 
 def flags_at(place: Place, **more: Any) -> "Flags":
     """What the command line says, with what else it says."""
-    from headgate.config import Flags
+    from headgate.config.settings import Flags
 
     return Flags(config=place.config, data_dir=place.data_dir, store=place.store, **more)

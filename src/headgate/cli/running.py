@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Coroutine
 
-    from headgate.config import Flags, Settings
+    from headgate.config.settings import Flags, Settings
 
 T = TypeVar("T")
 
@@ -122,13 +122,13 @@ def say(text: str) -> None:
 def settings_of(flags: "Flags", *, with_servers: bool = True) -> "Settings":
     """The settings, with a log that leaves standard error to those who tell the progress."""
     # Imported here as everywhere below, so that `headgate --help` answers at once.
-    from headgate.config import load
-    from headgate.console.logs import set_up
+    from headgate.app.log_setup import set_up_logging
+    from headgate.config.loading import load
 
     settings = load(flags, os.environ, Path.cwd(), with_servers=with_servers)
     # What a gateway logs in passing would only hide how far it is.
     level = "WARNING" if settings.log_level == "INFO" else settings.log_level
-    set_up(level, settings.log_format or "pretty", None)
+    set_up_logging(level, settings.log_format or "pretty", None)
     return settings
 
 

@@ -71,7 +71,7 @@ class Upstream(Protocol):
     def is_ready(self, server: str) -> bool:
         """Whether a call would be sent at once."""
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way."""
 
     async def subscribe(self, server: str, uri: str) -> Answer:
@@ -297,9 +297,9 @@ class Delivery:
         """Whether a call would be sent at once."""
         return self._upstream.is_ready(server)
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way."""
-        return self._upstream.holds_questions(server)
+        return self._upstream.sends_requests_during_calls(server)
 
     async def subscribe(self, item: Item) -> Answer:
         """Hear of every change of a resource; raises UpstreamError."""

@@ -75,9 +75,9 @@ class Journal:
         # The operations that they are about.
         self._found: set[str] = set()
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way."""
-        return self._delivery.holds_questions(server)
+        return self._delivery.sends_requests_during_calls(server)
 
     def deliver(self, call: Call) -> Coroutine[Any, Any, Answer]:
         """The answer to this call, or to the one before with the same key; raises HeadgateError.

@@ -61,7 +61,7 @@ class Delivery(Protocol):
     def deliver(self, call: Call) -> Coroutine[Any, Any, Answer]:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way."""
 
     def is_ready(self, server: str) -> bool:

@@ -18,7 +18,7 @@ from headgate.responses.notice import filled
 from headgate.responses.opened import MANY, Opened, compacted_json
 from headgate.responses.params import Exploration, Unit
 from headgate.responses.processing import Refused
-from headgate.responses.processors.explore import ExploreProcessor
+from headgate.responses.processors.explore.explore import ExploreProcessor
 from headgate.responses.savings import shown
 from headgate.responses.server_notices import imitations_of
 from headgate.responses.shares import shares

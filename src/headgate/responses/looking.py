@@ -20,11 +20,12 @@ from headgate.responses.notice import page_note
 from headgate.responses.opened import Opened, by_index, length
 from headgate.responses.params import Exploration, Projection, SearchMode, Unit
 from headgate.responses.processing import Pipeline, Processor, ProcessorResult, Refused
-from headgate.responses.processors.explore import ExploreProcessor, explored_blocks
+from headgate.responses.processors.explore.explore import ExploreProcessor, explored_blocks
 from headgate.responses.processors.lines import json_lines, string_as_text
 from headgate.responses.processors.places import place
-from headgate.responses.processors.projection import ProjectionProcessor
-from headgate.responses.processors.read import ReadProcessor, page, rows_page
+from headgate.responses.processors.projection.projection import ProjectionProcessor
+from headgate.responses.processors.read.read import ReadProcessor, page
+from headgate.responses.processors.read.rows import rows_page
 from headgate.responses.processors.search.grep import GrepProcessor
 from headgate.responses.savings import shown
 from headgate.responses.shares import shares

@@ -89,7 +89,7 @@ class LargeResponses:
         # No character takes less than a byte, and no token less than a character.
         self._certainly_small = min(display.max_size, display.max_tokens or display.max_size)
 
-    def concerns(self, answer: Answer) -> bool:
+    def may_exceed_limit(self, answer: Answer) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
         result = answer.result
         if answer.error or answer.sized or not self._display.truncates:
@@ -97,7 +97,7 @@ class LargeResponses:
         size = len(result) if isinstance(result, bytes) else result.size
         return size > self._certainly_small
 
-    def marked(self, answer: Answer) -> Answer:
+    def mark_spoofed_notices(self, answer: Answer) -> Answer:
         """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
         result = answer.result
         if not isinstance(result, bytes):
@@ -105,11 +105,11 @@ class LargeResponses:
         marked = self._notices.marked(result)
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
-    async def marked_on_disk(self, answer: Answer) -> Answer:
+    async def mark_spoofed_notices_on_disk(self, answer: Answer) -> Answer:
         """The same of an answer whose result may be on disk."""
         result = answer.result
         if isinstance(result, bytes):
-            return self.marked(answer)
+            return self.mark_spoofed_notices(answer)
         try:
             marked = await asyncio.to_thread(self._notices.marked_on_disk, result)
         except BaseException:
@@ -117,12 +117,12 @@ class LargeResponses:
             raise
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
-    async def shape(self, call: Call, answer: Answer) -> Answer:
+    async def truncate_if_large(self, call: Call, answer: Answer) -> Answer:
         """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
         result = answer.result
         quick = isinstance(result, bytes) and len(result) <= _QUICKLY_CUT
         if isinstance(result, bytes) and quick and not self._too_large(result):
-            return self.marked(answer)
+            return self.mark_spoofed_notices(answer)
         agent = agent_of(call.request.owner, call.request.caller)
         job = self._excerpt(call, new_id())
         try:
@@ -133,7 +133,7 @@ class LargeResponses:
         if not done.result:
             if done.error is not None:
                 log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
-            return await self.marked_on_disk(answer)
+            return await self.mark_spoofed_notices_on_disk(answer)
         await self._keep(agent, call, result, job.cache_id)
         self.savings.excerpt(done)
         return msgspec.structs.replace(answer, result=done.result)
@@ -163,11 +163,11 @@ class LargeResponses:
             processed_tokens=tokens_of(stand_in),
         )
 
-    def reads(self, tool: str) -> bool:
+    def is_result_tool(self, tool: str) -> bool:
         """Whether the gateway's own tool of that name reads large results."""
         return tool in NAMES
 
-    async def wanted(self, request: Request) -> Wanted:
+    async def parse_read_request(self, request: Request) -> Wanted:
         """What a call of a tool that reads results is about; raises InvalidArguments."""
         wish = wanted(request.name, request.params, self._display.reply_room)
         try:
@@ -177,7 +177,7 @@ class LargeResponses:
             raise InvalidArguments(request.name, str(refused).rstrip("."), hint=_CORRECT) from refused
         return msgspec.structs.replace(wish, cheap=cheap)
 
-    async def read(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
+    async def read_stored(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
         """The tool that a stored result is of, and what was asked for of it.
 
         Raises ResultNotFound, InvalidArguments and others.
@@ -191,10 +191,14 @@ class LargeResponses:
             done = await self._looked(look, agent, entry.content, cheap=wish.cheap)
             return entry.tool_name, Answer(done.result, typed=done.typed)
 
-    async def read_fresh(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
+    async def read_new(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
         """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
         if answer.error or not _can_be_read(answer.result, wish):
-            return await self.shape(call, answer) if self.concerns(answer) else self.marked(answer)
+            return (
+                await self.truncate_if_large(call, answer)
+                if self.may_exceed_limit(answer)
+                else self.mark_spoofed_notices(answer)
+            )
         agent = agent_of(call.request.owner, call.request.caller)
         cache_id = new_id()
         await self._keep(agent, call, answer.result, cache_id)

@@ -103,11 +103,11 @@ class StateFile:
             self._facts.abilities[server] = ability
             self._changed()
 
-    def standing(self, session: str) -> tuple[str, list[str]] | None:
+    def preferences(self, session: str) -> tuple[str, list[str]] | None:
         """The log level that the client of a session asked for, and the resources that it subscribed to."""
         return self._facts.standings.get(session)
 
-    def remember_standing(self, session: str, level: str, uris: list[str]) -> None:
+    def save_preferences(self, session: str, level: str, uris: list[str]) -> None:
         """Remember what it has asked for; nothing at all need not be remembered."""
         known = self._facts.standings
         before = known.pop(session, None)

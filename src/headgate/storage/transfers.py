@@ -90,7 +90,7 @@ class Transfers:
     def __len__(self) -> int:
         return len(self._transfers)
 
-    def concerns(self, request: Request, answer: Answer) -> bool:
+    def needs_chunks(self, request: Request, answer: Answer) -> bool:
         """Whether the answer is to go in parts; opens nothing."""
         ticket = request.ticket
         if ticket is None or _CHUNKING not in ticket.features or answer.error:
@@ -98,7 +98,7 @@ class Transfers:
             return False
         return size_of(answer.result) > self._above_bytes
 
-    async def offer(self, request: Request, answer: Answer) -> Answer:
+    async def announce_chunks(self, request: Request, answer: Answer) -> Answer:
         """What announces the parts of a result; the result itself when the disk does not take it."""
         self.expire()
         id, result = secrets.token_urlsafe(_ID_BYTES), answer.result
@@ -135,11 +135,11 @@ class Transfers:
         id = next(id for id, transfer in self._transfers.items() if transfer.agent == agent)
         self._transfers.pop(id).file.close()
 
-    def serves(self, method: str) -> bool:
+    def is_chunk_method(self, method: str) -> bool:
         """Whether a client asks with this method for a part, or says that it has all."""
         return method in (CHUNK_METHOD, DONE_METHOD)
 
-    async def serve(self, request: Request) -> Answer:
+    async def read_chunk(self, request: Request) -> Answer:
         """A part, or nothing for the word that all are there; raises InvalidArguments or TransferNotFound."""
         wanted = _wanted(request)
         transfer = self._find(request, wanted.transfer_id)

@@ -68,7 +68,7 @@ class Fleet:
         """Wait until the server has told its tools; raises UpstreamUnavailable with the cause."""
         await self._keeper(server).await_ready()
 
-    def holds_questions(self, server: str) -> bool:
+    def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way, as the handshake era has it."""
         keeper = self._keepers.get(server)
         return keeper is not None and keeper.shakes_hands

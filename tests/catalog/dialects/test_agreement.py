@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.dialects import Dialect, adapt, agrees, restored
-from headgate.catalog.slim import slim
+from headgate.catalog.dialects.adapting import adapt
+from headgate.catalog.dialects.agreement import agrees
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.dialects.restoring import restored
+from headgate.catalog.slim.forms import slim
 from tests.catalog.dialects.rules import strict_faults
 from tests.catalog.dialects.samples import (
     an_object,

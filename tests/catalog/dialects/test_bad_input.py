@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects import Dialect, adapt, restored
+from headgate.catalog.dialects.adapting import adapt
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.dialects.restoring import restored
 from tests.catalog.dialects.rules import gemini_faults, strict_faults
 from tests.catalog.dialects.samples import an_object, encoded, schema_of, tool
 

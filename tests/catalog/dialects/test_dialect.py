@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.catalog.dialects import Dialect, dialect_of
+from headgate.catalog.dialects.dialect import Dialect, dialect_of
 
 
 @pytest.mark.parametrize(

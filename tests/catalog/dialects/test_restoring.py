@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects import Dialect, restored
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.dialects.restoring import restored
 from tests.catalog.dialects.samples import an_object, tool
 
 TEXT = {"type": "string"}

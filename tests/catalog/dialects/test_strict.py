@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects import Dialect, adapt
+from headgate.catalog.dialects.adapting import adapt
+from headgate.catalog.dialects.dialect import Dialect
 from tests.catalog.dialects.rules import strict_faults
 from tests.catalog.dialects.samples import an_object, schema_of, tool
 

@@ -4,9 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.catalog.evaluation import CatalogReport, ask, report_on_catalog, requests_for
+from headgate.catalog.evaluation.asking import ask
+from headgate.catalog.evaluation.check import requests_for
+from headgate.catalog.evaluation.report import CatalogReport, report_on_catalog
 from headgate.catalog.finder import Finder
-from headgate.catalog.search import Document, document_of
+from headgate.catalog.search.document import Document, document_of
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 

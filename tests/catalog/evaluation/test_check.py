@@ -2,8 +2,9 @@
 
 import msgspec
 
-from headgate.catalog.evaluation import Asked, CatalogReport, Weakness, check
-from headgate.catalog.search import Document
+from headgate.catalog.evaluation.check import Asked, Weakness, check
+from headgate.catalog.evaluation.report import CatalogReport
+from headgate.catalog.search.document import Document
 from tests.catalog.evaluation.catalogs import checked, document, item
 
 GOOD = (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.evaluation import BadSet, read_questions, read_set, read_tools
-from headgate.catalog.search import document_of
+from headgate.catalog.evaluation.labelled import BadSet, read_questions, read_set, read_tools
+from headgate.catalog.search.document import document_of
 
 TOOL = '{"id":"a","name":"n","server":"s","description":"d"}'
 QUESTION = '{"query":"q","gold":["a"]}'

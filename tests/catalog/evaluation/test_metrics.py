@@ -3,7 +3,10 @@
 import math
 from pathlib import Path
 
-from headgate.catalog.evaluation import Answer, ask, measure, pace, read_set, report_on_set
+from headgate.catalog.evaluation.asking import Answer, ask, pace
+from headgate.catalog.evaluation.labelled import read_set
+from headgate.catalog.evaluation.metrics import measure
+from headgate.catalog.evaluation.report import report_on_set
 from headgate.catalog.finder import Finder
 
 SETS = Path(__file__).parents[2] / "data" / "retrieval"

@@ -2,18 +2,18 @@
 
 import pytest
 
-from headgate.catalog.evaluation import (
-    Answer,
-    Asked,
+from headgate.catalog.evaluation.asking import Answer
+from headgate.catalog.evaluation.check import Asked
+from headgate.catalog.evaluation.columns import columns, wrapped
+from headgate.catalog.evaluation.labelled import read_set
+from headgate.catalog.evaluation.report import (
     CatalogReport,
     Unreached,
     at_most,
-    read_set,
     report_on_catalog,
     report_on_set,
-    worded,
 )
-from headgate.catalog.evaluation.columns import columns, wrapped
+from headgate.catalog.evaluation.wording import worded
 from tests.catalog.evaluation.catalogs import document
 
 LONG = "x" * 70

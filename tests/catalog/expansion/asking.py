@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.catalog.expansion import ExpandSchema
+from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.errors import ExpansionRefused
 from headgate.domain.item import Item

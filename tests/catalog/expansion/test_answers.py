@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.catalog.expansion import ExpandSchema
+from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.catalog.own import EXPAND_DEFINITION
 from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.errors import ExpansionRefused, SchemaNotFound
-from headgate.front.shown import failed
+from headgate.server.reply import encode_gateway_error
 from headgate.wire.eras import Era
 from headgate.wire.violations import Violation
 from tests.catalog.expansion.asking import NAME, Desk, Shelf, an_object, blocks, item, tool
@@ -134,7 +134,7 @@ def test_a_refusal_is_an_error_of_the_protocol_with_its_message_alone(
     era: Era, error: ExpansionRefused | SchemaNotFound
 ) -> None:
     with pytest.raises(Violation) as refused:
-        failed(b"7", "tools/call", error, era)
+        encode_gateway_error(b"7", "tools/call", error, era)
     told = json.loads(refused.value.encode())["error"]
     assert (told["code"], told["message"], refused.value.status) == (-32602, error.message, 200)
     assert told["data"]["hint"] == error.hint

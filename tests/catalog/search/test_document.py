@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.search import Document, document_of
+from headgate.catalog.search.document import Document, document_of
 
 DEFINITION = {
     "name": "find",

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from headgate.catalog.search import Document
+from headgate.catalog.search.document import Document
 from headgate.catalog.search.duplicates import DuplicateGroups
 
 READ = "Read the complete contents of a file from the file system."

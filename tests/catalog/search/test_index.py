@@ -5,7 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.catalog.search import Document, LexicalIndex
+from headgate.catalog.search.document import Document
+from headgate.catalog.search.index import LexicalIndex
 from tests.catalog.search.tools import OFFICE, found, index_of, tool
 
 WORDS = ["file", "read", "mail", "send", "delete", "weather", "log", "files", "erase", "日本"]

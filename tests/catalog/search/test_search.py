@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.catalog.search import Document, LexicalIndex
+from headgate.catalog.search.document import Document
+from headgate.catalog.search.index import LexicalIndex
 from tests.catalog.search.tools import OFFICE, found, index_of, tool
 
 INDEX = index_of(OFFICE)

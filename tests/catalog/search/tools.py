@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from headgate.catalog.search import Document, LexicalIndex
+from headgate.catalog.search.document import Document
+from headgate.catalog.search.index import LexicalIndex
 
 
 def tool(server: str, name: str, description: str = "", *, read_only: bool = False) -> Document:

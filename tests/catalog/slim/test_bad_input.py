@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.slim import partition_schema, shared, slim, stub
+from headgate.catalog.slim.forms import slim, stub
+from headgate.catalog.slim.partition import partition_schema
+from headgate.catalog.slim.shared import shared
 from tests.catalog.slim.tools import LONG, a_tool, arguments
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.slim import partition_schema, shared, slim, stub
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.slim.forms import slim, stub
+from headgate.catalog.slim.partition import partition_schema
+from headgate.catalog.slim.shared import shared
+from headgate.catalog.tokens.counter import count_tokens
 from tests.real.test_catalogs import catalogs
 
 

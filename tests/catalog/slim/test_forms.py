@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.slim import Shared, forms, slim, stub
+from headgate.catalog.slim.forms import forms, slim, stub
+from headgate.catalog.slim.shared import Shared
 from tests.catalog.slim.tools import LONG, a_tool, arguments, described
 
 PROSE = "Bare words about it that are of no use to a client and only fill up the definition here"

@@ -8,7 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.slim import partition_schema, shared, slim, stub
+from headgate.catalog.slim.forms import slim, stub
+from headgate.catalog.slim.partition import partition_schema
+from headgate.catalog.slim.shared import shared
 from tests.catalog.slim.made import Made
 
 PADDING = "Long words that no client needs. " * 20

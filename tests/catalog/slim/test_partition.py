@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.slim import partition_schema
+from headgate.catalog.slim.partition import partition_schema
 
 ADDRESS = {
     "type": "object",

@@ -1,6 +1,7 @@
 """What the tools of one server repeat is found, whatever their order, and said once."""
 
-from headgate.catalog.slim import NOTHING_SHARED, shared, slim
+from headgate.catalog.slim.forms import slim
+from headgate.catalog.slim.shared import NOTHING_SHARED, shared
 from tests.catalog.slim.tools import LONG, a_tool, arguments, described
 
 COSTS = "Every call of this costs money"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.tokens.merges import Merges
 from headgate.catalog.tokens.vocabulary import vocabulary
 

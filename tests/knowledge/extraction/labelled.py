@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.knowledge.extraction import extract
+from headgate.knowledge.extraction.extracting import extract
 from headgate.knowledge.values import NewChunk, NewEntity, name_key
 
 TYPES: Final = ("ORG", "PERSON", "PLACE", "PRODUCT")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.knowledge.extraction import Known, Names, extract
+from headgate.knowledge.extraction.extracting import extract
+from headgate.knowledge.extraction.names import Known, Names
 from headgate.knowledge.values import NewEntity
 from tests.knowledge.extraction.labelled import chunk
 

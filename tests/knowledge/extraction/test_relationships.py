@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.knowledge.extraction import Known, Names, extract
+from headgate.knowledge.extraction.extracting import extract
+from headgate.knowledge.extraction.names import Known, Names
 from tests.knowledge.extraction.labelled import chunk
 
 

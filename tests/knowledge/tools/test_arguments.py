@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import InvalidQuestion, KnowledgeError
 from headgate.knowledge.query import Strategy
-from headgate.knowledge.tools import failure
 from headgate.knowledge.tools.arguments import Arguments
 from headgate.knowledge.tools.definitions import DEFINITIONS, arguments_of
+from headgate.knowledge.tools.failures import failure
 from headgate.knowledge.tools.semantic_search import Question, read_question
 from headgate.knowledge.values import Filters
 from tests.knowledge.tools.desk import Desk

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.modes import VENDOR_FIELDS, Mode
-from headgate.knowledge.tools import failure
+from headgate.knowledge.tools.failures import failure
 from headgate.knowledge.values import (
     Document,
     Mention,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, InvalidQuestion
-from headgate.knowledge.tools import failure
+from headgate.knowledge.tools.failures import failure
 from headgate.knowledge.values import Edge, NewEntity, NewRelationship
 from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, MOST_WALKED, Terms, walk
 from tests.knowledge.memory import Memory

@@ -75,7 +75,7 @@ async def opening(ground: Ground) -> Opening:
     return await ground.clear()
 
 
-class _Door:
+class _StoreOpener:
     """The store that is open now."""
 
     def __init__(self, opening: Opening) -> None:
@@ -94,7 +94,7 @@ class _Door:
 @pytest.fixture
 async def reopen(opening: Opening) -> AsyncIterator[Reopen]:
     """Return a function that closes the store and opens the same data again."""
-    door = _Door(opening)
+    door = _StoreOpener(opening)
     yield door.reopen
     await door.close()
 

@@ -15,7 +15,7 @@ import msgspec
 from headgate.app.knowledge.opening import Knowledge, open_knowledge
 from headgate.app.knowledge.summary import Imported, Ingested, IngestionProgress
 from headgate.app.progress import Progress
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.config.settings import Settings
 from headgate.documents.failed_files import FailedFiles
 from headgate.documents.library import Files, open_library
@@ -23,7 +23,8 @@ from headgate.documents.watching import Looks, changes
 from headgate.domain.errors import ConfigError, InvalidGraph, StoreAway, UncertainEnds
 from headgate.domain.regular_file import open_regular
 from headgate.embedding.choice import Offline
-from headgate.knowledge.extraction import Names, extract
+from headgate.knowledge.extraction.extracting import extract
+from headgate.knowledge.extraction.names import Names
 from headgate.knowledge.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion import Ingestion
 from headgate.knowledge.places import Places

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.config.settings import Settings
 from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.passages import PassageEmbedder

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headgate.catalog.dialects import Dialect
-from headgate.catalog.evaluation import Unreached
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.evaluation.report import Unreached
 from headgate.domain.listing import Mode
 
 

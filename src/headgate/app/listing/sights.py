@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.names import Key, accepted, public_name
 from headgate.catalog.own import Reader
 from headgate.catalog.scene import Sight
-from headgate.catalog.tokens import count_tokens
+from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.views import Views
 from headgate.catalog.words import Words
 from headgate.domain.item import Item

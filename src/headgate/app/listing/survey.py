@@ -29,8 +29,8 @@ from headgate.app.listing.sights import (
 from headgate.app.progress import Progress
 from headgate.app.results import readers_of
 from headgate.app.search import clients_of
-from headgate.catalog.dialects import Dialect
-from headgate.catalog.evaluation import Unreached
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.evaluation.report import Unreached
 from headgate.catalog.names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError

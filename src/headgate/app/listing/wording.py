@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.app.listing.report import ListedTool, Listing, ModeCount, Overview, Report
 from headgate.app.listing.sights import SEARCH
-from headgate.catalog.dialects import Dialect
+from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.evaluation.columns import columns, printable, wrapped
 from headgate.catalog.views import choice_line
 from headgate.domain.listing import Mode

@@ -70,12 +70,12 @@ class TransactionTools:
             }
         )
 
-    def takes(self, request: Request) -> bool:
+    def is_step(self, request: Request) -> bool:
         """Whether the request is a step of a transaction; asked of every call."""
         ticket = request.ticket
         return request.name == STEP or (ticket is not None and bool(ticket.transaction))
 
-    async def step(self, request: Request, use: Use) -> tuple[Call, Answer]:
+    async def run_step(self, request: Request, use: Use) -> tuple[Call, Answer]:
         """The answer to a step, made with `use`; raises HeadgateError."""
         if request.name == STEP:
             id, wish = step_of(request)

@@ -1,0 +1,82 @@
+"""A gateway as a process of its own, in front of servers that replay listings."""
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.listing.catalogs import Catalogue
+from bench.process import free_port, running, wait_until
+from bench.readiness import wait_for_port
+
+_UPSTREAM: Final = Path(__file__).resolve().with_name("upstream.py")
+
+
+class GatewayProcess(msgspec.Struct, frozen=True):
+    """A gateway that runs."""
+
+    port: int
+    pid: int
+    # When its process was started.
+    began: float
+
+    def ready(self) -> int:
+        """How many of its servers are connected."""
+        try:
+            servers = self._get("/ready")["servers"]
+        except (OSError, ValueError, KeyError, http.client.HTTPException):
+            return 0
+        return sum(server["state"] == "ready" for server in servers)
+
+    def _get(self, path: str) -> dict[str, list[dict[str, str]]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        return answer
+
+
+@contextmanager
+def replaying(catalogues: Sequence[Catalogue], place: Path) -> Iterator[Path]:
+    """The configuration of a gateway for servers that run as long as the block. Raises StartFailed."""
+    listings = place / "listings"
+    listings.mkdir(parents=True)
+    for one in catalogues:
+        (listings / f"{one.server}.json").write_bytes(one.listing)
+    port = free_port()
+    command = [sys.executable, "-P", str(_UPSTREAM), "--port", str(port)]
+    with running([*command, "--listings", str(listings)]) as pid:
+        wait_for_port(port, pid, "the replaying servers")
+        config = place / "headgate.json"
+        servers = {one.server: {"url": f"http://127.0.0.1:{port}/{one.server}"} for one in catalogues}
+        config.write_text(json.dumps({"mcpServers": servers}))
+        yield config
+
+
+@contextmanager
+def open_gateway_process(config: Path, *, source: Path | None = None) -> Iterator[GatewayProcess]:
+    """A gateway as it comes, but that it goes by words alone. Raises StartFailed.
+
+    `source` is the directory of another version of its code.
+    """
+    port = free_port()
+    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--transport", "http"]
+    command += ["--port", str(port), "--data-dir", str(config.parent / "data")]
+    began = time.perf_counter()
+    environment = {"HEADGATE_EMBEDDER": "BM25"} | ({"PYTHONPATH": str(source)} if source else {})
+    with running(command, environment=environment) as pid:
+        wait_for_port(port, pid, "headgate")
+        yield GatewayProcess(port, pid, began)
+
+
+def wait_for_servers(gateway_process: GatewayProcess, servers: int) -> None:
+    """Return once so many are connected. Raises StartFailed."""
+    wait_until(lambda: gateway_process.ready() == servers, gateway_process.pid, "every server")

@@ -1,0 +1,337 @@
+"""Delivers a call and bridges the input requests of its server between the two eras."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer, Call, Request
+from headgate.domain.errors import InvalidAnswer, ReminderRefused
+from headgate.input_requests.request_state import (
+    INPUT_METHODS,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    STATE_LIFETIME_SECONDS,
+    InputRequest,
+    InputRequiredResult,
+    RequestStateSealer,
+    handshake_params,
+    input_required_answer,
+    input_required_of,
+    with_request_state,
+)
+from headgate.wire.envelope import encode_object
+from headgate.wire.violations import INTERNAL_ERROR
+
+_CALL_IS_OVER = Answer(
+    error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": "The request that this is about is over"})
+)
+
+
+class SuspendedCall:
+    """One call under way; it is the channel of the call, whichever request of the client waits for it."""
+
+    def __init__(self, call: Call, deliver: Callable[[Call], Awaitable[Answer]]) -> None:
+        # Not a secret, but nobody may guess the next one either.
+        self.handle = secrets.token_urlsafe(16)
+        self.request = call.request
+        # Whether a request of the client waits for the next turn.
+        self.awaited = True
+        # Runs out when nobody comes back with answers.
+        self.expiry: asyncio.TimerHandle | None = None
+        self._input_requested = asyncio.Event()
+        self._requested_input: dict[str, tuple[InputRequest, asyncio.Future[Answer]]] = {}
+        self._last = 0
+        carried = msgspec.structs.replace(
+            call.request,
+            channel=self,
+            on_progress=self._progress if call.request.on_progress is not None else None,
+        )
+        self.task = asyncio.ensure_future(deliver(Call(carried, call.item)))
+
+    async def wait_for_result_or_input(self) -> None:
+        """Wait until the call is answered, or the client is asked something."""
+        # A question may be withdrawn as soon as it was put.
+        while not self.task.done() and not self._requested_input:
+            asked = asyncio.ensure_future(self._input_requested.wait())
+            try:
+                await asyncio.wait({self.task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asked.cancel()
+
+    @property
+    def requested_input(self) -> dict[str, InputRequest]:
+        """What has been asked and not been answered."""
+        return {key: input_request for key, (input_request, _) in self._requested_input.items()}
+
+    def resume(self, request: Request, responses: dict[str, Raw]) -> None:
+        """The client has come back, with some answers."""
+        self.request = request
+        if self.expiry is not None:
+            self.expiry.cancel()
+        for key, response in responses.items():
+            if key in self._requested_input:
+                _, future = self._requested_input[key]
+                if not future.done():
+                    future.set_result(Answer(bytes(response)))
+                self._forget(key)
+
+    def drop_request(self) -> None:
+        """The call is over and its client is away: only the outcome is kept, not what was sent."""
+        self.request = Request(caller=self.request.caller)
+
+    def abandon(self, *why: object) -> None:
+        """Nobody will take the answer; the call is told why, if there is a word for it."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self.task.cancel(*why)
+        self.task.add_done_callback(_discard_result)
+
+    # The channel of the call.
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Hand a notification on to whichever request waits."""
+        if self.request.channel is not None:
+            self.request.channel.tell(method, params)
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """The client's answer, which comes with its next request."""
+        if self.task.done():
+            # Put in the same breath as the answer: the client has no reason to come back.
+            return _CALL_IS_OVER
+        self._last += 1
+        key = f"q{self._last}"
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._requested_input[key] = (InputRequest(method, Raw(params)), future)
+        self._input_requested.set()
+        try:
+            return await future
+        finally:
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._requested_input.pop(key, None)
+        if not self._requested_input:
+            self._input_requested.clear()
+
+    def _progress(self, params: dict[str, Raw]) -> None:
+        if self.request.on_progress is not None:
+            self.request.on_progress(params)
+
+
+def _discard_result(task: "asyncio.Future[Answer]") -> None:
+    if not task.cancelled() and task.exception() is None:
+        result = task.result().result
+        if not isinstance(result, bytes):
+            result.close()
+
+
+# A server that has not finished after so many rounds never will.
+_MAX_ROUNDS = 10
+# Before a server is asked again that only wants to be reminded; doubled each time, within a second.
+_FIRST_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 0.5
+# Calls that ended while their client was away, whose outcome it may still fetch; the oldest go first.
+_MAX_UNCLAIMED = 1000
+
+
+class CallDelivery(Protocol):
+    """Whatever carries a call out."""
+
+    async def deliver(self, call: Call) -> Answer:
+        """The upstream's answer; raises HeadgateError saying what may have happened."""
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+
+
+class InputBridge:
+    """Bridges the two ways in which upstreams ask, and the two in which clients can be asked."""
+
+    def __init__(self, delivery: CallDelivery, state_sealer: RequestStateSealer) -> None:
+        self._delivery = delivery
+        self._state_sealer = state_sealer
+        self._suspended_calls: dict[str, SuspendedCall] = {}
+        self._unclaimed: dict[str, SuspendedCall] = {}
+
+    def deliver_with_input(self, call: Call) -> Coroutine[Any, Any, Answer]:
+        """The upstream's answer, or its questions for a stateless client; raises HeadgateError.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
+        request = call.request
+        if request.owner is not None:
+            return self._deliver_in_session(call)
+        if REQUEST_STATE in request.params and request.method in INPUT_METHODS:
+            return self._resume(call)
+        return self._deliver_stateless(call)
+
+    # A client that can be asked while it waits, and an upstream that asks with its answer.
+
+    async def _deliver_in_session(self, call: Call) -> Answer:
+        answer = await self._delivery.deliver(call)
+        if not answer.typed:
+            # An upstream of the handshake era, which has asked meanwhile.
+            return answer
+        pause = _FIRST_PAUSE_SECONDS
+        for _ in range(_MAX_ROUNDS):
+            requested_input = self._requested_input(call, answer)
+            if requested_input is None:
+                return answer
+            if requested_input.input_requests:
+                responses = await self._request_input(call, requested_input)
+                if isinstance(responses, Answer):
+                    return responses
+            else:
+                responses = {}
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+            answer = await self._delivery.deliver(_call_with_responses(call, requested_input, responses))
+        if self._requested_input(call, answer) is None:
+            return answer
+        raise InvalidAnswer(call.item.server, call.item.public_name, f"questions after {_MAX_ROUNDS} rounds")
+
+    def _requested_input(self, call: Call, answer: Answer) -> InputRequiredResult | None:
+        """What the answer asks for; raises InvalidAnswer when the client never said that it can be asked."""
+        try:
+            requested_input = input_required_of(answer)
+        except ValueError as error:
+            raise InvalidAnswer(call.item.server, call.item.public_name, str(error)) from error
+        if requested_input is not None:
+            for input_request in requested_input.input_requests.values():
+                profile = call.request.profile
+                if not profile.may_be_asked(input_request.method, bytes(input_request.params)):
+                    reason = f"a question ({input_request.method[:100]}), but {profile.why_not(input_request.method)}"
+                    raise InvalidAnswer(call.item.server, call.item.public_name, reason)
+        return requested_input
+
+    async def _request_input(
+        self, call: Call, requested_input: InputRequiredResult
+    ) -> dict[str, Raw] | Answer:
+        """The client's answer to each question, all put at once; the first error ends the call."""
+        asked = [
+            asyncio.ensure_future(_send_input_request(call, input_request))
+            for input_request in requested_input.input_requests.values()
+        ]
+        try:
+            answers = await asyncio.gather(*asked)
+        finally:
+            for task in asked:
+                task.cancel()
+        responses: dict[str, Raw] = {}
+        for key, answer in zip(requested_input.input_requests, answers, strict=True):
+            if answer.error:
+                return answer
+            assert isinstance(answer.result, bytes)
+            responses[key] = Raw(answer.result)
+        return responses
+
+    # A client that can only be asked by way of its answer.
+
+    async def _deliver_stateless(self, call: Call) -> Answer:
+        asks_meanwhile = call.request.profile.can_be_asked and call.request.method in INPUT_METHODS
+        if not asks_meanwhile or not self._delivery.sends_requests_during_calls(call.item.server):
+            return self._with_sealed_state(call, await self._delivery.deliver(call))
+        # However many wait: the limit applies when a server asks, and ends another call then.
+        suspended_call = SuspendedCall(call, self._delivery.deliver)
+        self._suspended_calls[suspended_call.handle] = suspended_call
+        suspended_call.task.add_done_callback(lambda _: self._on_call_done(suspended_call))
+        return await self._wait_for_result_or_input(call, suspended_call)
+
+    def _with_sealed_state(self, call: Call, answer: Answer) -> Answer:
+        """Questions of a stateless upstream pass, and its reminder is sealed."""
+        requested_input = self._requested_input(call, answer) if answer.typed else None
+        if requested_input is None or requested_input.request_state is None:
+            return answer
+        return with_request_state(
+            answer, self._state_sealer.seal_state("upstream", call, requested_input.request_state)
+        )
+
+    async def _resume(self, call: Call) -> Answer:
+        request, responses = call.request, _input_responses(call)
+        # Last, because a reminder is read once: what is wrong with the rest can be mended by the client.
+        sealed_state = self._state_sealer.open_state(call)
+        if sealed_state.kind == "upstream":
+            params = {**request.params, REQUEST_STATE: Raw(msgspec.json.encode(sealed_state.content))}
+            call = Call(msgspec.structs.replace(request, params=params), call.item)
+            return self._with_sealed_state(call, await self._delivery.deliver(call))
+        suspended_call = self._suspended_calls.get(sealed_state.content)
+        if suspended_call is None:
+            raise ReminderRefused(
+                "the call that it belongs to does not wait at this gateway any more: "
+                "it ended, or made room for the calls of other clients"
+            )
+        suspended_call.resume(request, responses)
+        return await self._wait_for_result_or_input(call, suspended_call)
+
+    async def _wait_for_result_or_input(self, call: Call, suspended_call: SuspendedCall) -> Answer:
+        """Wait for the answer or for questions, whichever comes first."""
+        suspended_call.awaited = True
+        try:
+            await suspended_call.wait_for_result_or_input()
+        except asyncio.CancelledError as cancelled:
+            # The client has left in the middle; a message says that it wants the call cancelled.
+            self._drop(suspended_call, *cancelled.args)
+            raise
+        if suspended_call.task.done():
+            self._forget(suspended_call)
+            # Which era the server is of may not have been known when the call began.
+            return self._with_sealed_state(call, suspended_call.task.result())
+        # It waits for as long as the reminder can be used, and not longer.
+        suspended_call.awaited = False
+        suspended_call.expiry = asyncio.get_running_loop().call_later(
+            STATE_LIFETIME_SECONDS, self._drop, suspended_call
+        )
+        return input_required_answer(
+            suspended_call.requested_input, self._state_sealer.seal_state("held", call, suspended_call.handle)
+        )
+
+    def _on_call_done(self, suspended_call: SuspendedCall) -> None:
+        """The call is over; where its client is away, it may come back for the outcome."""
+        if suspended_call.awaited or suspended_call.handle not in self._suspended_calls:
+            return
+        suspended_call.drop_request()
+        self._unclaimed[suspended_call.handle] = suspended_call
+        if len(self._unclaimed) > _MAX_UNCLAIMED:
+            self._drop(next(iter(self._unclaimed.values())))
+
+    def _forget(self, suspended_call: SuspendedCall) -> None:
+        self._suspended_calls.pop(suspended_call.handle, None)
+        self._unclaimed.pop(suspended_call.handle, None)
+
+    def _drop(self, suspended_call: SuspendedCall, *why: object) -> None:
+        self._forget(suspended_call)
+        suspended_call.abandon(*why)
+
+    def close(self) -> None:
+        """The gateway ends: nobody will come back."""
+        for suspended_call in list(self._suspended_calls.values()):
+            self._drop(suspended_call)
+
+
+async def _send_input_request(call: Call, input_request: InputRequest) -> Answer:
+    channel = call.request.channel
+    assert channel is not None
+    return await channel.ask(input_request.method, handshake_params(input_request))
+
+
+def _call_with_responses(call: Call, requested_input: InputRequiredResult, responses: dict[str, Raw]) -> Call:
+    """The call once more, with what the client said."""
+    params = dict(call.request.params)
+    for key in (INPUT_RESPONSES, REQUEST_STATE):
+        params.pop(key, None)
+    if responses:
+        params[INPUT_RESPONSES] = Raw(encode_object(responses))
+    if requested_input.request_state is not None:
+        params[REQUEST_STATE] = Raw(msgspec.json.encode(requested_input.request_state))
+    return Call(msgspec.structs.replace(call.request, params=params), call.item)
+
+
+def _input_responses(call: Call) -> dict[str, Raw]:
+    try:
+        return msgspec.json.decode(call.request.params.get(INPUT_RESPONSES, b"{}"), type=dict[str, Raw])
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ReminderRefused(f"{INPUT_RESPONSES} is not an object") from error

@@ -1,0 +1,172 @@
+"""`input_required` results, and the sealed `requestState` that a client returns with its responses."""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer, Call
+from headgate.domain.errors import ReminderRefused
+from headgate.wire.envelope import LARGE_BYTES, decode_object, encode_object
+from headgate.wire.results import INPUT_REQUIRED
+
+# Only these may be answered with questions.
+INPUT_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+INPUT_RESPONSES = "inputResponses"
+REQUEST_STATE = "requestState"
+_ELICITATION_ID = "elicitationId"
+
+
+class InputRequest(msgspec.Struct, frozen=True):
+    """One request of the upstream to the client."""
+
+    method: str
+    params: Raw = Raw(b"")
+
+
+class InputRequiredResult(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that an upstream wants to know, and what it wants to be reminded of."""
+
+    result_type: str
+    input_requests: dict[str, InputRequest] = {}
+    request_state: str | None = None
+
+
+def input_required_of(answer: Answer) -> InputRequiredResult | None:
+    """What a result asks for; None when it asks for nothing. Raises ValueError when it cannot be read."""
+    result = answer.result
+    # Large results are on disk, and nobody asks a question of a megabyte.
+    if not answer.typed or not isinstance(result, bytes) or INPUT_REQUIRED not in result:
+        return None
+    try:
+        kind = decode_object(result).get("resultType", b"")
+        if bytes(kind) != INPUT_REQUIRED:
+            return None
+        return msgspec.json.decode(result, type=InputRequiredResult)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"questions that cannot be read ({error})") from error
+
+
+def handshake_params(input_request: InputRequest) -> bytes:
+    """The params of a question as the handshake era has them, where a link that is to be opened has an id."""
+    params = bytes(input_request.params)
+    if input_request.method != "elicitation/create" or b'"url"' not in params:
+        return params
+    try:
+        members = decode_object(params)
+    except (DecodeError, UnicodeDecodeError):
+        return params
+    if bytes(members.get("mode", b"")) != b'"url"' or _ELICITATION_ID in members:
+        return params
+    return encode_object({**members, _ELICITATION_ID: Raw(msgspec.json.encode(secrets.token_urlsafe(16)))})
+
+
+def with_request_state(answer: Answer, state: str) -> Answer:
+    """The same questions with another reminder."""
+    assert isinstance(answer.result, bytes)
+    members = decode_object(answer.result)
+    members[REQUEST_STATE] = Raw(msgspec.json.encode(state))
+    return Answer(encode_object(members), typed=True)
+
+
+def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> Answer:
+    """A result that asks the client."""
+    asked = {
+        key: Raw(encode_object({"method": Raw(msgspec.json.encode(each.method)), **_params(each)}))
+        for key, each in requested_input.items()
+    }
+    members = {
+        "resultType": Raw(INPUT_REQUIRED),
+        "inputRequests": Raw(encode_object(asked)),
+        REQUEST_STATE: Raw(msgspec.json.encode(state)),
+    }
+    return Answer(encode_object(members), typed=True)
+
+
+def _params(input_request: InputRequest) -> dict[str, Raw]:
+    return {"params": input_request.params} if input_request.params else {}
+
+
+_PURPOSE = "requestState"
+# People take their time over a question, but not for ever.
+STATE_LIFETIME_SECONDS = 600.0
+# Reminders that have been used are remembered for as long as they could be used again, but not more of them.
+_MAX_USED = 100_000
+
+
+class StateSealer(Protocol):
+    """Seals text so that nobody else can read or change it."""
+
+    def seal(self, purpose: str, content: bytes, seconds: float) -> str:
+        """A token that can be opened for so long."""
+
+    def open(self, purpose: str, token: str) -> bytes:
+        """What was sealed; raises ValueError."""
+
+
+class SealedRequestState(msgspec.Struct, frozen=True):
+    """What the gateway must know to go on."""
+
+    # `upstream`: the server's own reminder; `held`: the call that waits here.
+    kind: Literal["upstream", "held"]
+    principal: str
+    request: bytes
+    content: str
+
+
+class RequestStateSealer:
+    """Seals reminders and opens each of them once."""
+
+    def __init__(self, seal: StateSealer, now: Callable[[], float] = time.monotonic) -> None:
+        self._seal = seal
+        self._now = now
+        self._used: dict[bytes, float] = {}
+
+    def seal_state(self, kind: Literal["upstream", "held"], call: Call, content: str) -> str:
+        """A reminder for the client of this call."""
+        principal = call.request.caller.principal
+        sealed_state = SealedRequestState(kind, principal, _request_digest(call), content)
+        return self._seal.seal(_PURPOSE, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
+
+    def open_state(self, call: Call) -> SealedRequestState:
+        """What the client of this call was asked to hand back; raises ReminderRefused."""
+        try:
+            token = msgspec.json.decode(call.request.params[REQUEST_STATE], type=str)
+            sealed = self._seal.open(_PURPOSE, token)
+            sealed_state = msgspec.msgpack.decode(sealed, type=SealedRequestState)
+        except (DecodeError, UnicodeDecodeError, ValueError) as error:
+            raise ReminderRefused("it was not given by this gateway, was changed, or is too old") from error
+        if sealed_state.principal != call.request.caller.principal or sealed_state.request != _request_digest(
+            call
+        ):
+            # The same words whoever it belongs to.
+            raise ReminderRefused("it belongs to another request")
+        self._mark_used(token)
+        return sealed_state
+
+    def _mark_used(self, token: str) -> None:
+        now = self._now()
+        digest = hashlib.sha256(token.encode()).digest()
+        if self._used.get(digest, 0.0) > now:
+            raise ReminderRefused("it was used before")
+        self._used[digest] = now + STATE_LIFETIME_SECONDS
+        # The first ones end first.
+        while len(self._used) > _MAX_USED or next(iter(self._used.values())) <= now:
+            del self._used[next(iter(self._used))]
+
+
+def _request_digest(call: Call) -> bytes:
+    """What the request asks for, in one spelling."""
+    request = call.request
+    canonical = bytes(request.params.get("arguments", b"null"))
+    # Large ones must be the same bytes: to sort them takes too long.
+    if len(canonical) <= LARGE_BYTES:
+        with suppress(DecodeError, UnicodeDecodeError, RecursionError):
+            canonical = msgspec.json.encode(msgspec.json.decode(canonical), order="deterministic")
+    parts = (request.method.encode(), call.item.server.encode(), call.item.name.encode(), canonical)
+    return hashlib.sha256(b"\0".join(parts)).digest()

@@ -1,0 +1,144 @@
+"""The client behind a request: its era, capabilities, session preferences and subscription quota."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Raw
+
+from headgate.domain.call import LOCAL, Caller, Channel, Owner
+from headgate.domain.errors import TooManySubscriptions
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN, Profile
+from headgate.server.reply import Reply
+from headgate.wire.eras import Era
+
+# What a subscription takes besides its URI, in the sets and tables that it is in.
+_OVERHEAD_BYTES = 64
+_UNSUBSCRIBE_HINT = "unsubscribe from other resources first"
+
+
+class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them are kept as long as the session is."""
+
+    resources: int = 1000
+    uri_bytes: int = 8 * 1024
+    # Of one client, with what each takes besides its URI.
+    client_bytes: int = 512 * 1024
+    total_bytes: int = 16 * 1024 * 1024
+    # A client may always have so many, however much others have.
+    assured_bytes: int = 4 * 1024
+
+
+SUBSCRIPTION_LIMITS = SubscriptionLimits()
+
+
+class SubscriptionShare:
+    """What one client has subscribed to, in bytes."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class SubscriptionBudget:
+    """The bytes of all clients together."""
+
+    def __init__(self, limits: SubscriptionLimits = SUBSCRIPTION_LIMITS) -> None:
+        self._limits = limits
+        self.bytes = 0
+
+    def reserve(self, share: SubscriptionShare, uri: str) -> None:
+        """Count one more subscription; raises TooManySubscriptions, and then nothing is counted."""
+        limits, size = self._limits, subscription_bytes(uri)
+        if size - _OVERHEAD_BYTES > limits.uri_bytes:
+            raise TooManySubscriptions(
+                f"its URI is longer than {limits.uri_bytes} bytes", "use a shorter URI"
+            )
+        if share.bytes + size > limits.client_bytes:
+            raise TooManySubscriptions(
+                f"the URIs of one client may take {limits.client_bytes} bytes together", _UNSUBSCRIBE_HINT
+            )
+        if share.bytes + size > limits.assured_bytes and self.bytes + size > limits.total_bytes:
+            raise TooManySubscriptions(
+                f"the URIs of all clients take {limits.total_bytes} bytes together", "try again later"
+            )
+        self.add(share, uri)
+
+    def add(self, share: SubscriptionShare, uri: str) -> None:
+        """Count a subscription that was allowed before."""
+        share.bytes += subscription_bytes(uri)
+        self.bytes += subscription_bytes(uri)
+
+    def release(self, share: SubscriptionShare, uri: str) -> None:
+        """Count one less, unless the client has given all back meanwhile."""
+        size = min(subscription_bytes(uri), share.bytes)
+        share.bytes -= size
+        self.bytes -= size
+
+    def release_all(self, share: SubscriptionShare) -> None:
+        """The client is gone."""
+        self.bytes -= share.bytes
+        share.bytes = 0
+
+
+def subscription_bytes(uri: str) -> int:
+    """How many bytes one subscription counts."""
+    return _OVERHEAD_BYTES + len(uri.encode(errors="surrogatepass"))
+
+
+class SessionPreferences(msgspec.Struct):
+    """What a client of the handshake era has asked for once and for all."""
+
+    # The least important log messages that it wants; empty until it says so.
+    log_level: str = ""
+    # The resources whose updates it wants to hear of, as it calls them.
+    subscriptions: set[str] = msgspec.field(default_factory=set)
+    # What they take, those included that a server is being asked for.
+    subscription_share: SubscriptionShare = msgspec.field(default_factory=SubscriptionShare)
+    # Told after each change, where the client may come back to find all of it as it was.
+    on_change: Callable[[], None] | None = None
+
+    def notify_changed(self) -> None:
+        """The client has asked for something else than before."""
+        if self.on_change is not None:
+            self.on_change()
+
+
+class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The sender of one request."""
+
+    era: Era
+    # Progress, log messages and questions that belong to this request.
+    channel: Channel
+    caller: Caller = LOCAL
+    # In the stateless era each request declares its own.
+    profile: Profile = PLAIN
+    # What the client calls itself; in the stateless era each request says it.
+    client: str = ""
+    # The listing that the path it came by stands for.
+    listing: Mode | None = None
+    # None in the stateless era.
+    owner: Owner | None = None
+    preferences: SessionPreferences | None = None
+    # The number of the HTTP connection; 0 where there is only one.
+    connection: int = 0
+    # Told when the upstream lets go of its stream before the answer.
+    on_pause: Callable[[], None] | None = None
+    # The headers of the request, where it came over HTTP in the stateless era.
+    headers: Mapping[bytes, bytes] = {}
+    # The `_meta` of its request, where it has been read already.
+    meta: Mapping[str, Raw] | None = None
+    # What HTTP says about the delivery of the call.
+    key_header: bytes | None = None
+    # The features of rmcp that it shares with us; in the stateless era each request declares its own.
+    features: frozenset[str] = frozenset()
+
+
+class InitializedClient(msgspec.Struct, frozen=True):
+    """A client that has shaken hands: the agreed version, what it declared, and the reply that says so."""
+
+    version: str
+    capabilities: bytes
+    client_info: bytes
+    reply: Reply

@@ -1,0 +1,277 @@
+"""The delivery part of `_meta`: options read from a request, status written into its reply."""
+
+import asyncio
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import DecodeError, Raw
+from msgspec.json import decode
+
+from headgate.domain.call import Answer
+from headgate.domain.care import Priority
+from headgate.domain.errors import Effect, HeadgateError, StillRunning, UpstreamTimeout
+from headgate.domain.ticket import Receipt, Ticket
+from headgate.wire.envelope import decode_object, encode_object
+from headgate.wire.metas import Edit, edited, edited_on_disk
+from headgate.wire.results import asks
+from headgate.wire.rmcp import META, META_ALIAS, Asked, Said, encoded, take_asked, take_said
+from headgate.wire.violations import INVALID_PARAMS, Violation, refusal_of
+
+IDEMPOTENCY_KEY: Final = "io.headgate/idempotencyKey"
+ON_DOUBT: Final = "io.headgate/onDoubt"
+PRIORITY: Final = "io.headgate/priority"
+IDEMPOTENCY_KEY_HEADER: Final = b"idempotency-key"
+_GATEWAY_KEYS = frozenset({META, META_ALIAS, IDEMPOTENCY_KEY, ON_DOUBT, PRIORITY})
+_MAX_CHARACTERS = 255
+# Keys that the gateway makes itself begin with this.
+_RESERVED_PREFIX = "headgate:"
+_MAX_TIMEOUT_MS = 7_200_000
+_NO_OPTIONS = Asked()
+_ONE_NAME = (META,)
+_BOTH_NAMES = (META, META_ALIAS)
+
+
+def take_delivery_request(
+    meta: dict[str, Raw], header: bytes | None, features: frozenset[str], id: bytes = b"null"
+) -> Ticket | None:
+    """What came beside the arguments, taken out of `_meta`; None for a plain call. Raises Violation.
+
+    `header` is that of HTTP, if it is there, and `features` are those of rmcp that the client shares with us.
+    """
+    if header is None and not features and _GATEWAY_KEYS.isdisjoint(meta):
+        # Nearly always.
+        return None
+    by_alias = bool(features) and META_ALIAS in meta and META not in meta
+    try:
+        asked = take_asked(meta)
+        own, doubt = _take_text(meta, IDEMPOTENCY_KEY), _take_text(meta, ON_DOUBT)
+        priority = _priority(_take_text(meta, PRIORITY))
+        if asked is None and own is doubt is priority is None and header is None:
+            return Ticket(features=features) if features else None
+        said = asked or _NO_OPTIONS
+        return Ticket(
+            key=_one_key(said.idempotency_key, own, _key_of_header(header)),
+            retries_doubt=_retries_doubt(said.on_doubt) or _retries_doubt(doubt),
+            timeout_seconds=_seconds(said.timeout_ms),
+            priority=priority,
+            transaction=_bounded_text(said.transaction_id, "transaction_id"),
+            sequence=said.sequence,
+            # Whoever speaks of delivery is spoken to of it, also when it gave its request no name.
+            request_id=_bounded_text(said.request_id, "request_id") or (str(uuid4()) if asked else ""),
+            features=features,
+            rmcp_names=_BOTH_NAMES if by_alias else _ONE_NAME,
+        )
+    except ValueError as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+
+
+def _take_text(meta: dict[str, Raw], name: str) -> str | None:
+    raw = meta.pop(name, None)
+    if raw is None:
+        return None
+    try:
+        return decode(raw, type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"_meta[{name!r}] must be a text") from error
+
+
+def _key_of_header(header: bytes | None) -> str | None:
+    if header is None:
+        return None
+    if not header.isascii():
+        # Clients write other characters in different ways, and so one key would be two.
+        raise ValueError(
+            f"the header Idempotency-Key is ASCII; give any other key in _meta[{IDEMPOTENCY_KEY!r}]"
+        )
+    return header.decode()
+
+
+def _one_key(*given: str | None) -> str:
+    """The key, which may be said in several places, but not differently."""
+    keys = [key for key in given if key is not None]
+    if not keys:
+        return ""
+    if len(set(keys)) > 1:
+        raise ValueError("the idempotency key is not the same in all places where it is given")
+    key = keys[0]
+    if not 1 <= len(key) <= _MAX_CHARACTERS or not key.isprintable():
+        raise ValueError(f"an idempotency key has 1 to {_MAX_CHARACTERS} printable characters")
+    if key.startswith(_RESERVED_PREFIX):
+        raise ValueError(f"an idempotency key does not begin with {_RESERVED_PREFIX!r}")
+    return key
+
+
+def _retries_doubt(on_doubt: str | None) -> bool:
+    if on_doubt not in (None, "retry"):
+        raise ValueError('on_doubt can only be "retry"; without it a call in doubt is not made again')
+    return on_doubt is not None
+
+
+def _seconds(timeout_ms: int | None) -> float | None:
+    if timeout_ms is None:
+        return None
+    if not 1 <= timeout_ms <= _MAX_TIMEOUT_MS:
+        raise ValueError(f"timeout_ms is 1 to {_MAX_TIMEOUT_MS}")
+    return timeout_ms / 1000
+
+
+def _priority(named: str | None) -> Priority | None:
+    if named is None:
+        return None
+    if named not in Priority.__members__.values():
+        raise ValueError(f"_meta[{PRIORITY!r}] is one of {', '.join(Priority)}")
+    return Priority(named)
+
+
+def _bounded_text(text: str | None, what: str) -> str:
+    if text is not None and (not 1 <= len(text) <= _MAX_CHARACTERS or not text.isprintable()):
+        raise ValueError(f"{what} has 1 to {_MAX_CHARACTERS} printable characters")
+    return text or ""
+
+
+OPERATION_KEY = "io.headgate/operation"
+_PLAIN_STATUS = Receipt()
+_COMPLETED, _FAILED, _TIMEOUT = "completed", "failed", "timeout"
+# In the words of the ledger, which is below this package.
+_DONE, _ASKED, _NOT_DONE, _IN_DOUBT = "done", "asked", "failed", "in_doubt"
+_PROCESSED = {_DONE: True, _ASKED: False, _NOT_DONE: False}
+_BY_EFFECT = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}
+_NO_REQUEST = Ticket()
+# To look through a larger result takes so long that others would notice.
+_LARGE_BYTES = 256 * 1024
+
+
+class _OperationMetadata(msgspec.Struct, omit_defaults=True):
+    op_id: str = ""
+    state: str = ""
+    duplicate: bool | None = None
+    attempts: int | None = None
+    resolved_by: str = ""
+    unrecorded: bool = False
+
+
+async def with_delivery_metadata(answer: Answer, ticket: Ticket | None) -> Answer:
+    """The answer of a server, and what became of the call."""
+    receipt = answer.receipt or _PLAIN_STATUS
+    ticket = ticket or _NO_REQUEST
+    said = _rmcp_of_answer(answer, receipt, ticket) if _speaks_rmcp(ticket) else None
+    if said is None and not _is_recorded(receipt):
+        return answer
+    if answer.error:
+        members = _meta_members(receipt, said, ticket)
+        return msgspec.structs.replace(answer, error=_error_with_meta(answer.error, members))
+    edit, result = _meta_edit(receipt, said, ticket), answer.result
+    if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
+        return msgspec.structs.replace(answer, result=edited(result, edit))
+    if isinstance(result, bytes):
+        whole = await asyncio.to_thread(edited, result, edit)
+        return msgspec.structs.replace(answer, result=whole)
+    return msgspec.structs.replace(answer, result=await asyncio.to_thread(edited_on_disk, result, edit))
+
+
+def error_delivery_metadata(error: HeadgateError, ticket: Ticket | None) -> dict[str, Raw]:
+    """What became of a call that failed; empty for a plain one."""
+    if error.receipt is None and ticket is None:
+        return {}
+    receipt = error.receipt or _PLAIN_STATUS
+    ticket = ticket or _NO_REQUEST
+    return _meta_members(
+        receipt, _rmcp_of_error(error, receipt, ticket) if _speaks_rmcp(ticket) else None, ticket
+    )
+
+
+def _speaks_rmcp(ticket: Ticket) -> bool:
+    """Whether the client spoke of delivery in words that both know."""
+    return bool(ticket.features) and bool(ticket.request_id)
+
+
+def _is_recorded(receipt: Receipt) -> bool:
+    return bool(receipt.op_id) or receipt.unrecorded
+
+
+def _meta_members(receipt: Receipt, said: Said | None, ticket: Ticket) -> dict[str, Raw]:
+    members: dict[str, Raw] = {}
+    if _is_recorded(receipt):
+        operation = _OperationMetadata(
+            op_id=receipt.op_id,
+            state=receipt.state,
+            duplicate=receipt.duplicate,
+            attempts=receipt.attempts,
+            resolved_by=receipt.resolved_by,
+            unrecorded=receipt.unrecorded,
+        )
+        members[OPERATION_KEY] = Raw(msgspec.json.encode(operation))
+    if said is not None:
+        members |= dict.fromkeys(ticket.rmcp_names, encoded(said))
+    return members
+
+
+def _meta_edit(receipt: Receipt, said: Said | None, ticket: Ticket) -> Edit:
+    def edit(meta: dict[str, Raw]) -> None:
+        ours = said
+        if ours is not None:
+            # What is there is ours too, and says that the result is to be fetched in parts.
+            chunked = take_said(meta).chunked if "chunking" in ticket.features else None
+            ours = msgspec.structs.replace(ours, chunked=chunked)
+        meta.update(_meta_members(receipt, ours, ticket))
+
+    return edit
+
+
+def _rmcp_of_answer(answer: Answer, receipt: Receipt, ticket: Ticket) -> Said:
+    refusal = refusal_of(answer.error).code
+    state = receipt.state or _unrecorded_state(answer, receipt, refusal)
+    return Said(
+        ack=True,
+        processed=_PROCESSED.get(state),
+        duplicate=receipt.duplicate,
+        request_id=ticket.request_id,
+        attempts=receipt.attempts,
+        final_status=_FINAL_STATUS.get(state, _FAILED),
+        error_code=refusal or None,
+    )
+
+
+# An operation that waits for the client's answer has not ended.
+_FINAL_STATUS = {_DONE: _COMPLETED, _ASKED: None}
+
+
+def _unrecorded_state(answer: Answer, receipt: Receipt, refusal: str) -> str:
+    """What the ledger would say of a call that it does not have."""
+    if refusal:
+        # A server may refuse an attempt, and have carried out the one before.
+        return _IN_DOUBT if receipt.doubted else _NOT_DONE
+    result = answer.result
+    if not answer.typed or not isinstance(result, bytes) or len(result) > _LARGE_BYTES:
+        # Questions are small, and nothing that is large is opened for this.
+        return _DONE
+    return _ASKED if asks(result) else _DONE
+
+
+def _rmcp_of_error(error: HeadgateError, receipt: Receipt, ticket: Ticket) -> Said:
+    waiting = isinstance(error, StillRunning)
+    taken = error.effect is not Effect.NONE or bool(receipt.op_id) or waiting
+    # The ledger knows of earlier attempts, too.
+    processed = _PROCESSED.get(receipt.state) if receipt.state else _BY_EFFECT[error.effect]
+    return Said(
+        ack=taken,
+        processed=None if waiting else processed,
+        duplicate=receipt.duplicate,
+        request_id=ticket.request_id,
+        attempts=receipt.attempts if error.receipt is not None else int(taken and not waiting),
+        final_status=_TIMEOUT if error.code == UpstreamTimeout.code else _FAILED,
+        error_code=error.code,
+    )
+
+
+def _error_with_meta(error: bytes, members: dict[str, Raw]) -> bytes:
+    """The error of a server with a `_meta` in its `data`, unless that is something else than an object."""
+    try:
+        found = decode_object(error)
+        data = decode_object(found.get("data", b"{}"))
+        meta = decode_object(data.get("_meta", b"{}"))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return error
+    data["_meta"] = Raw(encode_object(meta | members))
+    return encode_object({**found, "data": Raw(encode_object(data))})

@@ -1,0 +1,25 @@
+"""The paths of the MCP endpoints, and the listing mode that each stands for."""
+
+from headgate.domain.listing import Mode
+
+MCP = "/mcp"
+SSE = "/sse"
+# Where clients of the stream send to.
+MESSAGES = "/messages"
+# No mode may ever be called so: it is where older clients look for the stream.
+MCP_SSE = f"{MCP}/sse"
+
+
+def _with_modes(path: str) -> dict[str, Mode]:
+    # Some clients put a slash at the end of every address.
+    return {f"{path}/{mode}{slash}": mode for mode in Mode for slash in ("", "/")}
+
+
+# Beside the plain path, one for each mode.
+MCP_PATHS = {MCP: None, f"{MCP}/": None, **_with_modes(MCP)}
+SSE_PATHS = {SSE: None, f"{SSE}/": None, MCP_SSE: None, f"{MCP_SSE}/": None, **_with_modes(SSE)}
+
+
+def listing_mode_of(path: str) -> Mode | None:
+    """The mode that a path stands for; None where it says nothing."""
+    return MCP_PATHS.get(path) or SSE_PATHS.get(path)

@@ -1,0 +1,185 @@
+"""One MCP request answered over HTTP, as JSON or as an event stream, with keep-alive pings for long ones."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from headgate.domain.call import Answer
+from headgate.server.event_streams import QUIET_SECONDS, EventStream
+from headgate.server.http_request import HttpRequest
+from headgate.server.reply import Reply
+from headgate.server.session_channel import error_answer
+from headgate.server.sessions import HttpSession
+from headgate.wire.envelope import encode_notification
+
+# From this version on, a server may end a stream before the answer and have the client come back for it.
+_RESUMABLE_SINCE = "2025-11-25"
+
+
+class HttpExchange:
+    """The way back to the client of one request; of a client with a session, also while it is away."""
+
+    __slots__ = ("_done", "_http_request", "_session", "_stream", "_writer_task", "last_activity")
+
+    def __init__(self, http_request: HttpRequest, now: float, session: HttpSession | None = None) -> None:
+        self._http_request = http_request
+        self._session = session
+        self._stream: EventStream | None = None
+        self._writer_task: asyncio.Task[None] | None = None
+        self._done = False
+        self.last_activity = now
+
+    @property
+    def live(self) -> bool:
+        """Whether the answer is still to come and the client is there for it."""
+        if self._done:
+            return False
+        return not self._http_request.disconnected if self._stream is None else self._stream.live
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the response has begun."""
+        return self._stream is not None
+
+    # The channel of this request.
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Say something before the answer; a client that does not read loses it."""
+        self.send_before_reply(encode_notification(method, params))
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """The client's answer to a question of the server; an error when it cannot be asked."""
+        if self._session is None:
+            return error_answer("The client speaks a version without questions of servers")
+        return await self._session.client_requests.send_request(self, method, params)
+
+    def try_send(self, message: bytes) -> bool:
+        """Send it before the answer, or else in any other way that the client can be reached."""
+        if self.live:
+            self.send_before_reply(message)
+            return True
+        return self._session is not None and self._session.streams.try_send(message)
+
+    def retain_or_drop(self, message: bytes) -> None:
+        """Say it before the answer, which the client may fetch later."""
+        self.send_before_reply(message)
+
+    def send_before_reply(self, message: bytes) -> None:
+        """Say something before the answer, as a whole message."""
+        if not self._done:
+            self._open_stream().add(message)
+
+    def ping(self) -> None:
+        """Say that the answer is still to come; the stream goes on saying so by itself."""
+        self._open_stream()
+
+    def _open_stream(self) -> EventStream:
+        if self._stream is None:
+            if self._session is None:
+                self._stream = EventStream(connection=self._http_request.outbound)
+            else:
+                self._stream = self._session.streams.open_stream()
+                self._http_request.disconnect_callback = self._on_disconnected
+            self._stream.reader = self._http_request
+            writing = self._stream.write(self._http_request)
+            self._writer_task = asyncio.get_running_loop().create_task(writing)
+        return self._stream
+
+    def _on_disconnected(self) -> bool:
+        """The client has left; whether the call must end, because nobody could come back for its answer."""
+        if self._stream is None or self._session is None:
+            return True
+        self._stream.on_disconnected(self._http_request)
+        return not self._stream.resumable or not self._session.streams.may_run_detached()
+
+    def release_connection(self) -> None:
+        """The server wants to be asked for the answer later; so may a client that knows how to come back."""
+        stream, session = self._stream, self._session
+        if stream is not None and session is not None and session.version >= _RESUMABLE_SINCE:
+            stream.detach_reader()
+
+    # The end.
+
+    async def finish(self, reply: Reply) -> None:
+        """Send the answer, or keep it for a client that will fetch it."""
+        self._done = True
+        if self._stream is not None and self._writer_task is not None:
+            self._http_request.responding = True
+            self._stream.finish(reply)
+            await self._writer_task
+            return
+        try:
+            if isinstance(reply.payload, bytes):
+                self._http_request.send_reply(reply)
+            else:
+                self._http_request.responding = True
+                await self._http_request.send_reply_from_disk(reply)
+        finally:
+            reply.close()
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: end the call."""
+        if self._http_request.task is not None:
+            self._http_request.task.cancel()
+
+    def abandon(self) -> None:
+        """There will be no answer: nothing more is said."""
+        self._done = True
+        if self._writer_task is not None:
+            self._writer_task.cancel()
+        if self._stream is None:
+            return
+        if self._session is None:
+            self._stream.discard()
+        else:
+            self._session.streams.discard_stream(self._stream)
+
+
+_KEEP_ALIVE_SECONDS = 5.0
+
+
+class KeepAlive:
+    """Pings every exchange that has been silent for long."""
+
+    def __init__(self) -> None:
+        self._exchanges: set[HttpExchange] = set()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def now(self) -> float:
+        """The loop's clock."""
+        return self._loop.time()
+
+    def add(self, exchange: HttpExchange) -> None:
+        """An exchange has begun."""
+        self._exchanges.add(exchange)
+
+    def remove(self, exchange: HttpExchange) -> None:
+        """An exchange is over."""
+        self._exchanges.discard(exchange)
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    async def run(self, also: Callable[[], None]) -> None:
+        """Look after everything, every few seconds."""
+        while True:
+            await asyncio.sleep(_KEEP_ALIVE_SECONDS)
+            now = self.now
+            for exchange in list(self._exchanges):
+                if now - exchange.last_activity >= QUIET_SECONDS:
+                    exchange.last_activity = now
+                    exchange.ping()
+            also()
+
+
+@asynccontextmanager
+async def running_keep_alive(also: Callable[[], None]) -> AsyncIterator[KeepAlive]:
+    """A pulse for as long as the block lasts; `also` is called with every beat."""
+    keep_alive = KeepAlive()
+    task = asyncio.create_task(keep_alive.run(also), name="pulse")
+    try:
+        yield keep_alive
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

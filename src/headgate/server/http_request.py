@@ -1,0 +1,168 @@
+"""One HTTP request and the response that goes back on its connection."""
+
+import asyncio
+import http
+from collections.abc import Callable
+from typing import Protocol
+
+from headgate.server.outbound_queue import ConnectionBacklog
+from headgate.server.reply import Reply
+
+JSON = b"application/json"
+TEXT = b"text/plain; charset=utf-8"
+EVENT_STREAM = b"text/event-stream"
+# No proxy in between may gather events before it hands them on.
+STREAM_HEADERS = b"cache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+# With every 503: the gateway has room again within seconds.
+RETRY_LATER = b"retry-after: 1\r\n"
+
+_STATUS = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
+}
+_OK_JSON = _STATUS[200] + b"content-type: " + JSON + b"\r\ncontent-length: "
+# More than this is not copied once more to leave in one piece.
+_COPIED_BYTES = 64 * 1024
+
+
+class ResponseTransport(Protocol):
+    """The connection that the response goes out on."""
+
+    @property
+    def outbound(self) -> ConnectionBacklog:
+        """Counts what waits for the client."""
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send these bytes in one system call."""
+
+    async def drain(self) -> None:
+        """Wait until the client has taken enough of what was sent."""
+
+    def on_response_complete(self) -> None:
+        """The response is complete."""
+
+
+class HttpRequest:
+    """A request that has come in whole; it is answered once, at once or piece by piece."""
+
+    __slots__ = (
+        "_chunked",
+        "_transport",
+        "body",
+        "closes_connection",
+        "connection_id",
+        "disconnect_callback",
+        "disconnected",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "responding",
+        "task",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: dict[bytes, bytes],
+        transport: ResponseTransport,
+        connection: int = 0,
+    ) -> None:
+        """`connection` is the number of the connection that it came on."""
+        self.connection_id = connection
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = b""
+        # Whether the connection ends with the response.
+        self.closes_connection = False
+        # The task that works on it, once there is one.
+        self.task: asyncio.Task[None] | None = None
+        # Whether the client has left before the end of the response.
+        self.disconnected = False
+        # Whether the response has begun that ends by itself, so that the work on it must not be cut short.
+        self.responding = False
+        # Called then; says whether the work on the request should end too.
+        self.disconnect_callback: Callable[[], bool] | None = None
+        self._transport = transport
+        self._chunked = True
+
+    @property
+    def outbound(self) -> ConnectionBacklog:
+        """Counts what waits for the client."""
+        return self._transport.outbound
+
+    def on_disconnected(self) -> bool:
+        """The client has left; whether the work on its request should end too."""
+        self.disconnected = True
+        return self.disconnect_callback is None or self.disconnect_callback()
+
+    def respond(self, status: int, body: bytes, kind: bytes = JSON, extra: bytes = b"") -> None:
+        """A whole response; `extra` is header lines."""
+        self._transport.write_parts(
+            [
+                response_head(status, kind, len(body), extra, close=self.closes_connection),
+                self._body_for_method(body),
+            ]
+        )
+        self._transport.on_response_complete()
+
+    def _body_for_method(self, body: bytes) -> bytes:
+        return b"" if self.method == "HEAD" else body
+
+    def send_reply(self, reply: Reply) -> None:
+        """A whole response with a message that is in memory: the usual case."""
+        payload = reply.payload
+        assert isinstance(payload, bytes)
+        if self.closes_connection or len(payload) > _COPIED_BYTES or reply.status != 200:
+            opening = response_head(reply.status, JSON, reply.size, close=self.closes_connection)
+            self._transport.write_parts([opening, reply.head, payload, reply.tail])
+        else:
+            length = b"%d\r\n\r\n" % (len(reply.head) + len(payload) + len(reply.tail))
+            self._transport.write_parts([b"".join((_OK_JSON, length, reply.head, payload, reply.tail))])
+        self._transport.on_response_complete()
+
+    async def send_reply_from_disk(self, reply: Reply) -> None:
+        """A whole response with a message that is too large for memory."""
+        self._transport.write_parts([response_head(200, JSON, reply.size, close=self.closes_connection)])
+        for chunk in reply.chunks():
+            self._transport.write_parts([chunk])
+            await self._transport.drain()
+        self._transport.on_response_complete()
+
+    async def start_stream(self) -> None:
+        """The head of an event stream."""
+        if self.disconnected:
+            return
+        self._chunked = not self.closes_connection
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
+        opening = (
+            _STATUS[200] + b"content-type: " + EVENT_STREAM + b"\r\n" + STREAM_HEADERS + framing + b"\r\n"
+        )
+        self._transport.write_parts([opening])
+        await self._transport.drain()
+
+    async def write_stream(self, data: bytes) -> None:
+        """Some more of a stream; nobody is told what a client that is gone would have been told."""
+        if self.disconnected:
+            return
+        if data:
+            self._transport.write_parts([b"%x\r\n" % len(data), data, b"\r\n"] if self._chunked else [data])
+        await self._transport.drain()
+
+    def end_stream(self) -> None:
+        """The end of a stream."""
+        if self.disconnected:
+            return
+        if self._chunked:
+            self._transport.write_parts([b"0\r\n\r\n"])
+        self._transport.on_response_complete()
+
+
+def response_head(status: int, kind: bytes, length: int, extra: bytes = b"", *, close: bool) -> bytes:
+    """Status line and headers of a whole response."""
+    closing = b"connection: close\r\n" if close else b""
+    described = b"content-type: %s\r\ncontent-length: %d\r\n" % (kind, length)
+    return b"".join((_STATUS[status], described, closing, extra, b"\r\n"))

@@ -1,0 +1,202 @@
+"""Builds the gateway's request from a client's JSON-RPC message."""
+
+from collections.abc import Mapping
+
+from msgspec import DecodeError, Raw
+from msgspec.json import decode
+
+from headgate.domain.call import Answer, Channel, ProgressListener, Request
+from headgate.domain.client import client_name
+from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.ticket import FEATURES
+from headgate.server.client_context import ClientContext
+from headgate.server.delivery_metadata import take_delivery_request
+from headgate.server.session_channel import error_answer
+from headgate.wire.envelope import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
+from headgate.wire.eras import (
+    CONNECTION_KEYS,
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PROGRESS_TOKEN,
+    Era,
+)
+from headgate.wire.rmcp import spoken
+from headgate.wire.violations import INVALID_PARAMS, Violation
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_LOG = "notifications/message"
+_PARAM_HEADER = b"mcp-param-"
+_EMPTY_BYTES = len(b"{}")
+
+
+class _NotificationChannel:
+    """The way to a client of the stateless era: it cannot be asked, and gets only the log that it wants."""
+
+    def __init__(self, channel: Channel, *, logged: bool) -> None:
+        self._channel = channel
+        self._logged = logged
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Hand on what the client may be told."""
+        if self._logged or method != _LOG:
+            self._channel.tell(method, params)
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """No request goes to such a client, whatever carries its own."""
+        return error_answer("The client speaks a version without questions of servers")
+
+
+def tool_call_request(envelope: Envelope, context: ClientContext) -> Request:
+    """A call of a tool; raises Violation."""
+    id = bytes(envelope.id)
+    call, more = parse_call(envelope.params, id)
+    params = {"arguments": call.arguments, **more} if call.arguments else more
+    return _build_request(envelope.method, call.name, params, call.meta, context, id)
+
+
+def named_request(envelope: Envelope, context: ClientContext, member: str) -> Request:
+    """A request about what `member` of its params names; raises Violation."""
+    id = bytes(envelope.id)
+    params = parse_params(envelope.params, id, member)
+    meta = params.pop("_meta", ABSENT)
+    name = required_text(params.pop(member, ABSENT), member, id)
+    return _build_request(envelope.method, name, params, meta, context, id)
+
+
+def completion_request(envelope: Envelope, context: ClientContext) -> Request:
+    """A request for values of an argument; raises Violation."""
+    id = bytes(envelope.id)
+    params = parse_params(envelope.params, id, "ref")
+    meta = params.pop("_meta", ABSENT)
+    ref = parse_params(params.get("ref", ABSENT), id, "name", "uri")
+    kind = required_text(ref.get("type", ABSENT), "ref.type", id)
+    member = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
+    if member is None:
+        raise Violation(INVALID_PARAMS, "Invalid params: ref.type is ref/prompt or ref/resource", id=id)
+    name = required_text(ref.get(member, ABSENT), f"ref.{member}", id)
+    return _build_request(envelope.method, name, params, meta, context, id)
+
+
+def unknown_method_request(envelope: Envelope, context: ClientContext) -> Request:
+    """A request of which only its sender and its server know what it means; raises Violation."""
+    id = bytes(envelope.id)
+    params = parse_params(envelope.params, id)
+    meta = params.pop("_meta", ABSENT)
+    return _build_request(envelope.method, "", params, meta, context, id)
+
+
+def required_text(value: Raw, what: str, id: bytes) -> str:
+    """A member of params that must be a text; raises Violation."""
+    try:
+        found = decode(value or b"null", type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {what} must be a text", id=id) from error
+    if not found:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {what} is empty", id=id)
+    return found
+
+
+def _build_request(
+    method: str, name: str, params: dict[str, Raw], raw_meta: Raw, context: ClientContext, id: bytes
+) -> Request:
+    if context.meta is not None:
+        meta = dict(context.meta)
+    else:
+        meta = _meta_object(raw_meta, id) if raw_meta else {}
+    token = meta.pop(META_PROGRESS_TOKEN, None) if meta else None
+    channel = context.channel
+    on_progress = _progress_listener(token, channel) if token is not None else None
+    if context.era is Era.HANDSHAKE:
+        features = context.features
+        if meta and META_CAPABILITIES in meta:
+            features = _features_of_request(meta) or features
+        return Request(
+            caller=context.caller,
+            method=method,
+            name=name,
+            params=params,
+            meta=meta,
+            profile=context.profile,
+            client=context.client,
+            listing=context.listing,
+            owner=context.owner,
+            channel=channel,
+            log_level=context.preferences.log_level if context.preferences is not None else "",
+            on_progress=on_progress,
+            on_pause=context.on_pause,
+            ticket=take_delivery_request(meta, context.key_header, features, id),
+        )
+    level = _log_level(meta.get(META_LOG_LEVEL, ABSENT), id)
+    capabilities = bytes(meta.get(META_CAPABILITIES, b""))
+    # Before `_meta` is copied, out of which it takes what is only for the gateway.
+    features = spoken(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else context.features
+    ticket = take_delivery_request(meta, context.key_header, features, id)
+    return Request(
+        caller=context.caller,
+        method=method,
+        name=name,
+        params=params,
+        meta={key: value for key, value in meta.items() if key not in CONNECTION_KEYS},
+        profile=profile_of(capabilities) if capabilities != b"{}" else PLAIN,
+        client=client_name(bytes(meta.get(META_CLIENT_INFO, b""))),
+        listing=context.listing,
+        connection=context.connection,
+        channel=_NotificationChannel(channel, logged=bool(level)),
+        log_level=level,
+        headers=_param_headers(context.headers) if context.headers else None,
+        on_progress=on_progress,
+        ticket=ticket,
+    )
+
+
+def _features_of_request(meta: dict[str, Raw]) -> frozenset[str]:
+    """The features of rmcp that a request declares for itself, which is taken out of its `_meta`.
+
+    A program that wraps a client whose handshake is over has no other place to declare them.
+    """
+    features = spoken(bytes(meta[META_CAPABILITIES]), FEATURES)
+    if features:
+        del meta[META_CAPABILITIES]
+    return features
+
+
+def _meta_object(raw: Raw, id: bytes) -> dict[str, Raw]:
+    try:
+        return decode_object(raw)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+
+
+def _log_level(raw: Raw, id: bytes) -> str:
+    if not raw:
+        return ""
+    level = required_text(raw, META_LOG_LEVEL, id)
+    if level not in LOG_LEVELS:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {META_LOG_LEVEL} is one of {LOG_LEVELS}", id=id)
+    return level
+
+
+def _progress_listener(token: Raw, channel: Channel) -> ProgressListener:
+    """Hands progress on under the token that the client chose."""
+
+    def tell(params: dict[str, Raw]) -> None:
+        channel.tell("notifications/progress", encode_object({META_PROGRESS_TOKEN: token, **params}))
+
+    return tell
+
+
+def requested_server(request: Request) -> str | None:
+    """The server that a client names for a method which the gateway does not know."""
+    named = request.meta.get("io.headgate/server")
+    try:
+        return decode(named, type=str) if named is not None else None
+    except (DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _param_headers(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    # Most requests have none, which is found faster in all names at once.
+    if _PARAM_HEADER not in b"\n".join(headers):
+        return {}
+    return {name: value for name, value in headers.items() if name.startswith(_PARAM_HEADER)}

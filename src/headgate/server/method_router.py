@@ -1,0 +1,483 @@
+"""Routes MCP methods of both eras to the gateway and encodes the replies."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate import __version__
+from headgate.catalog.hints import CacheHint
+from headgate.catalog.listing import InvalidCursor
+from headgate.catalog.viewer import Viewer
+from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
+from headgate.domain.client import client_name
+from headgate.domain.errors import (
+    GatewayEnding,
+    HeadgateError,
+    InternalError,
+    PromptNotFound,
+    ResourceNotFound,
+    ToolNotFound,
+    TooManySubscriptions,
+)
+from headgate.domain.federation import CLIENT_NAME
+from headgate.domain.kind import LISTED_BY, Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import Profile, profile_of
+from headgate.domain.ticket import FEATURES
+from headgate.gateway.gateway import Gateway
+from headgate.server import mcp_requests
+from headgate.server.client_context import (
+    SUBSCRIPTION_LIMITS,
+    ClientContext,
+    InitializedClient,
+    SessionPreferences,
+    SubscriptionBudget,
+)
+from headgate.server.delivery_metadata import error_delivery_metadata, with_delivery_metadata
+from headgate.server.reply import (
+    Reply,
+    encode_gateway_error,
+    encode_reply,
+    encode_upstream_error,
+    result_reply,
+)
+from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
+from headgate.wire.envelope import ABSENT, Envelope, decode_object, parse_params
+from headgate.wire.eras import (
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PREFIX,
+    STATELESS_VERSIONS,
+    Era,
+    negotiate,
+)
+from headgate.wire.results import COMPLETE, UNCACHED
+from headgate.wire.rmcp import declaring, spoken, spoken_as, unsaid
+from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
+
+log = logging.getLogger("headgate.server")
+
+# Objects that are known to have no more than brackets around other people's bytes.
+_EMPTY = b"{}"
+_TOOL_CALL = "tools/call"
+_HANDSHAKE_METHODS = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
+_STATELESS_METHODS = frozenset({"server/discover", "subscriptions/listen"})
+
+
+class ClientServices(Protocol):
+    """What clients want to know or to tell besides their requests."""
+
+    async def await_listings(self, profile: Profile, owner: Owner | None) -> None:
+        """Give servers a moment to tell what clients of that profile are shown."""
+
+    def capabilities(self, era: Era) -> bytes:
+        """What is promised to a client of that era."""
+
+    async def instructions(self, viewer: Viewer) -> str:
+        """What the model is advised, by the gateway and by the servers."""
+
+    def cache_hint(self, kind: Kind, viewer: Viewer) -> CacheHint:
+        """How long a listing may be believed, and by whom."""
+
+    async def set_log_level(self, owner: Owner, level: str) -> None:
+        """The client wants log messages from this level on."""
+
+    def forward_notification(self, owner: Owner, method: str, params: bytes) -> None:
+        """The client tells its servers something."""
+
+
+class _InitializeParams(msgspec.Struct):
+    protocolVersion: str  # noqa: N815 (the protocol's spelling)
+    capabilities: Raw = ABSENT
+    clientInfo: Raw = ABSENT  # noqa: N815 (the protocol's spelling)
+
+
+class _ListParams(msgspec.Struct, rename={"meta": "_meta"}):
+    cursor: str | None = None
+    meta: dict[str, Raw] | None = None
+
+
+_MethodHandler = Callable[[Envelope, ClientContext], Awaitable[Reply]]
+
+
+class MethodRouter:
+    """What the gateway says to a client."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        name: str,
+        client_services: ClientServices,
+        gateways: Callable[[], bytes] = lambda: b"",
+    ) -> None:
+        """`gateways` is the member of `_meta` that tells another gateway who is behind this one."""
+        self._gateways = gateways
+        self._gateway = gateway
+        self._info = msgspec.json.encode({"name": name, "version": __version__})
+        self._client_services = client_services
+        self.subscriptions = SubscriptionBudget()
+        both: dict[str, _MethodHandler] = {
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
+            "completion/complete": self._complete,
+            **dict.fromkeys(LISTED_BY, self._list),
+        }
+        handshake: dict[str, _MethodHandler] = {
+            "ping": self._ping,
+            "logging/setLevel": self._set_log_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        self._handlers = {
+            Era.HANDSHAKE: {
+                **both,
+                **handshake,
+                **dict.fromkeys(_STATELESS_METHODS, self._method_not_found),
+                "server/discover": self._discover_in_session,
+            },
+            Era.STATELESS: {
+                **both,
+                **dict.fromkeys(_HANDSHAKE_METHODS, self._method_not_found),
+                "server/discover": self._discover,
+            },
+        }
+
+    def handle_request(self, envelope: Envelope, context: ClientContext) -> Awaitable[Reply]:
+        """The reply to one request; raises Violation when it breaks the protocol.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
+        if envelope.method == _TOOL_CALL:
+            return self._call_tool(envelope, context)
+        return self._handle_other_request(envelope, context)
+
+    async def _handle_other_request(self, envelope: Envelope, context: ClientContext) -> Reply:
+        work = self._handlers[context.era].get(envelope.method, self._forward_unknown_method)
+        try:
+            return await work(envelope, context)
+        except asyncio.CancelledError as cancelled:
+            if not absorb_interrupt(cancelled):
+                raise
+            return Reply(encode_shutdown_error(bytes(envelope.id)))
+
+    def handle_notification(self, envelope: Envelope, owner: Owner) -> None:
+        """A client of the handshake era tells something that is not the gateway's business."""
+        # What is said of delivery is between the client and the gateway.
+        self._client_services.forward_notification(owner, envelope.method, unsaid(bytes(envelope.params)))
+
+    async def restore_subscriptions(
+        self, preferences: SessionPreferences, tell: Callable[[str], None]
+    ) -> None:
+        """A client of the handshake era is there again, and hears of what it subscribed to before.
+
+        `tell` is given each resource, which may have changed meanwhile.
+        """
+        uris = list(preferences.subscriptions)
+        for uri in uris:
+            self.subscriptions.add(preferences.subscription_share, uri)
+        for uri in uris:
+            try:
+                taken = not (await self.subscribe(uri)).error
+            except HeadgateError as error:
+                log.info("not subscribed again", extra={"uri": uri[:200], "reason": error.message})
+                taken = False
+            if not taken and uri in preferences.subscriptions:
+                # It may subscribe anew, and must not unsubscribe others when it leaves.
+                preferences.subscriptions.discard(uri)
+                self.subscriptions.release(preferences.subscription_share, uri)
+            tell(uri)
+
+    async def drop_subscriptions(self, preferences: SessionPreferences) -> None:
+        """A client of the handshake era is gone."""
+        self.subscriptions.release_all(preferences.subscription_share)
+        while preferences.subscriptions:
+            await self.unsubscribe(preferences.subscriptions.pop())
+
+    # What goes to servers.
+
+    def _call_tool(self, envelope: Envelope, context: ClientContext) -> Awaitable[Reply]:
+        return self._reply_from_gateway(
+            envelope, context, mcp_requests.tool_call_request(envelope, context), self._gateway.call
+        )
+
+    async def _get_prompt(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "name")
+        return await self._reply_from_gateway(envelope, context, request, self._gateway.get_prompt)
+
+    async def _read_resource(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "uri")
+        return await self._reply_from_gateway(envelope, context, request, self._gateway.read_resource)
+
+    async def _complete(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.completion_request(envelope, context)
+        return await self._reply_from_gateway(envelope, context, request, self._gateway.complete)
+
+    async def _forward_unknown_method(self, envelope: Envelope, context: ClientContext) -> Reply:
+        if envelope.method.startswith("notifications/"):
+            # Servers do not answer a notification: a caller who sends it as a request would wait in vain.
+            return await self._method_not_found(envelope, context)
+        request = mcp_requests.unknown_method_request(envelope, context)
+        server = mcp_requests.requested_server(request)
+
+        async def forward(request: Request) -> Answer:
+            return await self._gateway.forward(request, server)
+
+        return await self._reply_from_gateway(envelope, context, request, forward)
+
+    async def _reply_from_gateway(
+        self,
+        envelope: Envelope,
+        context: ClientContext,
+        request: Request,
+        work: Callable[[Request], Awaitable[Answer]],
+    ) -> Reply:
+        id, method = bytes(envelope.id), envelope.method
+        try:
+            answer = await self._retry_after_listing(request, work)
+            if answer.receipt is not None or request.ticket is not None:
+                answer = await with_delivery_metadata(answer, request.ticket)
+        except HeadgateError as error:
+            return encode_gateway_error(
+                id, method, error, context.era, error_delivery_metadata(error, request.ticket)
+            )
+        except asyncio.CancelledError as cancelled:
+            if not absorb_interrupt(cancelled):
+                raise
+            ending = GatewayEnding(request.name or method)
+            return encode_gateway_error(
+                id, method, ending, context.era, error_delivery_metadata(ending, request.ticket)
+            )
+        except Exception:
+            entry = secrets.token_hex(6)
+            log.exception(
+                "internal error", extra={"entry": entry, "method": method, "about": request.name[:200]}
+            )
+            bug = InternalError(entry)
+            return encode_gateway_error(
+                id, method, bug, context.era, error_delivery_metadata(bug, request.ticket)
+            )
+        if answer.error and context.era is Era.STATELESS:
+            return encode_upstream_error(id, answer)
+        return encode_reply(id, method, request.name or method, answer, context.era)
+
+    async def _retry_after_listing(
+        self, request: Request, work: Callable[[Request], Awaitable[Answer]]
+    ) -> Answer:
+        """The answer of a server, which may have more than has been listed so far for such clients."""
+        try:
+            return await work(request)
+        except (ToolNotFound, PromptNotFound, ResourceNotFound):
+            # The client may have listed it before this gateway was started.
+            await self._client_services.await_listings(request.profile, request.owner)
+            return await work(request)
+
+    # Resources that a client wants to hear of.
+
+    async def subscribe(self, uri: str, caller: Caller = LOCAL) -> Answer:
+        """Hear of every change of a resource; raises HeadgateError."""
+        request = Request(caller=caller, method="resources/subscribe", name=uri)
+        return await self._retry_after_listing(request, self._gateway.subscribe)
+
+    async def unsubscribe(self, uri: str, caller: Caller = LOCAL) -> None:
+        """Do not hear of it any more; whatever is wrong with the server, the client is rid of it."""
+        try:
+            await self._gateway.unsubscribe(Request(caller=caller, method="resources/unsubscribe", name=uri))
+        except HeadgateError as error:
+            log.debug("not unsubscribed", extra={"uri": uri[:200], "reason": error.message})
+
+    async def _subscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "uri")
+        preferences = context.preferences or SessionPreferences()
+        wanted, uri = preferences.subscriptions, request.name
+        if uri in wanted:
+            return result_reply(bytes(envelope.id), _EMPTY)
+        try:
+            self._reserve_subscription(preferences, uri)
+        except TooManySubscriptions as error:
+            return encode_gateway_error(bytes(envelope.id), envelope.method, error, context.era)
+        taken = False
+        try:
+            reply = await self._reply_from_gateway(envelope, context, request, self._gateway.subscribe)
+            if reply.succeeded and uri in wanted:
+                # It asked twice at the same time, and counts once.
+                await self.unsubscribe(uri, context.caller)
+            elif reply.succeeded:
+                taken = True
+                wanted.add(uri)
+                _notify_preferences_changed(context)
+            return reply
+        finally:
+            if not taken:
+                self.subscriptions.release(preferences.subscription_share, uri)
+
+    def _reserve_subscription(self, preferences: SessionPreferences, uri: str) -> None:
+        """Before the server is asked, so that many requests at once cannot exceed a limit."""
+        if len(preferences.subscriptions) >= SUBSCRIPTION_LIMITS.resources:
+            reason = f"a client may subscribe to {SUBSCRIPTION_LIMITS.resources} resources"
+            raise TooManySubscriptions(reason, "unsubscribe from other resources first")
+        self.subscriptions.reserve(preferences.subscription_share, uri)
+
+    async def _unsubscribe(self, envelope: Envelope, context: ClientContext) -> Reply:
+        request = mcp_requests.named_request(envelope, context, "uri")
+        wanted = context.preferences.subscriptions if context.preferences is not None else set()
+        if request.name in wanted:
+            wanted.discard(request.name)
+            if context.preferences is not None:
+                self.subscriptions.release(context.preferences.subscription_share, request.name)
+            _notify_preferences_changed(context)
+            await self.unsubscribe(request.name, context.caller)
+        return result_reply(bytes(envelope.id), _EMPTY)
+
+    # What the gateway answers itself.
+
+    async def _list(self, envelope: Envelope, context: ClientContext) -> Reply:
+        id, kind = bytes(envelope.id), LISTED_BY[envelope.method]
+        try:
+            params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        viewer = _viewer_of(context, params.meta or {})
+        await self._client_services.await_listings(viewer.profile, viewer.owner)
+        try:
+            members = await self._gateway.list(kind, params.cursor, viewer)
+        except InvalidCursor as error:
+            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        behind = self._gateways_member(viewer)
+        if behind:
+            members += b',"_meta":{' + behind + b"}"
+        if context.era is Era.HANDSHAKE:
+            return result_reply(id, b"{" + members + b"}")
+        hint = self._client_services.cache_hint(kind, viewer)
+        caching = b'"ttlMs":%d,"cacheScope":"%s"' % (hint.ttl_ms, b"public" if hint.public else b"private")
+        return result_reply(id, b"{" + COMPLETE + b"," + caching + b"," + members + b"}")
+
+    async def _ping(self, envelope: Envelope, context: ClientContext) -> Reply:
+        return result_reply(bytes(envelope.id), _EMPTY)
+
+    async def _set_log_level(self, envelope: Envelope, context: ClientContext) -> Reply:
+        id = bytes(envelope.id)
+        level = mcp_requests.named_request(envelope, context, "level").name
+        if level not in mcp_requests.LOG_LEVELS:
+            raise Violation(
+                INVALID_PARAMS, f"Invalid params: level is one of {mcp_requests.LOG_LEVELS}", id=id
+            )
+        if context.preferences is not None and context.owner is not None:
+            context.preferences.log_level = level
+            context.preferences.notify_changed()
+            await self._client_services.set_log_level(context.owner, level)
+        return result_reply(id, _EMPTY)
+
+    async def _method_not_found(self, envelope: Envelope, context: ClientContext) -> Reply:
+        """A method of the other era, or no request at all."""
+        id = bytes(envelope.id)
+        raise Violation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
+
+    async def initialize(self, envelope: Envelope, listing: Mode | None = None) -> InitializedClient:
+        """The reply to a client that shakes hands; raises Violation."""
+        id = bytes(envelope.id)
+        try:
+            params = msgspec.json.decode(envelope.params or _EMPTY, type=_InitializeParams)
+            decode_object(params.capabilities or _EMPTY)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        version = negotiate(params.protocolVersion)
+        viewer = Viewer(
+            era=Era.HANDSHAKE,
+            profile=profile_of(bytes(params.capabilities)),
+            client=client_name(bytes(params.clientInfo)),
+            mode=listing,
+        )
+        behind = self._gateways_member(viewer)
+        initialize_result = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s%s}' % (
+            version.encode(),
+            self._capabilities(Era.HANDSHAKE, bytes(params.capabilities)),
+            self._info,
+            await self._instructions_member(viewer),
+            b',"_meta":{' + behind + b"}" if behind else b"",
+        )
+        return InitializedClient(
+            version, bytes(params.capabilities), bytes(params.clientInfo), result_reply(id, initialize_result)
+        )
+
+    async def _discover_in_session(self, envelope: Envelope, context: ClientContext) -> Reply:
+        """Negotiate rmcp with a client whose handshake is over; for any other the method is unknown."""
+        declared = bytes(_meta_of(envelope).get(META_CAPABILITIES, b""))
+        # Before the handshake the answer would tell a client that this connection is of the stateless era.
+        if not context.client or not spoken(declared, FEATURES):
+            return await self._method_not_found(envelope, context)
+        return await self._discover(envelope, context)
+
+    async def _discover(self, envelope: Envelope, context: ClientContext) -> Reply:
+        meta = _meta_of(envelope)
+        viewer = _viewer_of(context, meta)
+        behind = self._gateways_member(viewer)
+        discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s%s}}' % (
+            COMPLETE,
+            UNCACHED,
+            msgspec.json.encode(STATELESS_VERSIONS),
+            self._capabilities(context.era, bytes(meta.get(META_CAPABILITIES, b""))),
+            await self._instructions_member(viewer),
+            META_PREFIX.encode(),
+            self._info,
+            b"," + behind if behind else b"",
+        )
+        return result_reply(bytes(envelope.id), discovery)
+
+    def _gateways_member(self, viewer: Viewer) -> bytes:
+        """What another gateway is told of those behind this one; nobody else is."""
+        return self._gateways() if viewer.client == CLIENT_NAME else b""
+
+    def _capabilities(self, era: Era, declared: bytes) -> bytes:
+        """What is promised to a client that declared this: rmcp only if it speaks that too."""
+        promised, shared = self._client_services.capabilities(era), spoken(declared, FEATURES)
+        if not shared:
+            return promised
+        common = tuple(feature for feature in FEATURES if feature in shared)
+        return declaring(promised, common, spoken_as(declared))
+
+    async def _instructions_member(self, viewer: Viewer) -> bytes:
+        instructions = await self._client_services.instructions(viewer)
+        return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
+
+
+def _meta_of(envelope: Envelope) -> dict[str, Raw]:
+    """The `_meta` of a request; raises Violation."""
+    id = bytes(envelope.id)
+    try:
+        return decode_object(parse_params(envelope.params, id).get("_meta", b"{}"))
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+
+
+def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> Viewer:
+    """Whoever lists; in the stateless era its request says who that is."""
+    profile, client = context.profile, context.client
+    if context.era is Era.STATELESS:
+        profile = profile_of(bytes(meta.get(META_CAPABILITIES, b"{}")))
+        client = client_name(bytes(meta.get(META_CLIENT_INFO, b"")))
+    return Viewer(
+        era=context.era,
+        caller=context.caller,
+        owner=context.owner,
+        profile=profile,
+        client=client,
+        mode=context.listing,
+    )
+
+
+def _notify_preferences_changed(context: ClientContext) -> None:
+    if context.preferences is not None:
+        context.preferences.notify_changed()

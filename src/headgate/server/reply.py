@@ -1,0 +1,230 @@
+"""JSON-RPC replies to clients: results and errors encoded for the client's era, in memory or on disk."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Raw
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import (
+    ExpansionRefused,
+    GatewayLoop,
+    HeaderMismatch,
+    HeadgateError,
+    InvalidAnswer,
+    InvalidArguments,
+    MethodUnknown,
+    PromptNotFound,
+    ReminderRefused,
+    ResourceNotFound,
+    SchemaNotFound,
+)
+from headgate.domain.federation import META_LOOP
+from headgate.domain.payload import Payload, size_of
+from headgate.domain.redaction import cleaned
+from headgate.wire.envelope import encode_failure, one_line
+from headgate.wire.eras import Era
+from headgate.wire.results import (
+    COMPLETE,
+    UNCACHED,
+    NeedsInput,
+    for_handshake,
+    for_stateless,
+    text_failure,
+    without_connection_keys,
+)
+from headgate.wire.violations import (
+    HEADER_MISMATCH,
+    HTTP_STATUS,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    Violation,
+    encode_error,
+)
+
+
+class Reply(msgspec.Struct):
+    """One message whose large part may still be on disk."""
+
+    head: bytes
+    payload: Payload = b""
+    tail: bytes = b""
+    # Of an answer that is not part of a stream.
+    status: int = 200
+    # Whether it carries a result.
+    succeeded: bool = True
+
+    @property
+    def whole(self) -> bytes | None:
+        """The message, unless it is on disk."""
+        return self.head + self.payload + self.tail if isinstance(self.payload, bytes) else None
+
+    @property
+    def size(self) -> int:
+        """How many bytes the message has."""
+        return len(self.head) + size_of(self.payload) + len(self.tail)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much of it is in memory."""
+        return self.size if isinstance(self.payload, bytes) else len(self.head) + len(self.tail)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The message piece by piece."""
+        whole = self.whole
+        if whole is not None:
+            yield whole
+            return
+        yield self.head
+        yield from self.payload.chunks()  # type: ignore[union-attr]
+        yield self.tail
+
+    def lines(self) -> Iterator[bytes]:
+        """The message piece by piece, without line breaks."""
+        return map(one_line, self.chunks())
+
+    def close(self) -> None:
+        """Give disk space back."""
+        if not isinstance(self.payload, bytes):
+            self.payload.close()
+
+
+def result_reply(id: bytes, payload: Payload, *, opening: bytes = b"") -> Reply:
+    """A successful response; `opening` goes before the first member of the result, which is on disk."""
+    head = b'{"jsonrpc":"2.0","id":' + id + b',"result":'
+    if isinstance(payload, bytes) or not opening:
+        return Reply(head, payload, b"}")
+    return Reply(head + b"{" + opening + b",", _PayloadWithoutBrace(payload), b"}")
+
+
+def error_reply(id: bytes, error: bytes) -> Reply:
+    """An error response."""
+    return Reply(encode_failure(id, error), succeeded=False)
+
+
+class _PayloadWithoutBrace:
+    """An object on disk without its opening brace."""
+
+    def __init__(self, payload: Payload) -> None:
+        assert not isinstance(payload, bytes)
+        self._payload = payload
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._payload.size - 1
+
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+        return next(self.chunks())[:1]
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes in order."""
+        chunks = self._payload.chunks()
+        yield next(chunks)[1:]
+        yield from chunks
+
+    def close(self) -> None:
+        """Give disk space back."""
+        self._payload.close()
+
+
+# Errors that are not about what a tool did: HTTP says so too.
+_REQUEST_ERRORS = (METHOD_NOT_FOUND, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+_TOOL_CALL = "tools/call"
+_READ = "resources/read"
+_NO_META: Mapping[str, Raw] = {}
+
+
+class _ReplyErrorCode(msgspec.Struct):
+    code: int = 0
+
+
+def encode_reply(id: bytes, method: str, name: str, answer: Answer, era: Era) -> Reply:
+    """The reply that carries an upstream's answer; raises Violation when there is nothing to carry."""
+    if answer.error:
+        return error_reply(id, answer.error)
+    payload = answer.result
+    if (payload[:1] if isinstance(payload, bytes) else payload.first) != b"{":
+        if not isinstance(payload, bytes):
+            payload.close()
+        return encode_gateway_error(
+            id, method, InvalidAnswer(name, method, "a result that is no object"), era
+        )
+    stateless = era is Era.STATELESS
+    opening = COMPLETE + b"," + UNCACHED if method == _READ else COMPLETE
+    if not isinstance(payload, bytes):
+        # On disk, so not opened; a type too many does no harm, one too few does.
+        return result_reply(id, payload, opening=opening if stateless and not answer.typed else b"")
+    if stateless:
+        if answer.typed:
+            return result_reply(id, without_connection_keys(payload))
+        return result_reply(id, for_stateless(payload, opening))
+    if not answer.typed:
+        return result_reply(id, payload)
+    try:
+        return result_reply(id, for_handshake(payload, hints=method == _READ))
+    except NeedsInput as kind:
+        reason = f"a result of the type {kind}, which this client cannot handle"
+        return encode_gateway_error(id, method, InvalidAnswer(name, method, reason), era)
+
+
+def encode_upstream_error(id: bytes, answer: Answer) -> Reply:
+    """An upstream's error about the method as such, with the HTTP status that the stateless era wants."""
+    try:
+        code = msgspec.json.decode(answer.error, type=_ReplyErrorCode).code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        code = 0
+    reply = error_reply(id, answer.error)
+    reply.status = HTTP_STATUS[code] if code in _REQUEST_ERRORS else 200
+    return reply
+
+
+def encode_gateway_error(
+    id: bytes, method: str, error: HeadgateError, era: Era, meta: Mapping[str, Raw] = _NO_META
+) -> Reply:
+    """The gateway's own error: a result that the model can read for a tool, a JSON-RPC error for the rest.
+
+    It tells no secrets. `meta` goes beside what it says of itself.
+    """
+    violation = _protocol_violation(id, method, error, era)
+    if violation is not None:
+        raise violation from error
+    if method == _TOOL_CALL:
+        told: dict[str, object] = {"io.headgate/error": error.told, **meta}
+        answer = text_failure(cleaned(error.sentence), told, error.details)
+        return result_reply(id, for_stateless(answer) if era is Era.STATELESS else answer)
+    data = {**error.told, "_meta": meta} if meta else error.told
+    problem = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
+    return error_reply(id, msgspec.json.encode(problem))
+
+
+def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> Violation | None:
+    """What the protocol has a number of its own for."""
+    message = cleaned(f"{error.message}; {error.hint}")
+    match error:
+        case ResourceNotFound():
+            code = INVALID_PARAMS if era is Era.STATELESS else RESOURCE_NOT_FOUND
+            return Violation(code, message, id=id, data={"uri": error.uri[:2000]}, status=200)
+        case PromptNotFound() | ReminderRefused():
+            return Violation(INVALID_PARAMS, message, id=id, status=200)
+        case SchemaNotFound() | ExpansionRefused():
+            # The message alone, which clients know word for word.
+            return Violation(INVALID_PARAMS, cleaned(error.message), id=id, data=error.told, status=200)
+        case InvalidArguments() if method != _TOOL_CALL:
+            return Violation(INVALID_PARAMS, message, id=id, data=error.told, status=200)
+        case HeaderMismatch():
+            return Violation(HEADER_MISMATCH, message, id=id)
+        case MethodUnknown():
+            return Violation(METHOD_NOT_FOUND, message, id=id)
+    return None
+
+
+def encode_loop_error(id: bytes, message: str) -> bytes:
+    """The JSON-RPC error by which a gateway knows that it has reached itself."""
+    data = {"code": GatewayLoop.code, "effect": "none", "retryable": False, META_LOOP: True}
+    return encode_error(id, GatewayLoop.number, message, data)

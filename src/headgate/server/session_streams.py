@@ -1,0 +1,145 @@
+"""The event streams of one session: the standalone stream and those of requests in flight."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from headgate.domain.kind import Kind
+from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
+from headgate.wire.envelope import encode_notification
+
+# From this version on a stream begins with an id, so that the client can come back to it from the start.
+_PRIMING_EVENT_SINCE = "2025-11-25"
+# Calls that go on although their client has left, until it comes back for the answers.
+_MAX_DETACHED = 64
+LISTED_CAPABILITIES = tuple(dict.fromkeys(kind.capability for kind in Kind))
+
+
+def list_changed_method(capability: str) -> str:
+    """The notification that says that the lists of a capability are out of date."""
+    return f"notifications/{capability}/list_changed"
+
+
+class InFlightExchange(Protocol):
+    """One request being answered."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the client is there for the answer."""
+
+    def send_before_reply(self, message: bytes) -> None:
+        """Say something before the answer."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+
+
+class SessionStreams:
+    """The streams of one session."""
+
+    def __init__(self, replay_buffer: ReplayBuffer) -> None:
+        self.version = ""
+        # By the ids of the requests, in the order in which they came.
+        self.exchanges: dict[bytes, InFlightExchange] = {}
+        # The stream for what comes unasked, once the client has opened one.
+        self.standalone: EventStream | None = None
+        self._replay_buffer = replay_buffer
+        self._store: EventStore | None = None
+        self._stale_lists: dict[str, None] = {}
+        # The resources that the client has subscribed to and may not know the latest of.
+        self._stale_resources: dict[str, None] = {}
+
+    @property
+    def live(self) -> bool:
+        """Whether the client listens."""
+        return self.standalone is not None and self.standalone.live
+
+    def try_send(self, message: bytes) -> bool:
+        """Send a message on the client's own stream, or with the newest answer under way."""
+        if self.standalone is not None and self.standalone.live:
+            self.standalone.add(message)
+            return True
+        for exchange in reversed(self.exchanges.values()):
+            if exchange.live:
+                exchange.send_before_reply(message)
+                return True
+        return False
+
+    def retain_or_drop(self, message: bytes) -> None:
+        """Keep a message for a client that had a stream and may come back to it."""
+        if self.standalone is not None:
+            self.standalone.add(message)
+
+    def notify_list_changed(self, capability: str) -> None:
+        """Tell the client that its tools, prompts or resources are out of date, once it listens."""
+        self.mark_lists_stale((capability,))
+        self.flush_stale()
+
+    def mark_lists_stale(self, capabilities: Iterable[str]) -> None:
+        """The client may not know that these lists are out of date."""
+        self._stale_lists.update(dict.fromkeys(capabilities))
+
+    def mark_resource_stale(self, uri: str) -> None:
+        """Tell the client that a resource may have changed, once it listens."""
+        self._stale_resources[uri] = None
+        self.flush_stale()
+
+    def flush_stale(self) -> None:
+        """Tell the client what it may not know, if it listens."""
+        if self.standalone is not None and self.standalone.live:
+            for capability in self._stale_lists:
+                self.standalone.add(encode_notification(list_changed_method(capability)))
+            self._stale_lists.clear()
+            for uri in self._stale_resources:
+                params = msgspec.json.encode({"uri": uri})
+                self.standalone.add(encode_notification("notifications/resources/updated", params))
+            self._stale_resources.clear()
+
+    def open_stream(self) -> EventStream:
+        """A new stream that the client can come back to."""
+        if self._store is None:
+            self._store = EventStore(self._replay_buffer)
+        stream = self._store.open()
+        if self.version >= _PRIMING_EVENT_SINCE:
+            stream.prime()
+        return stream
+
+    def find_event(self, id: bytes) -> tuple[EventStream, int] | None:
+        """The stream and the position that the client wants to go on from; None when it cannot."""
+        found = self._store.find(id) if self._store is not None else None
+        if found is None or (found[0].standalone and found[0] is not self.standalone):
+            return None
+        return found
+
+    def open_standalone(self) -> EventStream:
+        """A new stream for what comes unasked, in place of the one before."""
+        if self.standalone is not None:
+            self.standalone.end()
+        self.standalone = self.open_stream()
+        self.standalone.standalone = True
+        return self.standalone
+
+    def discard_stream(self, stream: EventStream) -> None:
+        """Nobody will come back to this stream."""
+        if self._store is not None:
+            self._store.discard_stream(stream)
+
+    def may_run_detached(self) -> bool:
+        """Whether one more call may go on without its client."""
+        return sum(not exchange.live for exchange in self.exchanges.values()) <= _MAX_DETACHED
+
+    def expire(self) -> None:
+        """Drop what nobody came back for."""
+        if self._store is not None:
+            self._store.expire()
+
+    def close(self) -> None:
+        """The session is over."""
+        if self.standalone is not None:
+            self.standalone.end()
+        if self._store is not None:
+            self._store.close()
+        for exchange in list(self.exchanges.values()):
+            if not exchange.live:
+                exchange.cancel()

@@ -1,0 +1,333 @@
+"""Sessions of the handshake era: client state between requests, expiry and revival."""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from msgspec import DecodeError
+
+from headgate.domain.call import Owner
+from headgate.domain.client import client_name
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.ticket import FEATURES
+from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
+from headgate.server.client_context import InitializedClient, SessionPreferences
+from headgate.server.event_streams import ReplayBuffer
+from headgate.server.session_channel import ClientRequests, MessageSender, SessionChannel
+from headgate.server.session_streams import LISTED_CAPABILITIES, SessionStreams, list_changed_method
+from headgate.wire.envelope import encode_notification
+from headgate.wire.eras import LATEST_HANDSHAKE
+from headgate.wire.rmcp import spoken
+from headgate.wire.violations import INVALID_REQUEST, Violation
+
+# The message of a cancellation that the client asked for, as opposed to one for which nobody is left.
+_CLIENT_CANCELLATION = "cancelled by the client"
+
+_SESSION_PURPOSE = "session"
+# A client that comes back later begins a new session, like one whose server forgot it.
+_REVIVABLE_SECONDS = 30 * 24 * 3600.0
+# Servers and proxies in between take headers of 4 KB and more.
+_MAX_ID_BYTES = 2048
+# Sessions that have ended, of which it is remembered how.
+_MAX_ENDED = 10_000
+
+
+def cancelled_by_client(cancelled: asyncio.CancelledError) -> bool:
+    """Whether the client asked for the cancellation and is still there."""
+    return cancelled.args == (_CLIENT_CANCELLATION,)
+
+
+class RunningRequests:
+    """The requests of one client that are being worked on, so that each can be cancelled."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[bytes, asyncio.Task[None] | None] = {}
+
+    def start(self, id: bytes, task: "asyncio.Task[None] | None") -> None:
+        """`task` works on this request from now on; raises Violation when the id is in use."""
+        if id in self._tasks:
+            raise Violation(INVALID_REQUEST, "A request with this id is still running", id=id)
+        self._tasks[id] = task
+
+    def finish(self, id: bytes) -> None:
+        """The request is over."""
+        self._tasks.pop(id, None)
+
+    def cancel(self, id: bytes) -> None:
+        """The client does not want the answer any more; unknown ids are too late and do no harm."""
+        task = self._tasks.get(id)
+        if task is not None:
+            task.cancel(_CLIENT_CANCELLATION)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+class HandshakeSession:
+    """One client of the handshake era."""
+
+    def __init__(self, sender: MessageSender, id: bytes = b"") -> None:
+        # 192 bits: an id is never guessed.
+        self.id = id or secrets.token_urlsafe(24).encode()
+        self.version = LATEST_HANDSHAKE
+        self.capabilities = b"{}"
+        self.profile = PLAIN
+        # Those of rmcp that the client shares with us.
+        self.features: frozenset[str] = frozenset()
+        self.client_info = b""
+        # What the client calls itself, and the listing that the path it opened stands for.
+        self.client = ""
+        self.listing: Mode | None = None
+        self.preferences = SessionPreferences()
+        # Whether the client may come back to it after it was closed.
+        self.revivable = False
+        self.running_requests = RunningRequests()
+        self.client_requests = ClientRequests()
+        self.channel = SessionChannel(sender, self.client_requests)
+        self.owner = Owner(self.id.decode(), self.channel)
+
+    def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
+        """The client has shaken hands, and said this of itself."""
+        self.version = version
+        self.capabilities = capabilities
+        self.profile = profile_of(capabilities)
+        self.features = spoken(capabilities, FEATURES)
+        self.client_info = client_info
+        self.client = client_name(client_info)
+
+    def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
+        """Tell the client that its tools, prompts or resources are out of date, if they are."""
+        if visibility_groups is None or self.owner.id in visibility_groups:
+            self.channel.tell(list_changed_method(capability), b"")
+
+    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """Tell the client that a resource has changed, if it wants to know and is meant."""
+        if self._is_subscribed(uri, owner):
+            self.channel.tell("notifications/resources/updated", params)
+
+    def _is_subscribed(self, uri: str, owner: Owner | None) -> bool:
+        return uri in self.preferences.subscriptions and (owner is None or owner.id == self.owner.id)
+
+
+class HttpSession(HandshakeSession):
+    """A client of streamable HTTP."""
+
+    def __init__(self, streams: SessionStreams, now: float, id: bytes = b"") -> None:
+        super().__init__(streams, id)
+        self.streams = streams
+        self.last_used = now
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nobody listens."""
+        return not self.running_requests and not self.streams.live
+
+    def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
+        """Tell the client, now or as soon as it listens."""
+        if visibility_groups is None:
+            self.streams.notify_list_changed(capability)
+        elif self.owner.id in visibility_groups and not self.streams.try_send(
+            encode_notification(list_changed_method(capability))
+        ):
+            self.streams.mark_lists_stale((capability,))
+
+    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """Tell the client, now or as soon as it listens."""
+        if not self._is_subscribed(uri, owner):
+            return
+        if not self.streams.try_send(encode_notification("notifications/resources/updated", params)):
+            self.streams.mark_resource_stale(uri)
+
+    def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
+        """The client has shaken hands, and said this of itself."""
+        super().complete_handshake(version, capabilities, client_info)
+        self.streams.version = version
+
+
+class TooManySessions(Exception):
+    """No session can be opened before another one ends."""
+
+
+class SessionIdSigner(Protocol):
+    """Makes tokens that a client can keep but not change."""
+
+    def sign(self, purpose: str, content: bytes, seconds: float) -> str:
+        """A token that carries the content, for so long."""
+
+    def verify(self, purpose: str, token: str) -> bytes:
+        """The content; raises ValueError when it is not ours, was changed, or is too old."""
+
+
+class SessionPreferenceStore(Protocol):
+    """Remembers what clients asked for once and for all, by a digest of their session's id."""
+
+    def preferences(self, session: str) -> tuple[str, list[str]] | None:
+        """The log level and the subscriptions, if there are any."""
+
+    def save_preferences(self, session: str, level: str, uris: list[str]) -> None:
+        """They are this now; the session that has neither is forgotten."""
+
+
+class _SessionToken(msgspec.Struct, array_like=True):
+    """What the id of a session carries, so that it can be revived wherever it is shown."""
+
+    issued: float
+    version: str
+    capabilities: bytes
+    client_info: bytes
+
+
+_session_token_decoder = msgspec.msgpack.Decoder(_SessionToken)
+
+
+class SessionStore:
+    """Every session; one that is not used for long is forgotten, and revived when its client comes back."""
+
+    def __init__(
+        self,
+        change_notifier: ChangeNotifier,
+        most: int,
+        idle_seconds: float,
+        seal: SessionIdSigner,
+        memory: SessionPreferenceStore,
+        on_close: Callable[[HandshakeSession], None],
+        on_revival: Callable[[HttpSession], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._change_notifier = change_notifier
+        self._max_sessions = most
+        self._idle_seconds = idle_seconds
+        self._seal = seal
+        self._memory = memory
+        self._on_close = on_close
+        self._on_revival = on_revival
+        self._clock = clock
+        self._sessions: dict[bytes, HttpSession] = {}
+        # Whether the client ended the session itself, by a digest of its id; the oldest go first.
+        self._ended: dict[bytes, bool] = {}
+        # What is kept for clients that come back with a Last-Event-ID.
+        self.replay_buffer = ReplayBuffer()
+        self._began = clock()
+        self._loop = asyncio.get_running_loop()
+        # How often a client came back to a session that was forgotten, by the reason for that.
+        self.revived = {"restart": 0, "idle": 0}
+        # How often a client took up a stream again that had broken off.
+        self.resumed = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, initialized: InitializedClient) -> HttpSession:
+        """A new session; raises TooManySessions."""
+        session_token = _SessionToken(
+            self._clock(), initialized.version, initialized.capabilities, initialized.client_info
+        )
+        return self._add(session_token, self._issue(session_token))
+
+    def _issue(self, session_token: _SessionToken) -> bytes:
+        """An id that carries the ticket; a client that says too much of itself gets one that cannot."""
+        for client_info in (session_token.client_info, b""):
+            carried = _SessionToken(
+                session_token.issued, session_token.version, session_token.capabilities, client_info
+            )
+            content = msgspec.msgpack.encode(carried)
+            if len(content) < _MAX_ID_BYTES:
+                id = self._seal.sign(_SESSION_PURPOSE, content, _REVIVABLE_SECONDS)
+                if len(id) <= _MAX_ID_BYTES:
+                    return id.encode()
+        return b""
+
+    def _add(self, session_token: _SessionToken, id: bytes) -> HttpSession:
+        if len(self._sessions) >= self._max_sessions:
+            self._evict_idle()
+        session = HttpSession(SessionStreams(self.replay_buffer), self._loop.time(), id)
+        session.complete_handshake(
+            session_token.version, session_token.capabilities, session_token.client_info
+        )
+        session.preferences.on_change = partial(self._save_preferences, session)
+        session.revivable = bool(id)
+        self._sessions[session.id] = session
+        self._change_notifier.add_listener(session)
+        return session
+
+    def _save_preferences(self, session: HttpSession) -> None:
+        """Have remembered what the client asked for, so that it need not ask again when it comes back."""
+        preferences = session.preferences
+        uris = sorted(preferences.subscriptions)
+        self._memory.save_preferences(_digest(session.id).hex(), preferences.log_level, uris)
+
+    def _evict_idle(self) -> None:
+        """Forget the session that has been idle for the longest; clients rarely say that they are done."""
+        idle = [session for session in self._sessions.values() if session.idle]
+        if not idle:
+            raise TooManySessions
+        self._close(min(idle, key=lambda session: session.last_used))
+
+    def get(self, id: bytes) -> HttpSession | None:
+        """The session of that id, which is in use now; raises TooManySessions when it cannot be revived."""
+        session = self._sessions.get(id)
+        if session is None:
+            return self._revive(id)
+        session.last_used = self._loop.time()
+        return session
+
+    def _revive(self, id: bytes) -> HttpSession | None:
+        """A session that this gateway, or another with its key, has opened and does not know any more."""
+        if len(id) > _MAX_ID_BYTES:
+            return None
+        ended_by_client = self._ended.get(_digest(id))
+        if ended_by_client:
+            return None
+        try:
+            session_token = _session_token_decoder.decode(
+                self._seal.verify(_SESSION_PURPOSE, id.decode("ascii"))
+            )
+        except (ValueError, DecodeError):
+            return None
+        session = self._add(session_token, id)
+        forgotten_here = ended_by_client is not None
+        self.revived["idle" if forgotten_here or session_token.issued >= self._began else "restart"] += 1
+        # Nobody knows what it has missed.
+        session.streams.mark_lists_stale(LISTED_CAPABILITIES)
+        level, uris = self._memory.preferences(_digest(id).hex()) or ("", [])
+        session.preferences.log_level = level
+        session.preferences.subscriptions.update(uris)
+        self._on_revival(session)
+        return session
+
+    def end(self, session: HttpSession) -> None:
+        """The client is done with its session."""
+        self._close(session, by_client=True)
+
+    def expire(self) -> None:
+        """Forget every session that nobody has used for long, and what nobody came back for in the others."""
+        oldest = self._loop.time() - self._idle_seconds
+        for session in list(self._sessions.values()):
+            if session.last_used < oldest and session.idle:
+                self._close(session)
+            else:
+                session.streams.expire()
+
+    def _close(self, session: HttpSession, *, by_client: bool = False) -> None:
+        if self._sessions.pop(session.id, None) is None:
+            return
+        self._ended[_digest(session.id)] = by_client
+        if by_client:
+            session.revivable = False
+            self._memory.save_preferences(_digest(session.id).hex(), "", [])
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._change_notifier.remove_listener(session)
+        session.client_requests.close()
+        session.streams.close()
+        self._on_close(session)
+
+
+def _digest(id: bytes) -> bytes:
+    return hashlib.blake2b(id, digest_size=16).digest()

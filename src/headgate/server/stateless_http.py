@@ -1,0 +1,284 @@
+"""Streamable HTTP of the stateless era: self-contained requests and subscriptions."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import LOCAL, Caller, Owner, circle_of
+from headgate.domain.errors import HeadgateError, TooManySubscriptions
+from headgate.domain.kind import NAMED_BY
+from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
+from headgate.server.client_context import (
+    SUBSCRIPTION_LIMITS,
+    ClientContext,
+    SubscriptionBudget,
+    SubscriptionShare,
+)
+from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
+from headgate.server.endpoints import listing_mode_of
+from headgate.server.http_exchange import HttpExchange, KeepAlive
+from headgate.server.http_request import HttpRequest
+from headgate.server.method_router import MethodRouter
+from headgate.server.outbound_queue import OutboundQueue
+from headgate.server.streamable_http import write_event_stream
+from headgate.wire.envelope import (
+    ABSENT,
+    Envelope,
+    decode_object,
+    encode_notification,
+    encode_object,
+    encode_result,
+)
+from headgate.wire.eras import META_CAPABILITIES, META_SUBSCRIPTION, META_VERSION, STATELESS_VERSIONS, Era
+from headgate.wire.framing import sse_event
+from headgate.wire.headers import decode_value
+from headgate.wire.results import COMPLETE
+from headgate.wire.violations import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    UNSUPPORTED_VERSION,
+    Violation,
+)
+
+log = logging.getLogger("headgate.server")
+
+
+class _StatelessParams(msgspec.Struct, rename={"meta": "_meta"}):
+    name: Raw = ABSENT
+    uri: Raw = ABSENT
+    meta: Raw = ABSENT
+    notifications: Raw = ABSENT
+
+
+class _SubscriptionFilter(msgspec.Struct, rename="camel"):
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+
+
+_params = msgspec.json.Decoder(_StatelessParams)
+# As nearly every request spells them, which need not be decoded.
+_KNOWN_VERSIONS = {msgspec.json.encode(version): version for version in STATELESS_VERSIONS}
+
+
+class StatelessHttpHandler:
+    """Serves clients that do not shake hands."""
+
+    def __init__(self, router: MethodRouter, change_notifier: ChangeNotifier, keep_alive: KeepAlive) -> None:
+        self._router = router
+        self._change_notifier = change_notifier
+        self._keep_alive = keep_alive
+
+    async def post(self, envelope: Envelope, http_request: HttpRequest) -> None:
+        """One message from a client; raises Violation."""
+        if not envelope.method:
+            raise Violation(INVALID_REQUEST, "Only requests and notifications are sent in this era")
+        if not envelope.id:
+            _check_version(http_request.headers[b"mcp-protocol-version"].decode("latin-1"), b"null")
+            http_request.respond(202, b"")
+            return
+        meta = check_metadata(envelope, http_request.headers)
+        if envelope.method == "subscriptions/listen":
+            await self._listen(envelope, http_request)
+            return
+        exchange = HttpExchange(http_request, self._keep_alive.now)
+        self._keep_alive.add(exchange)
+        context = ClientContext(
+            era=Era.STATELESS,
+            channel=exchange,
+            headers=http_request.headers,
+            meta=meta,
+            connection=http_request.connection_id,
+            listing=listing_mode_of(http_request.path),
+            key_header=http_request.headers.get(IDEMPOTENCY_KEY_HEADER),
+        )
+        try:
+            reply = await self._router.handle_request(envelope, context)
+        except BaseException:
+            exchange.abandon()
+            raise
+        finally:
+            self._keep_alive.remove(exchange)
+        await exchange.finish(reply)
+
+    async def _listen(self, envelope: Envelope, http_request: HttpRequest) -> None:
+        subscription = ClientSubscription(envelope, OutboundQueue(http_request.outbound))
+        async with open_subscription(subscription, self._router, self._change_notifier):
+            await write_event_stream(
+                http_request,
+                subscription.outbound_queue,
+                self._change_notifier,
+                first=sse_event(subscription.acknowledgement),
+                last=sse_event(subscription.final_reply),
+            )
+
+
+class ClientSubscription:
+    """What one client asked to be told, put into its outbox under the id of its request."""
+
+    def __init__(self, envelope: Envelope, outbound_queue: OutboundQueue, caller: Caller = LOCAL) -> None:
+        self.id = bytes(envelope.id)
+        self.outbound_queue = outbound_queue
+        self.ended = asyncio.Event()
+        # In this era those with the same key share one list of tools.
+        self._visibility_group = circle_of(None, caller)
+        self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
+        wanted = _requested_filter(envelope)
+        self._capabilities = {
+            capability
+            for capability in ("tools", "prompts", "resources")
+            if getattr(wanted, f"{capability}_list_changed")
+        }
+        self.uris = dict.fromkeys(wanted.resource_subscriptions)
+
+    @property
+    def acknowledgement(self) -> bytes:
+        """What begins the subscription: that which will be told."""
+        told: dict[str, object] = {f"{name}ListChanged": True for name in sorted(self._capabilities)}
+        if self.uris:
+            told["resourceSubscriptions"] = list(self.uris)
+        params = {"_meta": self._tag, "notifications": Raw(msgspec.json.encode(told))}
+        return encode_notification("notifications/subscriptions/acknowledged", encode_object(params))
+
+    def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
+        """A list has changed."""
+        if capability in self._capabilities and (
+            visibility_groups is None or self._visibility_group in visibility_groups
+        ):
+            tagged = encode_object({"_meta": self._tag})
+            self.outbound_queue.notify(
+                encode_notification(f"notifications/{capability}/list_changed", tagged)
+            )
+
+    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+        """A resource has changed."""
+        if uri in self.uris and owner is None:
+            members = {**decode_object(params or b"{}"), "_meta": self._tag}
+            self.outbound_queue.notify(
+                encode_notification("notifications/resources/updated", encode_object(members))
+            )
+
+    @property
+    def final_reply(self) -> bytes:
+        """What ends the subscription in good order."""
+        return encode_result(self.id, b"{" + COMPLETE + b',"_meta":' + bytes(self._tag) + b"}")
+
+
+@asynccontextmanager
+async def open_subscription(
+    subscription: ClientSubscription, router: MethodRouter, change_notifier: ChangeNotifier
+) -> AsyncIterator[ClientSubscription]:
+    """A subscription for as long as the block lasts; resources that nobody tells of are left out of it."""
+    taken: list[str] = []
+    share, budget = SubscriptionShare(), router.subscriptions
+    try:
+        for uri in subscription.uris:
+            _reserve(budget, share, uri, subscription.id)
+        for uri in list(subscription.uris):
+            if await _subscribe(router, uri):
+                taken.append(uri)
+            else:
+                del subscription.uris[uri]
+        change_notifier.add_listener(subscription)
+        yield subscription
+    finally:
+        change_notifier.remove_listener(subscription)
+        budget.release_all(share)
+        for uri in taken:
+            await asyncio.shield(router.unsubscribe(uri))
+
+
+def _reserve(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id: bytes) -> None:
+    try:
+        budget.reserve(share, uri)
+    except TooManySubscriptions as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
+
+
+async def _subscribe(router: MethodRouter, uri: str) -> bool:
+    """Whether its server has taken the subscription."""
+    try:
+        return not (await router.subscribe(uri)).error
+    except HeadgateError as error:
+        log.debug("not subscribed", extra={"uri": uri[:200], "reason": error.message})
+        return False
+
+
+def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
+    id = bytes(envelope.id)
+    try:
+        notifications = _params.decode(envelope.params or b"{}").notifications
+        wanted = msgspec.json.decode(notifications or b"{}", type=_SubscriptionFilter)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
+    if len(wanted.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
+        reason = f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once"
+        raise Violation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
+    return wanted
+
+
+def check_metadata(envelope: Envelope, headers: dict[bytes, bytes] | None) -> dict[str, Raw]:
+    """The `_meta` of a request that says who sends it, as its headers do; raises Violation for others."""
+    id = bytes(envelope.id)
+    try:
+        params = _params.decode(envelope.params or b"{}")
+        meta = decode_object(params.meta or b"{}")
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+    if META_VERSION not in meta or META_CAPABILITIES not in meta:
+        missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
+        raise Violation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
+    if bytes(meta[META_CAPABILITIES])[:1] != b"{":
+        raise Violation(INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id)
+    version = _KNOWN_VERSIONS.get(bytes(meta[META_VERSION])) or _version(meta[META_VERSION], id)
+    if headers is not None:
+        _check_headers(envelope, headers, version, params)
+    _check_version(version, id)
+    return meta
+
+
+def _version(raw: Raw, id: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except DecodeError as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id) from error
+
+
+def _check_headers(
+    envelope: Envelope, headers: dict[bytes, bytes], version: str, params: _StatelessParams
+) -> None:
+    id = bytes(envelope.id)
+    if headers.get(b"mcp-protocol-version") != version.encode():
+        raise Violation(HEADER_MISMATCH, "MCP-Protocol-Version differs from the version in the body", id=id)
+    if headers.get(b"mcp-method") != envelope.method.encode():
+        raise Violation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
+    key = NAMED_BY.get(envelope.method)
+    if key is None:
+        return
+    named: Raw = getattr(params, key)
+    header = headers.get(b"mcp-name")
+    if not named or (header is not None and _equals_unencoded(header, bytes(named))):
+        return
+    try:
+        expected = msgspec.json.decode(named, type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Violation(INVALID_PARAMS, f"Invalid params: {key}: {error}", id=id) from error
+    if header is None or decode_value(header) != expected:
+        raise Violation(HEADER_MISMATCH, f"Mcp-Name differs from the {key} in the body", id=id)
+
+
+def _equals_unencoded(header: bytes, text: bytes) -> bool:
+    """Whether the header is the text of this JSON, neither of them encoded: nearly always."""
+    return text == b'"%b"' % header and header.isascii() and b"\\" not in header and header[:1] != b"="
+
+
+def _check_version(version: str, id: bytes) -> None:
+    if version not in STATELESS_VERSIONS:
+        data = {"supported": list(STATELESS_VERSIONS), "requested": version[:100]}
+        raise Violation(UNSUPPORTED_VERSION, "Unsupported protocol version", id=id, data=data)

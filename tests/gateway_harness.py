@@ -1,0 +1,154 @@
+"""A gateway in memory: its rules are real, its servers do what a test says."""
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Raw
+
+from headgate.access.local import LocalAccess
+from headgate.catalog.clients import Clients
+from headgate.catalog.pool import Pools
+from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.gateway.gateway import (
+    AccessControl,
+    Gateway,
+    GatewayTool,
+    LargeResultHandler,
+    ToolCaller,
+    TransactionSteps,
+)
+from headgate.input_requests.input_bridge import InputBridge
+from headgate.input_requests.request_state import RequestStateSealer
+from headgate.input_requests.task_registry import MemoryTaskRegistry
+from headgate.responses.tools.arguments import Wanted
+from headgate.storage.seal import KEY_BYTES, Seal
+from tests.catalog.owners import catalog_of
+from tests.catalog.shown import showing_of
+from tests.delivery.scripted import DONE, Desk
+
+
+class WholeResponses:
+    """Shows what the upstream said, and keeps nothing."""
+
+    def mark_spoofed_notices(self, answer: Answer) -> Answer:
+        return answer
+
+    async def mark_spoofed_notices_on_disk(self, answer: Answer) -> Answer:
+        return answer
+
+    def may_exceed_limit(self, answer: Answer) -> bool:
+        return False
+
+    async def truncate_if_large(self, call: Call, answer: Answer) -> Answer:
+        return answer
+
+    def is_result_tool(self, tool: str) -> bool:
+        return False
+
+    async def parse_read_request(self, request: Request) -> Wanted:
+        raise NotImplementedError
+
+    async def read_stored(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
+        raise NotImplementedError
+
+    async def read_new(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
+        raise NotImplementedError
+
+
+class NoTransactions:
+    """Every call stands alone."""
+
+    def is_step(self, request: Request) -> bool:
+        return False
+
+    async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
+        raise NotImplementedError
+
+
+class WholeTransfers:
+    """Every result goes in one piece."""
+
+    def needs_chunks(self, request: Request, answer: Answer) -> bool:
+        return False
+
+    async def announce_chunks(self, request: Request, answer: Answer) -> Answer:
+        raise NotImplementedError
+
+    def is_chunk_method(self, method: str) -> bool:
+        return False
+
+    async def read_chunk(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+
+class GatewayHarness:
+    """A gateway before servers that have not told what they have yet."""
+
+    def __init__(
+        self,
+        *servers: str,
+        answer: Answer = DONE,
+        access: AccessControl | None = None,
+        mode: Mode = Mode.FULL,
+        own: Mapping[str, GatewayTool] = MappingProxyType({}),
+        prefixed: bool = True,
+        clients: Clients | None = None,
+        responses: LargeResultHandler | None = None,
+        transactions: TransactionSteps | None = None,
+    ) -> None:
+        self.desk = Desk(answer)
+        self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
+        self.pools = Pools(15, lambda: 0.0)
+        self.showing = showing_of(mode, self.catalog, pools=self.pools, clients=clients, reserved=prefixed)
+        delivery = self.desk.delivery
+        self.gateway = Gateway(
+            access or LocalAccess(),
+            self.catalog,
+            self.showing,
+            delivery,
+            InputBridge(delivery, RequestStateSealer(Seal([bytes(KEY_BYTES)]))),
+            MemoryTaskRegistry(),
+            responses or WholeResponses(),
+            transactions or NoTransactions(),
+            WholeTransfers(),
+            own,
+        )
+
+    @property
+    def sent(self) -> list[Call]:
+        """Every call that reached a server."""
+        return self.desk.upstream.received
+
+    def offer(self, server: str, kind: Kind, *definitions: dict[str, Any]) -> None:
+        """Let a server tell what it has."""
+        self.catalog.offer(server, kind, [json.dumps(each).encode() for each in definitions])
+
+
+def request(
+    method: str, name: str = "", params: dict[str, Any] | None = None, who: str = "", **more: Any
+) -> Request:
+    """A request whose params are given as values."""
+    raw = {key: Raw(json.dumps(value).encode()) for key, value in (params or {}).items()}
+    return Request(caller=Caller(who) if who else LOCAL, method=method, name=name, params=raw, **more)
+
+
+class Large:
+    """A result that is on disk, as far as anybody can tell."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.first = content[:1]
+        self.opened = self.closed = False
+
+    def chunks(self) -> Iterator[bytes]:
+        self.opened = True
+        for start in range(0, self.size, 7):
+            yield self._content[start : start + 7]
+
+    def close(self) -> None:
+        self.closed = True

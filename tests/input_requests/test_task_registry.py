@@ -1,0 +1,99 @@
+"""A task that goes on after its call belongs to its caller and its server."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.input_requests.task_registry import MemoryTaskRegistry
+from tests.gateway_harness import Large
+from tests.input_requests.bridge_harness import raw
+
+
+def began(handles: MemoryTaskRegistry, result: Any, server: str = "bank", who: str = "ann") -> None:
+    answer = Answer(result if isinstance(result, Large) else json.dumps(result).encode())
+    request = Request(caller=Caller(who))
+    handles.record_task(Call(request, Item(Kind.TOOLS, server, "dig", f"{server}_dig")), answer)
+
+
+def about(id: Any, who: str = "ann") -> Request:
+    return Request(caller=Caller(who), method="tasks/get", params=raw({"taskId": id}))
+
+
+def server_of(handles: MemoryTaskRegistry, request: Request) -> str | None:
+    tool = handles.tool_of_task(request)
+    return tool.server if tool is not None else None
+
+
+@pytest.mark.parametrize(
+    "result", [{"task": {"taskId": "t", "status": "working"}}, {"resultType": "task", "taskId": "t"}]
+)
+def test_the_server_that_began_a_task_is_remembered(result: Any) -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, result)
+    assert server_of(handles, about("t")) == "bank"
+
+
+def test_nobody_else_has_that_task() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "t"})
+    began(handles, {"taskId": "t"}, "other", "bob")
+    assert server_of(handles, about("t")) == "bank"
+    assert server_of(handles, about("t", "bob")) == "other"
+    assert handles.tool_of_task(about("t", "cy")) is None
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": []},
+        {"content": [{"text": '"taskId"'}]},
+        {"taskId": 5},
+        {"task": [{"taskId": "t"}]},
+        {"taskId": ""},
+        ["taskId"],
+        Large(b'{"taskId":"t"}'),
+        {"taskId": "t", "more": "x" * 70_000},
+    ],
+)
+def test_what_is_no_task_is_not_remembered(result: Any) -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, result)
+    for id in ("t", "", 5, None, ["t"]):
+        assert handles.tool_of_task(about(id)) is None
+
+
+def test_a_request_without_a_task_is_about_none() -> None:
+    assert MemoryTaskRegistry().tool_of_task(Request(caller=Caller("ann"))) is None
+
+
+def test_tasks_without_end_push_out_the_oldest() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "old"})
+    began(handles, {"taskId": "kept"})
+    for number in range(9_999):
+        began(handles, {"taskId": f"t{number}"})
+        if number == 5_000:
+            began(handles, {"taskId": "kept"})
+    assert handles.tool_of_task(about("old")) is None
+    assert server_of(handles, about("kept")) == server_of(handles, about("t9998")) == "bank"
+
+
+def test_the_tool_of_a_task_stays_known_when_the_task_is_asked_about() -> None:
+    handles = MemoryTaskRegistry()
+    began(handles, {"taskId": "t"})
+    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
+    handles.record_task(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    tool = handles.tool_of_task(about("t"))
+    assert tool is not None
+    assert tool.name == "dig"
+
+
+def test_of_a_task_that_is_only_asked_about_the_server_is_known() -> None:
+    handles = MemoryTaskRegistry()
+    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
+    handles.record_task(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    assert server_of(handles, about("t")) == "bank"

@@ -1,0 +1,37 @@
+"""One gate for most of these tests: nothing that one client does may be noticed by another."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway_process import GatewayProcess, running_gateway
+from tests.server.plain_http_client import EXAMPLE, scripted, settle
+
+
+@pytest.fixture(scope="package")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the scripted server notes what it was told."""
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    path.touch()
+    return path
+
+
+@pytest.fixture(scope="package")
+def gate(tmp_path_factory: pytest.TempPathFactory, journal: Path) -> Iterator[GatewayProcess]:
+    """Return a gate before the built-in example and the scripted server."""
+    config = {
+        "mcpServers": {"example": EXAMPLE, "own": scripted(journal)},
+        # Results of every size cross the front.
+        "proxySettings": {"enableAutoTruncation": False},
+    }
+    with running_gateway(config, tmp_path_factory.mktemp("gate")) as gate:
+        settle(gate)
+        yield gate
+
+
+@pytest.fixture(autouse=True)
+def everybody_else_is_served(gate: GatewayProcess) -> Iterator[None]:
+    """Look, after each test, whether the gate still answers others."""
+    yield
+    assert gate.get("/health").status == 200

@@ -1,0 +1,64 @@
+"""Results of a session that is idle stay for their time, however many sessions others open."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway_process import GatewayProcess
+from tests.server.plain_http_client import Session, scripted, send, settle
+
+SESSIONS = 20
+Start = Callable[..., GatewayProcess]
+
+
+@pytest.fixture
+def gate(gateway: Start, tmp_path: Path) -> GatewayProcess:
+    journal = tmp_path / "journal"
+    gate = gateway(
+        {
+            "mcpServers": {"own": scripted(journal)},
+            "proxySettings": {"maxSessions": 5, "maxResponseSize": 1000},
+        }
+    )
+    settle(gate, "own")
+    return gate
+
+
+def stored(session: Session) -> str:
+    """The id of a result that was too large to be shown."""
+    shown = str(session.call("own_echo", {"text": "needle " + "x" * 5000}))
+    found = re.search(r"cache_id\W+([0-9a-f]{24})", shown)
+    assert found is not None, shown
+    return found[1]
+
+
+def searched(session: Session, id: str) -> dict[str, Any]:
+    return session.call("proxy_search", {"cache_id": id, "pattern": "needle"})
+
+
+def test_many_sessions_that_store_nothing_take_no_results_away(gate: GatewayProcess) -> None:
+    idle = Session(gate)
+    id = stored(idle)
+    for _ in range(SESSIONS):
+        Session(gate)
+    assert "needle" in str(searched(idle, id)["content"])
+    assert gate.metrics()['headgate_sessions_revived_total{reason="idle"}'] == 1
+
+
+def test_many_sessions_that_store_a_little_take_no_results_away(gate: GatewayProcess) -> None:
+    idle = Session(gate)
+    id = stored(idle)
+    for _ in range(SESSIONS):
+        stored(Session(gate))
+    assert "needle" in str(searched(idle, id)["content"])
+
+
+def test_the_results_of_a_session_that_its_client_ends_go_with_it(gate: GatewayProcess) -> None:
+    session = Session(gate)
+    stored(session)
+    assert gate.metrics()["headgate_results_stored"] == 1
+    send(gate, "DELETE", "/mcp", dict(session.headers))
+    assert gate.metrics()["headgate_results_stored"] == 0

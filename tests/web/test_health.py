@@ -1,0 +1,107 @@
+"""Whether the gate is alive, whether clients should be sent to it, and why."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import __version__
+from tests.gateway_process import GatewayProcess
+from tests.server.plain_http_client import EXAMPLE, modern, modern_call, scripted, send
+from tests.waiting import wait_until
+
+WAIT_SECONDS = 5.0
+Start = Callable[..., GatewayProcess]
+DEAD = {"command": "no-such-command-anywhere"}
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/listing", "/"])
+def test_a_page_has_the_same_head_with_and_without_its_body(gateway: Start, path: str) -> None:
+    gate = gateway({"mcpServers": {"example": EXAMPLE}})
+    page, head = gate.get(path), send(gate, "HEAD", path, {})
+    assert head.status == page.status == 200
+    assert head.body == b""
+    assert head.headers["content-type"] == page.headers["content-type"]
+
+
+def test_health_says_that_the_gate_is_alive_and_which_it_is(gateway: Start) -> None:
+    gate = gateway({"mcpServers": {"dead": DEAD}})
+    answer = gate.get("/health")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"status": "ok", "version": __version__}
+
+
+def test_the_gate_is_ready_once_every_server_was_tried(gateway: Start, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    servers = {"example": EXAMPLE, "slow": scripted(tmp_path / "journal", WAIT_FOR=str(go))}
+    gate = gateway({"mcpServers": servers}, wait_for_servers=False)
+    before = gate.get("/ready")
+    assert before.status == 503
+    assert before.json()["ready"] is False
+    assert {server["name"]: server["state"] for server in before.json()["servers"]}["slow"] == "starting"
+    # Nobody waits for the slow one.
+    assert modern_call(gate, "example_time")["content"]
+    go.touch()
+    wait_until(lambda: gate.get("/ready").status == 200, WAIT_SECONDS, "it is ready")
+    after = gate.get("/ready").json()
+    assert after["ready"] is True
+    assert [server["state"] for server in after["servers"]] == ["ready", "ready"]
+
+
+def test_each_server_says_how_it_is(gateway: Start, tmp_path: Path) -> None:
+    off: dict[str, Any] = {**EXAMPLE, "enabled": False}
+    servers = {"example": EXAMPLE, "own": scripted(tmp_path / "journal"), "dead": DEAD, "off": off}
+    gate = gateway({"mcpServers": servers})
+    gate.wait_until_ready("example", "own")
+    modern_call(gate, "own_echo")
+    modern(gate, "tools/call", {"name": "own_say", "arguments": {"line": '{"jsonrpc":"2.0","id":ID}'}})
+    answer = gate.get("/ready")
+    assert answer.status == 200, "one server that is down does not keep clients away from the others"
+    told = {server["name"]: server for server in answer.json()["servers"]}
+    assert list(told) == ["example", "own", "dead", "off"]
+    assert told["example"] == {
+        "name": "example",
+        "transport": "builtin",
+        "state": "ready",
+        "protocol_version": "2026-07-28",
+        "tools": 6,
+    }
+    own = told["own"]
+    assert (own["transport"], own["state"], own["protocol_version"]) == ("stdio", "ready", "2025-06-18")
+    assert own["tools"] == 12
+    assert own["calls"] == 2
+    assert own["errors"] == 1
+    assert own["pid"] > 0
+    assert "restarts" not in own
+    dead = told["dead"]
+    assert dead["state"] in ("backoff", "starting")
+    assert "no-such-command-anywhere" in dead["last_error"]
+    reason = "its entry in the configuration says so (enabled or disabled)"
+    assert told["off"] == {"name": "off", "transport": "builtin", "state": "disabled", "reason": reason}
+
+
+def test_a_gate_none_of_whose_servers_works_is_not_ready(gateway: Start) -> None:
+    gate = gateway({"mcpServers": {"dead": DEAD}})
+    assert gate.get("/ready").status == 503
+    assert gate.get("/health").status == 200
+
+
+@pytest.mark.parametrize("servers", [{}, {"off": {**EXAMPLE, "enabled": False}}])
+def test_a_gate_without_servers_is_ready_for_some(gateway: Start, servers: dict[str, Any]) -> None:
+    gate = gateway({"mcpServers": servers})
+    assert gate.get("/ready").status == 200
+    assert modern(gate, "tools/list").json()["result"]["tools"] == []
+
+
+def test_the_front_page_shows_the_servers(gateway: Start) -> None:
+    gate = gateway({"mcpServers": {"example": EXAMPLE, "dead": DEAD}})
+    page = gate.get("/")
+    assert page.status == 200
+    assert page.headers["content-type"].startswith("text/")
+    text = page.body.decode()
+    assert __version__ in text
+    assert "/mcp" in text
+    for name in ("example", "dead"):
+        assert name in text
