@@ -14,7 +14,7 @@ from bench import machine
 from bench.options import Options
 from bench.tables import figure, table
 from bench.upstreams.answers import payload_result
-from headgate.wire.skim import Skimmer
+from headgate.protocol.json_scan import JsonObjectScanner
 
 _SIZE: Final = 10_000_000
 _DEPTH: Final = 100_000
@@ -73,10 +73,10 @@ def texts(size: int, depth: int) -> dict[str, bytes]:
 
 def skim(pieces: list[bytes]) -> dict[str, tuple[int, int]]:
     """Where the members of the message stand."""
-    skimmer = Skimmer()
+    scanner = JsonObjectScanner()
     for piece in pieces:
-        skimmer.feed(piece)
-    return skimmer.finish()
+        scanner.feed(piece)
+    return scanner.finish()
 
 
 def measure(name: str, text: bytes, repeats: int) -> list[Line]:

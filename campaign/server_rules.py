@@ -12,7 +12,7 @@ from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.servers import load, rogue
 from campaign.trial import Trial, case
 from headgate.domain import errors
-from headgate.wire import violations
+from headgate.protocol import jsonrpc_errors
 
 # A text that would clear a terminal, ring, turn the rest of the line around and begin a line of its own.
 _HOSTILE = "\x1b[2J\x07\u202eevil\u2066\r\nX: y\x00"
@@ -203,7 +203,9 @@ def _check_declared(trial: Trial) -> None:
         for one in vars(errors).values()
         if isinstance(one, type) and isinstance(number := getattr(one, "number", None), int)
     }
-    spoken = {value for name, value in vars(violations).items() if name.isupper() and isinstance(value, int)}
+    spoken = {
+        value for name, value in vars(jsonrpc_errors).items() if name.isupper() and isinstance(value, int)
+    }
     reserved = sorted(number for number in own if number in _RESERVED)
     foreign = sorted(spoken - SPECIFIED)
     trial.measure("own numbers", f"{len(own)} from {min(own)} to {max(own)}")

@@ -22,8 +22,8 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile
 from headgate.gateway.gateway import GatewayTool
+from headgate.protocol.protocol_version import Era
 from headgate.storage.state import StateFile
-from headgate.wire.eras import Era
 
 
 class NotIndexed(Exception):

@@ -83,8 +83,8 @@ async def _post_on(post: Post, numbers: Iterator[int]) -> None:
 
 @asynccontextmanager
 async def _headgate(url: str) -> AsyncIterator[Post]:
-    library = importlib.import_module("headgate.upstream.http_client")
-    connecting = importlib.import_module("headgate.upstream.http_connector")
+    library = importlib.import_module("headgate.upstream.http.http1_client")
+    connecting = importlib.import_module("headgate.upstream.http.http_connector")
     origin = connecting.Origin(url)
     client = library.HttpClient(connecting.Connector(origin, 10.0))
     headers = "".join(f"{name}: {value}\r\n" for name, value in _HEADERS.items()).encode()

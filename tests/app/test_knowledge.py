@@ -12,7 +12,7 @@ from headgate.config.settings import Settings
 from headgate.domain.call import LOCAL
 from headgate.domain.server import ServerSpec, Transport
 from headgate.embedding.choice import Offline
-from headgate.upstream.builtin import Asked, BuiltinTool, Outcome
+from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, BuiltinToolResult
 
 
 def settings(data_dir: Path, *, structured_content: bool = True, **more: Any) -> Settings:
@@ -20,10 +20,10 @@ def settings(data_dir: Path, *, structured_content: bool = True, **more: Any) ->
     return Settings(data_dir=data_dir, knowledge=wanted, **more)
 
 
-async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> Outcome:
+async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> BuiltinToolResult:
     (tool,) = (tool for tool in tools if tool.definition["name"] == name)
-    said = await tool.run(arguments, Asked(LOCAL, lambda done, total: None))
-    assert isinstance(said, Outcome)
+    said = await tool.run(arguments, BuiltinCall(LOCAL, lambda done, total: None))
+    assert isinstance(said, BuiltinToolResult)
     return said
 
 

@@ -12,7 +12,7 @@ from headgate.config.settings import Settings
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import StoreAway
 from headgate.embedding.choice import Offline
-from headgate.upstream.builtin import Asked, Outcome
+from headgate.upstream.transports.builtin import BuiltinCall, BuiltinToolResult
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -94,8 +94,8 @@ async def test_a_file_that_cannot_be_used_is_told_with_what_to_do_and_missed_no_
         assert "the file is not a database; move knowledge.db away" in str(told[0])
         (sources,) = (tool for tool in tools if tool.definition["name"] == "list_sources")
         file.unlink()
-        said = await sources.run({}, Asked(LOCAL, lambda done, total: None))
-        assert isinstance(said, Outcome)
+        said = await sources.run({}, BuiltinCall(LOCAL, lambda done, total: None))
+        assert isinstance(said, BuiltinToolResult)
         assert not said.failed
         await eventually(lambda: told[-1] is None, WAIT_SECONDS, "told")
 

@@ -15,15 +15,15 @@ from headgate.config.settings import Settings
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.protocol.protocol_version import Era
 from headgate.responses.limits import Display
 from headgate.responses.notice import MESSAGE
 from headgate.responses.store import Limits
 from headgate.responses.tools.names import NAMES
 from headgate.web.metrics import CallMetrics, exposition
-from headgate.wire.eras import Era
 from tests.catalog.shown import session
 from tests.responses.results import facts_of, result, text
-from tests.upstream.spool import open_files
+from tests.upstream.spool_limits import open_files
 from tests.web.prometheus import parse
 
 LARGE = result(text("\n".join(f"line {number}" for number in range(2000))))

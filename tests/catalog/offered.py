@@ -8,7 +8,7 @@ from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 SAMPLING = profile_of(b'{"sampling":{}}')
 ROOTS = profile_of(b'{"roots":{"listChanged":true}}')

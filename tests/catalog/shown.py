@@ -17,7 +17,7 @@ from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.owners import catalog_of
 from tests.delivery.scripted import Clock
 

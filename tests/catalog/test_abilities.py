@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.catalog.abilities import Abilities, Ability
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"

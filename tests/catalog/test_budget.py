@@ -25,10 +25,10 @@ from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.views import View, Views
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
+from headgate.protocol.protocol_version import Era
 from headgate.responses.tools.definitions import DEFINITIONS
 from headgate.responses.tools.definitions import STUBS as READER_STUBS
 from headgate.responses.tools.names import NAMES
-from headgate.wire.eras import Era
 from tests.catalog.owners import catalog_of
 from tests.catalog.real_servers import real_catalog, real_servers
 from tests.catalog.shown import OWN_TOOLS, Stage

@@ -9,7 +9,7 @@ from headgate.domain.call import LOCAL
 from headgate.domain.errors import PromptNotFound, ServerNotFound, ToolNotFound
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.offered import item
 from tests.catalog.owners import catalog_of, first_page, public, target, tool
 

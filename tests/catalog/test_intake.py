@@ -10,9 +10,9 @@ from headgate.catalog.intake import take_in
 from headgate.domain.call import LOCAL
 from headgate.domain.item import Mirror
 from headgate.domain.kind import Kind
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.owners import catalog_of, first_page, tool
-from tests.wire.spelling import JsonValue, Pen, objects, pens
+from tests.protocol.json_spelling import JsonValue, Pen, objects, pens
 
 GOOD = tool("good")
 # Members that mean something: of the wrong type they are taken out, which the tests below show.

@@ -14,7 +14,7 @@ from headgate.catalog.intake import take_in
 from headgate.domain.kind import Kind
 from tests.catalog.offered import called, item, listed
 from tests.catalog.owners import catalog_of, first_page
-from tests.wire.spelling import JsonValue, Pen, objects, pens, values
+from tests.protocol.json_spelling import JsonValue, Pen, objects, pens, values
 
 KINDS = [Kind.PROMPTS, Kind.RESOURCES, Kind.TEMPLATES]
 WORDS = {Kind.PROMPTS: "prompt", Kind.RESOURCES: "resource", Kind.TEMPLATES: "template"}

@@ -12,7 +12,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing import InvalidCursor
 from headgate.catalog.viewer import Viewer
 from headgate.domain.kind import Kind
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.offered import called, item
 from tests.catalog.owners import catalog_of, first_page, tool
 

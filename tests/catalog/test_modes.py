@@ -12,7 +12,7 @@ from headgate.catalog.viewer import Viewer
 from headgate.domain.call import Caller
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.offered import SAMPLING
 from tests.catalog.owners import RememberedOwners, catalog_of, target
 from tests.catalog.shown import ONE, OWN_TOOLS, Remembered, Stage, asking, session, stateless, wordy

@@ -12,7 +12,7 @@ from headgate.catalog.stored import Place, StoredListing, places
 from headgate.catalog.tools import take_in_tool
 from headgate.domain.call import LOCAL
 from headgate.domain.kind import Kind
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.owners import RememberedOwners, first_page
 
 OPEN = {"type": "object", "properties": {"rows": {"type": "array"}}}

@@ -9,7 +9,7 @@ from headgate.domain.call import LOCAL
 from headgate.domain.errors import ToolNotFound
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.offered import ROOTS, SAMPLING, called, item, listed
 from tests.catalog.owners import RememberedOwners, catalog_of, first_page, target, tool
 

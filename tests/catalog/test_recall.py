@@ -10,7 +10,7 @@ from headgate.domain.call import LOCAL
 from headgate.domain.errors import ToolNotFound
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.offered import SAMPLING, called, item, listed
 from tests.catalog.owners import RememberedOwners, catalog_of, target, tool
 

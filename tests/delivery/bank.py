@@ -154,7 +154,7 @@ class Bank:
     async def unsubscribe(self, server: str, uri: str) -> Answer:
         return Answer(b"{}")
 
-    async def send(self, call: Call) -> Answer:
+    async def send_to_server(self, call: Call) -> Answer:
         if call.item.name == _PROBE_TOOL:
             return await self._probed(call)
         fault = self.faults.popleft() if self.faults else Fault.FINE

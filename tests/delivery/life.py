@@ -304,11 +304,11 @@ class MortalLine:
     def __init__(self, life: Life) -> None:
         self._life = life
 
-    async def send(self, call: Call) -> Answer:
+    async def send_to_server(self, call: Call) -> Answer:
         if self._life.is_dead:
             raise asyncio.CancelledError
         try:
-            return await self._life.bank.send(self._heard(call))
+            return await self._life.bank.send_to_server(self._heard(call))
         finally:
             if self._life.is_dead:
                 raise asyncio.CancelledError

@@ -85,7 +85,7 @@ class ScriptedUpstream:
         """Wait until so many calls have arrived."""
         await eventually(lambda: len(self.received) >= calls, WAIT_SECONDS, f"{calls} calls")
 
-    async def send(self, call: Call) -> Answer:
+    async def send_to_server(self, call: Call) -> Answer:
         self.received.append(call)
         outcome = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         await self.open.wait()

@@ -174,7 +174,7 @@ async def test_an_answer_that_cannot_be_read_is_told_as_done(life: Life) -> None
 @lived
 async def test_a_bug_leaves_a_doubt_and_nobody_waiting(life: Life, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Bank):
-        async def send(self, call: Call) -> Answer:
+        async def send_to_server(self, call: Call) -> Answer:
             raise ZeroDivisionError
 
     sound, life.bank = life.bank, Broken()

@@ -28,7 +28,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.gateway.gateway import Gateway, ToolCaller
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness, Large, request
 from tests.waiting import eventually

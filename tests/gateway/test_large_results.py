@@ -22,17 +22,17 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.ticket import Ticket
 from headgate.gateway.gateway import ToolCaller
+from headgate.protocol.message_meta import SplicedJson, with_edited_meta_on_disk
 from headgate.responses import work
 from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.tools.names import NAMES
 from headgate.storage.results import KeptResults, open_results
-from headgate.wire.metas import Spliced, edited_on_disk
 from tests.delivery.scripted import DONE, WRONG
 from tests.gateway_harness import GatewayHarness, request
 from tests.responses.hands import Hands
 from tests.responses.results import LINK, facts_of, result, spooled, text, texts_of
-from tests.upstream.spool import open_files
+from tests.upstream.spool_limits import open_files
 
 LINES = "\n".join(f"line {number}" for number in range(2000))
 LARGE = result(text(LINES))
@@ -345,7 +345,7 @@ async def test_a_result_that_cannot_be_stored_is_lost_and_the_reason_is_told(tmp
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     # In two parts, so that it has to be written to a file of its own.
-    answer = Answer(Spliced(await spooled(tmp_path, LARGE), 1, 1, b" "))
+    answer = Answer(SplicedJson(await spooled(tmp_path, LARGE), 1, 1, b" "))
     async with open_results(blocked) as store:
         library = Library(store, answer=answer)
         with pytest.raises(AnswerNotStored, match="could not be written to disk") as raised:
@@ -358,7 +358,7 @@ async def test_a_result_that_cannot_be_stored_is_lost_and_the_reason_is_told(tmp
 async def test_a_result_on_disk_that_was_edited_is_cut_like_any_other(build: Build, tmp_path: Path) -> None:
     data = LARGE[:-1] + b',"_meta":{"gone":"' + b"x" * 100 + b'","kept":1}}'
     value = await spooled(tmp_path, data)
-    edited = await asyncio.to_thread(edited_on_disk, value, lambda meta: meta.pop("gone"))
+    edited = await asyncio.to_thread(with_edited_meta_on_disk, value, lambda meta: meta.pop("gone"))
     assert edited is value
     library = build(answer=Answer(edited))
     reply = json.loads(await library.told("bank_look"))

@@ -28,7 +28,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
 from headgate.domain.profile import Profile
 from headgate.gateway.gateway import AccessControl, GatewayTool
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 from tests.catalog.shown import Silent
 from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG
 from tests.gateway_harness import GatewayHarness, request

@@ -11,7 +11,7 @@ from headgate.domain.errors import Effect, ReminderRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, RequestStateSealer
 from headgate.storage.seal import KEY_BYTES, Seal
 from tests.input_requests.bridge_harness import DONE, FORM, BridgeHarness, ask_for, stateless
-from tests.upstream.clock import in_no_time
+from tests.upstream.virtual_clock import in_no_time
 
 
 async def one_question(call: Call) -> Answer:

@@ -17,8 +17,8 @@ from tests.input_requests.bridge_harness import (
     ask_for,
     handshake,
 )
-from tests.upstream.clock import in_no_time
 from tests.upstream.conversation import Client
+from tests.upstream.virtual_clock import in_no_time
 
 YES = Answer(b'{"action":"accept", "content":{"n":1.0}}')
 ELICIT = ("elicitation/create", FORM)

@@ -12,9 +12,9 @@ from headgate.domain.profile import PLAIN, profile_of
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import DONE, FORM, OLD_DONE, BridgeHarness, ask_for, stateless
-from tests.upstream.clock import in_no_time
 from tests.upstream.conversation import Client
-from tests.upstream.exchange import background, settle
+from tests.upstream.fake_connections import background, settle
+from tests.upstream.virtual_clock import in_no_time
 
 ELICIT = ("elicitation/create", FORM)
 SAMPLE = ("sampling/createMessage", {"maxTokens": 5})

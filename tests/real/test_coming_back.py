@@ -98,9 +98,9 @@ def the_doorkeeper(
 ) -> Iterator[Doorkeeper]:
     everything = [str(parts.node), str(parts.npm_bin("mcp-server-everything")), "stdio"]
     config = configuration(street.entries | {"every": stdio_entry(everything)})
-    keeper = Doorkeeper(config, tmp_path_factory.mktemp("gate"))
-    yield keeper
-    keeper.close()
+    supervisor = Doorkeeper(config, tmp_path_factory.mktemp("gate"))
+    yield supervisor
+    supervisor.close()
 
 
 @pytest.fixture

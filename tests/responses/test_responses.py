@@ -24,7 +24,7 @@ from headgate.storage.results import KeptResults, open_results
 from tests.catalog.shown import Silent
 from tests.responses.hands import Hands
 from tests.responses.results import IMAGE, facts_of, result, spooled, text, texts_of
-from tests.upstream.spool import open_files, taken
+from tests.upstream.spool_limits import open_files, taken
 
 WAIT_SECONDS = 5.0
 LINES = "\n".join(f"line {number}" for number in range(2000))

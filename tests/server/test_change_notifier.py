@@ -8,13 +8,13 @@ import pytest
 
 from headgate.catalog.seen import AllBut
 from headgate.domain.call import Caller, Owner
+from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.event_streams import ReplayBuffer
 from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.session_streams import SessionStreams
 from headgate.server.sessions import HandshakeSession, HttpSession
 from headgate.server.stateless_http import ClientSubscription
-from headgate.wire.envelope import parse
 from tests.server.test_session_channel import Mailbox
 from tests.waiting import eventually
 
@@ -204,7 +204,7 @@ def subscription(caller: Caller, *wanted: str) -> ClientSubscription:
         "method": "subscriptions/listen",
         "params": {"notifications": notifications},
     }
-    return ClientSubscription(parse(json.dumps(message).encode()), OutboundQueue(), caller)
+    return ClientSubscription(parse_message(json.dumps(message).encode()), OutboundQueue(), caller)
 
 
 async def heard(one: ClientSubscription) -> list[str]:

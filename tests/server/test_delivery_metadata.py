@@ -21,13 +21,13 @@ from headgate.domain.errors import (
 )
 from headgate.domain.profile import PLAIN, profile_of
 from headgate.domain.ticket import FEATURES, Receipt, Ticket
+from headgate.protocol.jsonrpc import Envelope
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
+from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, InitializedClient
 from headgate.server.delivery_metadata import error_delivery_metadata, with_delivery_metadata
 from headgate.server.mcp_requests import named_request, tool_call_request, unknown_method_request
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply
-from headgate.wire.envelope import Envelope
-from headgate.wire.eras import Era
-from headgate.wire.violations import INVALID_PARAMS, Violation
 from tests.gateway_harness import Large
 from tests.gateway_process import GatewayProcess
 from tests.server.plain_http_client import (
@@ -179,7 +179,7 @@ def test_a_key_is_taken_from_wherever_it_stands(
 def test_what_makes_no_sense_is_refused_with_a_sentence(
     era: Era, meta: dict[str, Any], header: bytes | None, problem: str
 ) -> None:
-    with pytest.raises(Violation, match=problem) as refused:
+    with pytest.raises(ProtocolViolation, match=problem) as refused:
         called(meta, era, header)
     assert (refused.value.code, refused.value.id) == (INVALID_PARAMS, b"7")
 

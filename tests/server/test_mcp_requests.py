@@ -9,6 +9,9 @@ from msgspec import Raw
 
 from headgate.domain.call import Answer, Caller, Owner, Request
 from headgate.domain.profile import PLAIN, profile_of
+from headgate.protocol.jsonrpc import Envelope
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, ProtocolViolation
+from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, SessionPreferences
 from headgate.server.mcp_requests import (
     completion_request,
@@ -17,9 +20,6 @@ from headgate.server.mcp_requests import (
     tool_call_request,
     unknown_method_request,
 )
-from headgate.wire.envelope import Envelope
-from headgate.wire.eras import Era
-from headgate.wire.violations import INVALID_PARAMS, INVALID_REQUEST, Violation
 
 SAMPLING = profile_of(b'{"sampling":{}}')
 META = "io.modelcontextprotocol/"
@@ -136,7 +136,7 @@ BAD: dict[str, tuple[Any, bytes]] = {
 @pytest.mark.parametrize("visitor", [handshake, stateless])
 async def test_what_says_nothing_is_refused_with_its_id(make: Any, params: bytes, context: Any) -> None:
     more = ("name",) if make is named_request else ()
-    with pytest.raises(Violation) as refused:
+    with pytest.raises(ProtocolViolation) as refused:
         make(envelope("x", params), context(), *more)
     assert (refused.value.code, refused.value.id) == (INVALID_PARAMS, b"7")
 
@@ -153,7 +153,7 @@ async def test_what_says_nothing_is_refused_with_its_id(make: Any, params: bytes
     ],
 )
 async def test_what_is_said_twice_is_refused(make: Any, params: bytes) -> None:
-    with pytest.raises(Violation) as refused:
+    with pytest.raises(ProtocolViolation) as refused:
         make(envelope("x", params), stateless(), *(("name",) if make is named_request else ()))
     assert refused.value.code == INVALID_REQUEST
 
@@ -198,7 +198,7 @@ def test_a_stateless_client_that_declares_nothing_is_plain(own: dict[str, Any]) 
 @pytest.mark.parametrize("level", ["loud", "", 5, None, ["info"]])
 def test_a_log_level_that_does_not_exist_is_refused(level: Any) -> None:
     own = {META + "logLevel": level}
-    with pytest.raises(Violation) as refused:
+    with pytest.raises(ProtocolViolation) as refused:
         tool_call_request(envelope("tools/call", {"name": "x", "_meta": own}), stateless())
     assert refused.value.code == INVALID_PARAMS
 

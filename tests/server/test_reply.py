@@ -17,9 +17,9 @@ from headgate.domain.errors import (
     UpstreamBusy,
     UpstreamTimeout,
 )
+from headgate.protocol.jsonrpc_errors import ProtocolViolation
+from headgate.protocol.protocol_version import Era
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply, encode_upstream_error
-from headgate.wire.eras import Era
-from headgate.wire.violations import Violation
 from tests.gateway_harness import Large
 
 CALL, READ, PROMPT = "tools/call", "resources/read", "prompts/get"
@@ -216,7 +216,7 @@ VIOLATIONS: list[tuple[HeadgateError, Era, int, int]] = [
 def test_what_the_protocol_has_a_number_for_has_that_number(
     error: HeadgateError, era: Era, code: int, status: int, method: str
 ) -> None:
-    with pytest.raises(Violation) as raised:
+    with pytest.raises(ProtocolViolation) as raised:
         encode_gateway_error(b"7", method, error, era)
     violation = raised.value
     assert (violation.code, violation.status, violation.id) == (code, status, b"7")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.domain.call import Answer
+from headgate.protocol.jsonrpc import parse_message
 from headgate.server.session_channel import ClientRequests, SessionChannel
-from headgate.wire.envelope import parse
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -40,7 +40,7 @@ class Mailbox:
 
 
 def respond(client_requests: ClientRequests, id: Any, **told: Any) -> None:
-    client_requests.on_response(parse(json.dumps({"jsonrpc": "2.0", "id": id, **told}).encode()))
+    client_requests.on_response(parse_message(json.dumps({"jsonrpc": "2.0", "id": id, **told}).encode()))
 
 
 def error(answer: Answer) -> dict[str, Any]:
@@ -61,7 +61,7 @@ async def test_answers_find_their_questions_in_any_order() -> None:
     assert client.sent[1]["params"] == {"message": "who?"}
     respond(client_requests, second, error={"code": 5, "message": "no", "data": [1.0]})
     client_requests.on_response(
-        parse(b'{"jsonrpc":"2.0","id":%s,"result":{"b":1.0,"a":[ 2 ]}}' % json.dumps(first).encode())
+        parse_message(b'{"jsonrpc":"2.0","id":%s,"result":{"b":1.0,"a":[ 2 ]}}' % json.dumps(first).encode())
     )
     assert await asking[0] == Answer(b'{"b":1.0,"a":[ 2 ]}')
     assert error(await asking[1]) == {"code": 5, "message": "no", "data": [1.0]}

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from headgate.gateway.gateway import Gateway
+from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.guard import RequestGuard
 from headgate.server.http_connection import HttpConnection, HttpServerLimits, ServerContext
@@ -21,7 +22,6 @@ from headgate.server.outbound_queue import OutboundBudget, OutboundQueue
 from headgate.server.reply import Reply
 from headgate.server.shutdown import interrupt_task
 from headgate.server.streamable_http import write_event_stream
-from headgate.wire.envelope import parse
 from tests.gateway_process import HOST, GatewayProcess
 from tests.server.plain_http_client import (
     JSON_HEADERS,
@@ -187,7 +187,7 @@ async def test_a_legacy_request_that_was_just_accepted_is_answered_though_the_ga
         while b"session_id=" not in endpoint:
             endpoint += await asyncio.to_thread(client.recv, 1000)
         session = endpoint.partition(b"session_id=")[2].partition(b"\r")[0].decode()
-        ping = parse(json.dumps(request("ping", id="last")).encode())
+        ping = parse_message(json.dumps(request("ping", id="last")).encode())
         await legacy.post(ping, HttpRequest("POST", "/messages", f"session_id={session}", {}, poster))
         # In the same step of the event loop: the work on the request has not begun.
         context.closing = True

@@ -12,13 +12,13 @@ from headgate.domain.call import Owner
 from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.kind import Kind
 from headgate.domain.profile import Profile
+from headgate.protocol.jsonrpc import Envelope
+from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, SessionPreferences
 from headgate.server.method_router import MethodRouter
-from headgate.wire.envelope import Envelope
-from headgate.wire.eras import Era
 from tests.delivery.scripted import WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness
-from tests.upstream.stage import Quiet
+from tests.upstream.scripted_server import SilentChannel
 from tests.waiting import eventually
 
 URI = "bank:/1"
@@ -45,7 +45,7 @@ class Client:
         envelope = Envelope(
             jsonrpc="2.0", id=Raw(b"1"), method=method, params=Raw(json.dumps({"uri": uri}).encode())
         )
-        context = ClientContext(era=Era.HANDSHAKE, channel=Quiet(), preferences=self.preferences)
+        context = ClientContext(era=Era.HANDSHAKE, channel=SilentChannel(), preferences=self.preferences)
         reply = await self.router.handle_request(envelope, context)
         said: dict[str, Any] = json.loads(reply.whole or b"")
         return said

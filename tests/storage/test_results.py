@@ -12,7 +12,7 @@ from headgate.domain.payload import Payload
 from headgate.responses.store import Entry, Limits, ResultStore, Stored, new_id, reading
 from headgate.storage.results import KeptResults, open_results
 from headgate.upstream.spool import SpooledValue, SpoolFile
-from tests.upstream.spool import open_files, taken
+from tests.upstream.spool_limits import open_files, taken
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0

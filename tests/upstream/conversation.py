@@ -9,10 +9,10 @@ from msgspec import Raw
 
 from headgate.domain.call import LOCAL, Answer, Channel, Owner, Request
 from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.upstream.assembly import Garbled, read
-from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Outgoing, Sending
-from headgate.upstream.pending import Pending
+from headgate.upstream.message_assembly import MalformedMessage, read_message
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.pending_requests import PendingRequests
+from headgate.upstream.transport import OutgoingRequest, SendAttempt
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -48,7 +48,7 @@ class Client:
             raise
 
 
-class Noted:
+class RecordedServerEvents:
     """What an upstream said about itself."""
 
     def __init__(self) -> None:
@@ -59,22 +59,22 @@ class Noted:
         self.resumptions = 0
         self.troubles: list[str | None] = []
 
-    def changed(self, capability: str) -> None:
+    def on_list_changed(self, capability: str) -> None:
         self.changes.append(capability)
 
-    def updated(self, params: bytes) -> None:
+    def on_resource_updated(self, params: bytes) -> None:
         self.updates.append(json.loads(params))
 
-    def acknowledged(self) -> None:
+    def on_subscription_acknowledged(self) -> None:
         self.acknowledgements += 1
 
-    def resumed(self) -> None:
+    def on_stream_resumed(self) -> None:
         self.resumptions += 1
 
-    def unwell(self, reason: str | None) -> None:
+    def on_health_changed(self, reason: str | None) -> None:
         self.troubles.append(reason)
 
-    def asked(self) -> None:
+    def on_server_request(self) -> None:
         self.questions += 1
 
 
@@ -90,10 +90,10 @@ def outgoing(
     client: Channel | None = None,
     owner: Owner | None = None,
     headers: bytes = b"",
-    key_line: bytes = b"",
+    idempotency_header: bytes = b"",
     on_late: Callable[[Answer], None] | None = None,
     late_seconds: float = 900.0,
-) -> Outgoing:
+) -> OutgoingRequest:
     """A request, a client's when it has a token; what is reported of its progress is put into `progress`."""
 
     def heard(told: dict[str, Raw]) -> None:
@@ -103,7 +103,7 @@ def outgoing(
     request = Request(
         caller=LOCAL, channel=client, owner=owner, on_progress=heard if progress is not None else None
     )
-    return Outgoing(
+    return OutgoingRequest(
         method=method,
         params=params,
         what="pay",
@@ -113,7 +113,7 @@ def outgoing(
         token=token,
         request=request if token else None,
         headers=headers,
-        key_line=key_line,
+        idempotency_header=idempotency_header,
         on_late=on_late,
         late_seconds=late_seconds,
     )
@@ -125,15 +125,15 @@ class Conversation:
     def __init__(self, profile: Profile = PLAIN, owner: Owner | None = None) -> None:
         self.sent: list[dict[str, Any]] = []
         self.calls: list[asyncio.Task[Answer]] = []
-        self.news = Noted()
-        self.inbox = Inbox("bank", self.news, profile, owner)
-        self.pending = Pending("bank", self._send, self.inbox)
+        self.news = RecordedServerEvents()
+        self.router = NotificationRouter("bank", self.news, profile, owner)
+        self.pending = PendingRequests("bank", self._send, self.router)
         # Cleared, sending does not come to an end.
         self.writable = asyncio.Event()
         self.writable.set()
         self.send_error: Exception | None = None
 
-    async def _send(self, message: bytes, sending: Sending | None = None, /) -> None:
+    async def _send(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
         if self.send_error is not None:
             raise self.send_error
         if sending is not None:
@@ -141,10 +141,10 @@ class Conversation:
         self.sent.append(json.loads(message))
         await self.writable.wait()
 
-    async def ask(self, request: Outgoing) -> "asyncio.Task[Answer]":
+    async def ask(self, request: OutgoingRequest) -> "asyncio.Task[Answer]":
         """Send a request and go on as soon as the upstream has it."""
         before = len(self.sent)
-        task = asyncio.create_task(self.pending.request(request))
+        task = asyncio.create_task(self.pending.send_correlated(request))
         await self.heard(before + 1)
         return task
 
@@ -160,11 +160,11 @@ class Conversation:
         """Let the upstream say something."""
         data = line if isinstance(line, bytes) else json.dumps(line).encode()
         try:
-            message = read(data)
-        except Garbled as error:
-            self.pending.take_garbled(error)
+            message = read_message(data)
+        except MalformedMessage as error:
+            self.pending.handle_malformed(error)
         else:
-            self.pending.take(message)
+            self.pending.handle_message(message)
 
     def reply(self, id: Any, **members: Any) -> None:
         """Let the upstream answer."""

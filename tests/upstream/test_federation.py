@@ -8,27 +8,27 @@ import pytest
 from headgate.domain.call import Answer
 from headgate.domain.errors import GatewayLoop
 from headgate.domain.server import State
-from headgate.upstream.federation import Federation
-from tests.upstream.clock import in_no_time
-from tests.upstream.stage import Scene, soon
+from headgate.upstream.fleet import GatewayFederation
+from tests.upstream.scripted_server import ScriptedFleet, soon
+from tests.upstream.virtual_clock import in_no_time
 
 OWN, B, C = "0" * 16, "b" * 16, "c" * 16
 
 
-def told(federation: Federation) -> list[str]:
+def told(federation: GatewayFederation) -> list[str]:
     found: list[str] = json.loads(b"{" + federation.member + b"}")["io.headgate/gateways"]
     return found
 
 
 def test_a_gateway_tells_of_itself_and_of_all_behind_it() -> None:
-    federation = Federation(OWN)
+    federation = GatewayFederation(OWN)
     assert told(federation) == [OWN]
-    federation.learn("b", frozenset({B, C}))
-    federation.learn("c", frozenset({C}))
+    federation.record_gateways("b", frozenset({B, C}))
+    federation.record_gateways("c", frozenset({C}))
     assert told(federation) == [OWN, B, C]
-    federation.keep(["c"])
+    federation.retain_servers(["c"])
     assert told(federation) == [OWN, C]
-    federation.learn("c", frozenset())
+    federation.record_gateways("c", frozenset())
     assert told(federation) == [OWN]
 
 
@@ -36,10 +36,10 @@ def test_a_gateway_tells_of_itself_and_of_all_behind_it() -> None:
     ("gateways", "words"), [({OWN}, "is this gateway itself"), ({OWN, B}, "leads back to this gateway")]
 )
 def test_a_way_back_is_refused_and_told_no_further(gateways: set[str], words: str) -> None:
-    federation = Federation(OWN)
-    federation.learn("b", frozenset({B}))
+    federation = GatewayFederation(OWN)
+    federation.record_gateways("b", frozenset({B}))
     with pytest.raises(GatewayLoop, match=words) as loop:
-        federation.learn("b", frozenset(gateways))
+        federation.record_gateways("b", frozenset(gateways))
     assert "'b'" in loop.value.reason
     assert "remove its entry" in loop.value.reason
     assert not loop.value.retryable
@@ -47,11 +47,11 @@ def test_a_way_back_is_refused_and_told_no_further(gateways: set[str], words: st
 
 
 def test_a_gateway_that_its_client_starts_tells_its_configuration_too() -> None:
-    assert told(Federation(B, C, is_child=True)) == [B, C]
+    assert told(GatewayFederation(B, C, is_child=True)) == [B, C]
     # Two gateways on HTTP may share a configuration: each has an address of its own.
-    assert told(Federation(B, C)) == [B]
+    assert told(GatewayFederation(B, C)) == [B]
     with pytest.raises(GatewayLoop, match="leads back to this gateway"):
-        Federation(OWN, C).learn("b", frozenset({B, C}))
+        GatewayFederation(OWN, C).record_gateways("b", frozenset({B, C}))
 
 
 # On a connection that stands.
@@ -65,7 +65,7 @@ def listing(*gateways: str) -> Answer:
 @in_no_time
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:9/mcp"])
 async def test_a_gateway_that_comes_to_lead_back_is_dropped_and_its_tools_with_it(url: str) -> None:
-    scene = Scene()
+    scene = ScriptedFleet()
     scene.facts.instance = OWN
     scene.server.answers["tools/list"] = listing(B)
     async with scene.fleet(url=url) as fleet:

@@ -15,40 +15,48 @@ from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec, State, Transport
-from headgate.upstream.builtin import BuiltinLink, BuiltinServer, BuiltinTool, Health, open_builtin
-from headgate.upstream.example import TOOLS, open_example
-from headgate.upstream.fleet import Fleet, run_fleet
-from headgate.upstream.inbox import Inbox
-from headgate.upstream.link import Link, Outgoing
-from tests.upstream.clock import in_no_time
-from tests.upstream.stage import (
+from headgate.upstream.example_server import TOOLS, open_example_server
+from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
+from headgate.upstream.transports.builtin import (
+    BuiltinServer,
+    BuiltinTool,
+    BuiltinTransport,
+    ReportHealth,
+    open_builtin,
+)
+from tests.upstream.scripted_server import (
     LEGACY,
     MODERN,
     ROOTS,
     SAMPLING,
-    Facts,
-    Scene,
+    RecordedUpstreamEvents,
+    ScriptedFleet,
     ScriptedServer,
     call,
     owner,
     soon,
     spec,
 )
+from tests.upstream.virtual_clock import in_no_time
 
 # How long a server that does not start takes to end.
 ENDING_SECONDS = 7.0
 
 
-class MuteLink(BuiltinLink):
+class MuteLink(BuiltinTransport):
     """Takes requests and answers none."""
 
-    async def request(self, outgoing: Outgoing) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
         await asyncio.Event().wait()
         raise AssertionError
 
 
 @asynccontextmanager
-async def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> AsyncIterator[Link]:
+async def open_transport(
+    spec: ServerSpec, router: NotificationRouter, stderr: deque[str]
+) -> AsyncIterator[UpstreamTransport]:
     """What a server does is said by its name."""
     if spec.name == "broken":
         raise UpstreamUnreachable(spec.name, "no database")
@@ -61,19 +69,19 @@ async def open_link(spec: ServerSpec, inbox: Inbox, stderr: deque[str]) -> Async
         finally:
             await asyncio.sleep(ENDING_SECONDS)
     else:
-        async with open_builtin(spec, {"example": BuiltinServer(open_example)}, inbox) as link:
+        async with open_builtin(spec, {"example": BuiltinServer(open_example_server)}, router) as link:
             yield link
 
 
 @asynccontextmanager
-async def running(facts: Facts, name: str, **more: Any) -> AsyncIterator[Fleet]:
+async def running(facts: RecordedUpstreamEvents, name: str, **more: Any) -> AsyncIterator[UpstreamFleet]:
     """A fleet of one server."""
-    async with run_fleet(open_link, facts, facts) as fleet:
+    async with run_fleet(open_transport, facts, facts) as fleet:
         fleet.apply([ServerSpec(name=name, transport=Transport.BUILTIN, builtin="example", **more)])
         yield fleet
 
 
-async def failure(fleet: Fleet, server: str) -> tuple[str, float]:
+async def failure(fleet: UpstreamFleet, server: str) -> tuple[str, float]:
     """Why waiting for the server fails, and after how many seconds."""
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -84,7 +92,7 @@ async def failure(fleet: Fleet, server: str) -> tuple[str, float]:
 
 @in_no_time
 async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> None:
-    facts = Facts()
+    facts = RecordedUpstreamEvents()
     async with running(facts, "late") as fleet:
         await fleet.await_ready("late")
         assert len(facts.offers()) == 1
@@ -96,7 +104,7 @@ async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> No
 
 @in_no_time
 async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
-    async with running(Facts(), "broken") as fleet:
+    async with running(RecordedUpstreamEvents(), "broken") as fleet:
         message, seconds = await failure(fleet, "broken")
         assert "no database" in message
         assert seconds < 1
@@ -106,7 +114,7 @@ async def test_a_server_that_cannot_be_opened_is_said_with_its_cause() -> None:
 
 @in_no_time
 async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time() -> None:
-    async with running(Facts(), "mute", start_timeout_seconds=3.0) as fleet:
+    async with running(RecordedUpstreamEvents(), "mute", start_timeout_seconds=3.0) as fleet:
         message, seconds = await failure(fleet, "mute")
         assert "it was not ready within 3 s; last lines on stderr: loading" in message
         assert 3 <= seconds < 3 + ENDING_SECONDS
@@ -116,7 +124,7 @@ async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time(
 
 @in_no_time
 async def test_a_call_waits_for_a_start_as_long_as_a_call_may_take() -> None:
-    async with running(Facts(), "mute", timeout_seconds=2.0) as fleet:
+    async with running(RecordedUpstreamEvents(), "mute", timeout_seconds=2.0) as fleet:
         message, seconds = await failure(fleet, "mute")
         assert "it is still starting" in message
         assert 2 <= seconds < 3
@@ -127,18 +135,18 @@ class Ward:
 
     def __init__(self, trouble: str | None) -> None:
         self._trouble = trouble
-        self.health: Health | None = None
+        self.health: ReportHealth | None = None
 
     @asynccontextmanager
-    async def open(self, health: Health) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+    async def open(self, health: ReportHealth) -> AsyncIterator[tuple[BuiltinTool, ...]]:
         self.health = health
         health(self._trouble)
         yield TOOLS
 
-    def open_link(
-        self, spec: ServerSpec, inbox: Inbox, stderr: deque[str]
-    ) -> AbstractAsyncContextManager[BuiltinLink]:
-        return open_builtin(spec, {"ward": BuiltinServer(self.open)}, inbox)
+    def open_transport(
+        self, spec: ServerSpec, router: NotificationRouter, stderr: deque[str]
+    ) -> AbstractAsyncContextManager[BuiltinTransport]:
+        return open_builtin(spec, {"ward": BuiltinServer(self.open)}, router)
 
 
 @in_no_time
@@ -147,7 +155,7 @@ async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_a
 ) -> None:
     caplog.set_level(logging.INFO, "headgate.upstream")
     ward = Ward("the disk is full")
-    async with run_fleet(ward.open_link, Facts(), Facts()) as fleet:
+    async with run_fleet(ward.open_transport, RecordedUpstreamEvents(), RecordedUpstreamEvents()) as fleet:
         fleet.apply([ServerSpec(name="bank", transport=Transport.BUILTIN, builtin="ward")])
         await fleet.await_ready("bank")
         assert ward.health is not None
@@ -156,7 +164,7 @@ async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_a
             (status,) = fleet.statuses()
             assert (status.state, status.last_error, status.next_attempt_seconds) == (state, trouble, None)
             assert fleet.is_ready("bank")
-            assert (await fleet.send(call_of("time"))).error == b""
+            assert (await fleet.send_to_server(call_of("time"))).error == b""
         assert (status.restarts, status.errors) == (0, 0)
     said = [(record.getMessage(), record.__dict__["reason"]) for record in caplog.records]
     assert said[:3] == [
@@ -173,7 +181,7 @@ def call_of(tool: str) -> Call:
 
 @in_no_time
 async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
-    async with running(Facts(), "late", enabled=False) as fleet:
+    async with running(RecordedUpstreamEvents(), "late", enabled=False) as fleet:
         assert "switched off" in (await failure(fleet, "late"))[0]
         fleet.apply([])
         assert "removed" in (await failure(fleet, "late"))[0]
@@ -184,30 +192,34 @@ async def test_nobody_waits_for_a_server_that_is_off_or_gone() -> None:
 async def test_a_server_of_the_handshake_era_asks_while_a_call_is_under_way(
     version: str, *, holds: bool
 ) -> None:
-    async with Scene(ScriptedServer(version)).fleet() as fleet:
+    async with ScriptedFleet(ScriptedServer(version)).fleet() as fleet:
         assert fleet.sends_requests_during_calls("bank") is holds
         assert fleet.sends_requests_during_calls("nobody") is False
 
 
 @in_no_time
 async def test_nothing_is_asked_of_a_server_that_is_gone() -> None:
-    async with Scene().fleet() as fleet:
+    async with ScriptedFleet().fleet() as fleet:
         fleet.apply([])
-        for work in (fleet.send(call()), fleet.subscribe("bank", "a:/1"), fleet.unsubscribe("bank", "a:/1")):
+        for work in (
+            fleet.send_to_server(call()),
+            fleet.subscribe("bank", "a:/1"),
+            fleet.unsubscribe("bank", "a:/1"),
+        ):
             with pytest.raises(UpstreamUnavailable, match="removed"):
                 await work
-        fleet.end("ann")
-        await fleet.set_level("ann", "info")
+        fleet.close_client("ann")
+        await fleet.set_log_level("ann", "info")
 
 
 @in_no_time
 async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_then_closes_them() -> None:
-    scene = Scene(ScriptedServer(LEGACY))
+    scene = ScriptedFleet(ScriptedServer(LEGACY))
     scene.server.may_answer.clear()
     async with scene.fleet() as fleet:
-        under_way = asyncio.create_task(fleet.send(call(SAMPLING, owner("ann"))))
+        under_way = asyncio.create_task(fleet.send_to_server(call(SAMPLING, owner("ann"))))
         await soon(lambda: bool(scene.server.asked("tools/call")))
-        (line,) = scene.server.lines
+        (line,) = scene.server.client_connections
         fleet.apply([spec(seconds=61.0)])
         await fleet.await_ready("bank")
         await asyncio.sleep(1)
@@ -219,20 +231,20 @@ async def test_a_server_that_is_replaced_finishes_the_calls_on_its_lines_and_the
 
 @in_no_time
 async def test_one_connection_that_is_of_no_use_does_not_keep_the_others_from_hearing() -> None:
-    scene = Scene(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
+    scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "logging": {}}))
     ann = owner("ann")
     async with scene.fleet() as fleet:
-        await fleet.send(call(SAMPLING, ann))
-        await fleet.send(call(ROOTS, ann))
-        first, second = scene.server.lines
+        await fleet.send_to_server(call(SAMPLING, ann))
+        await fleet.send_to_server(call(ROOTS, ann))
+        first, second = scene.server.client_connections
         first.forgets = True
-        await fleet.set_level("ann", "info")
+        await fleet.set_log_level("ann", "info")
         assert [asked.method for asked in second.asked].count("logging/setLevel") == 1
 
 
 @in_no_time
 async def test_who_subscribed_still_hears_of_it_after_the_server_was_away() -> None:
-    scene = Scene(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
+    scene = ScriptedFleet(ScriptedServer(LEGACY, {"resources": {"subscribe": True}}))
     async with scene.fleet() as fleet:
         await fleet.subscribe("bank", "a:/1")
         fleet.apply([])

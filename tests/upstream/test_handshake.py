@@ -17,11 +17,11 @@ from headgate.domain.errors import (
     VersionMismatch,
 )
 from headgate.domain.server import ServerSpec, Transport
-from headgate.upstream.greeting import Greeting
-from headgate.upstream.handshake import shake_hands
-from headgate.upstream.link import Outgoing
-from tests.upstream.clock import in_no_time
-from tests.upstream.stage import SAMPLING, clients_own
+from headgate.upstream.handshake import negotiate_protocol
+from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.transport import OutgoingRequest
+from tests.upstream.scripted_server import SAMPLING, clients_own
+from tests.upstream.virtual_clock import in_no_time
 
 SPEC = ServerSpec(name="far", transport=Transport.STDIO, start_timeout_seconds=60.0)
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -62,7 +62,7 @@ class ScriptedLink:
         self.told: list[str] = []
         self.adopted: list[str] = []
 
-    async def request(self, outgoing: Outgoing) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
         self.asked.append(outgoing.method)
         self.params.append(json.loads(outgoing.params))
         answer, seconds = self._answers[outgoing.method]
@@ -74,19 +74,19 @@ class ScriptedLink:
             raise answer
         return answer
 
-    async def notify(self, message: bytes) -> None:
+    async def send_notification(self, message: bytes) -> None:
         self.told.append(json.loads(message)["method"])
 
-    def adopt(self, version: str) -> None:
+    def set_protocol_version(self, version: str) -> None:
         self.adopted.append(version)
 
-    async def lost(self) -> str:
+    async def wait_lost(self) -> str:
         await asyncio.Event().wait()
         return ""
 
 
-async def agree(link: ScriptedLink, remembered: str | None = None) -> Greeting:
-    greeting = await shake_hands(SPEC, link, remembered)
+async def agree(link: ScriptedLink, remembered: str | None = None) -> NegotiationResult:
+    greeting = await negotiate_protocol(SPEC, link, remembered)
     assert link.adopted == [greeting.version]
     assert link.told == (["notifications/initialized"] if greeting.version < MODERN else [])
     return greeting
@@ -150,7 +150,7 @@ async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_aga
 ) -> None:
     link = ScriptedLink(error, initialized(LEGACY))
     with pytest.raises(type(error)):
-        await shake_hands(SPEC, link, None)
+        await negotiate_protocol(SPEC, link, None)
     assert link.asked == ["server/discover"]
 
 
@@ -159,7 +159,7 @@ async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_aga
 async def test_an_error_that_only_a_stateless_server_gives_does_not_lead_to_the_handshake(code: int) -> None:
     link = ScriptedLink(failed(code), initialized(LEGACY))
     with pytest.raises(InvalidAnswer):
-        await shake_hands(SPEC, link, None)
+        await negotiate_protocol(SPEC, link, None)
     assert link.asked == ["server/discover"]
 
 
@@ -173,7 +173,7 @@ async def test_a_server_that_names_an_old_version_is_asked_for_the_handshake() -
 async def test_a_server_that_refused_the_version_and_names_it_all_the_same_is_asked_once_more() -> None:
     link = ScriptedLink(failed(-32022, supported=[MODERN]), failed(-32022, supported=[MODERN]))
     with pytest.raises(VersionMismatch):
-        await shake_hands(SPEC, link, None)
+        await negotiate_protocol(SPEC, link, None)
     assert 2 <= link.asked.count("server/discover") <= 3
 
 
@@ -181,14 +181,14 @@ async def test_a_server_that_refused_the_version_and_names_it_all_the_same_is_as
 async def test_a_server_of_another_time_is_not_spoken_to() -> None:
     link = ScriptedLink(failed(-32022, supported=["2031-01-01", "2030-01-01"]), initialized(LEGACY))
     with pytest.raises(VersionMismatch, match="2031-01-01"):
-        await shake_hands(SPEC, link, None)
+        await negotiate_protocol(SPEC, link, None)
     assert link.asked == ["server/discover"]
 
 
 @in_no_time
 async def test_a_version_that_we_do_not_speak_is_refused() -> None:
     with pytest.raises(VersionMismatch, match="1999-01-01"):
-        await shake_hands(SPEC, ScriptedLink(UNKNOWN_METHOD, initialized("1999-01-01")), None)
+        await negotiate_protocol(SPEC, ScriptedLink(UNKNOWN_METHOD, initialized("1999-01-01")), None)
 
 
 @in_no_time
@@ -222,7 +222,7 @@ async def test_a_slow_stateless_server_that_refuses_the_handshake_first_is_asked
 @in_no_time
 async def test_a_server_that_never_answers_is_given_up() -> None:
     with pytest.raises(UpstreamTimeout):
-        await shake_hands(SPEC, ScriptedLink(None, None), None)
+        await negotiate_protocol(SPEC, ScriptedLink(None, None), None)
 
 
 @in_no_time
@@ -242,7 +242,7 @@ async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
 @in_no_time
 async def test_a_handshake_that_fails_says_so(answer: Answer) -> None:
     with pytest.raises(InvalidAnswer, match="initialize"):
-        await shake_hands(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)
+        await negotiate_protocol(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)
 
 
 # On behalf of clients of one profile.
@@ -251,7 +251,7 @@ async def test_a_handshake_that_fails_says_so(answer: Answer) -> None:
 @in_no_time
 async def test_a_handshake_declares_exactly_what_the_clients_declared() -> None:
     link = ScriptedLink(UNKNOWN_METHOD, initialized(LEGACY))
-    await shake_hands(SPEC, link, LEGACY, SAMPLING)
+    await negotiate_protocol(SPEC, link, LEGACY, SAMPLING)
     assert link.asked == ["initialize"]
     assert clients_own(link.params[0]["capabilities"]) == {"sampling": {}}
 

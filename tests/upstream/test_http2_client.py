@@ -7,8 +7,8 @@ import h2.connection
 import h2.events
 import pytest
 
-from headgate.upstream.http2_client import _Http2Connection
-from headgate.upstream.http_client import Dropped
+from headgate.upstream.http.http1_client import ConnectionDropped
+from headgate.upstream.http.http2_client import _Http2Connection
 
 MOST_HEADER_BYTES = 64 * 1024
 # What each field counts for besides its name and value (RFC 9113, section 6.5.2).
@@ -64,7 +64,7 @@ async def status_of(header_bytes: int) -> int:
     async with asyncio.timeout(WAIT_SECONDS):
         await connection.settled.wait()
         head = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
-        response = connection.send(head, b"")
+        response = connection.open_stream(head, b"")
         await response.head()
     return response.status
 
@@ -74,5 +74,5 @@ async def test_headers_up_to_the_limit_are_taken() -> None:
 
 
 async def test_one_byte_more_is_refused_with_the_reason() -> None:
-    with pytest.raises(Dropped, match="its headers are larger than 64 KiB"):
+    with pytest.raises(ConnectionDropped, match="its headers are larger than 64 KiB"):
         await status_of(MOST_HEADER_BYTES + 1)

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamLost, UpstreamTimeout, UpstreamUnreachable
-from headgate.upstream.assembly import Assembly
-from headgate.upstream.late import MOST_EXCHANGES, MOST_LATE, LateExchanges
-from headgate.upstream.link import Sending
-from headgate.upstream.pending import Unconfirmed
-from tests.upstream.clock import ImpatientLoop, in_no_time
+from headgate.upstream.late_answers import MOST_EXCHANGES, MOST_LATE, LateExchanges
+from headgate.upstream.message_assembly import MessageAssembler
+from headgate.upstream.pending_requests import SendUnconfirmed
+from headgate.upstream.transport import SendAttempt
 from tests.upstream.conversation import Conversation, outgoing
-from tests.upstream.http_talk import LEGACY, MODERN, STREAM, WAIT_SECONDS, events, talking_to
+from tests.upstream.http_conversation import LEGACY, MODERN, STREAM, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import Received
-from tests.upstream.spool import limits, open_files
+from tests.upstream.spool_limits import limits, open_files
+from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
 from tests.waiting import eventually
 
 Start = Callable[..., Any]
@@ -49,7 +49,7 @@ async def test_an_answer_after_the_call_was_given_up_is_handed_over(how: str) ->
     talk.reply(1)
     assert late == [Answer(b'{"to": 1}')]
     talk.reply(1)
-    assert (len(late), talk.inbox.noise) == (1, 1), "nobody is told twice"
+    assert (len(late), talk.router.ignored) == (1, 1), "nobody is told twice"
 
 
 @in_no_time
@@ -80,7 +80,7 @@ async def test_nobody_listens_for_longer_than_a_call_may_take() -> None:
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append, late_seconds=60.0)))
     await asyncio.sleep(56.0)
     talk.reply(1)
-    assert (late, talk.inbox.noise) == ([], 1)
+    assert (late, talk.router.ignored) == ([], 1)
 
 
 @in_no_time
@@ -99,7 +99,7 @@ async def test_of_very_many_the_oldest_is_forgotten() -> None:
     tasks = [await talk.ask(outgoing(seconds=5.0, on_late=late.append)) for _ in range(MOST_LATE + 1)]
     await asyncio.gather(*tasks, return_exceptions=True)
     talk.reply(1)
-    assert (late, talk.inbox.noise) == ([], 1)
+    assert (late, talk.router.ignored) == ([], 1)
     talk.reply(2)
     assert late == [Answer(b'{"to": 2}')]
 
@@ -111,7 +111,7 @@ async def test_a_late_answer_that_cannot_be_read_is_not_held_against_another_cal
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append)))
     other = await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","id":1,"result":{"text":"\xff"}}')
-    assert (late, other.done(), talk.inbox.noise) == ([], False, 1)
+    assert (late, other.done(), talk.router.ignored) == ([], False, 1)
     talk.reply(2)
     assert await other == Answer(b'{"to": 2}')
 
@@ -128,14 +128,14 @@ async def test_an_error_without_a_name_may_be_about_the_call_that_was_given_up()
 
 
 @pytest.mark.parametrize(
-    ("error", "heard"), [(Unconfirmed("cut off"), True), (UpstreamUnreachable("bank", "nobody"), False)]
+    ("error", "heard"), [(SendUnconfirmed("cut off"), True), (UpstreamUnreachable("bank", "nobody"), False)]
 )
 @in_no_time
 async def test_only_what_may_have_been_sent_can_be_answered_late(error: Exception, *, heard: bool) -> None:
     talk, late = Conversation(), list[Answer]()
     talk.send_error = error
     with pytest.raises((UpstreamLost, UpstreamUnreachable)):
-        await talk.pending.request(outgoing(on_late=late.append))
+        await talk.pending.send_correlated(outgoing(on_late=late.append))
     talk.reply(1)
     assert bool(late) is heard
 
@@ -144,7 +144,7 @@ def test_a_large_late_answer_that_nobody_wants_is_given_back(tmp_path: Path) -> 
     # Read before the loop runs: what goes to disk there is not what this is about.
     messages = []
     for number in (1, 2):
-        assembly = Assembly(limits(tmp_path))
+        assembly = MessageAssembler(limits(tmp_path))
         assembly.add(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}' % (number, b"x" * 20_000))
         messages.append(assembly.finish())
     late: list[Answer] = []
@@ -155,9 +155,9 @@ def test_a_large_late_answer_that_nobody_wants_is_given_back(tmp_path: Path) -> 
             with pytest.raises(UpstreamTimeout):
                 await (await talk.ask(outgoing(seconds=5.0, on_late=on_late)))
         for message in messages:
-            talk.pending.take(message)
+            talk.pending.handle_message(message)
 
-    with asyncio.Runner(loop_factory=ImpatientLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(take())
     assert len(open_files(tmp_path)) == 1, "the one that somebody wants is his to close"
     (answer,) = late
@@ -191,7 +191,7 @@ def test_every_answer_reaches_its_caller_or_whoever_takes_it_late(
             assert late.get(number) == (own if fate == "give up" and wanted else None)
         assert len(talk.pending) == 0
 
-    with asyncio.Runner(loop_factory=ImpatientLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(check())
 
 
@@ -332,7 +332,7 @@ async def test_a_call_that_is_awaited_has_its_answer_whoever_would_take_it_late(
 @pytest.mark.parametrize("begun", [False, True])
 async def test_an_exchange_that_had_not_begun_when_it_was_given_up_never_does(*, begun: bool) -> None:
     late, connected, asked = list[Answer](), asyncio.Event(), list[str]()
-    sending = Sending(outgoing(on_late=late.append))
+    sending = SendAttempt(outgoing(on_late=late.append))
 
     async def exchange() -> Answer:
         sending.begun = begun
@@ -341,7 +341,7 @@ async def test_an_exchange_that_had_not_begun_when_it_was_given_up_never_does(*,
         return Answer(b"{}")
 
     exchanges = LateExchanges()
-    task = asyncio.create_task(exchanges.outlast(exchange(), sending))
+    task = asyncio.create_task(exchanges.run_past_caller(exchange(), sending))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -355,15 +355,15 @@ async def test_an_exchange_that_had_not_begun_when_it_was_given_up_never_does(*,
 async def test_of_very_many_exchanges_that_were_given_up_at_once_the_oldest_end() -> None:
     late, answered = list[Answer](), asyncio.Event()
 
-    async def exchange(number: int, sending: Sending) -> Answer:
+    async def exchange(number: int, sending: SendAttempt) -> Answer:
         sending.begun = True
         await answered.wait()
         return Answer(b"%d" % number)
 
     exchanges = LateExchanges()
-    sendings = [Sending(outgoing(on_late=late.append)) for _ in range(MOST_EXCHANGES + 20)]
+    sendings = [SendAttempt(outgoing(on_late=late.append)) for _ in range(MOST_EXCHANGES + 20)]
     waiting = [
-        asyncio.create_task(exchanges.outlast(exchange(number, sending), sending))
+        asyncio.create_task(exchanges.run_past_caller(exchange(number, sending), sending))
         for number, sending in enumerate(sendings)
     ]
     await eventually(lambda: all(sending.begun for sending in sendings), WAIT_SECONDS, "all are sent")

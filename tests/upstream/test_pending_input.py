@@ -1,7 +1,7 @@
 """Which call ends when too many wait for input of their clients."""
 
 from headgate.domain.errors import Effect, InputRequestWithdrawn
-from headgate.upstream.pending_input import PendingCall, PendingInputLimits, PendingInputs
+from headgate.upstream.pending_input import CallAwaitingInput, PendingInputLimits, PendingInputs
 
 LIMITS = PendingInputLimits(total=10, per_server=7, per_client=5)
 
@@ -11,14 +11,14 @@ class Waits:
 
     def __init__(self) -> None:
         self.pending = PendingInputs(LIMITS)
-        self.calls: dict[str, PendingCall] = {}
+        self.calls: dict[str, CallAwaitingInput] = {}
         self.ended: dict[str, InputRequestWithdrawn] = {}
 
     def ask(self, name: str, client: str, server: str = "forms") -> None:
         def end(error: InputRequestWithdrawn) -> None:
             self.ended[name] = error
 
-        call = PendingCall(server, client, float(len(self.calls)), end)
+        call = CallAwaitingInput(server, client, float(len(self.calls)), end)
         self.calls[name] = call
         self.pending.add(call)
 

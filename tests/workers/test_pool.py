@@ -19,7 +19,7 @@ from headgate.responses.params import Query, Reading, Search
 from headgate.workers.pool import Workers, open_workers
 from tests.real.processes import alive, descendants
 from tests.responses.results import result, spooled, text, texts_of
-from tests.upstream.spool import open_files
+from tests.upstream.spool_limits import open_files
 from tests.waiting import eventually
 
 WAIT_SECONDS = 20.0

@@ -44,12 +44,11 @@ from headgate.storage import catalog as catalog_file
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.seal import Seal, seal_key
 from headgate.storage.state import StateFile
-from headgate.upstream.builtin import BuiltinServer
-from headgate.upstream.example import open_example
-from headgate.upstream.federation import Federation
-from headgate.upstream.fleet import Fleet, run_fleet
-from headgate.upstream.process import raise_file_limit
-from headgate.upstream.watchdog import Watchdog
+from headgate.upstream.example_server import open_example_server
+from headgate.upstream.fleet import GatewayFederation, UpstreamFleet, run_fleet
+from headgate.upstream.transports.builtin import BuiltinServer
+from headgate.upstream.transports.child_process import raise_file_limit
+from headgate.upstream.transports.process_watchdog import Watchdog
 from headgate.web.metrics import CallMetrics
 
 # How often is looked whether it is time to take them down again.
@@ -65,14 +64,14 @@ class Core:
         state: StateFile,
         abilities: Abilities,
         recollection: Recollection,
-        fleet: Fleet,
+        fleet: UpstreamFleet,
         change_notifier: ChangeNotifier,
         search: Search,
         results: Results,
         bookkeeping: Bookkeeping,
         knowledge: KnowledgeServer,
         call_metrics: CallMetrics,
-        federation: Federation,
+        federation: GatewayFederation,
     ) -> None:
         self.state = state
         self.knowledge = knowledge
@@ -140,7 +139,7 @@ class Core:
     def arrange(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
         enabled = [server.name for server in servers if server.enabled]
-        self._federation.keep(enabled)
+        self._federation.retain_servers(enabled)
         self.catalog.order(enabled, [server.name for server in servers if not server.enabled])
         self._abilities.order(enabled)
         if self.catalog.curate({server.name: server.curation for server in servers}):
@@ -156,7 +155,7 @@ class Core:
 
     def left(self, session: HandshakeSession) -> None:
         """A client that shook hands is gone."""
-        self.fleet.end(session.owner.id)
+        self.fleet.close_client(session.owner.id)
         self.search.showing.forget(session.owner.id)
         if not session.revivable:
             # Otherwise they stay for their time: opening many sessions must not cost others their results.
@@ -202,7 +201,9 @@ async def open_core(
     """
     if chain is None:
         chain = await asyncio.to_thread(chain_of, settings)
-    federation = Federation(chain.own.instance, chain.own.config, is_child=starts_servers_as_child(settings))
+    federation = GatewayFederation(
+        chain.own.instance, chain.own.config, is_child=starts_servers_as_child(settings)
+    )
     state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
     if settings.reset_data:
         state_path.unlink(missing_ok=True)
@@ -227,7 +228,7 @@ async def open_core(
     offline = Offline()
     knowledge = KnowledgeServer(settings, offline)
     builtin = {
-        "example": BuiltinServer(open_example),
+        "example": BuiltinServer(open_example_server),
         KNOWLEDGE: BuiltinServer(knowledge.open, INSTRUCTIONS),
     }
     try:

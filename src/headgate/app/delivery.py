@@ -29,7 +29,7 @@ from headgate.storage.committing import Committer
 from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
 from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
 from headgate.storage.transfers import Transfers, open_transfers
-from headgate.upstream.fleet import Fleet
+from headgate.upstream.fleet import UpstreamFleet
 from headgate.web.metrics import Counters, Gauges, server_label
 
 log = logging.getLogger("headgate.delivery")
@@ -46,7 +46,7 @@ class Bookkeeping:
     def __init__(
         self,
         settings: Settings,
-        fleet: Fleet,
+        fleet: UpstreamFleet,
         catalog: Catalog,
         count: Count,
         *,
@@ -211,7 +211,7 @@ class Bookkeeping:
 
 @asynccontextmanager
 async def open_bookkeeping(
-    settings: Settings, fleet: Fleet, catalog: Catalog, count: Count
+    settings: Settings, fleet: UpstreamFleet, catalog: Catalog, count: Count
 ) -> AsyncIterator[Bookkeeping]:
     """The ledger and what writes it, for as long as the block lasts."""
     directory = settings.data_dir

@@ -15,10 +15,10 @@ from headgate.delivery.delivery import Delivery
 from headgate.domain.call import Owner
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.server.change_notifier import ChangeNotifier
-from headgate.upstream.federation import Federation
-from headgate.upstream.greeting import Greeting
-from headgate.wire.envelope import decode_object, encode_object
+from headgate.upstream.fleet import GatewayFederation
+from headgate.upstream.negotiation_result import NegotiationResult
 
 
 class Events:
@@ -32,20 +32,20 @@ class Events:
         abilities: Abilities,
         recollection: Recollection,
         change_notifier: ChangeNotifier,
-        federation: Federation,
+        federation: GatewayFederation,
     ) -> None:
-        self.floor = asyncio.Lock()
+        self.listing_lock = asyncio.Lock()
         self._catalog = catalog
         self._abilities = abilities
         self._recollection = recollection
         self._change_notifier = change_notifier
-        self.reaches = federation.learn
+        self.gateways_discovered = federation.record_gateways
 
-    def look_ahead(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+    def prepare_listing(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step."""
         return self._catalog.look_ahead(server, kind, definitions)
 
-    def offered(
+    def listing_received(
         self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
     ) -> dict[str, str]:
         """This is what the server has of one kind."""
@@ -54,17 +54,17 @@ class Events:
             self._recollection.keep(server, kind, definitions, hint, intake.sources)
         return intake.left_out
 
-    def knows(self, server: str, profile: Profile) -> bool:
+    def has_listing(self, server: str, profile: Profile) -> bool:
         """Whether a listing for that profile is kept."""
         return self._catalog.offered(server, profile)
 
-    def connected(self, server: str, greeting: Greeting) -> None:
+    def server_connected(self, server: str, negotiated: NegotiationResult) -> None:
         """A new connection stands."""
-        capabilities = greeting.capabilities.decode(errors="replace")
-        self._abilities.tell(server, Ability(greeting.version, capabilities, greeting.instructions))
+        capabilities = negotiated.capabilities.decode(errors="replace")
+        self._abilities.tell(server, Ability(negotiated.version, capabilities, negotiated.instructions))
         self.delivery.recovered(server)
 
-    def updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
         """A resource of the server has changed."""
         members = decode_object(params or b"{}")
         members.pop("_meta", None)

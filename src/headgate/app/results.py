@@ -11,6 +11,7 @@ from headgate.catalog.own import Reader
 from headgate.catalog.viewer import Viewer
 from headgate.config.settings import Settings
 from headgate.domain.call import Request
+from headgate.protocol.protocol_version import Era
 from headgate.responses.limits import Display
 from headgate.responses.notice import MESSAGE
 from headgate.responses.responses import LargeResponses, Work
@@ -18,7 +19,6 @@ from headgate.responses.store import Limits
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import NAMES
 from headgate.storage.results import KeptResults, open_results
-from headgate.wire.eras import Era
 from headgate.workers.pool import Workers, open_workers
 
 # How often is looked whether the time of some results is over.

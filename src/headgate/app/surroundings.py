@@ -14,9 +14,9 @@ from headgate.catalog.showing import Showing
 from headgate.catalog.viewer import Viewer
 from headgate.domain.call import LOCAL, Owner
 from headgate.domain.profile import Profile
-from headgate.upstream.fleet import Fleet
-from headgate.upstream.lines import Claim
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
+from headgate.upstream.connection_pool import PoolKey
+from headgate.upstream.fleet import UpstreamFleet
 
 log = logging.getLogger("headgate")
 
@@ -28,7 +28,7 @@ class Surroundings:
     """What the fronts want to know of servers, and tell them, besides requests."""
 
     def __init__(
-        self, abilities: Abilities, fleet: Fleet, showing: Showing, results: Results, catalog: Catalog
+        self, abilities: Abilities, fleet: UpstreamFleet, showing: Showing, results: Results, catalog: Catalog
     ) -> None:
         self._abilities = abilities
         self._fleet = fleet
@@ -58,7 +58,7 @@ class Surroundings:
         """Give servers a moment to tell what clients of that profile are shown."""
         await self.settle_names()
         alone = profile.can_be_asked
-        await self._fleet.wait_for_listing(Claim(profile, owner, LOCAL.principal, alone))
+        await self._fleet.wait_for_listing(PoolKey(profile, owner, LOCAL.principal, alone))
 
     async def settle_names(self) -> None:
         """Wait for the first servers, as a listing does; from then on every tool keeps its name."""
@@ -67,7 +67,7 @@ class Surroundings:
 
     async def set_log_level(self, owner: Owner, level: str) -> None:
         """The client wants log messages from this level on."""
-        await self._fleet.set_level(owner.id, level)
+        await self._fleet.set_log_level(owner.id, level)
 
     def forward_notification(self, owner: Owner, method: str, params: bytes) -> None:
         """The client tells its servers something; what the gateway has acted on itself goes no further."""
@@ -76,7 +76,7 @@ class Surroundings:
         if len(self._tasks) >= _MOST_TASKS:
             log.debug("notification of a client dropped", extra={"method": method[:200]})
         else:
-            self.start(self._fleet.notify(owner.id, method, params))
+            self.start(self._fleet.forward_notification(owner.id, method, params))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import DecodeError
 
-from headgate.wire.eras import Era, era_of
+from headgate.protocol.protocol_version import Era, era_of
 
 # An extension whose results only a peer of the same era can read.
 _ERA_BOUND = "io.modelcontextprotocol/tasks"

@@ -8,7 +8,7 @@ from headgate.catalog.shelf import Shelf
 from headgate.catalog.uris import parted, scheme, with_server
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.wire.uri_template import UriTemplate
+from headgate.protocol.uri_template import UriTemplate
 
 # Of one server: each is tried with every URI that no listing has.
 _MOST_PATTERNS = 1_000

@@ -10,9 +10,9 @@ from headgate.catalog.halves import halves
 from headgate.catalog.names import EXPAND_SCHEMA
 from headgate.domain.call import Answer
 from headgate.domain.item import Item
-from headgate.wire.envelope import decode_object, encode_object
-from headgate.wire.results import text_failure
-from headgate.wire.violations import INVALID_PARAMS
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS
+from headgate.protocol.result_conversion import tool_error_result
 
 # How servers of the SDKs and of common frameworks begin to say that arguments are wrong, in small letters.
 _SIGNS: Final = (
@@ -179,7 +179,7 @@ def _with_error(tool: Item, answer: Answer) -> Answer:
         "retryable": False,
         "hint": "correct the arguments by the schema of the tool",
     }
-    failure = decode_object(text_failure(error.message, {"io.headgate/error": told}))
+    failure = decode_object(tool_error_result(error.message, {"io.headgate/error": told}))
     text = {"type": "text", "text": f"{error.message}{_details(bytes(error.data))}"}
     failure["content"] = Raw(msgspec.json.encode([text, _schema_block(tool, _schema(tool))]))
     return Answer(encode_object(failure))

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.item import Definition
-from headgate.wire.elements import elements
-from headgate.wire.members import Member, remove, replace
-from headgate.wire.members import members as scanned
+from headgate.protocol.json_members import JsonMember, remove_member, replace_member
+from headgate.protocol.json_members import object_members as scanned
+from headgate.protocol.json_scan import array_elements
 
 
 class Unusable(ValueError):
@@ -64,12 +64,12 @@ def definition(text: str, key: str) -> tuple[str, Definition]:
 
 # Several questions are asked of one text after the other, and most texts stay as they are.
 @lru_cache(maxsize=4)
-def members(text: str) -> tuple[Member, ...]:
+def members(text: str) -> tuple[JsonMember, ...]:
     """The members of the object; raises ValueError when it is none."""
     return tuple(scanned(text))
 
 
-def only(text: str, key: str) -> Member | None:
+def only(text: str, key: str) -> JsonMember | None:
     """The member of that key, if the object has it; raises Unusable when it has two."""
     found = [member for member in members(text) if member.key == key]
     if len(found) > 1:
@@ -87,10 +87,10 @@ def without_wrong_members(text: str, wanted: Mapping[str, Any], repairs: list[st
         value = text[member.start : member.end]
         mended = _mended(value, kind, repairs, where + member.key)
         if mended is None:
-            text = remove(text, member)
+            text = remove_member(text, member)
             repairs.append(f"{where}{member.key} was not what it must be and was taken out")
         elif mended != value:
-            text = replace(text, member, mended)
+            text = replace_member(text, member, mended)
     return text
 
 
@@ -116,7 +116,7 @@ def _mended_object(value: str, parts: Parts, repairs: list[str], where: str) -> 
 def _mended_list(value: str, parts: Parts, repairs: list[str], where: str) -> str | None:
     if not value.startswith("["):
         return None
-    before = [element.decode() for element in elements(value.encode())]
+    before = [element.decode() for element in array_elements(value.encode())]
     after = []
     for position, element in enumerate(before):
         mended = _mended_object(element, parts, repairs, f"{where}[{position}]")

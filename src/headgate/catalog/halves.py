@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from headgate.wire.members import members, remove
+from headgate.protocol.json_members import object_members, remove_member
 
 
 class Halves(NamedTuple):
@@ -15,9 +15,9 @@ class Halves(NamedTuple):
 def halves(definition: str) -> Halves | None:
     """The inputSchema and the definition without it; None of what no parser takes."""
     try:
-        found = [member for member in members(definition) if member.key == "inputSchema"]
+        found = [member for member in object_members(definition) if member.key == "inputSchema"]
     except (ValueError, RecursionError):
         return None
     if not found:
         return None
-    return Halves(definition[found[0].start : found[0].end], remove(definition, found[0]))
+    return Halves(definition[found[0].start : found[0].end], remove_member(definition, found[0]))

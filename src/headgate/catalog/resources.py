@@ -8,7 +8,7 @@ from msgspec import Meta
 from headgate.catalog.definition import OPTIONAL, Parts, definition, only, without_wrong_members
 from headgate.domain.item import Source
 from headgate.domain.kind import Kind
-from headgate.wire.members import insert_first, replace
+from headgate.protocol.json_members import insert_first_member, replace_member
 
 _TIME = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
@@ -50,8 +50,8 @@ def _with_name(text: str, uri: str, repairs: list[str]) -> str:
     quoted = msgspec.json.encode(uri).decode()
     if name is None:
         repairs.append("name was missing")
-        return insert_first(text, f'"name":{quoted}')
+        return insert_first_member(text, f'"name":{quoted}')
     if text[name.start] != '"':
         repairs.append("name was not a text")
-        return replace(text, name, quoted)
+        return replace_member(text, name, quoted)
     return text

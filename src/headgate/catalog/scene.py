@@ -8,7 +8,7 @@ import msgspec
 from headgate.catalog.dialects.dialect import Dialect
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 # What views are made for; in the other modes clients see a few tools each.
 VIEWED: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET)

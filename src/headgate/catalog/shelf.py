@@ -15,7 +15,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION, Curation
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 # Prepared listings of many tools take megabytes each, and most profiles share the plain one.
 _MOST_LISTINGS = 8

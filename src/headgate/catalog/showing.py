@@ -27,7 +27,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 # Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
 _PLAIN: Final = "as defined"

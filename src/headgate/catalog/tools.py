@@ -7,8 +7,8 @@ import msgspec
 from headgate.catalog.definition import OPTIONAL, Unusable, definition, members, only, without_wrong_members
 from headgate.domain.item import Definition, Mirror, Source
 from headgate.domain.output_schema import admits_notice
-from headgate.wire.members import insert_first, remove, replace
-from headgate.wire.mirrors import mirrors
+from headgate.protocol.json_members import insert_first_member, remove_member, replace_member
+from headgate.protocol.mcp_headers import mirrored_parameters
 
 # To look through a larger one takes so long that others would notice.
 _LONGEST_SCHEMA = 128 * 1024
@@ -57,14 +57,14 @@ def _with_object_schema(text: str, repairs: list[str]) -> str:
     schema = only(text, "inputSchema")
     if schema is None:
         repairs.append("inputSchema was missing")
-        return insert_first(text, '"inputSchema":{"type":"object"}')
+        return insert_first_member(text, '"inputSchema":{"type":"object"}')
     inner = text[schema.start : schema.end]
     if not inner.startswith("{"):
         raise Unusable("its inputSchema is not an object")
     mended = _with_object_properties(inner, repairs)
     mended = without_wrong_members(mended, _SCHEMA_OPTIONAL, repairs, "inputSchema.")
     mended = _typed_object(mended, repairs)
-    return text if mended == inner else replace(text, schema, mended)
+    return text if mended == inner else replace_member(text, schema, mended)
 
 
 def _with_object_properties(schema: str, repairs: list[str]) -> str:
@@ -78,23 +78,23 @@ def _with_object_properties(schema: str, repairs: list[str]) -> str:
         return schema
     for member in reversed(members(inner)):
         if inner[member.start : member.end] == "true":
-            mended = replace(mended, member, "{}")
+            mended = replace_member(mended, member, "{}")
             repairs.append(f"inputSchema.properties.{member.key} was true and became {{}}")
-    return schema if mended == inner else replace(schema, properties, mended)
+    return schema if mended == inner else replace_member(schema, properties, mended)
 
 
 def _typed_object(schema: str, repairs: list[str]) -> str:
     kind = only(schema, "type")
     if kind is None:
         repairs.append("inputSchema had no type: object")
-        return insert_first(schema, '"type":"object"')
+        return insert_first_member(schema, '"type":"object"')
     value = msgspec.json.decode(schema[kind.start : kind.end])
     if value == "object":
         return schema
     if not isinstance(value, list) or "object" not in value:
         raise Unusable(f"its inputSchema describes no object but {schema[kind.start : kind.end][:50]}")
     repairs.append("inputSchema had several types, of which arguments can only be an object")
-    return replace(schema, kind, '"object"')
+    return replace_member(schema, kind, '"object"')
 
 
 def _without_output_schema(text: str) -> tuple[Definition | None, Definition | None]:
@@ -109,7 +109,7 @@ def _without_output_schema(text: str) -> tuple[Definition | None, Definition | N
     is_object = kind is not None and schema[kind.start : kind.end] == '"object"'
     if is_object and admits_notice(schema):
         return None, None
-    without = definition(remove(text, output), "name")[1]
+    without = definition(remove_member(text, output), "name")[1]
     return None if is_object else without, without
 
 
@@ -122,4 +122,6 @@ def _mirrors(text: str) -> tuple[Mirror, ...]:
     assert schema is not None
     if schema.end - schema.start > _LONGEST_SCHEMA:
         raise Unusable("its inputSchema is too large to look for an x-mcp-header in it")
-    return tuple(Mirror(path, header) for path, header in mirrors(text[schema.start : schema.end]))
+    return tuple(
+        Mirror(path, header) for path, header in mirrored_parameters(text[schema.start : schema.end])
+    )

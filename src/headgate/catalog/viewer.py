@@ -5,7 +5,7 @@ import msgspec
 from headgate.domain.call import LOCAL, Caller, Owner, Request, circle_of
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 
 class Viewer(msgspec.Struct, frozen=True, kw_only=True):

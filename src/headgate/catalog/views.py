@@ -25,7 +25,7 @@ from headgate.catalog.words import Worded, Words
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 # Of a report; a dialect may change every tool of thousands.
 _MOST_REPORTED: Final = 1_000

@@ -24,7 +24,7 @@ from headgate.domain.errors import (
 from headgate.domain.item import Item
 from headgate.domain.payload import HasEdges
 from headgate.domain.ticket import Receipt, Ticket
-from headgate.wire.results import claims_error, is_tool_error
+from headgate.protocol.result_conversion import claims_error, is_tool_error
 
 _TOOL_CALL = "tools/call"
 # These change nothing; what a method that the gateway does not know does, nobody can tell.
@@ -59,7 +59,7 @@ class Upstream(Protocol):
     async def await_ready(self, server: str) -> None:
         """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
 
-    def send(self, call: Call) -> Awaitable[Answer]:
+    def send_to_server(self, call: Call) -> Awaitable[Answer]:
         """Send once, until the deadline of the call. Raises UpstreamError saying what may have happened."""
 
     def honours_keys(self, server: str) -> bool:
@@ -202,7 +202,7 @@ class Delivery:
 
     async def _send(self, lane: Lane, call: Call, *, probe: bool) -> Answer:
         try:
-            answer = await self._upstream.send(call)
+            answer = await self._upstream.send_to_server(call)
         except (UpstreamTimeout, UpstreamLost, UpstreamUnreachable) as error:
             if not _was_hasty(call, error):
                 lane.breaker.failed(probe=probe)

@@ -7,7 +7,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Call, Errand
 from headgate.domain.care import Care
-from headgate.wire.envelope import decode_object, encode_object
+from headgate.protocol.jsonrpc import decode_object, encode_object
 
 # Arguments that are not there, in either spelling.
 _NONE = (b"", b"null")

@@ -14,7 +14,7 @@ from headgate.domain.care import Care, Probe, ToolClass
 from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from headgate.wire.results import asks
+from headgate.protocol.result_conversion import is_input_required
 
 log = logging.getLogger("headgate.delivery")
 
@@ -86,7 +86,7 @@ def _verdict(answer: Answer, path: str) -> bool:
         raise ValueError("its answer is too large")  # noqa: TRY004 - on disk, for its size
     if answer.error:
         raise ValueError("it answered with an error")
-    if asks(answer.result):
+    if is_input_required(answer.result):
         raise ValueError("it asked something")
     result = msgspec.json.decode(answer.result, type=_Result)
     if result.is_error:

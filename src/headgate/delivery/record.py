@@ -17,7 +17,7 @@ from headgate.delivery.ledger import (
 from headgate.delivery.settled import not_begun, refused
 from headgate.domain.call import Answer
 from headgate.domain.errors import AnswerNotKept, Effect, LedgerAway
-from headgate.wire.results import asks
+from headgate.protocol.result_conversion import is_input_required
 
 log = logging.getLogger("headgate.delivery")
 
@@ -153,7 +153,7 @@ class Record:
 
 def asks_something(answer: Answer) -> bool:
     """Whether the server waits for the call to go on."""
-    return isinstance(answer.result, bytes) and answer.typed and asks(answer.result)
+    return isinstance(answer.result, bytes) and answer.typed and is_input_required(answer.result)
 
 
 def in_doubt(operation: Operation) -> Outcome:

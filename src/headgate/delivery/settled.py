@@ -8,7 +8,7 @@ from headgate.delivery.ledger import Operation, Outcome, State
 from headgate.domain.call import Answer
 from headgate.domain.errors import quoted
 from headgate.domain.ticket import Receipt
-from headgate.wire.violations import refusal_of
+from headgate.protocol.jsonrpc_errors import rejection_of
 
 _WORDS: Final = {
     "probe": "a probe says so",
@@ -19,12 +19,12 @@ _WORDS: Final = {
 
 def not_begun(answer: Answer) -> bool:
     """Whether an answer says that the call was not carried out, so that a repeat may be."""
-    return bool(answer.error) and bool(refusal_of(answer.error).code)
+    return bool(answer.error) and bool(rejection_of(answer.error).code)
 
 
 def refused(answer: Answer, attempts: int, resolved_by: str = "") -> Outcome:
     """What is recorded of a call that its server did not begin: nothing happened, and why."""
-    refusal = refusal_of(answer.error)
+    refusal = rejection_of(answer.error)
     return Outcome(
         state=State.FAILED,
         answer=answer,

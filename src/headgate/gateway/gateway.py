@@ -26,10 +26,10 @@ from headgate.domain.errors import (
 )
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
+from headgate.protocol.mcp_headers import header_mismatch
+from headgate.protocol.result_conversion import with_public_uris, with_resource_uri
 from headgate.responses.tools.arguments import Wanted
 from headgate.responses.tools.definitions import DEFINITIONS as READER_DEFINITIONS
-from headgate.wire.mirrors import mismatch
-from headgate.wire.results import renamed, with_uris
 
 _TASK_RESULT = "tasks/result"
 # The gateway's own tools as their schemas are told to whoever called one with a member that it does not have.
@@ -368,7 +368,7 @@ class Gateway:
         if resource.name == resource.public_name or not isinstance(answer.result, bytes):
             # What is on disk is not opened.
             return answer
-        result = renamed(answer.result, resource.name, resource.public_name)
+        result = with_resource_uri(answer.result, resource.name, resource.public_name)
         return msgspec.structs.replace(answer, result=result)
 
     async def complete(self, request: Request) -> Answer:
@@ -424,7 +424,7 @@ class Gateway:
         if not self._catalog.has_renamed_uris(server) or not isinstance(result, bytes):
             # Nearly always: nothing is opened.
             return answer
-        public = with_uris(result, lambda uri: self._catalog.public_uri(server, uri))
+        public = with_public_uris(result, lambda uri: self._catalog.public_uri(server, uri))
         return msgspec.structs.replace(answer, result=public)
 
     def _with_stored_uris(self, request: Request, name: str, answer: Answer) -> Answer:
@@ -436,7 +436,7 @@ class Gateway:
             return answer
         if not self._catalog.has_renamed_uris(server) or not isinstance(answer.result, bytes):
             return answer
-        public = with_uris(
+        public = with_public_uris(
             answer.result, lambda uri: uri if is_ours(uri) else self._catalog.public_uri(server, uri)
         )
         return msgspec.structs.replace(answer, result=public)
@@ -477,6 +477,6 @@ def _unwrap_call(request: Request) -> Request:
 def _check_mirrored_headers(tool: Item, request: Request, *, needed: bool) -> None:
     """Refuse headers that say something else than the arguments that they repeat."""
     arguments = bytes(request.params.get("arguments", b""))
-    reason = mismatch(tool.mirrors, arguments, request.headers or {}, needed=needed)
+    reason = header_mismatch(tool.mirrors, arguments, request.headers or {}, needed=needed)
     if reason is not None:
         raise HeaderMismatch(reason)

@@ -23,8 +23,8 @@ from headgate.input_requests.request_state import (
     input_required_of,
     with_request_state,
 )
-from headgate.wire.envelope import encode_object
-from headgate.wire.violations import INTERNAL_ERROR
+from headgate.protocol.jsonrpc import encode_object
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR
 
 _CALL_IS_OVER = Answer(
     error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": "The request that this is about is over"})

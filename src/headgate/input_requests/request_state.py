@@ -12,8 +12,8 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer, Call
 from headgate.domain.errors import ReminderRefused
-from headgate.wire.envelope import LARGE_BYTES, decode_object, encode_object
-from headgate.wire.results import INPUT_REQUIRED
+from headgate.protocol.jsonrpc import LARGE_BYTES, decode_object, encode_object
+from headgate.protocol.result_conversion import INPUT_REQUIRED
 
 # Only these may be answered with questions.
 INPUT_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})

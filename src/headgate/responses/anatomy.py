@@ -8,12 +8,11 @@ from contextlib import suppress
 import msgspec
 from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
 
+from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.responses.content import Content, Scratch, is_json
 from headgate.responses.escapes import mended, spare_characters, whole_escapes
 from headgate.responses.excerpt.counting import count_characters
 from headgate.responses.processing import Refused
-from headgate.wire.elements import elements
-from headgate.wire.skim import Skimmer
 
 # A text that is longer as it stands in the message is read and kept piece by piece.
 _LARGE_TEXT = 4 * 1024 * 1024
@@ -99,10 +98,10 @@ def outer_members(result: Content | memoryview | Raw) -> dict[str, Raw]:
         return _members.decode(result)
     except RecursionError:
         # Nested deeper than a parser goes: looked at from the outside.
-        skimmer = Skimmer()
+        scanner = JsonObjectScanner()
         data = bytes(result)
-        skimmer.feed(data)
-        return {key: Raw(data[start:end]) for key, (start, end) in skimmer.finish().items()}
+        scanner.feed(data)
+        return {key: Raw(data[start:end]) for key, (start, end) in scanner.finish().items()}
 
 
 def _content(raw: Raw) -> list[Raw]:
@@ -111,7 +110,7 @@ def _content(raw: Raw) -> list[Raw]:
     try:
         return _elements.decode(raw)
     except RecursionError:
-        return [Raw(block) for block in elements(bytes(raw))]
+        return [Raw(block) for block in array_elements(bytes(raw))]
 
 
 def _taken_apart(raw: Raw) -> Block:

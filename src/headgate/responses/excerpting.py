@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.domain.output_schema import NOTICE_MEMBER
+from headgate.protocol.jsonrpc import encode_object
 from headgate.responses.anatomy import outer_members
 from headgate.responses.content import Content, characters, clipped
 from headgate.responses.excerpt.cutting import Cut, cut_json, cut_text
@@ -23,7 +24,6 @@ from headgate.responses.savings import shown
 from headgate.responses.server_notices import imitations_of
 from headgate.responses.shares import shares
 from headgate.responses.tables import compacted
-from headgate.wire.envelope import encode_object
 
 # Of what is cut in the middle, so much of its end is looked at; no character has more than four bytes.
 _TAIL_BYTES = 256

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.domain.output_schema import NOTICE_MEMBER
+from headgate.protocol.jsonrpc import encode_object
 from headgate.responses.anatomy import Anatomy, outer_members
 from headgate.responses.content import Content, characters, first_sign, is_json
 from headgate.responses.embedded import MainJson, held_json, main_json
@@ -30,7 +31,6 @@ from headgate.responses.processors.search.grep import GrepProcessor
 from headgate.responses.savings import shown
 from headgate.responses.shares import shares
 from headgate.responses.tables import compacted
-from headgate.wire.envelope import encode_object
 
 # Members of a result that are about the call and not about what it gave.
 _KEPT = ("resultType", "isError", "_meta")

@@ -9,8 +9,8 @@ from headgate.domain.call import LOCAL, Caller, Channel, Owner
 from headgate.domain.errors import TooManySubscriptions
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.protocol_version import Era
 from headgate.server.reply import Reply
-from headgate.wire.eras import Era
 
 # What a subscription takes besides its URI, in the sets and tables that it is in.
 _OVERHEAD_BYTES = 64

@@ -12,11 +12,19 @@ from headgate.domain.call import Answer
 from headgate.domain.care import Priority
 from headgate.domain.errors import Effect, HeadgateError, StillRunning, UpstreamTimeout
 from headgate.domain.ticket import Receipt, Ticket
-from headgate.wire.envelope import decode_object, encode_object
-from headgate.wire.metas import Edit, edited, edited_on_disk
-from headgate.wire.results import asks
-from headgate.wire.rmcp import META, META_ALIAS, Asked, Said, encoded, take_asked, take_said
-from headgate.wire.violations import INVALID_PARAMS, Violation, refusal_of
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation, rejection_of
+from headgate.protocol.message_meta import EditMeta, with_edited_meta, with_edited_meta_on_disk
+from headgate.protocol.result_conversion import is_input_required
+from headgate.protocol.rmcp import (
+    META,
+    META_ALIAS,
+    RmcpRequestMeta,
+    RmcpResponseMeta,
+    encode_rmcp_meta,
+    pop_request_meta,
+    pop_response_meta,
+)
 
 IDEMPOTENCY_KEY: Final = "io.headgate/idempotencyKey"
 ON_DOUBT: Final = "io.headgate/onDoubt"
@@ -27,7 +35,7 @@ _MAX_CHARACTERS = 255
 # Keys that the gateway makes itself begin with this.
 _RESERVED_PREFIX = "headgate:"
 _MAX_TIMEOUT_MS = 7_200_000
-_NO_OPTIONS = Asked()
+_NO_OPTIONS = RmcpRequestMeta()
 _ONE_NAME = (META,)
 _BOTH_NAMES = (META, META_ALIAS)
 
@@ -44,7 +52,7 @@ def take_delivery_request(
         return None
     by_alias = bool(features) and META_ALIAS in meta and META not in meta
     try:
-        asked = take_asked(meta)
+        asked = pop_request_meta(meta)
         own, doubt = _take_text(meta, IDEMPOTENCY_KEY), _take_text(meta, ON_DOUBT)
         priority = _priority(_take_text(meta, PRIORITY))
         if asked is None and own is doubt is priority is None and header is None:
@@ -63,7 +71,7 @@ def take_delivery_request(
             rmcp_names=_BOTH_NAMES if by_alias else _ONE_NAME,
         )
     except ValueError as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
 
 
 def _take_text(meta: dict[str, Raw], name: str) -> str | None:
@@ -163,11 +171,13 @@ async def with_delivery_metadata(answer: Answer, ticket: Ticket | None) -> Answe
         return msgspec.structs.replace(answer, error=_error_with_meta(answer.error, members))
     edit, result = _meta_edit(receipt, said, ticket), answer.result
     if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
-        return msgspec.structs.replace(answer, result=edited(result, edit))
+        return msgspec.structs.replace(answer, result=with_edited_meta(result, edit))
     if isinstance(result, bytes):
-        whole = await asyncio.to_thread(edited, result, edit)
+        whole = await asyncio.to_thread(with_edited_meta, result, edit)
         return msgspec.structs.replace(answer, result=whole)
-    return msgspec.structs.replace(answer, result=await asyncio.to_thread(edited_on_disk, result, edit))
+    return msgspec.structs.replace(
+        answer, result=await asyncio.to_thread(with_edited_meta_on_disk, result, edit)
+    )
 
 
 def error_delivery_metadata(error: HeadgateError, ticket: Ticket | None) -> dict[str, Raw]:
@@ -190,7 +200,7 @@ def _is_recorded(receipt: Receipt) -> bool:
     return bool(receipt.op_id) or receipt.unrecorded
 
 
-def _meta_members(receipt: Receipt, said: Said | None, ticket: Ticket) -> dict[str, Raw]:
+def _meta_members(receipt: Receipt, said: RmcpResponseMeta | None, ticket: Ticket) -> dict[str, Raw]:
     members: dict[str, Raw] = {}
     if _is_recorded(receipt):
         operation = _OperationMetadata(
@@ -203,26 +213,26 @@ def _meta_members(receipt: Receipt, said: Said | None, ticket: Ticket) -> dict[s
         )
         members[OPERATION_KEY] = Raw(msgspec.json.encode(operation))
     if said is not None:
-        members |= dict.fromkeys(ticket.rmcp_names, encoded(said))
+        members |= dict.fromkeys(ticket.rmcp_names, encode_rmcp_meta(said))
     return members
 
 
-def _meta_edit(receipt: Receipt, said: Said | None, ticket: Ticket) -> Edit:
+def _meta_edit(receipt: Receipt, said: RmcpResponseMeta | None, ticket: Ticket) -> EditMeta:
     def edit(meta: dict[str, Raw]) -> None:
         ours = said
         if ours is not None:
             # What is there is ours too, and says that the result is to be fetched in parts.
-            chunked = take_said(meta).chunked if "chunking" in ticket.features else None
+            chunked = pop_response_meta(meta).chunked if "chunking" in ticket.features else None
             ours = msgspec.structs.replace(ours, chunked=chunked)
         meta.update(_meta_members(receipt, ours, ticket))
 
     return edit
 
 
-def _rmcp_of_answer(answer: Answer, receipt: Receipt, ticket: Ticket) -> Said:
-    refusal = refusal_of(answer.error).code
+def _rmcp_of_answer(answer: Answer, receipt: Receipt, ticket: Ticket) -> RmcpResponseMeta:
+    refusal = rejection_of(answer.error).code
     state = receipt.state or _unrecorded_state(answer, receipt, refusal)
-    return Said(
+    return RmcpResponseMeta(
         ack=True,
         processed=_PROCESSED.get(state),
         duplicate=receipt.duplicate,
@@ -246,15 +256,15 @@ def _unrecorded_state(answer: Answer, receipt: Receipt, refusal: str) -> str:
     if not answer.typed or not isinstance(result, bytes) or len(result) > _LARGE_BYTES:
         # Questions are small, and nothing that is large is opened for this.
         return _DONE
-    return _ASKED if asks(result) else _DONE
+    return _ASKED if is_input_required(result) else _DONE
 
 
-def _rmcp_of_error(error: HeadgateError, receipt: Receipt, ticket: Ticket) -> Said:
+def _rmcp_of_error(error: HeadgateError, receipt: Receipt, ticket: Ticket) -> RmcpResponseMeta:
     waiting = isinstance(error, StillRunning)
     taken = error.effect is not Effect.NONE or bool(receipt.op_id) or waiting
     # The ledger knows of earlier attempts, too.
     processed = _PROCESSED.get(receipt.state) if receipt.state else _BY_EFFECT[error.effect]
-    return Said(
+    return RmcpResponseMeta(
         ack=taken,
         processed=None if waiting else processed,
         duplicate=receipt.duplicate,

@@ -6,11 +6,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headgate.protocol.framing import SSE_PING, sse_event
+from headgate.protocol.jsonrpc import one_line
 from headgate.server.http_request import HttpRequest
 from headgate.server.outbound_queue import ConnectionBacklog
 from headgate.server.reply import Reply
-from headgate.wire.envelope import one_line
-from headgate.wire.framing import SSE_PING, sse_event
 
 # A connection without traffic for so long may be cut by a proxy in between.
 QUIET_SECONDS = 15.0

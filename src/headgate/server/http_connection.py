@@ -10,11 +10,11 @@ from typing import Any, cast
 import httptools
 import msgspec
 
+from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, encode_error
 from headgate.server.guard import HttpRefusal, RequestGuard, RequestLineChecker
 from headgate.server.http_request import JSON, RETRY_LATER, HttpRequest, response_head
 from headgate.server.outbound_queue import UNREAD, OutboundBudget
 from headgate.server.shutdown import interrupt_task
-from headgate.wire.violations import INVALID_REQUEST, encode_error
 
 NO_DEADLINE = float("inf")
 # Requests that a client may send ahead of the answers.

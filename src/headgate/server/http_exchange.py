@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from headgate.domain.call import Answer
+from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import QUIET_SECONDS, EventStream
 from headgate.server.http_request import HttpRequest
 from headgate.server.reply import Reply
 from headgate.server.session_channel import error_answer
 from headgate.server.sessions import HttpSession
-from headgate.wire.envelope import encode_notification
 
 # From this version on, a server may end a stream before the answer and have the client come back for it.
 _RESUMABLE_SINCE = "2025-11-25"

@@ -6,6 +6,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from headgate.domain.errors import GatewayLoop
+from headgate.protocol.jsonrpc import parse_message
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
+from headgate.protocol.protocol_version import Era, era_of
 from headgate.server.endpoints import MCP_PATHS, MESSAGES, SSE_PATHS, listing_mode_of
 from headgate.server.guard import HttpRefusal
 from headgate.server.http_request import RETRY_LATER, TEXT, HttpRequest
@@ -15,9 +18,6 @@ from headgate.server.request_body import check_accept, check_content_type, read_
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
 from headgate.server.stateless_http import StatelessHttpHandler
 from headgate.server.streamable_http import StreamableHttpHandler
-from headgate.wire.envelope import parse
-from headgate.wire.eras import Era, era_of
-from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
 
 log = logging.getLogger("headgate.server")
 
@@ -73,7 +73,7 @@ class HttpRouter:
                 http_request.respond(GatewayLoop.http_status, encode_loop_error(b"null", _LOOP_REASON))
                 return
             await handler(http_request)
-        except Violation as violation:
+        except ProtocolViolation as violation:
             http_request.respond(violation.status, violation.encode())
         except HttpRefusal as refused:
             extra = RETRY_LATER if refused.status == 503 else b""
@@ -145,8 +145,8 @@ def _refuse_for_shutdown(http_request: HttpRequest, id: bytes = b"null") -> None
 def _request_id_of(body: bytes) -> bytes:
     """The id of a request, or null."""
     try:
-        return bytes(parse(body).id) or b"null"
-    except Violation:
+        return bytes(parse_message(body).id) or b"null"
+    except ProtocolViolation:
         return b"null"
 
 

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, encode_error
 from headgate.server.guard import HttpRefusal
 from headgate.server.http_connection import HttpConnection, ServerContext
 from headgate.server.http_request import JSON, RETRY_LATER, response_head
-from headgate.wire.violations import INVALID_REQUEST, encode_error
 
 log = logging.getLogger("headgate.server")
 

@@ -6,6 +6,7 @@ from functools import partial
 from urllib.parse import parse_qs
 
 from headgate.domain.listing import Mode
+from headgate.protocol.jsonrpc import Envelope
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
 from headgate.server.guard import HttpRefusal
@@ -16,7 +17,6 @@ from headgate.server.session_messages import handle_one_way_message, handle_sess
 from headgate.server.sessions import HandshakeSession
 from headgate.server.shutdown import interrupt_task
 from headgate.server.streamable_http import write_event_stream
-from headgate.wire.envelope import Envelope
 
 # Requests of one client at a time.
 _MAX_RUNNING = 256

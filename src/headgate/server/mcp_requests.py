@@ -9,11 +9,9 @@ from headgate.domain.call import Answer, Channel, ProgressListener, Request
 from headgate.domain.client import client_name
 from headgate.domain.profile import PLAIN, profile_of
 from headgate.domain.ticket import FEATURES
-from headgate.server.client_context import ClientContext
-from headgate.server.delivery_metadata import take_delivery_request
-from headgate.server.session_channel import error_answer
-from headgate.wire.envelope import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
-from headgate.wire.eras import (
+from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
+from headgate.protocol.protocol_version import (
     CONNECTION_KEYS,
     META_CAPABILITIES,
     META_CLIENT_INFO,
@@ -21,8 +19,10 @@ from headgate.wire.eras import (
     META_PROGRESS_TOKEN,
     Era,
 )
-from headgate.wire.rmcp import spoken
-from headgate.wire.violations import INVALID_PARAMS, Violation
+from headgate.protocol.rmcp import shared_features
+from headgate.server.client_context import ClientContext
+from headgate.server.delivery_metadata import take_delivery_request
+from headgate.server.session_channel import error_answer
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LOG = "notifications/message"
@@ -73,7 +73,9 @@ def completion_request(envelope: Envelope, context: ClientContext) -> Request:
     kind = required_text(ref.get("type", ABSENT), "ref.type", id)
     member = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
     if member is None:
-        raise Violation(INVALID_PARAMS, "Invalid params: ref.type is ref/prompt or ref/resource", id=id)
+        raise ProtocolViolation(
+            INVALID_PARAMS, "Invalid params: ref.type is ref/prompt or ref/resource", id=id
+        )
     name = required_text(ref.get(member, ABSENT), f"ref.{member}", id)
     return _build_request(envelope.method, name, params, meta, context, id)
 
@@ -91,9 +93,9 @@ def required_text(value: Raw, what: str, id: bytes) -> str:
     try:
         found = decode(value or b"null", type=str)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {what} must be a text", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {what} must be a text", id=id) from error
     if not found:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {what} is empty", id=id)
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {what} is empty", id=id)
     return found
 
 
@@ -130,7 +132,9 @@ def _build_request(
     level = _log_level(meta.get(META_LOG_LEVEL, ABSENT), id)
     capabilities = bytes(meta.get(META_CAPABILITIES, b""))
     # Before `_meta` is copied, out of which it takes what is only for the gateway.
-    features = spoken(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else context.features
+    features = (
+        shared_features(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else context.features
+    )
     ticket = take_delivery_request(meta, context.key_header, features, id)
     return Request(
         caller=context.caller,
@@ -155,7 +159,7 @@ def _features_of_request(meta: dict[str, Raw]) -> frozenset[str]:
 
     A program that wraps a client whose handshake is over has no other place to declare them.
     """
-    features = spoken(bytes(meta[META_CAPABILITIES]), FEATURES)
+    features = shared_features(bytes(meta[META_CAPABILITIES]), FEATURES)
     if features:
         del meta[META_CAPABILITIES]
     return features
@@ -165,7 +169,7 @@ def _meta_object(raw: Raw, id: bytes) -> dict[str, Raw]:
     try:
         return decode_object(raw)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
 
 
 def _log_level(raw: Raw, id: bytes) -> str:
@@ -173,7 +177,9 @@ def _log_level(raw: Raw, id: bytes) -> str:
         return ""
     level = required_text(raw, META_LOG_LEVEL, id)
     if level not in LOG_LEVELS:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {META_LOG_LEVEL} is one of {LOG_LEVELS}", id=id)
+        raise ProtocolViolation(
+            INVALID_PARAMS, f"Invalid params: {META_LOG_LEVEL} is one of {LOG_LEVELS}", id=id
+        )
     return level
 
 

@@ -30,6 +30,18 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
 from headgate.domain.ticket import FEATURES
 from headgate.gateway.gateway import Gateway
+from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, parse_params
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolViolation
+from headgate.protocol.protocol_version import (
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_PREFIX,
+    STATELESS_VERSIONS,
+    Era,
+    negotiate,
+)
+from headgate.protocol.result_conversion import COMPLETE, UNCACHED
+from headgate.protocol.rmcp import meta_names, shared_features, with_rmcp_capability, without_rmcp_meta
 from headgate.server import mcp_requests
 from headgate.server.client_context import (
     SUBSCRIPTION_LIMITS,
@@ -47,18 +59,6 @@ from headgate.server.reply import (
     result_reply,
 )
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
-from headgate.wire.envelope import ABSENT, Envelope, decode_object, parse_params
-from headgate.wire.eras import (
-    META_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_PREFIX,
-    STATELESS_VERSIONS,
-    Era,
-    negotiate,
-)
-from headgate.wire.results import COMPLETE, UNCACHED
-from headgate.wire.rmcp import declaring, spoken, spoken_as, unsaid
-from headgate.wire.violations import INVALID_PARAMS, METHOD_NOT_FOUND, Violation
 
 log = logging.getLogger("headgate.server")
 
@@ -176,7 +176,9 @@ class MethodRouter:
     def handle_notification(self, envelope: Envelope, owner: Owner) -> None:
         """A client of the handshake era tells something that is not the gateway's business."""
         # What is said of delivery is between the client and the gateway.
-        self._client_services.forward_notification(owner, envelope.method, unsaid(bytes(envelope.params)))
+        self._client_services.forward_notification(
+            owner, envelope.method, without_rmcp_meta(bytes(envelope.params))
+        )
 
     async def restore_subscriptions(
         self, preferences: SessionPreferences, tell: Callable[[str], None]
@@ -348,13 +350,13 @@ class MethodRouter:
         try:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
         except (DecodeError, UnicodeDecodeError) as error:
-            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         viewer = _viewer_of(context, params.meta or {})
         await self._client_services.await_listings(viewer.profile, viewer.owner)
         try:
             members = await self._gateway.list(kind, params.cursor, viewer)
         except InvalidCursor as error:
-            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         behind = self._gateways_member(viewer)
         if behind:
             members += b',"_meta":{' + behind + b"}"
@@ -371,7 +373,7 @@ class MethodRouter:
         id = bytes(envelope.id)
         level = mcp_requests.named_request(envelope, context, "level").name
         if level not in mcp_requests.LOG_LEVELS:
-            raise Violation(
+            raise ProtocolViolation(
                 INVALID_PARAMS, f"Invalid params: level is one of {mcp_requests.LOG_LEVELS}", id=id
             )
         if context.preferences is not None and context.owner is not None:
@@ -383,7 +385,7 @@ class MethodRouter:
     async def _method_not_found(self, envelope: Envelope, context: ClientContext) -> Reply:
         """A method of the other era, or no request at all."""
         id = bytes(envelope.id)
-        raise Violation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
+        raise ProtocolViolation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
     async def initialize(self, envelope: Envelope, listing: Mode | None = None) -> InitializedClient:
         """The reply to a client that shakes hands; raises Violation."""
@@ -392,7 +394,7 @@ class MethodRouter:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_InitializeParams)
             decode_object(params.capabilities or _EMPTY)
         except (DecodeError, UnicodeDecodeError) as error:
-            raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+            raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         version = negotiate(params.protocolVersion)
         viewer = Viewer(
             era=Era.HANDSHAKE,
@@ -416,7 +418,7 @@ class MethodRouter:
         """Negotiate rmcp with a client whose handshake is over; for any other the method is unknown."""
         declared = bytes(_meta_of(envelope).get(META_CAPABILITIES, b""))
         # Before the handshake the answer would tell a client that this connection is of the stateless era.
-        if not context.client or not spoken(declared, FEATURES):
+        if not context.client or not shared_features(declared, FEATURES):
             return await self._method_not_found(envelope, context)
         return await self._discover(envelope, context)
 
@@ -442,11 +444,11 @@ class MethodRouter:
 
     def _capabilities(self, era: Era, declared: bytes) -> bytes:
         """What is promised to a client that declared this: rmcp only if it speaks that too."""
-        promised, shared = self._client_services.capabilities(era), spoken(declared, FEATURES)
+        promised, shared = self._client_services.capabilities(era), shared_features(declared, FEATURES)
         if not shared:
             return promised
         common = tuple(feature for feature in FEATURES if feature in shared)
-        return declaring(promised, common, spoken_as(declared))
+        return with_rmcp_capability(promised, common, meta_names(declared))
 
     async def _instructions_member(self, viewer: Viewer) -> bytes:
         instructions = await self._client_services.instructions(viewer)
@@ -459,7 +461,7 @@ def _meta_of(envelope: Envelope) -> dict[str, Raw]:
     try:
         return decode_object(parse_params(envelope.params, id).get("_meta", b"{}"))
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
 
 
 def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> Viewer:

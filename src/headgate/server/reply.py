@@ -22,18 +22,8 @@ from headgate.domain.errors import (
 from headgate.domain.federation import META_LOOP
 from headgate.domain.payload import Payload, size_of
 from headgate.domain.redaction import cleaned
-from headgate.wire.envelope import encode_failure, one_line
-from headgate.wire.eras import Era
-from headgate.wire.results import (
-    COMPLETE,
-    UNCACHED,
-    NeedsInput,
-    for_handshake,
-    for_stateless,
-    text_failure,
-    without_connection_keys,
-)
-from headgate.wire.violations import (
+from headgate.protocol.jsonrpc import encode_failure, one_line
+from headgate.protocol.jsonrpc_errors import (
     HEADER_MISMATCH,
     HTTP_STATUS,
     INVALID_PARAMS,
@@ -41,8 +31,18 @@ from headgate.wire.violations import (
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_VERSION,
-    Violation,
+    ProtocolViolation,
     encode_error,
+)
+from headgate.protocol.protocol_version import Era
+from headgate.protocol.result_conversion import (
+    COMPLETE,
+    UNCACHED,
+    ResultNeedsInput,
+    to_handshake,
+    to_stateless,
+    tool_error_result,
+    without_connection_keys,
 )
 
 
@@ -163,12 +163,12 @@ def encode_reply(id: bytes, method: str, name: str, answer: Answer, era: Era) ->
     if stateless:
         if answer.typed:
             return result_reply(id, without_connection_keys(payload))
-        return result_reply(id, for_stateless(payload, opening))
+        return result_reply(id, to_stateless(payload, opening))
     if not answer.typed:
         return result_reply(id, payload)
     try:
-        return result_reply(id, for_handshake(payload, hints=method == _READ))
-    except NeedsInput as kind:
+        return result_reply(id, to_handshake(payload, hints=method == _READ))
+    except ResultNeedsInput as kind:
         reason = f"a result of the type {kind}, which this client cannot handle"
         return encode_gateway_error(id, method, InvalidAnswer(name, method, reason), era)
 
@@ -196,31 +196,33 @@ def encode_gateway_error(
         raise violation from error
     if method == _TOOL_CALL:
         told: dict[str, object] = {"io.headgate/error": error.told, **meta}
-        answer = text_failure(cleaned(error.sentence), told, error.details)
-        return result_reply(id, for_stateless(answer) if era is Era.STATELESS else answer)
+        answer = tool_error_result(cleaned(error.sentence), told, error.details)
+        return result_reply(id, to_stateless(answer) if era is Era.STATELESS else answer)
     data = {**error.told, "_meta": meta} if meta else error.told
     problem = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
     return error_reply(id, msgspec.json.encode(problem))
 
 
-def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> Violation | None:
+def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> ProtocolViolation | None:
     """What the protocol has a number of its own for."""
     message = cleaned(f"{error.message}; {error.hint}")
     match error:
         case ResourceNotFound():
             code = INVALID_PARAMS if era is Era.STATELESS else RESOURCE_NOT_FOUND
-            return Violation(code, message, id=id, data={"uri": error.uri[:2000]}, status=200)
+            return ProtocolViolation(code, message, id=id, data={"uri": error.uri[:2000]}, status=200)
         case PromptNotFound() | ReminderRefused():
-            return Violation(INVALID_PARAMS, message, id=id, status=200)
+            return ProtocolViolation(INVALID_PARAMS, message, id=id, status=200)
         case SchemaNotFound() | ExpansionRefused():
             # The message alone, which clients know word for word.
-            return Violation(INVALID_PARAMS, cleaned(error.message), id=id, data=error.told, status=200)
+            return ProtocolViolation(
+                INVALID_PARAMS, cleaned(error.message), id=id, data=error.told, status=200
+            )
         case InvalidArguments() if method != _TOOL_CALL:
-            return Violation(INVALID_PARAMS, message, id=id, data=error.told, status=200)
+            return ProtocolViolation(INVALID_PARAMS, message, id=id, data=error.told, status=200)
         case HeaderMismatch():
-            return Violation(HEADER_MISMATCH, message, id=id)
+            return ProtocolViolation(HEADER_MISMATCH, message, id=id)
         case MethodUnknown():
-            return Violation(METHOD_NOT_FOUND, message, id=id)
+            return ProtocolViolation(METHOD_NOT_FOUND, message, id=id)
     return None
 
 

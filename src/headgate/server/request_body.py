@@ -4,12 +4,18 @@ import asyncio
 import re
 from collections.abc import Mapping
 
+from headgate.protocol.json_scan import (
+    MOST_MEMBERS,
+    JsonObjectScanner,
+    NotJsonObject,
+    is_shallow,
+    mask_escapes,
+    outside_strings,
+    slice_depths,
+)
+from headgate.protocol.jsonrpc import LARGE_BYTES, Envelope, has_only_known_members, parse_message
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolViolation
 from headgate.server.guard import HttpRefusal
-from headgate.wire.brackets import mask_escapes, outside_strings
-from headgate.wire.depth import depths, shallow
-from headgate.wire.envelope import LARGE_BYTES, Envelope, accounts_for, parse
-from headgate.wire.skim import MOST_MEMBERS, NotAnObject, Skimmer
-from headgate.wire.violations import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Violation
 
 MAX_DEPTH = 64
 # Each value costs much more than its bytes wherever a request is parsed further.
@@ -27,14 +33,14 @@ _BOTH_CONTENT_TYPES = b"application/json, text/event-stream"
 
 async def read_message(body: bytes) -> Envelope:
     """The message in a body; raises Violation."""
-    envelope = parse(body)
+    envelope = parse_message(body)
     if len(body) > LARGE_BYTES:
         await _check_values(body, bytes(envelope.id) or b"null")
         await _check_members(body, envelope)
-    if not shallow(body, MAX_DEPTH):
-        for depth in depths(body):
+    if not is_shallow(body, MAX_DEPTH):
+        for depth in slice_depths(body):
             if depth > MAX_DEPTH:
-                raise Violation(PARSE_ERROR, f"Parse error: nested deeper than {MAX_DEPTH}")
+                raise ProtocolViolation(PARSE_ERROR, f"Parse error: nested deeper than {MAX_DEPTH}")
             # A large body is looked at in slices, so that others are served between them.
             await asyncio.sleep(0)
     return envelope
@@ -52,7 +58,7 @@ async def _check_values(body: bytes, id: bytes) -> None:
         values += _separators(bare)
         if values > MAX_VALUES:
             reason = f"The message has more than {MAX_VALUES} values; send less at once, or send it as text"
-            raise Violation(INVALID_REQUEST, reason, id=id)
+            raise ProtocolViolation(INVALID_REQUEST, reason, id=id)
         await asyncio.sleep(0)
 
 
@@ -64,7 +70,7 @@ def _separators(text: bytes) -> int:
 async def _check_members(body: bytes, envelope: Envelope) -> None:
     """Refuse what is there twice, or too often, where anything is decided by it: a large body in slices."""
     id = bytes(envelope.id) or b"null"
-    if not accounts_for(envelope, len(body)):
+    if not has_only_known_members(envelope, len(body)):
         await _skim(body, MOST_MEMBERS, id)
     params = bytes(envelope.params)
     if len(params) > LARGE_BYTES:
@@ -81,22 +87,22 @@ async def _count_members(text: bytes, most: int, key: str, id: bytes) -> None:
     elif _separators(text) > most:
         try:
             await _skim(text, most, id, unique=False)
-        except Violation as violation:
+        except ProtocolViolation as violation:
             reason = f"Invalid params: {key[:100]} has more than {most} members; send less at once"
-            raise Violation(INVALID_PARAMS, reason, id=id) from violation
+            raise ProtocolViolation(INVALID_PARAMS, reason, id=id) from violation
 
 
 async def _skim(
     text: bytes, most_members: int, id: bytes, *, unique: bool = True
 ) -> dict[str, tuple[int, int]]:
-    skimmer = Skimmer(most_members, unique=unique)
+    scanner = JsonObjectScanner(most_members, unique=unique)
     try:
         for start in range(0, len(text), _SLICE_BYTES):
-            skimmer.feed(text[start : start + _SLICE_BYTES])
+            scanner.feed(text[start : start + _SLICE_BYTES])
             await asyncio.sleep(0)
-        return skimmer.finish()
-    except NotAnObject as error:
-        raise Violation(INVALID_REQUEST, f"Not a JSON-RPC message: {error}", id=id) from error
+        return scanner.finish()
+    except NotJsonObject as error:
+        raise ProtocolViolation(INVALID_REQUEST, f"Not a JSON-RPC message: {error}", id=id) from error
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:

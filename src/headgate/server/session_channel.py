@@ -7,9 +7,9 @@ from typing import Protocol
 import msgspec
 
 from headgate.domain.call import Answer
-from headgate.wire.envelope import Envelope, encode_notification, encode_request
-from headgate.wire.rmcp import unsaid
-from headgate.wire.violations import INTERNAL_ERROR
+from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_request
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR
+from headgate.protocol.rmcp import without_rmcp_meta
 
 # A server that asks on and on is refused before its questions fill the memory.
 _MAX_PENDING = 100
@@ -112,7 +112,7 @@ def _answer_of_response(result: bytes, error: bytes) -> Answer:
     """What the client said, unless no server could make sense of it; of delivery it says nothing to one."""
     if (error or result)[:1] != b"{":
         return error_answer("The client's answer is neither a result nor an error of the protocol")
-    return Answer(error=error) if error else Answer(unsaid(result))
+    return Answer(error=error) if error else Answer(without_rmcp_meta(result))
 
 
 def error_answer(reason: str) -> Answer:

@@ -8,6 +8,9 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.protocol.jsonrpc import ABSENT, Envelope
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, ProtocolViolation, encode_error
+from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext
 from headgate.server.method_router import MethodRouter
 from headgate.server.reply import Reply
@@ -17,9 +20,6 @@ from headgate.server.sessions import (
     cancelled_by_client,
 )
 from headgate.server.shutdown import absorb_interrupt, encode_shutdown_error
-from headgate.wire.envelope import ABSENT, Envelope
-from headgate.wire.eras import Era
-from headgate.wire.violations import INTERNAL_ERROR, Violation, encode_error
 
 log = logging.getLogger("headgate.server")
 
@@ -28,7 +28,7 @@ async def reply_or_error(id: bytes, work: Awaitable[Reply]) -> Reply | None:
     """The reply to the request `id`; None when the client has cancelled it."""
     try:
         return await work
-    except Violation as violation:
+    except ProtocolViolation as violation:
         return Reply(violation.encode())
     except asyncio.CancelledError as cancelled:
         if cancelled_by_client(cancelled):

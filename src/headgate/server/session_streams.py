@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from headgate.domain.kind import Kind
+from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
-from headgate.wire.envelope import encode_notification
 
 # From this version on a stream begins with an id, so that the client can come back to it from the start.
 _PRIMING_EVENT_SINCE = "2025-11-25"

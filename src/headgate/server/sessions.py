@@ -16,15 +16,15 @@ from headgate.domain.client import client_name
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, profile_of
 from headgate.domain.ticket import FEATURES
+from headgate.protocol.jsonrpc import encode_notification
+from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
+from headgate.protocol.protocol_version import LATEST_HANDSHAKE
+from headgate.protocol.rmcp import shared_features
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.client_context import InitializedClient, SessionPreferences
 from headgate.server.event_streams import ReplayBuffer
 from headgate.server.session_channel import ClientRequests, MessageSender, SessionChannel
 from headgate.server.session_streams import LISTED_CAPABILITIES, SessionStreams, list_changed_method
-from headgate.wire.envelope import encode_notification
-from headgate.wire.eras import LATEST_HANDSHAKE
-from headgate.wire.rmcp import spoken
-from headgate.wire.violations import INVALID_REQUEST, Violation
 
 # The message of a cancellation that the client asked for, as opposed to one for which nobody is left.
 _CLIENT_CANCELLATION = "cancelled by the client"
@@ -52,7 +52,7 @@ class RunningRequests:
     def start(self, id: bytes, task: "asyncio.Task[None] | None") -> None:
         """`task` works on this request from now on; raises Violation when the id is in use."""
         if id in self._tasks:
-            raise Violation(INVALID_REQUEST, "A request with this id is still running", id=id)
+            raise ProtocolViolation(INVALID_REQUEST, "A request with this id is still running", id=id)
         self._tasks[id] = task
 
     def finish(self, id: bytes) -> None:
@@ -97,7 +97,7 @@ class HandshakeSession:
         self.version = version
         self.capabilities = capabilities
         self.profile = profile_of(capabilities)
-        self.features = spoken(capabilities, FEATURES)
+        self.features = shared_features(capabilities, FEATURES)
         self.client_info = client_info
         self.client = client_name(client_info)
 

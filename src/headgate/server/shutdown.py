@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headgate.wire.violations import INTERNAL_ERROR, encode_error
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, encode_error
 
 # The message of a cancellation, as opposed to one for which nobody is left.
 _SHUTDOWN_MESSAGE = "the gateway ends"

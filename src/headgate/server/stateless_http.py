@@ -11,6 +11,31 @@ from msgspec import DecodeError, Raw
 from headgate.domain.call import LOCAL, Caller, Owner, circle_of
 from headgate.domain.errors import HeadgateError, TooManySubscriptions
 from headgate.domain.kind import NAMED_BY
+from headgate.protocol.framing import sse_event
+from headgate.protocol.jsonrpc import (
+    ABSENT,
+    Envelope,
+    decode_object,
+    encode_notification,
+    encode_object,
+    encode_result,
+)
+from headgate.protocol.jsonrpc_errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    UNSUPPORTED_VERSION,
+    ProtocolViolation,
+)
+from headgate.protocol.mcp_headers import decode_header_value
+from headgate.protocol.protocol_version import (
+    META_CAPABILITIES,
+    META_SUBSCRIPTION,
+    META_VERSION,
+    STATELESS_VERSIONS,
+    Era,
+)
+from headgate.protocol.result_conversion import COMPLETE
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.client_context import (
     SUBSCRIPTION_LIMITS,
@@ -25,25 +50,6 @@ from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter
 from headgate.server.outbound_queue import OutboundQueue
 from headgate.server.streamable_http import write_event_stream
-from headgate.wire.envelope import (
-    ABSENT,
-    Envelope,
-    decode_object,
-    encode_notification,
-    encode_object,
-    encode_result,
-)
-from headgate.wire.eras import META_CAPABILITIES, META_SUBSCRIPTION, META_VERSION, STATELESS_VERSIONS, Era
-from headgate.wire.framing import sse_event
-from headgate.wire.headers import decode_value
-from headgate.wire.results import COMPLETE
-from headgate.wire.violations import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    UNSUPPORTED_VERSION,
-    Violation,
-)
 
 log = logging.getLogger("headgate.server")
 
@@ -78,7 +84,7 @@ class StatelessHttpHandler:
     async def post(self, envelope: Envelope, http_request: HttpRequest) -> None:
         """One message from a client; raises Violation."""
         if not envelope.method:
-            raise Violation(INVALID_REQUEST, "Only requests and notifications are sent in this era")
+            raise ProtocolViolation(INVALID_REQUEST, "Only requests and notifications are sent in this era")
         if not envelope.id:
             _check_version(http_request.headers[b"mcp-protocol-version"].decode("latin-1"), b"null")
             http_request.respond(202, b"")
@@ -198,7 +204,7 @@ def _reserve(budget: SubscriptionBudget, share: SubscriptionShare, uri: str, id:
     try:
         budget.reserve(share, uri)
     except TooManySubscriptions as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error.sentence}", id=id) from error
 
 
 async def _subscribe(router: MethodRouter, uri: str) -> bool:
@@ -216,10 +222,10 @@ def _requested_filter(envelope: Envelope) -> _SubscriptionFilter:
         notifications = _params.decode(envelope.params or b"{}").notifications
         wanted = msgspec.json.decode(notifications or b"{}", type=_SubscriptionFilter)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: notifications: {error}", id=id) from error
     if len(wanted.resource_subscriptions) > SUBSCRIPTION_LIMITS.resources:
         reason = f"at most {SUBSCRIPTION_LIMITS.resources} resources can be subscribed to at once"
-        raise Violation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {reason}", id=id)
     return wanted
 
 
@@ -230,12 +236,14 @@ def check_metadata(envelope: Envelope, headers: dict[bytes, bytes] | None) -> di
         params = _params.decode(envelope.params or b"{}")
         meta = decode_object(params.meta or b"{}")
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
     if META_VERSION not in meta or META_CAPABILITIES not in meta:
         missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
-        raise Violation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta lacks {', '.join(missing)}", id=id)
     if bytes(meta[META_CAPABILITIES])[:1] != b"{":
-        raise Violation(INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id)
+        raise ProtocolViolation(
+            INVALID_PARAMS, f"Invalid params: {META_CAPABILITIES} must be an object", id=id
+        )
     version = _KNOWN_VERSIONS.get(bytes(meta[META_VERSION])) or _version(meta[META_VERSION], id)
     if headers is not None:
         _check_headers(envelope, headers, version, params)
@@ -247,7 +255,9 @@ def _version(raw: Raw, id: bytes) -> str:
     try:
         return msgspec.json.decode(raw, type=str)
     except DecodeError as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id) from error
+        raise ProtocolViolation(
+            INVALID_PARAMS, f"Invalid params: {META_VERSION} must be a string", id=id
+        ) from error
 
 
 def _check_headers(
@@ -255,9 +265,11 @@ def _check_headers(
 ) -> None:
     id = bytes(envelope.id)
     if headers.get(b"mcp-protocol-version") != version.encode():
-        raise Violation(HEADER_MISMATCH, "MCP-Protocol-Version differs from the version in the body", id=id)
+        raise ProtocolViolation(
+            HEADER_MISMATCH, "MCP-Protocol-Version differs from the version in the body", id=id
+        )
     if headers.get(b"mcp-method") != envelope.method.encode():
-        raise Violation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
+        raise ProtocolViolation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
     key = NAMED_BY.get(envelope.method)
     if key is None:
         return
@@ -268,9 +280,9 @@ def _check_headers(
     try:
         expected = msgspec.json.decode(named, type=str)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Violation(INVALID_PARAMS, f"Invalid params: {key}: {error}", id=id) from error
-    if header is None or decode_value(header) != expected:
-        raise Violation(HEADER_MISMATCH, f"Mcp-Name differs from the {key} in the body", id=id)
+        raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {key}: {error}", id=id) from error
+    if header is None or decode_header_value(header) != expected:
+        raise ProtocolViolation(HEADER_MISMATCH, f"Mcp-Name differs from the {key} in the body", id=id)
 
 
 def _equals_unencoded(header: bytes, text: bytes) -> bool:
@@ -281,4 +293,4 @@ def _equals_unencoded(header: bytes, text: bytes) -> bool:
 def _check_version(version: str, id: bytes) -> None:
     if version not in STATELESS_VERSIONS:
         data = {"supported": list(STATELESS_VERSIONS), "requested": version[:100]}
-        raise Violation(UNSUPPORTED_VERSION, "Unsupported protocol version", id=id, data=data)
+        raise ProtocolViolation(UNSUPPORTED_VERSION, "Unsupported protocol version", id=id, data=data)

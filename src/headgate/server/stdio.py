@@ -13,6 +13,10 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Owner
+from headgate.protocol.framing import line_fragments
+from headgate.protocol.jsonrpc import Envelope, decode_object
+from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
+from headgate.protocol.protocol_version import META_VERSION, Era
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.client_context import ClientContext
 from headgate.server.method_router import MethodRouter
@@ -23,10 +27,6 @@ from headgate.server.session_messages import handle_one_way_message, handle_sess
 from headgate.server.sessions import HandshakeSession
 from headgate.server.shutdown import interrupt_task
 from headgate.server.stateless_http import ClientSubscription, check_metadata, open_subscription
-from headgate.wire.envelope import Envelope, decode_object
-from headgate.wire.eras import META_VERSION, Era
-from headgate.wire.framing import pieces
-from headgate.wire.violations import INVALID_REQUEST, Violation
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class StdioServer:
         thread = BlockingIoThread("stdin")
         while True:
             data = await thread.call(lambda: os.read(source.fileno(), _READ_BYTES))
-            for piece in pieces(data or b"\n"):
+            for piece in line_fragments(data or b"\n"):
                 size += len(piece.data)
                 if size <= self._max_line_bytes:
                     line.append(piece.data)
@@ -162,13 +162,15 @@ class StdioServer:
                 return
 
     async def _refuse_size(self) -> None:
-        refusal = Violation(INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes")
+        refusal = ProtocolViolation(
+            INVALID_REQUEST, f"The message is larger than {self._max_line_bytes} bytes"
+        )
         await self._outbound_queue.put(Reply(refusal.encode()))
 
     async def _handle_line(self, line: bytes) -> None:
         try:
             envelope = await read_message(line)
-        except Violation as violation:
+        except ProtocolViolation as violation:
             await self._outbound_queue.put(Reply(violation.encode()))
             return
         if self._era is None and envelope.id:

@@ -4,6 +4,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from headgate.protocol.framing import SSE_PING, sse_event
+from headgate.protocol.jsonrpc import Envelope
+from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolViolation, encode_error
+from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.client_context import ClientContext
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
@@ -23,10 +27,6 @@ from headgate.server.sessions import (
     TooManySessions,
     cancelled_by_client,
 )
-from headgate.wire.envelope import Envelope
-from headgate.wire.eras import Era
-from headgate.wire.framing import SSE_PING, sse_event
-from headgate.wire.violations import INTERNAL_ERROR, INVALID_REQUEST, Violation, encode_error
 
 _SESSION_HEADER = b"mcp-session-id"
 
@@ -71,13 +71,13 @@ class StreamableHttpHandler:
     def _session(self, http_request: HttpRequest) -> HttpSession:
         id = http_request.headers.get(_SESSION_HEADER)
         if id is None:
-            raise Violation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
+            raise ProtocolViolation(INVALID_REQUEST, "The Mcp-Session-Id header is missing: initialize first")
         try:
             session = self._sessions.get(id)
         except TooManySessions as error:
             raise _too_many_sessions(b"null") from error
         if session is None:
-            raise Violation(INVALID_REQUEST, "Session not found: initialize again", status=404)
+            raise ProtocolViolation(INVALID_REQUEST, "Session not found: initialize again", status=404)
         return session
 
     async def _handle_request(
@@ -107,7 +107,7 @@ class StreamableHttpHandler:
         )
         try:
             reply = await self._router.handle_request(envelope, context)
-        except Violation as violation:
+        except ProtocolViolation as violation:
             if violation.code == INVALID_REQUEST and not exchange.streaming:
                 raise
             # In this era every other error is an answer like any other.
@@ -178,8 +178,8 @@ class StreamableHttpHandler:
         http_request.respond(200, b"")
 
 
-def _too_many_sessions(id: bytes) -> Violation:
-    return Violation(INTERNAL_ERROR, "Too many sessions are open; try again later", id=id, status=503)
+def _too_many_sessions(id: bytes) -> ProtocolViolation:
+    return ProtocolViolation(INTERNAL_ERROR, "Too many sessions are open; try again later", id=id, status=503)
 
 
 async def write_event_stream(

@@ -20,8 +20,8 @@ from msgspec import DecodeError, Raw
 from headgate.domain.call import Answer, Request, agent_of
 from headgate.domain.errors import InvalidArguments, TransferNotFound
 from headgate.domain.payload import Payload, size_of
-from headgate.wire.envelope import encode_object
-from headgate.wire.rmcp import CHUNK_METHOD, DONE_METHOD, Chunk, Chunked, Said
+from headgate.protocol.jsonrpc import encode_object
+from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
 
 log = logging.getLogger("headgate.storage")
 
@@ -118,7 +118,7 @@ class Transfers:
         self._transfers[id] = transfer
         while len(self._transfers) > self._most:
             self._drop_one()
-        chunked = Chunked(
+        chunked = RmcpTransfer(
             transfer_id=id,
             size=transfer.size,
             chunk_size=CHUNK_BYTES,
@@ -215,13 +215,13 @@ def _close_written(writing: "asyncio.Future[tuple[io.FileIO, str]]") -> None:
         writing.result()[0].close()
 
 
-def _announcement(chunked: Chunked) -> bytes:
+def _announcement(chunked: RmcpTransfer) -> bytes:
     text = (
         f"This result has {chunked.size} bytes. It waits to be fetched in {chunked.total} parts "
         f"with {CHUNK_METHOD}, under the transfer_id that stands in its _meta."
     )
     content = Raw(msgspec.json.encode([{"type": "text", "text": text}]))
-    meta = Raw(msgspec.json.encode({"rmcp": Said(chunked=chunked)}))
+    meta = Raw(msgspec.json.encode({"rmcp": RmcpResponseMeta(chunked=chunked)}))
     return encode_object({"content": content, "isError": Raw(b"false"), "_meta": meta})
 
 
@@ -252,7 +252,7 @@ def _chunk(descriptor: int, total: int, wanted: _Wanted) -> bytes:
         data = os.pread(descriptor, CHUNK_BYTES, wanted.index * CHUNK_BYTES)
     finally:
         os.close(descriptor)
-    chunk = Chunk(
+    chunk = RmcpChunk(
         transfer_id=wanted.transfer_id,
         index=wanted.index,
         total=total,

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from headgate.domain.errors import Effect
+from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, META, RmcpTransfer
 from headgate.tx.errors import TxError
 from headgate.tx.failures import of_exception
 from headgate.tx.rmcp import receipt_of
-from headgate.wire.rmcp import CHUNK_METHOD, DONE_METHOD, META, Chunked
 
 log = logging.getLogger("headgate.tx")
 
@@ -61,9 +61,9 @@ class Transfers:
             whole.setdefault("resultType", result["resultType"])
         return whole
 
-    def _read(self, announced: object) -> Chunked:
+    def _read(self, announced: object) -> RmcpTransfer:
         try:
-            transfer = msgspec.convert(announced, Chunked)
+            transfer = msgspec.convert(announced, RmcpTransfer)
         except msgspec.ValidationError as error:
             raise _broken(f"the announcement of a chunked result cannot be read ({error})") from error
         sizes = transfer.chunk_size > 0 and 0 < transfer.size <= self._max_bytes
@@ -74,7 +74,7 @@ class Transfers:
             )
         return transfer
 
-    async def _fetched(self, transfer: Chunked, fetch: Fetch) -> bytes:
+    async def _fetched(self, transfer: RmcpTransfer, fetch: Fetch) -> bytes:
         name = (transfer.sha256, transfer.chunk_size)
         parts = self._unfinished.pop(name, {})
         try:
@@ -90,7 +90,7 @@ class Transfers:
         return whole
 
 
-async def _fetch_missing(transfer: Chunked, parts: dict[int, bytes], fetch: Fetch) -> None:
+async def _fetch_missing(transfer: RmcpTransfer, parts: dict[int, bytes], fetch: Fetch) -> None:
     missing = iter([index for index in range(transfer.total) if index not in parts])
 
     async def fetch_some() -> None:
@@ -106,7 +106,7 @@ async def _fetch_missing(transfer: Chunked, parts: dict[int, bytes], fetch: Fetc
         await asyncio.gather(*fetching, return_exceptions=True)
 
 
-async def _fetch_one(transfer: Chunked, index: int, fetch: Fetch) -> bytes:
+async def _fetch_one(transfer: RmcpTransfer, index: int, fetch: Fetch) -> bytes:
     problem = ""
     for tries in range(1, _TRIES + 1):
         try:
@@ -123,7 +123,7 @@ async def _fetch_one(transfer: Chunked, index: int, fetch: Fetch) -> bytes:
     raise _broken(problem)
 
 
-async def _release(transfer: Chunked, fetch: Fetch) -> None:
+async def _release(transfer: RmcpTransfer, fetch: Fetch) -> None:
     """Tell the peer that it need not keep the result any longer; it would find that out by itself."""
     try:
         await fetch(DONE_METHOD, {"transfer_id": transfer.transfer_id})

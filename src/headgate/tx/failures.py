@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from headgate.domain.errors import Effect, quoted
 from headgate.domain.redaction import cleaned
+from headgate.protocol.jsonrpc_errors import REJECTION_CODES
+from headgate.protocol.rmcp import RETRYABLE
 from headgate.tx.errors import TxError
 from headgate.tx.rmcp import receipt_of
-from headgate.wire.rmcp import RETRYABLE
-from headgate.wire.violations import NOT_BEGUN
 
 ERROR_META: Final = "io.headgate/error"
 OPERATION_META: Final = "io.headgate/operation"
@@ -154,7 +154,7 @@ def _of_number(number: int, message: str, data: object) -> Failure:
     if number in _NUMBERS:
         code, effect, retryable = _NUMBERS[number]
         return _foreign(code, message, effect=effect, retryable=retryable)
-    return _answered(NOT_BEGUN.get(number, ""), message, data)
+    return _answered(REJECTION_CODES.get(number, ""), message, data)
 
 
 def _answered(refusal: str, message: str, data: object) -> Failure:

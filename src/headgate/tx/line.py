@@ -7,9 +7,9 @@ see that it is only the announcement of one; so the library stands where the raw
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from headgate.protocol.protocol_version import META_CAPABILITIES, META_PREFIX
 from headgate.tx import rmcp
 from headgate.tx.chunks import Transfers
-from headgate.wire.eras import META_CAPABILITIES, META_PREFIX
 
 Params = Mapping[str, Any]
 _GREETINGS = ("initialize", "server/discover")

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from headgate.domain.ticket import FEATURES
+from headgate.protocol.rmcp import META, META_ALIAS, VERSION, RmcpRequestMeta, supports_version
 from headgate.tx.requests import TxRequest
-from headgate.wire.rmcp import META, META_ALIAS, VERSION, Asked, speaks
 
 ONE_NAME = (META,)
 BOTH_NAMES = (META, META_ALIAS)
@@ -40,7 +40,7 @@ def _announced(capabilities: object, name: str) -> Mapping[str, Any] | None:
     experimental = capabilities.get("experimental") if isinstance(capabilities, Mapping) else None
     said = experimental.get(name) if isinstance(experimental, Mapping) else None
     version = said.get("version") if isinstance(said, Mapping) else None
-    return said if isinstance(version, str) and speaks(version) else None
+    return said if isinstance(version, str) and supports_version(version) else None
 
 
 def receipt_of(meta: object) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ def request_meta(request: TxRequest, features: frozenset[str], now: float) -> di
     """What goes with one attempt; what is absent is omitted."""
     is_keyed = request.idempotency_key is not None and "idempotency" in features
     is_step = request.transaction_id is not None and "transactions" in features
-    asked = Asked(
+    asked = RmcpRequestMeta(
         version=VERSION,
         request_id=request.request_id,
         transaction_id=request.transaction_id if is_step else None,

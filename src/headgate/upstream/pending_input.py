@@ -22,7 +22,7 @@ class PendingInputLimits(msgspec.Struct, frozen=True, kw_only=True):
     per_client: int = 100
 
 
-class PendingCall:
+class CallAwaitingInput:
     """One call that waits for input; `withdraw` ends it with the error that its caller gets."""
 
     __slots__ = ("client", "server", "since", "withdraw")
@@ -41,7 +41,7 @@ class PendingInputs:
 
     def __init__(self, limits: PendingInputLimits | None = None) -> None:
         self._limits = limits or PendingInputLimits()
-        self._calls: dict[PendingCall, None] = {}
+        self._calls: dict[CallAwaitingInput, None] = {}
         self._by_server: Counter[str] = Counter()
         self._by_client: Counter[str] = Counter()
         # How many were ended to make room for others.
@@ -50,7 +50,7 @@ class PendingInputs:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, call: PendingCall) -> None:
+    def add(self, call: CallAwaitingInput) -> None:
         """The server of the call has asked; where that exceeds a limit, another call ends."""
         self._calls[call] = None
         self._by_server[call.server] += 1
@@ -63,7 +63,7 @@ class PendingInputs:
         if len(self._calls) > limits.total:
             self._withdraw_oldest(lambda other: True)
 
-    def remove(self, call: PendingCall) -> None:
+    def remove(self, call: CallAwaitingInput) -> None:
         """The call waits no longer."""
         if call not in self._calls:
             return
@@ -73,13 +73,13 @@ class PendingInputs:
             if not counter[key]:
                 del counter[key]
 
-    def withdraw(self, call: PendingCall, reason: str) -> None:
+    def withdraw(self, call: CallAwaitingInput, reason: str) -> None:
         """End a call that waits for input."""
         self.remove(call)
         self.withdrawn += 1
         call.withdraw(InputRequestWithdrawn(call.server, reason))
 
-    def _withdraw_oldest(self, concerned: Callable[[PendingCall], bool]) -> None:
+    def _withdraw_oldest(self, concerned: Callable[[CallAwaitingInput], bool]) -> None:
         """End the oldest call of the client that has most of those concerned."""
         calls = [call for call in self._calls if concerned(call)]
         counts = Counter(call.client for call in calls)

@@ -92,7 +92,7 @@ class SpoolReports:
         self._lost = 0
         self._next_report = 0.0
 
-    def lost(self, directory: Path, error: OSError) -> None:
+    def record_lost(self, directory: Path, error: OSError) -> None:
         """One more message could not be written."""
         self._lost += 1
         now = time.monotonic()
@@ -101,12 +101,12 @@ class SpoolReports:
         self._next_report = now + _REPORT_SECONDS
         log.error(
             "large answers are lost: they cannot be written; free disk space or make the directory writable",
-            extra={"path": str(directory), "reason": reason_of(error), "lost": self._lost},
+            extra={"path": str(directory), "reason": os_error_reason(error), "lost": self._lost},
         )
         self._lost = 0
 
 
-def reason_of(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     """What the system says, without the path."""
     return error.strerror or type(error).__name__
 
@@ -154,7 +154,7 @@ class SpooledValue:
         self._file.close()
 
 
-def discard(payload: Payload) -> None:
+def discard_payload(payload: Payload) -> None:
     """Nobody takes it: give back what it holds."""
     if not isinstance(payload, bytes):
         payload.close()

@@ -10,9 +10,9 @@ from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.catalog.own import EXPAND_DEFINITION
 from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.errors import ExpansionRefused, SchemaNotFound
+from headgate.protocol.jsonrpc_errors import ProtocolViolation
+from headgate.protocol.protocol_version import Era
 from headgate.server.reply import encode_gateway_error
-from headgate.wire.eras import Era
-from headgate.wire.violations import Violation
 from tests.catalog.expansion.asking import NAME, Desk, Shelf, an_object, blocks, item, tool
 
 ODD_SPELLING = b'{ "type" :"object" , "properties":{"a":{ "const":1.10e2,"title":"\\u00e9\\/"}, "b":{}} }'
@@ -133,7 +133,7 @@ async def test_what_a_client_does_not_see_is_not_found() -> None:
 def test_a_refusal_is_an_error_of_the_protocol_with_its_message_alone(
     era: Era, error: ExpansionRefused | SchemaNotFound
 ) -> None:
-    with pytest.raises(Violation) as refused:
+    with pytest.raises(ProtocolViolation) as refused:
         encode_gateway_error(b"7", "tools/call", error, era)
     told = json.loads(refused.value.encode())["error"]
     assert (told["code"], told["message"], refused.value.status) == (-32602, error.message, 200)

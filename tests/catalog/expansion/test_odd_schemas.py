@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.domain.errors import ExpansionRefused, HeadgateError, SchemaNotFound
 from headgate.domain.item import Item
 from tests.catalog.expansion.asking import NAME, Desk, an_object, ask, item, tool
-from tests.wire.spelling import Pen, pens, scalars, values
+from tests.protocol.json_spelling import Pen, pens, scalars, values
 
 KEYWORDS = [
     "type",

@@ -12,7 +12,7 @@ from headgate.domain.errors import KnowledgeError, StoreAway
 from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec, Transport
 from headgate.embedding.choice import Offline
-from headgate.upstream.builtin import Asked, BuiltinTool, Health, Outcome
+from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, BuiltinToolResult, ReportHealth
 
 if TYPE_CHECKING:
     from headgate.app.knowledge.health import StoreHealth
@@ -43,7 +43,7 @@ class KnowledgeServer:
         self._budget: TokenBudget | None = None
 
     @asynccontextmanager
-    async def open(self, health: Health = _unheard) -> AsyncIterator[tuple[BuiltinTool, ...]]:
+    async def open(self, health: ReportHealth = _unheard) -> AsyncIterator[tuple[BuiltinTool, ...]]:
         """The tools; raises ConfigError when the store or the embedder cannot be used as it is set.
 
         While the store is away they say so, and `health` is told.
@@ -98,10 +98,10 @@ async def _run(
     health: "StoreHealth",
     name: str,
     arguments: dict[str, Any],
-    asked: Asked,
+    asked: BuiltinCall,
     *,
     structured: bool,
-) -> Outcome:
+) -> BuiltinToolResult:
     try:
         answer = await tools.call(name, arguments, asked.caller)
     except KnowledgeError as error:
@@ -109,9 +109,9 @@ async def _run(
             health.seen(away=True)
         told = tools.failed(name, arguments, error)
         meta = {"io.headgate/error": error.told}
-        return Outcome(told["error"], told, cleaned(error.advice), meta, failed=True)
+        return BuiltinToolResult(told["error"], told, cleaned(error.advice), meta, failed=True)
     health.seen(away=False)
-    return Outcome(tools.written(answer), answer if structured else None, sized=True)
+    return BuiltinToolResult(tools.written(answer), answer if structured else None, sized=True)
 
 
 def alone(settings: Settings) -> Settings:

@@ -17,7 +17,7 @@ from headgate.catalog.words import Words
 from headgate.domain.item import Item
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
-from headgate.wire.eras import Era
+from headgate.protocol.protocol_version import Era
 
 OWN: Final = "own"
 WHOLE: Final = "whole"

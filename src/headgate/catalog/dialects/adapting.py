@@ -12,7 +12,7 @@ from headgate.catalog.dialects.reading import read
 from headgate.catalog.dialects.shapes import Node
 from headgate.catalog.dialects.source import encoded, schema_in
 from headgate.catalog.dialects.strict import Strict
-from headgate.wire.members import replace
+from headgate.protocol.json_members import replace_member
 
 # What may be there or not without a difference, if it is empty.
 _EMPTY: Final = {Dialect.GEMINI: ("properties", "required"), Dialect.OPENAI: ("required",)}
@@ -38,7 +38,7 @@ def adapt(definition: bytes, dialect: Dialect) -> Adapted:
             return Adapted(definition)
         # What is too small for a line of its own: a default that is null, or an example.
         lines = changes.lines() or ("inputSchema: written in the words of the dialect",)
-        return Adapted(replace(text, member, encoded(written)).encode(), lines)
+        return Adapted(replace_member(text, member, encoded(written)).encode(), lines)
     except (ValueError, RecursionError) as error:
         return Adapted(definition, (f"inputSchema: served as it is: {_reason(error)}",))
 

@@ -9,7 +9,7 @@ from headgate.catalog.dialects.reading import read
 from headgate.catalog.dialects.shapes import Choice, Shape, is_a, kind_of
 from headgate.catalog.dialects.source import encoded, parsed, schema_in
 from headgate.catalog.dialects.strict import is_text, level_inside, root_of
-from headgate.wire.members import members, remove, replace
+from headgate.protocol.json_members import object_members, remove_member, replace_member
 
 # Of one call's arguments; who sends more sends it as it is.
 _MOST_VALUES: Final = 20_000
@@ -40,18 +40,18 @@ class _Restoring:
 
     def arguments(self, text: str, shape: Shape) -> str:
         # From the last to the first, so that the places of the others stay right.
-        for member in reversed(list(members(text))):
+        for member in reversed(list(object_members(text))):
             inner = shape.properties.get(member.key)
             # A text that is one may be a whole file, which is not read twice.
             if inner is None or (text[member.start] == '"' and not _held(inner, level_inside(inner, 2))):
                 continue
             value = parsed(text[member.start : member.end])
             if _is_left_out(value, inner, member.key, shape):
-                text = remove(text, member)
+                text = remove_member(text, member)
                 continue
             found = self._value(value, inner, 2)
             if found is not value:
-                text = replace(text, member, encoded(found))
+                text = replace_member(text, member, encoded(found))
         return text
 
     def _value(self, value: Any, choice: Choice, level: int) -> Any:

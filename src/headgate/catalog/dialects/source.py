@@ -6,7 +6,7 @@ from typing import Any, Final
 from headgate.catalog.definition import only
 from headgate.catalog.dialects.opening import Unsayable
 from headgate.catalog.dialects.shapes import Node
-from headgate.wire.members import Member
+from headgate.protocol.json_members import JsonMember
 
 # To look through a larger one takes so long that others would notice.
 _LONGEST_SCHEMA: Final = 128 * 1024
@@ -14,7 +14,7 @@ _LONGEST_SCHEMA: Final = 128 * 1024
 _MOST_DIGITS: Final = 310
 
 
-def schema_in(text: str) -> tuple[Member, Node]:
+def schema_in(text: str) -> tuple[JsonMember, Node]:
     """Where the schema of the arguments stands in a definition, and the schema; raises ValueError."""
     member = only(text, "inputSchema")
     if member is None:

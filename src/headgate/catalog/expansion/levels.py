@@ -8,8 +8,8 @@ from msgspec import DecodeError, Raw, defstruct
 from msgspec.json import Decoder
 from msgspec.structs import astuple
 
-from headgate.wire.elements import elements
-from headgate.wire.members import members
+from headgate.protocol.json_members import object_members
+from headgate.protocol.json_scan import array_elements
 
 # A few nanoseconds each: some tens of milliseconds in all.
 _MOST_UNITS: Final = 8_000_000
@@ -130,7 +130,7 @@ class Levels:
             return None
         try:
             text = value.decode()
-            return {one.key: text[one.start : one.end].encode() for one in members(text)}
+            return {one.key: text[one.start : one.end].encode() for one in object_members(text)}
         except (ValueError, RecursionError):
             return {}
 
@@ -157,7 +157,7 @@ class Levels:
         if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
             return None
         try:
-            return elements(value)
+            return array_elements(value)
         except ValueError:
             return []
 

@@ -11,8 +11,8 @@ from headgate.delivery.transactions.plan import Remedy
 from headgate.delivery.transactions.record import Step
 from headgate.domain.call import Answer
 from headgate.domain.errors import LONGEST_QUOTE, quoted
-from headgate.wire.envelope import decode_object, encode_object
-from headgate.wire.results import asks
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.protocol.result_conversion import is_input_required
 
 META_KEY = "io.headgate/transaction"
 # A larger result is not read to fill a compensation.
@@ -37,7 +37,7 @@ class _Error(msgspec.Struct):
 
 def is_question(answer: Answer) -> bool:
     """Whether the server asks something first, and the call goes on with the client's answer."""
-    return answer.typed and isinstance(answer.result, bytes) and asks(answer.result)
+    return answer.typed and isinstance(answer.result, bytes) and is_input_required(answer.result)
 
 
 def refusal(answer: Answer) -> str | None:

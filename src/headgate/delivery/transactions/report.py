@@ -12,7 +12,7 @@ from headgate.delivery.transactions.plan import Phase, Remedy, StepState, remain
 from headgate.delivery.transactions.record import Event, Step, Transaction
 from headgate.domain.call import Answer
 from headgate.domain.redaction import cleaned
-from headgate.wire.results import without_connection_keys
+from headgate.protocol.result_conversion import without_connection_keys
 
 _UNDO_STATES = {
     StepState.UNDOING: "under_way",

@@ -1,0 +1,354 @@
+"""The pool of further connections to one server: one per client that the server may send requests to."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+
+from headgate.domain.call import Owner, Request
+from headgate.domain.errors import Effect, Exhausted, HeadgateError, UpstreamError, UpstreamUnreachable
+from headgate.domain.profile import Profile
+from headgate.upstream.mcp_peer import McpPeer
+from headgate.upstream.pending_input import CallAwaitingInput
+
+log = logging.getLogger("headgate.upstream")
+
+# A line that no request of a stateless client has used for so long is closed; others go with their session.
+_IDLE_SECONDS = 60.0
+# Whoever has not used his own for so long may be gone without a word.
+_LONGEST_IDLE_SECONDS = 3600.0
+# A call that waits for input keeps its connection for so long, unless its client has several of them.
+_LEAST_INPUT_SECONDS = 2.0
+
+
+class PoolKey(msgspec.Struct, frozen=True):
+    """Whose line is wanted."""
+
+    profile: Profile
+    # None in the stateless era.
+    owner: Owner | None
+    principal: str
+    # Whether something on the line could be meant for one of its users only.
+    alone: bool
+
+
+def pool_key_of(request: Request) -> PoolKey:
+    """The line that a request needs."""
+    alone = request.profile.can_be_asked or bool(request.log_level)
+    return PoolKey(request.profile, request.owner, request.caller.principal, alone)
+
+
+class ClientConnection:
+    """One connection and whose it is."""
+
+    def __init__(self, pool_key: PoolKey, loop: asyncio.AbstractEventLoop) -> None:
+        self.profile = pool_key.profile
+        self.principal = pool_key.principal
+        # A line that nobody needs for himself is everybody's of that profile.
+        self.owner = pool_key.owner if pool_key.alone else None
+        self.alone = pool_key.alone
+        self.peer: asyncio.Future[McpPeer] = loop.create_future()
+        self.closing = asyncio.Event()
+        self.leases = 0
+        self.last_used = loop.time()
+
+    def matches(self, pool_key: PoolKey) -> bool:
+        """Whether it was opened for such a client."""
+        same = self.profile == pool_key.profile and self.principal == pool_key.principal
+        owner = pool_key.owner if pool_key.alone else None
+        mine = (self.owner.id if self.owner else "") == (owner.id if owner else "")
+        return same and mine and self.alone is pool_key.alone
+
+
+# Opens a connection that declares the profile, for one owner.
+OpenConnection = Callable[[Profile, Owner | None], AbstractAsyncContextManager[McpPeer]]
+
+
+class ConnectionPool:
+    """The lines of one upstream, opened when they are needed and bounded in number."""
+
+    def __init__(self, server: str, connect: OpenConnection, most: int, patience_seconds: float) -> None:
+        self._server = server
+        self._connect = connect
+        self._max_size = most
+        self._acquire_timeout_seconds = patience_seconds
+        self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._closing_tasks: set[asyncio.Task[None]] = set()
+        # Who came first is woken first.
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._closed = False
+        # Whether the upstream has ever put a question: then two clients must not share a line.
+        self.server_sends_requests = False
+        self.opened = 0
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def acquire(self, pool_key: PoolKey) -> ClientConnection:
+        """A line whose connection stands, until it is given back; raises HeadgateError."""
+        connection = self._find_reusable(pool_key) or await self._wait_for_connection(pool_key)
+        connection.leases += 1
+        try:
+            # Others may wait for the same connection.
+            await asyncio.shield(connection.peer)
+        except BaseException as error:
+            self.release(connection)
+            if isinstance(error, UpstreamError):
+                raise self._not_opened(error) from error
+            raise
+        return connection
+
+    def _not_opened(self, error: UpstreamError) -> UpstreamError:
+        """Whatever may have become of the handshake, what the line is wanted for was not sent."""
+        if error.effect is Effect.NONE and not isinstance(error, UpstreamUnreachable):
+            return error
+        return UpstreamUnreachable(self._server, getattr(error, "reason", error.code))
+
+    def release(self, connection: ClientConnection) -> None:
+        """Nobody uses it any more for what it was leased for."""
+        connection.leases -= 1
+        connection.last_used = self._loop.time()
+        self._wake_waiters()
+
+    def evict(self, connection: ClientConnection) -> None:
+        """Nobody gets it any more, and its connection is closed."""
+        task = self._connections.pop(connection, None)
+        if task is None:
+            return
+        self._track_closing(task)
+        if connection.peer.done():
+            connection.closing.set()
+        else:
+            # It does not stand yet, so nothing is under way on it; the task may not even have begun.
+            task.cancel()
+            _fail_opening(connection, self._closed_error())
+        self._wake_waiters()
+
+    def peers_of(self, owner: str) -> list[McpPeer]:
+        """The connections that stand for one client."""
+        mine = (
+            connection
+            for connection in self._connections
+            if connection.owner is not None and connection.owner.id == owner
+        )
+        return [connection.peer.result() for connection in mine if _is_open(connection)]
+
+    def client_peers(self) -> list[McpPeer]:
+        """The connections of single clients."""
+        return [
+            connection.peer.result()
+            for connection in self._connections
+            if connection.owner is not None and _is_open(connection)
+        ]
+
+    def peer_for_profile(self, profile: Profile) -> McpPeer | None:
+        """Some connection that declares the profile."""
+        return next(
+            (
+                connection.peer.result()
+                for connection in self._connections
+                if connection.profile == profile and _is_open(connection)
+            ),
+            None,
+        )
+
+    def close_client(self, owner: str) -> None:
+        """The client is gone, and so are its lines."""
+        for connection in list(self._connections):
+            if connection.owner is not None and connection.owner.id == owner:
+                self.evict(connection)
+
+    def close_idle(self) -> None:
+        """Close what nobody has used for long: lines of nobody, and those that only ever listed."""
+        oldest = self._loop.time() - _IDLE_SECONDS
+        ancient = self._loop.time() - _LONGEST_IDLE_SECONDS
+        for connection in list(self._connections):
+            if connection.leases or connection.last_used >= oldest or not _is_open(connection):
+                continue
+            if (
+                connection.owner is None
+                or not connection.peer.result().used_by_client
+                or connection.last_used < ancient
+            ):
+                self.evict(connection)
+
+    async def close(self) -> None:
+        """End every line; none is opened any more."""
+        self._closed = True
+        for connection in list(self._connections):
+            self.evict(connection)
+        tasks = list(self._closing_tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find_reusable(self, pool_key: PoolKey) -> ClientConnection | None:
+        fitting = [
+            connection
+            for connection in self._connections
+            if connection.matches(pool_key) and not connection.closing.is_set()
+        ]
+        # A client's own line carries all that it does at once; one of the stateless era is for one at a time.
+        if pool_key.owner is None and pool_key.alone:
+            fitting = [connection for connection in fitting if not connection.leases]
+        return fitting[0] if fitting else None
+
+    async def _wait_for_connection(self, pool_key: PoolKey) -> ClientConnection:
+        deadline = self._loop.time() + self._acquire_timeout_seconds
+        while not self._closed:
+            connection = self._find_reusable(pool_key)
+            if connection is not None:
+                return connection
+            if len(self._connections) < self._max_size or self._evict_idle():
+                return self._open(pool_key)
+            if not self.server_sends_requests and (shared := self._least_busy(pool_key)) is not None:
+                return shared
+            due = self._reclaim(deadline)
+            if due is None or due > self._loop.time():
+                await self._wait_for_release(deadline, due)
+        raise self._closed_error()
+
+    def _reclaim(self, deadline: float) -> float | None:
+        """Close a line whose calls all wait for input: the oldest of the client that has most such lines.
+
+        The result is when that is due, by the deadline at the latest; None when there is no such line.
+        """
+        waiting = [
+            (connection, call)
+            for connection in self._connections
+            if (call := _waits_for_input(connection)) is not None
+        ]
+        if not waiting:
+            return None
+        held = Counter(call.client for _, call in waiting)
+        connection, call = min(waiting, key=lambda each: (-held[each[1].client], each[1].since))
+        due = min(call.since + (_LEAST_INPUT_SECONDS if held[call.client] == 1 else 0.0), deadline)
+        if due <= self._loop.time():
+            router = connection.peer.result().router
+            assert router is not None
+            router.withdraw_all(
+                f"{self._server!r} has {self._max_size} connections, and another call needs one"
+            )
+            # What it still says there must not reach the next client.
+            self.evict(connection)
+        return due
+
+    async def _wait_for_release(self, deadline: float, look_again: float | None = None) -> None:
+        """Wait until a line was given back or has ended, or it is time to look again; raises Exhausted."""
+        change: asyncio.Future[None] = self._loop.create_future()
+        self._waiters[change] = None
+        try:
+            async with asyncio.timeout_at(deadline if look_again is None else look_again):
+                await change
+        except TimeoutError as error:
+            if look_again is not None:
+                return
+            reason = f"{self._server!r} has {self._max_size} connections, and all are in use"
+            raise Exhausted(reason) from error
+        finally:
+            del self._waiters[change]
+
+    def _evict_idle(self) -> bool:
+        """Close the line that has been idle for the longest, whoever's it is."""
+        idle = [
+            connection
+            for connection in self._connections
+            if not connection.leases and not connection.closing.is_set()
+        ]
+        if not idle:
+            return False
+        self.evict(min(idle, key=lambda connection: connection.last_used))
+        return True
+
+    def _least_busy(self, pool_key: PoolKey) -> ClientConnection | None:
+        """A line of the same profile that may be shared, because nobody was ever asked anything on it."""
+        alike = [
+            connection
+            for connection in self._connections
+            if connection.owner is None
+            and connection.profile == pool_key.profile
+            and connection.principal == pool_key.principal
+        ]
+        return (
+            min(alike, key=lambda connection: connection.leases, default=None)
+            if pool_key.owner is None
+            else None
+        )
+
+    def _open(self, pool_key: PoolKey) -> ClientConnection:
+        connection = ClientConnection(pool_key, self._loop)
+        self.opened += 1
+        self._connections[connection] = self._loop.create_task(
+            self._run(connection), name=f"line to {self._server}"
+        )
+        return connection
+
+    async def _run(self, connection: ClientConnection) -> None:
+        """One line from its beginning to its end."""
+        try:
+            async with self._connect(connection.profile, connection.owner) as peer:
+                connection.peer.set_result(peer)
+                lost = asyncio.ensure_future(peer.transport.wait_lost())
+                over = asyncio.ensure_future(connection.closing.wait())
+                try:
+                    await asyncio.wait({lost, over}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    lost.cancel()
+                    over.cancel()
+                    self._remove(connection)
+        except HeadgateError as error:
+            _fail_opening(connection, error)
+        except Exception as error:
+            # The others must outlive whatever one connection does.
+            log.exception("line failed", extra={"server": self._server})
+            _fail_opening(
+                connection, UpstreamUnreachable(self._server, f"an unexpected {type(error).__name__}")
+            )
+        finally:
+            _fail_opening(connection, self._closed_error())
+            self._remove(connection)
+
+    def _closed_error(self) -> UpstreamUnreachable:
+        return UpstreamUnreachable(self._server, "the gateway closed the connection")
+
+    def _remove(self, connection: ClientConnection) -> None:
+        task = self._connections.pop(connection, None)
+        if task is not None:
+            # Its connection is still to be closed.
+            self._track_closing(task)
+        self._wake_waiters()
+
+    def _track_closing(self, task: "asyncio.Task[None]") -> None:
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
+
+    def _wake_waiters(self) -> None:
+        """Somebody may be waiting for a line."""
+        for change in self._waiters:
+            if not change.done():
+                change.set_result(None)
+
+
+def _waits_for_input(connection: ClientConnection) -> CallAwaitingInput | None:
+    """The call that was last to wait for input, where all calls on the line do."""
+    router = (
+        connection.peer.result().router
+        if connection.leases and not connection.closing.is_set() and _is_open(connection)
+        else None
+    )
+    return router.waits_for_input(connection.leases) if router is not None else None
+
+
+def _is_open(connection: ClientConnection) -> bool:
+    return connection.peer.done() and not connection.peer.cancelled() and connection.peer.exception() is None
+
+
+def _fail_opening(connection: ClientConnection, error: HeadgateError) -> None:
+    if not connection.peer.done():
+        connection.peer.set_exception(error)
+        # Nobody may be waiting for it.
+        connection.peer.exception()

@@ -1,0 +1,91 @@
+"""Selects the HTTP client, proxy and configured headers of one server."""
+
+import importlib
+import os
+from typing import Protocol
+
+from headgate.domain.errors import (
+    UpstreamUnreachable,
+)
+from headgate.domain.http_proxy import DIRECT, HttpProxy, ProxyUnusable, proxy_in, read_proxy
+from headgate.domain.server import ServerSpec
+from headgate.upstream.http.host_resolver import HostResolver
+from headgate.upstream.http.http1_client import Http1Client, HttpClientResponse
+from headgate.upstream.http.http_connector import Origin, OriginConnector
+from headgate.upstream.transport import SendAttempt
+
+
+class UpstreamHttpClient(Protocol):
+    """Sends requests to one origin, in whichever version of HTTP."""
+
+    origin: Origin
+    # The proxy that reads each request, where there is one.
+    reading_proxy: HttpProxy | None
+
+    async def send_http(
+        self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None = None
+    ) -> HttpClientResponse:
+        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+
+    def close(self) -> None:
+        """End every connection."""
+
+
+def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None) -> UpstreamHttpClient:
+    """The client of a server, which requests call `host`; raises UpstreamUnreachable."""
+    origin = Origin(spec.url)
+    proxy, seconds = _proxy_of(spec, origin), spec.connect_timeout_seconds
+    client = Http1Client(OriginConnector(origin, seconds, proxy, spec.tls, resolver=resolver), host)
+    if not spec.http2 or not origin.secure:
+        return client
+    try:
+        # Chosen at run time: most installations have no need of it.
+        http2 = importlib.import_module("headgate.upstream.http.http2_client")
+    except ModuleNotFoundError as missing:
+        reason = f'its http2 needs the package {missing.name!r}: pip install "headgate[http2]"'
+        raise UpstreamUnreachable(spec.name, reason) from missing
+    chosen: UpstreamHttpClient = http2.Http2Client(
+        OriginConnector(origin, seconds, proxy, spec.tls, http2.PROTOCOLS, resolver), client, host
+    )
+    return chosen
+
+
+def _proxy_of(spec: ServerSpec, origin: Origin) -> HttpProxy | None:
+    where, url = "its proxy", spec.proxy
+    if not url:
+        where, url = proxy_in(os.environ, origin.host, origin.port, secure=origin.secure)
+    if not url or url == DIRECT:
+        return None
+    try:
+        return read_proxy(url)
+    except ProxyUnusable as error:
+        advice = "write http://host:port, add the server to NO_PROXY, or give it the proxy direct"
+        raise UpstreamUnreachable(
+            spec.name, f"the proxy in {where} is not usable, {error}: {advice}"
+        ) from error
+
+
+def http_error_reason(status: int, proxy: HttpProxy | None) -> str:
+    """What an HTTP error says of a server; from 502 on it may be the proxy that speaks."""
+    through = f" through the proxy {proxy}" if proxy is not None and status in (502, 503, 504) else ""
+    return f"it answered with HTTP {status}{through}"
+
+
+def configured_header_lines(headers: dict[str, str]) -> bytes:
+    """The operator's headers as lines, but for the host; line breaks in them cannot make new ones."""
+    lines = (
+        f"{name.strip()}: {value.strip()}"
+        for name, value in headers.items()
+        if name.strip().lower() != "host"
+    )
+    return b"".join(_one_line(line).encode() + b"\r\n" for line in lines)
+
+
+def configured_host(headers: dict[str, str]) -> str:
+    """What the operator wants the server to be called; empty for the name in its URL."""
+    hosts = (value.strip() for name, value in headers.items() if name.strip().lower() == "host")
+    return _one_line(next(hosts, ""))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")

@@ -1,0 +1,385 @@
+"""An HTTP/2 client for one origin, chosen per server: every request is a stream of one connection.
+
+The frames are h2's, which is in the extra `http2`; connections and responses are those of the other client.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import cast
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from headgate.domain.http_proxy import HttpProxy
+from headgate.upstream.http.http1_client import (
+    ConnectionDropped,
+    Http1Client,
+    HttpClientResponse,
+    tls_end_reason,
+)
+from headgate.upstream.http.http_connector import ConnectFailed, OriginConnector
+from headgate.upstream.transport import SendAttempt
+
+PROTOCOLS = ("h2", "http/1.1")
+# What the server may send before it is read: of one stream, and of the whole connection.
+_STREAM_WINDOW = 1024 * 1024
+_CONNECTION_WINDOW = 16 * 1024 * 1024
+_MOST_HEADER_BYTES = 64 * 1024
+# They concern one connection of HTTP/1.1, and HTTP/2 forbids them.
+_HOP_BY_HOP = (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection", b"host")
+
+
+# Longer than that without a stream, and something on the way may have forgotten the connection.
+_KEEP_SECONDS = 30.0
+# A server says its settings with its first bytes.
+_SETTINGS_SECONDS = 10.0
+
+
+class _RequestNotProcessed(ConnectFailed):
+    """The server says that it did not look at the request (RFC 9113, section 8.7)."""
+
+
+class _Http2Stream:
+    """One request and its response; for the response it is the connection."""
+
+    def __init__(self, connection: "_Http2Connection", number: int, body: bytes) -> None:
+        self.number = number
+        self.unsent = memoryview(body)
+        self.response = HttpClientResponse(self, connection.loop)
+        self._connection = connection
+        self._paused = False
+        # Bytes that were received and not yet acknowledged, which holds the sender back.
+        self._held = 0
+
+    def received(self, data: bytes, flow_bytes: int) -> None:
+        """More of the body has come."""
+        self._held += flow_bytes
+        self.response.add(data)
+        if not self._paused:
+            self._acknowledge()
+
+    def pause(self) -> None:
+        """The reader is slower than the sender."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+        if self._paused:
+            self._paused = False
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        held, self._held = self._held, 0
+        if held:
+            self._connection.acknowledge(self.number, held)
+
+    def release(self, response: HttpClientResponse) -> None:
+        """The response is not needed any more; one that is not complete is cancelled at the server."""
+        self._connection.forget(self, cancelled=not response.complete)
+        self._acknowledge()
+
+
+class _Http2Connection(asyncio.Protocol):
+    """One socket with as many streams as are under way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._streams: dict[int, _Http2Stream] = {}
+        self._h2 = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=True, header_encoding=None)
+        )
+        self._going_away = False
+        # Set when the server has said how many streams it takes, or is gone.
+        self.settled = asyncio.Event()
+        self.cause = ""
+        self._idle_since = loop.time()
+
+    def has_room(self) -> bool:
+        """Whether another request may be sent on it."""
+        return (
+            not self._going_away
+            and self._transport is not None
+            and not self._transport.is_closing()
+            and (self.busy or self.loop.time() - self._idle_since < _KEEP_SECONDS)
+            and len(self._streams) < self._h2.remote_settings.max_concurrent_streams
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a response is still read from it."""
+        return bool(self._streams)
+
+    def begin(self) -> None:
+        """Say the first words of HTTP/2."""
+        self._h2.local_settings = h2.settings.Settings(
+            client=True,
+            initial_values={
+                h2.settings.SettingCodes.ENABLE_PUSH: 0,
+                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADER_BYTES,
+            },
+        )
+        # h2 applies a setting once the server has confirmed it; this one holds for its first answer too.
+        self._h2.decoder.max_header_list_size = _MOST_HEADER_BYTES
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(_CONNECTION_WINDOW - 65_535)
+        self._flush()
+
+    @property
+    def protocol(self) -> str | None:
+        """What the server chose by ALPN."""
+        assert self._transport is not None
+        tls = self._transport.get_extra_info("ssl_object")
+        return tls.selected_alpn_protocol() if tls is not None else None
+
+    def open_stream(self, head: list[tuple[bytes, bytes]], body: bytes) -> HttpClientResponse:
+        """Send a request; its response fills as it comes. Raises NotConnected."""
+        try:
+            number = self._h2.get_next_available_stream_id()
+            self._h2.send_headers(number, head, end_stream=not body)
+        except h2.exceptions.H2Error as error:
+            self._going_away = True
+            raise _RequestNotProcessed(f"HTTP/2 takes no further request ({error})") from error
+        stream = self._streams[number] = _Http2Stream(self, number, body)
+        self._send_body(stream)
+        self._flush()
+        return stream.response
+
+    def _send_body(self, stream: _Http2Stream) -> None:
+        """As much of the body as the server takes now."""
+        while stream.unsent:
+            window = self._h2.local_flow_control_window(stream.number)
+            size = min(window, self._h2.max_outbound_frame_size, len(stream.unsent))
+            if size <= 0:
+                return
+            piece, stream.unsent = stream.unsent[:size], stream.unsent[size:]
+            self._h2.send_data(stream.number, bytes(piece), end_stream=not stream.unsent)
+
+    def acknowledge(self, number: int, flow_bytes: int) -> None:
+        """What was received has been read."""
+        with suppress(h2.exceptions.H2Error):
+            self._h2.acknowledge_received_data(flow_bytes, number)
+        self._flush()
+
+    def forget(self, stream: _Http2Stream, *, cancelled: bool) -> None:
+        """A response is not read any further."""
+        if self._streams.pop(stream.number, None) is not None and cancelled:
+            with suppress(h2.exceptions.H2Error):
+                self._h2.reset_stream(stream.number, h2.errors.ErrorCodes.CANCEL)
+            self._flush()
+            self._idle_since = self.loop.time()
+        if self._going_away and not self._streams:
+            self.close()
+
+    def close(self) -> None:
+        """Drop the socket."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    # What the event loop and the parser tell us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for event in self._h2.receive_data(data):
+                self._handle_event(event)
+        except h2.exceptions.H2Error as error:
+            self._flush()
+            self._end(ConnectionDropped(_broken(error)))
+            self.close()
+            return
+        self._flush()
+
+    def _handle_event(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.ResponseReceived(stream_id=number, headers=headers) if number in self._streams:
+                self._read_head(self._streams[number].response, headers)
+            case h2.events.DataReceived(stream_id=number, data=data, flow_controlled_length=size):
+                if number in self._streams:
+                    self._streams[number].received(data, size)
+                else:
+                    self.acknowledge(number, size)
+            case h2.events.StreamEnded(stream_id=number) if number in self._streams:
+                self._complete(self._streams[number])
+            case h2.events.StreamReset(stream_id=number, error_code=code) if number in self._streams:
+                self._streams.pop(number).response.fail(_reset(code))
+                self._idle_since = self.loop.time()
+            case h2.events.WindowUpdated(stream_id=number):
+                for stream in [self._streams[number]] if number in self._streams else self._waiting(number):
+                    self._send_body(stream)
+            case h2.events.RemoteSettingsChanged():
+                self.settled.set()
+                for stream in self._waiting(0):
+                    self._send_body(stream)
+            case h2.events.ConnectionTerminated(last_stream_id=last):
+                self._on_goaway(last)
+
+    def _waiting(self, number: int) -> list[_Http2Stream]:
+        """The streams that a window of the whole connection concerns."""
+        return [stream for stream in self._streams.values() if stream.unsent] if number == 0 else []
+
+    def _read_head(self, response: HttpClientResponse, headers: list[tuple[bytes, bytes]]) -> None:
+        fields = {bytes(name): bytes(value) for name, value in headers}
+        response.headers = fields
+        response.status = int(fields.pop(b":status"))
+        response.wake()
+
+    def _complete(self, stream: _Http2Stream) -> None:
+        # A server may answer before it has read everything; the rest of the request is of no use to it.
+        if stream.unsent:
+            with suppress(h2.exceptions.H2Error):
+                self._h2.reset_stream(stream.number, h2.errors.ErrorCodes.NO_ERROR)
+        self._streams.pop(stream.number, None)
+        self._idle_since = self.loop.time()
+        stream.response.complete = True
+        stream.response.wake()
+
+    def _on_goaway(self, last: int | None) -> None:
+        """The server takes no more requests; it has not looked at those after `last`."""
+        self._going_away = True
+        for number in [number for number in self._streams if number > (last or 0)]:
+            self._streams.pop(number).response.fail(
+                ConnectFailed("it closed the connection before the request")
+            )
+        if not self._streams:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.cause = tls_end_reason(exc)
+        self._end(ConnectionDropped(f"the connection ended before the answer{self.cause}"))
+
+    def _end(self, error: Exception) -> None:
+        self._going_away = True
+        self.settled.set()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.response.fail(error)
+
+
+def _broken(error: h2.exceptions.H2Error) -> str:
+    # The other end of the compression is lost with them, and so is the connection.
+    if isinstance(error, h2.exceptions.DenialOfServiceError):
+        return f"its headers are larger than {_MOST_HEADER_BYTES // 1024} KiB"
+    return f"it does not speak HTTP/2 ({error})"
+
+
+def _reset(code: int | None) -> Exception:
+    if code == h2.errors.ErrorCodes.REFUSED_STREAM:
+        return _RequestNotProcessed("it takes no further request now")
+    return ConnectionDropped(f"it ended the stream (HTTP/2 error {code})")
+
+
+class Http2Client:
+    """Requests to one origin over HTTP/2, or over HTTP/1.1 if the server chooses that."""
+
+    # HTTP/2 goes through a tunnel, in which a proxy reads nothing.
+    reading_proxy: HttpProxy | None = None
+
+    def __init__(self, connector: OriginConnector, older: Http1Client, host: str = "") -> None:
+        """`older` sends the requests if the server does not choose HTTP/2."""
+        self.origin = connector.origin
+        self._connector = connector
+        self._http1_client = older
+        self._server_is_http1 = False
+        self._authority = (host or connector.origin.authority).encode()
+        self._connections: list[_Http2Connection] = []
+        # Requests that come together share a connection.
+        self._connecting = asyncio.Lock()
+
+    async def send_http(
+        self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None = None
+    ) -> HttpClientResponse:
+        """Send a request whose extra header lines are `headers`; raises NotConnected or Dropped."""
+        try:
+            return await self._send_on_stream(method, target, headers, body, sending)
+        except _RequestNotProcessed:
+            # Nothing happened, and another connection may do; once, since there may be a reason.
+            return await self._send_on_stream(method, target, headers, body, sending)
+
+    async def _send_on_stream(
+        self, method: str, target: str, headers: bytes, body: bytes, sending: SendAttempt | None
+    ) -> HttpClientResponse:
+        connection = await self._connection()
+        if connection is None:
+            return await self._http1_client.send_http(method, target, headers, body, sending)
+        if sending is not None:
+            sending.begun = True
+        response = connection.open_stream(self._head(method, target, headers, body), body)
+        try:
+            await response.head()
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _head(self, method: str, target: str, headers: bytes, body: bytes) -> list[tuple[bytes, bytes]]:
+        head = [
+            (b":method", method.encode()),
+            (b":scheme", b"https"),
+            (b":authority", self._authority),
+            (b":path", target.encode()),
+            (b"accept-encoding", b"identity"),
+            *_fields(headers),
+        ]
+        return [*head, (b"content-length", b"%d" % len(body))] if body or method == "POST" else head
+
+    async def _connection(self) -> _Http2Connection | None:
+        """A connection with room for a request; None where the server speaks HTTP/1.1."""
+        async with self._connecting:
+            if self._server_is_http1:
+                return None
+            for connection in list(self._connections):
+                if connection.has_room():
+                    return connection
+                if not connection.busy:
+                    connection.close()
+                    self._connections.remove(connection)
+            loop = asyncio.get_running_loop()
+            connection = await self._connector.connect(lambda: _Http2Connection(loop))
+            if connection.protocol != PROTOCOLS[0]:
+                connection.close()
+                self._server_is_http1 = True
+                return None
+            await self._begin(connection)
+            self._connections.append(connection)
+            return connection
+
+    async def _begin(self, connection: _Http2Connection) -> None:
+        try:
+            async with asyncio.timeout(_SETTINGS_SECONDS):
+                connection.begin()
+                await connection.settled.wait()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                raise ConnectFailed(f"no settings of HTTP/2 within {_SETTINGS_SECONDS:g} s") from error
+            raise
+        if not connection.has_room():
+            connection.close()
+            raise ConnectFailed(f"it ended the connection while HTTP/2 began{connection.cause}")
+
+    def close(self) -> None:
+        """End every connection."""
+        for connection in self._connections:
+            connection.close()
+        self._http1_client.close()
+
+
+def _fields(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon and name.strip().lower() not in _HOP_BY_HOP:
+            yield name.strip().lower(), value.strip()

@@ -1,0 +1,309 @@
+"""Opens connections to one origin: directly or through a proxy, and encrypted where its URL says so."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from typing import TypeVar, cast
+from urllib.parse import urlsplit
+
+from headgate.domain.http_proxy import HttpProxy, host_literal
+from headgate.domain.regular_file import (
+    NotRegularFile,
+    check_certificate_directory,
+    check_regular,
+    unusable_certificates,
+)
+from headgate.domain.server import PLAIN_TLS, TlsFiles
+from headgate.upstream.failure_reason import system_error_reason
+from headgate.upstream.http.host_resolver import HostResolver
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+_MOST_HEADER_BYTES = 64 * 1024
+_OTHER_HOST = ": write a host name of its certificate into its url, or give it a certificate for this one"
+_TOO_OLD = ": it does not speak TLS 1.2 or newer; update the server"
+# By the numbers of OpenSSL (x509_vfy.h); of others the authority is the cause.
+_ADVICE_BY_CODE = {
+    9: ": check the clocks of this machine and of the server",
+    10: ": renew the certificate of the server; if it is still valid, check the clock of this machine",
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+_ADVICE_BY_REASON = {
+    "TLSV1_ALERT_PROTOCOL_VERSION": _TOO_OLD,
+    "UNSUPPORTED_PROTOCOL": _TOO_OLD,
+    "WRONG_VERSION_NUMBER": ": it does not speak TLS; if it is a plain HTTP server, write http:// in its url",
+}
+
+
+class ConnectFailed(Exception):
+    """The server could not be reached; nothing was sent."""
+
+
+class Origin:
+    """Where a URL points to, taken apart once."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.secure = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.secure else 80)
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = host_literal(self.host)
+        default = self.port == (443 if self.secure else 80)
+        self.authority = host if default else f"{host}:{self.port}"
+
+    def same_as(self, url: str) -> bool:
+        """Whether an absolute URL stays here."""
+        other = Origin(url)
+        return (other.secure, other.host, other.port) == (self.secure, self.host, self.port)
+
+
+class OriginConnector:
+    """How one origin is reached; each call of `connect` opens a connection of its own."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        connect_timeout_seconds: float,
+        proxy: HttpProxy | None = None,
+        tls: TlsFiles = PLAIN_TLS,
+        protocols: tuple[str, ...] = (),
+        resolver: HostResolver | None = None,
+    ) -> None:
+        """`protocols` are offered to the server by ALPN, the best first."""
+        self._resolver = resolver or HostResolver()
+        self.origin = origin
+        self.proxy = proxy
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._tls = tls
+        self._protocols = protocols
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def connect(self, make: Callable[[], P]) -> P:
+        """A protocol with an open connection under it; raises NotConnected."""
+        try:
+            async with asyncio.timeout(self._connect_timeout_seconds):
+                return await (
+                    self._open_directly(make) if self.proxy is None else self._open_through(self.proxy, make)
+                )
+        except TimeoutError as error:
+            through = f" through the proxy {self.proxy}" if self.proxy else ""
+            raise ConnectFailed(
+                f"no connection within {self._connect_timeout_seconds:g} s{through}"
+            ) from error
+        except ssl.SSLError as error:
+            raise ConnectFailed(
+                f"TLS failed ({_connect_error_reason(error)}){self._advice(error)}"
+            ) from error
+        except OSError as error:
+            raise ConnectFailed(_connect_error_reason(error)) from error
+        except UnicodeError as error:
+            raise ConnectFailed("its name is no name of a host") from error
+
+    async def _open_directly(self, make: Callable[[], P]) -> P:
+        context = await self._server_context() if self.origin.secure else None
+        return await self._connect_to(make, self.origin.host, self.origin.port, context)
+
+    async def _connect_to(
+        self, make: Callable[[], P], host: str, port: int, context: ssl.SSLContext | None
+    ) -> P:
+        """A connection to the first address of the host that accepts one; raises OSError."""
+        loop, failures = asyncio.get_running_loop(), list[str]()
+        name = host if context else None
+        for address in await self._resolver.resolve(host):
+            try:
+                # An address is not looked up again, so that the connection goes where the name pointed to.
+                _, protocol = await loop.create_connection(
+                    make, address, port, ssl=context, server_hostname=name
+                )
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failures.append(_connect_error_reason(error))
+            else:
+                return protocol
+        raise OSError(", ".join(failures))
+
+    async def _open_through(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
+        if not self.origin.secure:
+            # The proxy reads the request and passes it on.
+            return await self._connect_to_proxy(proxy, make)
+        context = await self._server_context()
+        host = _ascii(self.origin.host)
+        tunnel = await self._connect_to_proxy(
+            proxy, lambda: _ProxyTunnel(proxy, f"{host_literal(host)}:{self.origin.port}")
+        )
+        transport: asyncio.Transport | None = tunnel.transport
+        try:
+            await tunnel.opened
+            protocol = make()
+            transport = await asyncio.get_running_loop().start_tls(
+                tunnel.transport, protocol, context, server_hostname=self.origin.host
+            )
+        except BaseException:
+            tunnel.transport.abort()
+            raise
+        if transport is None:
+            raise ConnectFailed("the connection ended while TLS began")
+        protocol.connection_made(transport)
+        return protocol
+
+    async def _connect_to_proxy(self, proxy: HttpProxy, make: Callable[[], P]) -> P:
+        context = await self._proxy_context() if proxy.secure else None
+        try:
+            return await self._connect_to(make, proxy.host, proxy.port, context)
+        except ssl.SSLError as error:
+            raise ConnectFailed(
+                f"TLS with the proxy {proxy} failed ({_connect_error_reason(error)})"
+            ) from error
+        except OSError as error:
+            raise ConnectFailed(
+                f"the proxy {proxy} could not be reached ({_connect_error_reason(error)})"
+            ) from error
+
+    async def _server_context(self) -> ssl.SSLContext:
+        return await self._context("server", lambda: server_context(self._tls, self._protocols))
+
+    async def _proxy_context(self) -> ssl.SSLContext:
+        return await self._context("proxy", lambda: proxy_context(self._tls))
+
+    async def _context(self, of: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        if of not in self._contexts:
+            # Reading the certificates of a system takes tens of milliseconds.
+            self._contexts[of] = await asyncio.to_thread(make)
+        return self._contexts[of]
+
+    def _advice(self, error: ssl.SSLError) -> str:
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            return _ADVICE_BY_REASON.get(error.reason or "", "")
+        if error.verify_code in _ADVICE_BY_CODE:
+            return _ADVICE_BY_CODE[error.verify_code]
+        if self._tls.ca_file:
+            return ": caFile has no authority that signed its certificate; add that authority to the file"
+        return ": if it has a certificate of your own authority, name that in caFile or SSL_CERT_FILE"
+
+
+class _ProxyTunnel(asyncio.Protocol):
+    """Asks a proxy for a connection to the server; `opened` is done when it is there."""
+
+    def __init__(self, proxy: HttpProxy, authority: str) -> None:
+        self._proxy = proxy
+        self._authority = authority
+        self._head = bytearray()
+        self.transport: asyncio.Transport
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        lines = [f"CONNECT {self._authority} HTTP/1.1", f"host: {self._authority}"]
+        if self._proxy.authorization:
+            lines.append(f"proxy-authorization: {self._proxy.authorization}")
+        self.transport.write("\r\n".join((*lines, "", "")).encode())
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        head, end, rest = bytes(self._head).partition(b"\r\n\r\n")
+        if self.opened.done():
+            return
+        if end:
+            self._read_reply(head, rest)
+        elif len(self._head) > _MOST_HEADER_BYTES:
+            self._fail(f"the proxy {self._proxy} answered with headers that are too large")
+
+    def _read_reply(self, head: bytes, rest: bytes) -> None:
+        line = head.split(b"\r\n", 1)[0].decode("latin-1")
+        version, _, said = line.partition(" ")
+        status = said[:3]
+        if not version.startswith("HTTP/1.") or not status.isdigit():
+            self._fail(f"the proxy {self._proxy} does not speak HTTP")
+        elif status[0] != "2":
+            self._fail(proxy_refusal(self._proxy, int(status), self._authority))
+        elif rest:
+            # A server speaks first in no version of TLS.
+            self._fail(f"the proxy {self._proxy} sent something that was not asked for")
+        else:
+            self.opened.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the proxy {self._proxy} ended the connection before it reached {self._authority}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ConnectFailed(reason))
+            # A connect that was cancelled does not read it.
+            self.opened.exception()
+
+
+def proxy_refusal(proxy: HttpProxy, status: int, authority: str) -> str:
+    """What it means that a proxy does not pass a request on."""
+    if status != 407:
+        return f"the proxy {proxy} did not connect to {authority} (HTTP {status})"
+    what = "refused its user and password" if proxy.authorization else "wants a user and a password"
+    return f"the proxy {proxy} {what} for {authority} (HTTP 407): write them into its URL"
+
+
+def server_context(files: TlsFiles, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
+    """What is trusted and shown in TLS with a server; raises NotConnected.
+
+    Without `caFile` that is the system's store, for which SSL_CERT_FILE and SSL_CERT_DIR may stand.
+    """
+    context = _context_trusting(files.ca_file, alone=True)
+    if files.client_cert:
+        try:
+            for file in filter(None, (files.client_cert, files.client_key)):
+                check_regular(file)
+            # Without a password of our own OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(
+                files.client_cert, files.client_key or None, lambda: files.client_key_password
+            )
+        except (OSError, ValueError) as error:
+            raise ConnectFailed(f"its clientCert cannot be used ({_connect_error_reason(error)})") from error
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def proxy_context(files: TlsFiles) -> ssl.SSLContext:
+    """What is trusted in TLS with a proxy: the system's store, and `caFile` too."""
+    return _context_trusting(files.ca_file, alone=False)
+
+
+def _context_trusting(ca_file: str, *, alone: bool) -> ssl.SSLContext:
+    if not ca_file:
+        return _trusting_system()
+    file, directory = (None, ca_file) if os.path.isdir(ca_file) else (ca_file, None)
+    try:
+        if file is not None:
+            check_regular(file)
+        else:
+            check_certificate_directory(ca_file)
+        if alone:
+            return ssl.create_default_context(cafile=file, capath=directory)
+        context = _trusting_system()
+        context.load_verify_locations(file, directory)
+    except OSError as error:
+        named = error.filename if isinstance(error, NotRegularFile) else ca_file
+        raise ConnectFailed(f"its caFile {named} cannot be used ({_connect_error_reason(error)})") from error
+    return context
+
+
+def _trusting_system() -> ssl.SSLContext:
+    if unusable := unusable_certificates():
+        raise ConnectFailed(unusable)
+    return ssl.create_default_context()
+
+
+def _connect_error_reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted, {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    # asyncio says nothing of a connection that ends while TLS begins.
+    said = getattr(error, "strerror", None) or str(error)
+    return system_error_reason(error, said or "the connection ended before it was ready")
+
+
+def _ascii(host: str) -> str:
+    return host if host.isascii() else host.encode("idna").decode()

@@ -1,0 +1,180 @@
+"""Reads HTTP responses of a server: decoded within bounds, cut into messages and events; what a status and Retry-After mean."""
+
+import re
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from headgate.protocol.framing import SseField, SseParser
+from headgate.upstream.http.http1_client import HttpClientResponse
+from headgate.upstream.message_assembly import (
+    AcceptsInvalidUtf8,
+    MessageAssembler,
+    MessageLimits,
+    UpstreamMessage,
+)
+
+# A body that grows more than this when unpacked is an attack, not an answer.
+_MOST_EXPANSION = 100
+_FREE_BYTES = 1024 * 1024
+_LONGEST_NAME = 64
+# Real ones are numbers and UUIDs; a longer one is not worth carrying back.
+_LONGEST_ID = 1024
+# No server means a longer pause.
+_MOST_RETRY_SECONDS = 300.0
+# They cannot be sent in a header.
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+class ContentDecodingFailed(Exception):
+    """A body in an encoding that we did not ask for and do not unpack, or that unpacks without end."""
+
+
+async def decoded_chunks(response: HttpClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """The bytes of the body; raises Packed or Dropped."""
+    encoding = response.headers.get(b"content-encoding", b"identity").strip().lower()
+    if encoding == b"identity":
+        async for chunk in response.chunks():
+            yield chunk
+        return
+    if encoding not in (b"gzip", b"deflate"):
+        raise ContentDecodingFailed(
+            f"content in the encoding {encoding[:20].decode('latin-1')!r}, which was not asked for"
+        )
+    inflater = zlib.decompressobj(wbits=47 if encoding == b"gzip" else 15)
+    packed = plain = 0
+    async for chunk in response.chunks():
+        packed += len(chunk)
+        rest = chunk
+        while rest:
+            try:
+                piece = inflater.decompress(rest, 64 * 1024)
+            except zlib.error as error:
+                raise ContentDecodingFailed("content that cannot be unpacked") from error
+            rest = inflater.unconsumed_tail
+            plain += len(piece)
+            if plain > limit or plain > _FREE_BYTES + packed * _MOST_EXPANSION:
+                raise ContentDecodingFailed(f"content that unpacks to more than {plain // 2**20} MiB")
+            yield piece
+
+
+async def read_json_body(
+    response: HttpClientResponse,
+    limits: MessageLimits,
+    accepts_invalid_utf8: AcceptsInvalidUtf8 | None = None,
+) -> UpstreamMessage:
+    """The one message that a JSON body is; raises Garbled, TooLarge, Packed or Dropped."""
+    assembly = MessageAssembler(limits)
+    try:
+        async for chunk in decoded_chunks(response, limits.largest):
+            assembly.add(chunk)
+        return assembly.finish(accepts_invalid_utf8) if accepts_invalid_utf8 else assembly.finish()
+    finally:
+        assembly.discard()
+
+
+class StreamPosition:
+    """How far a stream has been read, and how long its server wants us to wait before we come back."""
+
+    __slots__ = ("_next", "_value", "id", "moved", "retry_seconds")
+
+    def __init__(self) -> None:
+        # Of the last event that was complete; empty when the server does not number them.
+        self.id = b""
+        self.retry_seconds: float | None = None
+        # Set when something new has come.
+        self.moved = False
+        self.start()
+
+    def start(self) -> None:
+        """A stream begins; what the last one left half said does not count."""
+        self._value = b""
+        self._next: bytes | None = None
+
+    def read_field(self, part: SseField) -> None:
+        """A line that is neither the data nor the name of the event."""
+        if part.name not in (b"id", b"retry"):
+            return
+        if len(self._value) <= _LONGEST_ID:
+            self._value += part.data[: _LONGEST_ID + 1]
+        if not part.ends:
+            return
+        value, self._value = self._value, b""
+        if part.name == b"retry":
+            if value.isdigit():
+                self.retry_seconds = min(int(value[:20]) / 1000, _MOST_RETRY_SECONDS)
+        elif len(value) <= _LONGEST_ID and not _CONTROL.search(value):
+            self._next = value
+
+    def advance(self) -> None:
+        """The event is complete, with data or without."""
+        if self._next is not None:
+            self.moved = self.moved or self._next != self.id
+            self.id, self._next = self._next, None
+
+
+async def stream_events(
+    response: HttpClientResponse, limits: MessageLimits, position: StreamPosition | None = None
+) -> AsyncGenerator[tuple[bytes, MessageAssembler], None]:
+    """The events of a stream: the name of each, and its data, to be finished or taken before the next.
+
+    `place` follows them. Whoever leaves early closes it.
+    """
+    reader, assembly, name = SseParser(), MessageAssembler(limits), bytearray()
+    position = position or StreamPosition()
+    position.start()
+    try:
+        async for chunk in decoded_chunks(response, limits.largest):
+            for part in reader.feed(chunk):
+                if not isinstance(part, SseField):
+                    position.advance()
+                    if assembly:
+                        position.moved = True
+                        yield bytes(name) or b"message", assembly
+                    assembly.discard()
+                    name.clear()
+                elif part.name == b"data":
+                    assembly.add(part.data)
+                elif part.name == b"event":
+                    if len(name) < _LONGEST_NAME:
+                        name += part.data
+                else:
+                    position.read_field(part)
+    finally:
+        assembly.discard()
+
+
+# Of these a server says that it did not look at what the request wants: who asks, where, how much, in which
+# form, how often. Any other may have come after the work was done.
+_NOT_EXECUTED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 426, 429, 431})
+# A gateway that has reached itself answers so (RFC 5842, section 7.2).
+LOOP_DETECTED = 508
+_DEFAULT_SECONDS = 1.0
+# Whoever asks for more is asked again sooner.
+_MOST_SECONDS = 86_400.0
+
+
+def is_certainly_not_executed(status: int) -> bool:
+    """Whether a request that was answered so was certainly not carried out."""
+    return 300 <= status < 400 or status in _NOT_EXECUTED_STATUSES
+
+
+def retry_after_or_default(response: HttpClientResponse) -> float:
+    """How long the server wants to be left alone; a second when it does not say."""
+    said = retry_after(response)
+    return _DEFAULT_SECONDS if said is None else said
+
+
+def retry_after(response: HttpClientResponse) -> float | None:
+    """What the server says about it, in seconds or as a date; None when that is nothing or nonsense."""
+    value = response.headers.get(b"retry-after", b"").strip()
+    if value.isdigit():
+        return min(float(value), _MOST_SECONDS)
+    try:
+        when = parsedate_to_datetime(value.decode("latin-1"))
+    except ValueError:
+        return None
+    # A date without a zone is in that of HTTP.
+    left = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)
+    return min(max(left.total_seconds(), 0.0), _MOST_SECONDS)

@@ -1,0 +1,410 @@
+"""An MCP server after the handshake: builds requests for its protocol version and reads its lists page by page."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate import __version__
+from headgate.catalog.hints import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
+from headgate.domain.call import Answer, Call, Errand, Request
+from headgate.domain.errors import (
+    Effect,
+    InvalidAnswer,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUnreachable,
+)
+from headgate.domain.federation import CLIENT_NAME, gateways_in
+from headgate.domain.kind import NAMED_BY, Kind
+from headgate.domain.payload import Payload
+from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.ticket import FEATURES
+from headgate.protocol.json_scan import JsonObjectScanner, array_elements
+from headgate.protocol.jsonrpc import encode_notification, encode_object
+from headgate.protocol.mcp_headers import encode_header_value, forwarded_param_headers, param_header_lines
+from headgate.protocol.message_meta import UnreadableMeta, may_be_reserved, without_reserved
+from headgate.protocol.protocol_version import (
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_PREFIX,
+    META_PROGRESS_TOKEN,
+    META_VERSION,
+    Era,
+)
+from headgate.protocol.rmcp import with_rmcp_capability
+from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.reserved_meta import ReservedMetaFilter, may_have_reserved
+from headgate.upstream.rmcp_client import RmcpClient
+from headgate.upstream.spool import discard_payload
+from headgate.upstream.transport import OutgoingRequest, UpstreamTransport
+
+
+class ListPage(msgspec.Struct, rename={"meta": "_meta"}):
+    """Some of the definitions, how to get the next ones, and how long they may be believed."""
+
+    items: list[Raw] = []
+    nextCursor: str | None = None  # noqa: N815 (the protocol's spelling)
+    ttlMs: int | float | None = None  # noqa: N815 (the protocol's spelling)
+    cacheScope: str = "private"  # noqa: N815 (the protocol's spelling)
+    meta: Raw = Raw(b"")
+
+
+def _decoder(kind: Kind) -> "msgspec.json.Decoder[ListPage]":
+    fields = [("items", list[Raw])]
+    page = msgspec.defstruct(
+        "KindPage", fields, bases=(ListPage,), kw_only=True, rename={"items": kind.member}
+    )
+    return msgspec.json.Decoder(page)
+
+
+_DECODERS = {kind: _decoder(kind) for kind in Kind}
+
+
+def read_list_page(kind: Kind, result: bytes) -> ListPage:
+    """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
+    try:
+        page = _DECODERS[kind].decode(result)
+    except (DecodeError, RecursionError):
+        page = _scanned_page(kind, result)
+    if may_be_reserved(result):
+        page.items = [_without_reserved_keys(item) for item in page.items]
+    return page
+
+
+def _without_reserved_keys(item: Raw) -> Raw:
+    try:
+        return Raw(without_reserved(bytes(item)))
+    except UnreadableMeta:
+        # What cannot be opened is left out by whoever takes it in.
+        return item
+
+
+def _scanned_page(kind: Kind, result: bytes) -> ListPage:
+    """A page that no parser takes, cut at its members."""
+    scanner = JsonObjectScanner()
+    scanner.feed(result)
+    values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
+    cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
+    items = [Raw(item) for item in array_elements(values.get(kind.member, b""))]
+    return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
+
+
+log = logging.getLogger("headgate.upstream")
+
+CLIENT_INFO = msgspec.json.encode({"name": CLIENT_NAME, "version": __version__})
+# To cut up a larger page takes so long that others would notice.
+_LARGE_BYTES = 256 * 1024
+# A listing that has not ended after this many pages goes in circles.
+_MOST_PAGES = 1000
+_MOST_ITEMS = 100_000
+_TOOL_CALL = "tools/call"
+FOREVER = 10 * 365 * 86400.0
+
+
+class ListResult(msgspec.Struct, frozen=True):
+    """Everything of one kind that an upstream lists, as it wrote it."""
+
+    definitions: list[bytes]
+    hint: CacheHint = NO_HINT
+    # The instances of gateways whose things may be among these; none of a server that is no gateway.
+    gateways: frozenset[str] = frozenset()
+
+
+def connection_meta(version: str, capabilities: bytes = b"") -> dict[str, Raw]:
+    """What every request of the stateless era says about its sender."""
+    return {
+        META_VERSION: Raw(msgspec.json.encode(version)),
+        META_CLIENT_INFO: Raw(CLIENT_INFO),
+        META_CAPABILITIES: Raw(capabilities or b"{}"),
+    }
+
+
+class McpPeer:
+    """Speaks with one upstream in its own era."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        transport: UpstreamTransport,
+        negotiated: NegotiationResult,
+        router: NotificationRouter | None = None,
+    ) -> None:
+        """`inbox` is that of the link, where somebody asks it which calls wait for input."""
+        self.spec = spec
+        self.router = router
+        self.transport = transport
+        self.negotiated = negotiated
+        self.era = negotiated.era
+        # None for nearly every upstream: plain MCP is all it speaks.
+        self._rmcp_client = (
+            RmcpClient(spec, negotiated.rmcp, self.send_gateway_request, transport.limits)
+            if negotiated.rmcp
+            else None
+        )
+        self._reserved_filter = ReservedMetaFilter(spec.name, stateless=self.era is Era.STATELESS)
+        # A built-in server is part of the gateway, and says what the gateway says.
+        self._foreign = spec.transport is not Transport.BUILTIN
+        # What an upstream of the handshake era was last told about log messages.
+        self._log_level = ""
+        self._tokens = itertools.count(1)
+        # Whether a client has ever used it; what the upstream keeps of the client is kept with it then.
+        self.used_by_client = False
+
+    async def send_client_request(self, call: Call) -> Answer:
+        """Carry a client's request out; raises UpstreamError or SessionGone."""
+        request, item, spec = call.request, call.item, self.spec
+        token = next(self._tokens)
+        self.used_by_client = True
+        stateless = self.era is Era.STATELESS
+        if request.log_level and not stateless:
+            await self._set_log_level_before_call(request.log_level)
+        outgoing = OutgoingRequest(
+            method=request.method,
+            params=self._params(call, token),
+            what=item.public_name or request.method,
+            name=item.name,
+            timeout_seconds=spec.timeout_seconds,
+            max_timeout_seconds=spec.max_timeout_seconds,
+            token=token,
+            request=request,
+            headers=_param_headers(call) if stateless else b"",
+        )
+        if call.errand is not None:
+            outgoing = self._with_delivery_options(outgoing, call.errand)
+            if call.errand.on_send is not None:
+                call.errand.on_send()
+        if self._rmcp_client is None:
+            answer = await self.transport.round_trip(outgoing)
+        else:
+            answer = await self._round_trip_rmcp(self._rmcp_client, outgoing)
+        if self._foreign and may_have_reserved(answer):
+            answer = await self._reserved_filter.strip_reserved(answer, outgoing.what)
+        return _with_result_type(answer) if stateless else answer
+
+    async def _round_trip_rmcp(self, rmcp_client: RmcpClient, outgoing: OutgoingRequest) -> Answer:
+        """The answer with all of its result, within the time that the call has; raises UpstreamError."""
+        until = asyncio.get_running_loop().time() + outgoing.max_timeout_seconds
+        answer = await self.transport.round_trip(outgoing)
+        try:
+            async with asyncio.timeout_at(until):
+                return await rmcp_client.unwrap_answer(answer, outgoing.what)
+        except TimeoutError as error:
+            raise UpstreamTimeout(self.spec.name, outgoing.what, outgoing.max_timeout_seconds) from error
+
+    async def _set_log_level_before_call(self, level: str) -> None:
+        """What becomes of the level is no reason to believe that the call was sent."""
+        try:
+            await self.set_log_level(level)
+        except UpstreamError as error:
+            if error.effect is Effect.NONE:
+                raise
+            raise UpstreamUnreachable(
+                self.spec.name, f"it did not take the log level ({error.code})"
+            ) from error
+
+    def _with_delivery_options(self, outgoing: OutgoingRequest, errand: Errand) -> OutgoingRequest:
+        """The request with what delivery asks of it; raises UpstreamUnavailable when its time is over."""
+        spec = self.spec
+        limit, most = spec.timeout_seconds, spec.max_timeout_seconds
+        if errand.deadline is not None:
+            left = errand.deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise deadline_passed(spec.name)
+            limit, most = min(limit, left), min(most, left)
+        on_late = errand.on_late
+        if on_late is not None and self._foreign:
+            on_late = self._reserved_filter.wrap_late_callback(on_late, outgoing.what)
+        if on_late is not None and self.era is Era.STATELESS:
+            on_late = _late_with_result_type(on_late)
+        if on_late is not None and self._rmcp_client is not None:
+            on_late = self._rmcp_client.wrap_late_callback(on_late, outgoing.what)
+        return msgspec.structs.replace(
+            outgoing,
+            timeout_seconds=limit,
+            max_timeout_seconds=most,
+            idempotency_header=_idempotency_header(errand),
+            on_late=on_late,
+            late_seconds=spec.max_timeout_seconds,
+        )
+
+    def _params(self, call: Call, token: int) -> bytes:
+        request = call.request
+        parts: list[bytes] = []
+        member = NAMED_BY.get(request.method)
+        if member is not None:
+            parts.append(b'"%s":%s' % (member.encode(), msgspec.json.encode(call.item.name)))
+        for key, value in request.params.items():
+            parts.append(msgspec.json.encode(key) + b":" + bytes(value))
+        meta = self._meta(request, token)
+        if self._rmcp_client is not None and request.method == _TOOL_CALL:
+            meta |= dict.fromkeys(self.negotiated.rmcp_names, self._rmcp_client.request_meta(call))
+        if meta:
+            parts.append(b'"_meta":' + encode_object(meta))
+        return b"{" + b",".join(parts) + b"}"
+
+    def _meta(self, request: Request, token: int) -> dict[str, Raw]:
+        meta = dict(request.meta)
+        if request.on_progress is not None:
+            meta[META_PROGRESS_TOKEN] = Raw(b"%d" % token)
+        if self.era is Era.STATELESS:
+            meta |= connection_meta(self.negotiated.version, self._declared_capabilities(request.profile))
+            if request.log_level:
+                meta[META_LOG_LEVEL] = Raw(msgspec.json.encode(request.log_level))
+        elif request.owner is None:
+            # What the stateless era says in its own name, an older server does not know.
+            meta = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
+        return meta
+
+    def _declared_capabilities(self, profile: Profile) -> bytes:
+        """What clients of that profile can do and, to a server that speaks rmcp, that we do too."""
+        declared = profile.capabilities
+        if self._rmcp_client is None:
+            return declared
+        return with_rmcp_capability(declared, FEATURES, self.negotiated.rmcp_names)
+
+    async def list_all(self, kind: Kind, profile: Profile = PLAIN) -> ListResult:
+        """Everything of one kind, for clients of that profile; raises UpstreamError or SessionGone."""
+        definitions: list[bytes] = []
+        hints: list[CacheHint] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        gateways: frozenset[str] = frozenset()
+        if not self.negotiated.offers(kind):
+            return ListResult(definitions, NOTHING_TO_KEEP)
+        for _ in range(_MOST_PAGES):
+            page = await self._list_page(kind, cursor, profile)
+            definitions += [bytes(item) for item in page.items]
+            hints.append(_cache_hint(page))
+            gateways |= gateways_in(page.meta)
+            cursor = page.nextCursor
+            if not cursor or len(definitions) >= _MOST_ITEMS:
+                return ListResult(definitions, strictest(hints), gateways)
+            if cursor in seen:
+                break
+            seen.add(cursor)
+        raise InvalidAnswer(self.spec.name, kind.list_method, "pages that go in circles")
+
+    async def _list_page(self, kind: Kind, cursor: str | None, profile: Profile) -> ListPage:
+        params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
+        # One bad byte costs the definition that it is in.
+        answer = await self.send_gateway_request(
+            kind.list_method, params, profile=profile, accepts_invalid_utf8=True
+        )
+        if answer.error:
+            if kind is Kind.TOOLS or cursor:
+                reason = f"the error {answer.error[:200].decode(errors='replace')}"
+                raise InvalidAnswer(self.spec.name, kind.list_method, reason)
+            # Many servers declare resources and know no templates; what they do have is served.
+            log.debug("not listed", extra={"server": self.spec.name, "method": kind.list_method})
+            return ListPage()
+        result = payload_bytes(answer.result)
+        try:
+            if len(result) <= _LARGE_BYTES:
+                return read_list_page(kind, result)
+            return await asyncio.to_thread(read_list_page, kind, result)
+        except (DecodeError, ValueError) as error:
+            raise InvalidAnswer(self.spec.name, kind.list_method, f"no list ({error})") from error
+
+    async def send_gateway_request(
+        self,
+        method: str,
+        params: dict[str, Raw],
+        *,
+        seconds: float | None = None,
+        profile: Profile = PLAIN,
+        accepts_invalid_utf8: bool = False,
+    ) -> Answer:
+        """A request of the gateway's own; raises UpstreamError or SessionGone."""
+        if self.era is Era.STATELESS:
+            meta = connection_meta(self.negotiated.version, self._declared_capabilities(profile))
+            params = {**params, "_meta": Raw(encode_object(meta))}
+        limit = seconds or self.spec.timeout_seconds
+        return await self.transport.round_trip(
+            OutgoingRequest(
+                method=method,
+                params=encode_object(params) if params else b"",
+                what=method,
+                timeout_seconds=limit,
+                max_timeout_seconds=limit,
+                accepts_invalid_utf8=accepts_invalid_utf8,
+            )
+        )
+
+    async def ping(self, seconds: float) -> None:
+        """Ask whether anybody is there; raises UpstreamError or SessionGone."""
+        method = "server/discover" if self.era is Era.STATELESS else "ping"
+        discard_payload((await self.send_gateway_request(method, {}, seconds=seconds)).result)
+
+    async def set_log_level(self, level: str) -> None:
+        """Tell a server of the handshake era which log messages are wanted; raises UpstreamError."""
+        if level != self._log_level and self.negotiated.supports_logging:
+            self._log_level = level
+            discard_payload(
+                (
+                    await self.send_gateway_request(
+                        "logging/setLevel", {"level": Raw(msgspec.json.encode(level))}
+                    )
+                ).result
+            )
+
+    async def send_notification(self, method: str, params: bytes = b"") -> None:
+        """Tell it something; raises UpstreamError."""
+        await self.transport.send_notification(encode_notification(method, params))
+
+
+def deadline_passed(server: str) -> UpstreamUnavailable:
+    """The error of a call that nobody waited for any more when it could have been sent."""
+    return UpstreamUnavailable(
+        server, "the time for the call was over before it was sent", retry_after_seconds=1.0
+    )
+
+
+def _with_result_type(answer: Answer) -> Answer:
+    return msgspec.structs.replace(answer, typed=True)
+
+
+def _late_with_result_type(on_late: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    return lambda answer: on_late(_with_result_type(answer))
+
+
+def _idempotency_header(errand: Errand) -> bytes:
+    if not errand.key or not errand.key_header:
+        return b""
+    name = "".join(errand.key_header.split())
+    return name.encode() + b": " + encode_header_value(errand.key) + b"\r\n"
+
+
+def _cache_hint(page: ListPage) -> CacheHint:
+    """How long a page may be believed and by whom; a server that does not say so means: not at all."""
+    milliseconds = page.ttlMs if page.ttlMs is not None and page.ttlMs > 0 else 0
+    return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")
+
+
+def _param_headers(call: Call) -> bytes:
+    """The arguments that are repeated in headers, and the client's own headers of that kind."""
+    item, headers = call.item, call.request.headers
+    lines = b""
+    if item.mirrors:
+        lines = param_header_lines(item.mirrors, bytes(call.request.params.get("arguments", b"")))
+    if headers:
+        ours = {b"mcp-param-" + mirror.header.lower().encode() for mirror in item.mirrors}
+        lines += forwarded_param_headers({name: value for name, value in headers.items() if name not in ours})
+    return lines
+
+
+def payload_bytes(payload: Payload) -> bytes:
+    """A payload that must be opened, in memory."""
+    if isinstance(payload, bytes):
+        return payload
+    try:
+        return b"".join(payload.chunks())
+    finally:
+        payload.close()

@@ -1,0 +1,326 @@
+"""Assembles one message from the pieces in which it arrives: in memory while it is small, on disk beyond."""
+
+import codecs
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import DecodeError, Raw, ValidationError
+
+from headgate.domain.errors import AnswerNotStored, Effect, InvalidAnswer, UpstreamError
+from headgate.domain.payload import Payload
+from headgate.protocol.json_members import object_members
+from headgate.protocol.json_scan import JsonObjectScanner, NotJsonObject
+from headgate.protocol.jsonrpc import Envelope, decode_envelope
+from headgate.protocol.message_meta import may_be_marked
+from headgate.protocol.result_conversion import INPUT_REQUIRED
+from headgate.upstream.spool import (
+    CHUNK_BYTES,
+    EDGE_BYTES,
+    MessageEdges,
+    SpooledValue,
+    SpoolFile,
+    SpoolReports,
+    os_error_reason,
+)
+
+# A mark may be cut by the end of a piece; it is shorter than this.
+_MARK_BYTES = 32
+
+
+class MessageTooLarge(Exception):
+    """A message that is larger than the gateway accepts."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a message of more than {limit // 2**20} MiB")
+
+
+class MalformedMessage(ValueError):
+    """Bytes that are not a message; `evidence` is their start and end, to tell whose answer they were."""
+
+    def __init__(self, what: str, evidence: bytes = b"") -> None:
+        super().__init__(what)
+        self.evidence = evidence
+
+
+def _evidence(data: bytes) -> bytes:
+    return data if len(data) <= 2 * EDGE_BYTES else data[:EDGE_BYTES] + data[-EDGE_BYTES:]
+
+
+class UpstreamMessage(msgspec.Struct):
+    """An upstream's message: its envelope and, when it carries a result, the result."""
+
+    envelope: Envelope
+    result: Payload = b""
+
+
+class MessageNotStored(MalformedMessage):
+    """A message that is too large for memory and cannot be written to disk."""
+
+    def __init__(self, error: OSError, envelope: Envelope, *, has_result: bool) -> None:
+        self.reason = os_error_reason(error)
+        super().__init__(f"a message that cannot be stored ({self.reason})")
+        self.envelope = envelope
+        self._has_result = has_result
+
+    @property
+    def effect(self) -> Effect:
+        """A result says that the call was carried out, unless it asks for input before that."""
+        done = self._has_result and INPUT_REQUIRED not in self.evidence
+        return Effect.DONE if done else Effect.UNKNOWN
+
+
+def unusable_answer(server: str, what: str, error: Exception) -> UpstreamError:
+    """The error of the call whose answer cannot be used."""
+    if isinstance(error, MessageNotStored):
+        return AnswerNotStored(server, what, error.reason, effect=error.effect)
+    return InvalidAnswer(server, what, str(error))
+
+
+# Whether the request that an envelope answers takes text that is not UTF-8, and looks at each part itself.
+AcceptsInvalidUtf8 = Callable[[Envelope], bool]
+
+
+def _never(envelope: Envelope) -> bool:
+    return False
+
+
+class _ToolCallError(msgspec.Struct):
+    code: int
+    message: str
+
+
+def fault_of_answer(message: UpstreamMessage) -> str:
+    """Why no client can read the answer to a tool call; empty if clients can."""
+    result = message.result
+    if result:
+        first = result[:1] if isinstance(result, bytes) else result.first
+        return "" if first == b"{" else "a result that is no object"
+    if not message.envelope.error:
+        return "neither a result nor an error"
+    try:
+        msgspec.json.decode(message.envelope.error, type=_ToolCallError)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "an error that is no object with a code and a message"
+    return ""
+
+
+class MessageLimits(msgspec.Struct, frozen=True):
+    """How large a message may get, from which size it is kept on disk, and where."""
+
+    largest: int
+    spool_above: int
+    spool_directory: Path
+    reports: SpoolReports = msgspec.field(default_factory=SpoolReports)
+
+
+class MessageAssembler:
+    """Collects the pieces of one message at a time."""
+
+    def __init__(self, limits: MessageLimits) -> None:
+        self._limits = limits
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._spool: _SpoolAssembler | None = None
+
+    def __bool__(self) -> bool:
+        return self._size > 0
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes of the message; raises TooLarge."""
+        self._size += len(piece)
+        if self._size > self._limits.largest:
+            self.discard()
+            raise MessageTooLarge(self._limits.largest)
+        if self._spool is not None:
+            self._spool.add(piece)
+            return
+        self._pieces.append(piece)
+        if self._size > self._limits.spool_above:
+            self._spool = _SpoolAssembler(self._limits)
+            for kept in self._pieces:
+                self._spool.add(kept)
+            self._pieces.clear()
+
+    def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:
+        """The message that is complete now; raises Garbled."""
+        pieces, spool = self._pieces, self._spool
+        self._pieces, self._spool, self._size = [], None, 0
+        if spool is not None:
+            return spool.finish(accepts_invalid_utf8)
+        return read_message(b"".join(pieces) if len(pieces) != 1 else pieces[0], accepts_invalid_utf8)
+
+    def text(self) -> str:
+        """What has come so far, where it is no message but a short text."""
+        return b"".join(self._pieces).decode("latin-1")
+
+    def discard(self) -> None:
+        """Forget what has come so far."""
+        if self._spool is not None:
+            self._spool.close()
+        self._pieces, self._spool, self._size = [], None, 0
+
+
+def read_message(data: bytes, accepts_invalid_utf8: AcceptsInvalidUtf8 = _never) -> UpstreamMessage:
+    """One whole message in memory; raises Garbled."""
+    try:
+        if not data.isascii():
+            data.decode()
+    except UnicodeDecodeError as error:
+        return _invalid_utf8(data, accepts_invalid_utf8, error)
+    try:
+        envelope = decode_envelope(data)
+    except RecursionError:
+        return _scanned_message(data)
+    except ValidationError as error:
+        raise MalformedMessage(f"JSON that is not a message ({error})", _evidence(data)) from error
+    except DecodeError as error:
+        return _lone_surrogates(data, error)
+    return UpstreamMessage(envelope, bytes(envelope.result))
+
+
+def _invalid_utf8(data: bytes, accepts: AcceptsInvalidUtf8, error: UnicodeDecodeError) -> UpstreamMessage:
+    """A message that is not UTF-8, for a request that takes it: the parser does not look into members."""
+    try:
+        envelope = decode_envelope(data)
+        if accepts(envelope):
+            return UpstreamMessage(envelope, bytes(envelope.result))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    raise MalformedMessage("text that is not UTF-8", _evidence(data)) from error
+
+
+def _lone_surrogates(data: bytes, error: DecodeError) -> UpstreamMessage:
+    """A message that the parser refuses for an escaped half of a character, which JavaScript writes."""
+    text = data.decode()
+    try:
+        values = {member.key: text[member.start : member.end].encode() for member in object_members(text)}
+    except (ValueError, RecursionError):
+        raise MalformedMessage(f"text that is not JSON ({error})", _evidence(data)) from error
+    return UpstreamMessage(_envelope(values), values.get("result", b""))
+
+
+def _scanned_message(data: bytes) -> UpstreamMessage:
+    """A message that is nested too deep for a parser: cut at its members and carried as it is."""
+    scanner = JsonObjectScanner()
+    try:
+        for start in range(0, len(data), CHUNK_BYTES):
+            scanner.feed(data[start : start + CHUNK_BYTES])
+        spans = scanner.finish()
+    except NotJsonObject as error:
+        raise MalformedMessage(f"text that is not JSON ({error})", _evidence(data)) from error
+    values = {key: data[start:end] for key, (start, end) in spans.items()}
+    return UpstreamMessage(_envelope(values), values.get("result", b""))
+
+
+def _envelope(values: dict[str, bytes]) -> Envelope:
+    """The envelope of a message whose result is kept apart."""
+    small = {key: Raw(value) for key, value in values.items() if key in ("id", "error", "params")}
+    try:
+        method = msgspec.json.decode(values.get("method", b'""'), type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise MalformedMessage("a method that is not a text") from error
+    # Whoever is not "2.0" is told so, and nothing else.
+    version = "2.0" if values.get("jsonrpc", b'"2.0"') == b'"2.0"' else ""
+    return Envelope(jsonrpc=version, method=method, **small)
+
+
+class _SpoolAssembler:
+    """One message on its way to disk, skimmed and checked as it passes."""
+
+    # An error or the params of a notification; what is larger is nothing that we act on.
+    _MOST_IN_MEMORY = 1024 * 1024
+
+    def __init__(self, limits: MessageLimits) -> None:
+        self._limits = limits
+        self._failure: OSError | None = None
+        self._file = self._open_spool()
+        self._skimmer = JsonObjectScanner()
+        self._text = codecs.getincrementaldecoder("utf-8")()
+        self._is_utf8 = True
+        self._marked = False
+        self._last = b""
+        self._problem: str | None = None
+
+    def _open_spool(self) -> SpoolFile | MessageEdges:
+        try:
+            return SpoolFile(self._limits.spool_directory)
+        except OSError as error:
+            return self._spool_failed(error, MessageEdges())
+
+    def _spool_failed(self, error: OSError, edges: MessageEdges) -> MessageEdges:
+        """The message cannot be kept; the rest of it is read only to know which request it answers."""
+        self._failure = error
+        self._limits.reports.record_lost(self._limits.spool_directory, error)
+        return edges
+
+    def add(self, piece: bytes) -> None:
+        self._append(piece)
+        if self._problem is None:
+            try:
+                self._skimmer.feed(piece)
+            except NotJsonObject as error:
+                self._problem = f"text that is not JSON ({error})"
+        if not self._marked:
+            self._marked = may_be_marked(piece) or may_be_marked(self._last + piece[:_MARK_BYTES])
+            self._last = piece[-_MARK_BYTES:]
+        if self._is_utf8:
+            try:
+                if not piece.isascii() or self._text.getstate()[0]:
+                    self._text.decode(piece)
+            except UnicodeDecodeError:
+                self._is_utf8 = False
+
+    def _append(self, piece: bytes) -> None:
+        try:
+            self._file.append(piece)
+        except OSError as error:
+            assert isinstance(self._file, SpoolFile)
+            file, self._file = self._file, self._spool_failed(error, MessageEdges.of(self._file))
+            # The room that it took may be enough for another message.
+            file.close()
+            self._file.append(piece)
+
+    def finish(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> UpstreamMessage:
+        try:
+            return self._message(accepts_invalid_utf8)
+        except MalformedMessage as error:
+            error.evidence = self._evidence()
+            self.close()
+            raise
+
+    def _evidence(self) -> bytes:
+        last = max(0, self._file.size - EDGE_BYTES)
+        return self._file.read(0, EDGE_BYTES) + self._file.read(last, self._file.size - last)
+
+    def _message(self, accepts_invalid_utf8: AcceptsInvalidUtf8) -> UpstreamMessage:
+        if self._problem is not None:
+            raise MalformedMessage(self._problem if self._is_utf8 else "text that is not UTF-8")
+        try:
+            spans = self._skimmer.finish()
+        except NotJsonObject as error:
+            raise MalformedMessage(f"text that is not JSON ({error})") from error
+        envelope = _envelope(self._small_members(spans))
+        if self._failure is not None:
+            raise MessageNotStored(self._failure, envelope, has_result="result" in spans) from self._failure
+        if not self._is_utf8 and not accepts_invalid_utf8(envelope):
+            raise MalformedMessage("text that is not UTF-8")
+        assert isinstance(self._file, SpoolFile)
+        if "result" not in spans:
+            self.close()
+            return UpstreamMessage(envelope)
+        return UpstreamMessage(envelope, SpooledValue(self._file, *spans["result"], marked=self._marked))
+
+    def _small_members(self, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
+        """The members beside the result; raises Garbled."""
+        small: dict[str, bytes] = {}
+        for key in ("id", "method", "error", "params"):
+            start, end = spans.get(key, (0, 0))
+            if end - start > self._MOST_IN_MEMORY:
+                raise MalformedMessage(f"a {key} of {(end - start) // 2**20} MiB")
+            if part := self._file.read(start, end - start):
+                small[key] = part
+        return small
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,218 @@
+"""The legacy HTTP+SSE transport: requests are posted, answers arrive on one stream."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from urllib.parse import urljoin
+
+from headgate.catalog.turns import Turn
+from headgate.domain.call import Answer
+from headgate.domain.errors import (
+    GatewayLoop,
+    RequestRefused,
+    UpstreamBusy,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from headgate.domain.server import ServerSpec
+from headgate.upstream.http.client_selection import (
+    client_for,
+    configured_header_lines,
+    configured_host,
+    http_error_reason,
+)
+from headgate.upstream.http.host_resolver import HostResolver
+from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
+from headgate.upstream.http.http_connector import ConnectFailed, Origin
+from headgate.upstream.http.http_response import (
+    LOOP_DETECTED,
+    ContentDecodingFailed,
+    is_certainly_not_executed,
+    retry_after,
+    retry_after_or_default,
+    stream_events,
+)
+from headgate.upstream.message_assembly import MalformedMessage, MessageLimits, MessageTooLarge
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.pending_requests import PendingRequests, SendUnconfirmed
+from headgate.upstream.transport import OutgoingRequest, SendAttempt
+
+
+class SseTransport:
+    """The conversation with one SSE server."""
+
+    pid = None
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: MessageLimits,
+        router: NotificationRouter,
+        via: bytes = b"",
+        resolver: HostResolver | None = None,
+    ) -> None:
+        """`via` is the header line that names the gateways on the way, this one last."""
+        self._spec = spec
+        self.limits = limits
+        self._client = client_for(spec, configured_host(spec.headers), resolver)
+        self._headers = via + configured_header_lines(spec.headers)
+        self._pending = PendingRequests(spec.name, self._post_message, router)
+        loop = asyncio.get_running_loop()
+        self._endpoint: asyncio.Future[str] = loop.create_future()
+        self._lost: asyncio.Future[str] = loop.create_future()
+
+    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+        """The server's answer; raises UpstreamError."""
+        return await self._pending.send_correlated(outgoing)
+
+    async def send_notification(self, message: bytes) -> None:
+        """Send a notification; raises UpstreamError."""
+        try:
+            await self._post_message(message)
+        except SendUnconfirmed as error:
+            raise UpstreamLost(self._spec.name, "a notification", str(error)) from error
+
+    def set_protocol_version(self, version: str) -> None:
+        """Newer SSE servers want to see the version in each request."""
+        self._headers += b"mcp-protocol-version: " + version.encode() + b"\r\n"
+
+    async def wait_lost(self) -> str:
+        """Wait until the stream has ended."""
+        return await asyncio.shield(self._lost)
+
+    async def _post_message(self, message: bytes, sending: SendAttempt | None = None, /) -> None:
+        """Post a message; raises UpstreamError if it was not taken, Unconfirmed if it may have been."""
+        if self._lost.done():
+            # Nobody would hear the answer.
+            raise UpstreamUnreachable(self._spec.name, self._lost.result())
+        target = await asyncio.shield(self._endpoint)
+        idempotency_header = sending.outgoing.idempotency_header if sending is not None else b""
+        headers = b"".join((b"content-type: application/json\r\n", self._headers, idempotency_header))
+        try:
+            response = await self._client.send_http("POST", target, headers, message, sending)
+        except ConnectFailed as error:
+            self.mark_lost(str(error))
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        except ConnectionDropped as error:
+            # It has been written. Whether the stream still stands, the stream will tell.
+            raise SendUnconfirmed(str(error)) from error
+        try:
+            self._check(response)
+            # It has been accepted: its answer comes on the stream, whatever becomes of this response.
+            with suppress(ConnectionDropped):
+                await response.read(self.limits.spool_above)
+        finally:
+            response.close()
+
+    def _check(self, response: HttpClientResponse) -> None:
+        status = response.status
+        if status < 300:
+            return
+        if status in (401, 403):
+            raise UpstreamRefused(self._spec.name, status)
+        if status == 429:
+            raise UpstreamBusy(self._spec.name, retry_after_or_default(response))
+        reason = f"it refused a message with HTTP {status}"
+        if status in (405, 413, 415):
+            # That is about the message alone.
+            raise RequestRefused(self._spec.name, reason)
+        if status == 503:
+            raise SendUnconfirmed(reason, retry_after(response))
+        # A server that forgot the session cannot answer on the stream either.
+        self.mark_lost(reason)
+        if is_certainly_not_executed(status):
+            raise UpstreamUnreachable(self._spec.name, reason)
+        raise SendUnconfirmed(reason)
+
+    async def connect(self) -> HttpClientResponse:
+        """Open the stream; raises UpstreamUnreachable, UpstreamRefused or GatewayLoop."""
+        headers = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._headers
+        try:
+            response = await self._client.send_http("GET", self._client.origin.target, headers, b"")
+        except (ConnectFailed, ConnectionDropped) as error:
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        if response.status in (401, 403):
+            response.close()
+            raise UpstreamRefused(self._spec.name, response.status)
+        if response.status == LOOP_DETECTED:
+            response.close()
+            raise GatewayLoop(self._spec.name)
+        if response.status != 200:
+            response.close()
+            reason = http_error_reason(response.status, self._client.reading_proxy)
+            raise UpstreamUnreachable(self._spec.name, reason)
+        return response
+
+    async def read(self, response: HttpClientResponse) -> None:
+        """Take in everything that comes on the stream, until it ends."""
+        try:
+            await self._read(response)
+            self.mark_lost("the stream ended")
+        except (ConnectionDropped, MessageTooLarge, ContentDecodingFailed) as error:
+            self.mark_lost(str(error))
+        finally:
+            response.close()
+
+    async def _read(self, response: HttpClientResponse) -> None:
+        turn = Turn()
+        async with aclosing(stream_events(response, self.limits)) as stream:
+            async for name, data in stream:
+                await turn.pass_on()
+                if name == b"endpoint":
+                    self._set_endpoint(data.text())
+                    continue
+                try:
+                    self._pending.handle_message(data.finish(self._pending.accepts_invalid_utf8))
+                except MalformedMessage as error:
+                    self._pending.handle_malformed(error)
+
+    def _set_endpoint(self, endpoint: str) -> None:
+        try:
+            where = urljoin(self._spec.url, endpoint)
+            stays = self._client.origin.same_as(where)
+        except ValueError:
+            self.mark_lost("it names an endpoint that is no address")
+            return
+        if not stays:
+            # It would carry our credentials to a stranger.
+            self.mark_lost("it names an endpoint at another origin")
+        elif not self._endpoint.done():
+            self._endpoint.set_result(Origin(where).target)
+
+    def mark_lost(self, reason: str) -> None:
+        """The stream is of no use any more."""
+        if not self._lost.done():
+            self._lost.set_result(reason)
+        if not self._endpoint.done():
+            self._endpoint.set_exception(UpstreamUnreachable(self._spec.name, reason))
+            # Nobody may be waiting for it.
+            self._endpoint.exception()
+        self._pending.fail_all(reason)
+
+    def close(self) -> None:
+        """End every connection."""
+        self.mark_lost("the gateway closed it")
+        self._client.close()
+
+
+@asynccontextmanager
+async def open_sse(
+    spec: ServerSpec,
+    limits: MessageLimits,
+    router: NotificationRouter,
+    via: bytes = b"",
+    resolver: HostResolver | None = None,
+) -> AsyncIterator[SseTransport]:
+    """Speak with an SSE server for as long as the block lasts."""
+    transport = SseTransport(spec, limits, router, via, resolver)
+    try:
+        response = await transport.connect()
+        reading = asyncio.create_task(transport.read(response))
+        try:
+            yield transport
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+    finally:
+        transport.close()

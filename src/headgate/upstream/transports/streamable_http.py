@@ -1,0 +1,458 @@
+"""The streamable HTTP transport of both eras: one POST per request, its answer in the response."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urljoin
+
+from headgate.domain.call import Answer
+from headgate.domain.errors import (
+    HeadgateError,
+    InvalidAnswer,
+    RequestRefused,
+    UpstreamBusy,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from headgate.domain.server import ServerSpec
+from headgate.protocol.jsonrpc import encode_notification, encode_request
+from headgate.protocol.mcp_headers import encode_header_value
+from headgate.protocol.protocol_version import Era, era_of
+from headgate.upstream.http.client_selection import (
+    client_for,
+    configured_header_lines,
+    configured_host,
+    http_error_reason,
+)
+from headgate.upstream.http.host_resolver import HostResolver
+from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
+from headgate.upstream.http.http_connector import ConnectFailed, Origin
+from headgate.upstream.http.http_response import (
+    ContentDecodingFailed,
+    StreamPosition,
+    is_certainly_not_executed,
+    read_json_body,
+    retry_after,
+    retry_after_or_default,
+)
+from headgate.upstream.late_answers import LateExchanges
+from headgate.upstream.message_assembly import (
+    AcceptsInvalidUtf8,
+    MalformedMessage,
+    MessageAssembler,
+    MessageLimits,
+    MessageNotStored,
+    MessageTooLarge,
+    UpstreamMessage,
+    fault_of_answer,
+    unusable_answer,
+)
+from headgate.upstream.notification_router import NotificationRouter, ReplyQueue
+from headgate.upstream.spool import discard_payload
+from headgate.upstream.transport import BackgroundTasks, OutgoingRequest, SendAttempt, UpstreamSessionExpired
+from headgate.upstream.transports.resumable_stream import (
+    EventHandler,
+    ResumableStreams,
+    StreamRefused,
+    read_stream,
+)
+
+log = logging.getLogger("headgate.upstream")
+
+_ACCEPT = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
+_TOOL_CALL = "tools/call"
+_MOST_REDIRECTS = 3
+# With these a proxy says that it did not wait any longer for the server.
+_TIMEOUTS = (504, 524)
+_MOST_ERROR_BYTES = 64 * 1024
+# How long the first call of a session waits for that stream.
+_STREAM_OPEN_SECONDS = 0.5
+# Farewell to a session; nobody waits longer for it.
+_DELETE_SESSION_SECONDS = 2.0
+
+
+class _RedirectRefused(ConnectFailed):
+    """The server is there, but sends us somewhere that we do not go; nothing happened."""
+
+
+class _HttpRequestTimer(SendAttempt):
+    """How long one request may still take."""
+
+    __slots__ = ("_latest", "_limit", "_seconds", "withdrawn")
+
+    def __init__(self, outgoing: OutgoingRequest, limit: asyncio.Timeout, started: float) -> None:
+        super().__init__(outgoing)
+        self._limit = limit
+        self._seconds = outgoing.timeout_seconds
+        self._latest = started + outgoing.max_timeout_seconds
+        # The error that ends it before its time.
+        self.withdrawn: HeadgateError | None = None
+
+    def renew(self) -> None:
+        """Something was heard of it: it may take longer, but not for ever."""
+        if not self._limit.expired():
+            now = asyncio.get_running_loop().time()
+            self._limit.reschedule(min(now + self._seconds, self._latest))
+
+    def suspend(self) -> None:
+        """A person is being asked."""
+        if not self._limit.expired():
+            self._limit.reschedule(self._latest)
+
+    def withdraw(self, error: HeadgateError) -> None:
+        """End it now."""
+        if not self._limit.expired():
+            self.withdrawn = error
+            self._limit.reschedule(0.0)
+
+
+class StreamableHttpTransport:
+    """The conversation with one HTTP server."""
+
+    pid = None
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: MessageLimits,
+        router: NotificationRouter,
+        background: BackgroundTasks,
+        via: bytes = b"",
+        resolver: HostResolver | None = None,
+    ) -> None:
+        """`via` is the header line that names the gateways on the way, this one last."""
+        self._spec = spec
+        self.limits = limits
+        self._router = router
+        self._background = background
+        self._client = client_for(spec, configured_host(spec.headers), resolver)
+        self._url, self._target = spec.url, self._client.origin.target
+        self._own_headers = via + configured_header_lines(spec.headers)
+        self._headers = _ACCEPT + self._own_headers
+        self._era: Era | None = None
+        self._session = b""
+        # Whether nobody hears yet what the server says unasked.
+        self._stream_pending = False
+        self._last = 0
+        self._replies = ReplyQueue(self._post_quietly, router)
+        self._late = LateExchanges()
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._streams = ResumableStreams(self._get, limits, self._lost, router.count_stream_resumed)
+
+    def set_protocol_version(self, version: str) -> None:
+        """From now on send what this version wants in every request."""
+        self._era = era_of(version)
+        self._headers = _ACCEPT + self._own_headers + b"mcp-protocol-version: " + version.encode() + b"\r\n"
+        if self._session:
+            self._headers += b"mcp-session-id: " + self._session + b"\r\n"
+        if self._era is Era.HANDSHAKE:
+            self._stream_pending = True
+            self._background.start(self._listen())
+
+    async def wait_lost(self) -> str:
+        """Wait until the server or its session is gone."""
+        return await asyncio.shield(self._lost)
+
+    def _mark_lost(self, reason: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(reason)
+
+    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+        """The server's answer; raises UpstreamError or SessionGone."""
+        if self._lost.done():
+            # Its connections are about to be closed, and nothing may be sent on them any more.
+            raise UpstreamUnreachable(self._spec.name, self._lost.result())
+        if self._stream_pending and outgoing.request is not None:
+            await self._wait_for_stream()
+        self._last += 1
+        number = b"%d" % self._last
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        limit = asyncio.timeout(min(outgoing.timeout_seconds, outgoing.max_timeout_seconds))
+        timing = _HttpRequestTimer(outgoing, limit, started)
+        try:
+            async with limit:
+                if outgoing.token:
+                    self._router.register(outgoing, timing)
+                exchange = self._post_request(timing, number)
+                return await (
+                    exchange if outgoing.on_late is None else self._late.run_past_caller(exchange, timing)
+                )
+        except TimeoutError as error:
+            seconds = loop.time() - started
+            if not timing.begun:
+                raise UpstreamUnreachable(self._spec.name, f"no connection within {seconds:g} s") from error
+            self._cancel_upstream(outgoing, number)
+            if timing.withdrawn is not None:
+                raise timing.withdrawn from None
+            raise UpstreamTimeout(self._spec.name, outgoing.what, seconds) from error
+        except asyncio.CancelledError:
+            if timing.begun:
+                self._cancel_upstream(outgoing, number)
+            if self._era is Era.STATELESS:
+                # The client wants it stopped, and closing the response is what says so.
+                self._late.drop(timing)
+            raise
+        finally:
+            self._router.unregister(outgoing.token)
+
+    async def _post_request(self, sending: SendAttempt, number: bytes) -> Answer:
+        outgoing = sending.outgoing
+        body = encode_request(number, outgoing.method, outgoing.params)
+        try:
+            response = await self._post_following_redirects(self._headers_of(outgoing), body, sending)
+        except _RedirectRefused as error:
+            raise RequestRefused(self._spec.name, str(error)) from error
+        except ConnectFailed as error:
+            self._mark_lost(str(error))
+            raise UpstreamUnreachable(self._spec.name, str(error)) from error
+        except ConnectionDropped as error:
+            raise UpstreamLost(self._spec.name, outgoing.what, str(error)) from error
+        try:
+            return await self._read_response(response, outgoing, number)
+        except ConnectionDropped as error:
+            raise UpstreamLost(self._spec.name, outgoing.what, str(error)) from error
+        except (MalformedMessage, MessageTooLarge, ContentDecodingFailed) as error:
+            raise unusable_answer(self._spec.name, outgoing.what, error) from error
+        finally:
+            response.close()
+
+    def _headers_of(self, outgoing: OutgoingRequest) -> bytes:
+        if self._era is Era.HANDSHAKE or outgoing.method == "initialize":
+            return (
+                self._headers + outgoing.idempotency_header if outgoing.idempotency_header else self._headers
+            )
+        name = b"mcp-name: " + encode_header_value(outgoing.name) + b"\r\n" if outgoing.name else b""
+        version = b"" if self._era else b"mcp-protocol-version: 2026-07-28\r\n"
+        method = b"mcp-method: " + outgoing.method.encode() + b"\r\n"
+        return b"".join((self._headers, version, method, name, outgoing.headers, outgoing.idempotency_header))
+
+    async def _post_following_redirects(
+        self, headers: bytes, body: bytes, sending: SendAttempt | None = None
+    ) -> HttpClientResponse:
+        for _ in range(_MOST_REDIRECTS):
+            response = await self._client.send_http("POST", self._target, headers, body, sending)
+            if response.status not in (307, 308):
+                return response
+            location = response.headers.get(b"location", b"").decode("latin-1")
+            response.close()
+            try:
+                where = urljoin(self._url, location)
+                stays = self._client.origin.same_as(where)
+            except ValueError as error:
+                raise _RedirectRefused("it redirects to something that is no address") from error
+            if not stays:
+                # It would carry our credentials to a stranger.
+                raise _RedirectRefused("it redirects to another origin; if that is right, configure its URL")
+            self._url, self._target = where, Origin(where).target
+        raise _RedirectRefused("it redirects in a circle")
+
+    async def _read_response(
+        self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
+    ) -> Answer:
+        if response.status >= 300:
+            return await self._error_response(response, outgoing)
+        if outgoing.method == "initialize":
+            self._session = response.headers.get(b"mcp-session-id", b"")
+        kind = response.headers.get(b"content-type", b"").lower()
+        if kind.startswith(b"application/json"):
+            return self._answer_in(
+                await read_json_body(response, self.limits, _accepts_invalid_utf8(outgoing)), outgoing
+            )
+        if kind.startswith(b"text/event-stream"):
+            return await self._read_event_stream(response, outgoing, number)
+        shown = kind.decode("latin-1")[:80] or "no content type"
+        raise InvalidAnswer(self._spec.name, outgoing.what, f"HTTP {response.status} and {shown}")
+
+    def _answer_in(self, message: UpstreamMessage, outgoing: OutgoingRequest) -> Answer:
+        if outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
+            discard_payload(message.result)
+            raise InvalidAnswer(self._spec.name, outgoing.what, fault)
+        if message.result:
+            return Answer(message.result)
+        if message.envelope.error:
+            return Answer(error=bytes(message.envelope.error))
+        raise InvalidAnswer(self._spec.name, outgoing.what, "neither a result nor an error")
+
+    async def _read_event_stream(
+        self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
+    ) -> Answer:
+        position, take = StreamPosition(), self._event_handler(outgoing, number)
+        try:
+            answer = await read_stream(response, self.limits, position, take)
+            reason = "the stream ended without an answer"
+        except ConnectionDropped as error:
+            answer, reason = None, str(error)
+        if answer is not None:
+            return answer
+        if not position.id or self._era is not Era.HANDSHAKE:
+            raise UpstreamLost(self._spec.name, outgoing.what, reason)
+        # Its connection is of no use while we wait.
+        response.close()
+        if outgoing.request is not None and outgoing.request.on_pause is not None:
+            outgoing.request.on_pause()
+        try:
+            return await self._streams.resume(position, take)
+        except StreamRefused as refused:
+            self._check_session(refused)
+            reason = f"{reason}, and {refused} when asked for the rest"
+            raise UpstreamLost(self._spec.name, outgoing.what, reason) from refused
+
+    def _event_handler(self, outgoing: OutgoingRequest, number: bytes) -> EventHandler:
+        """Acts on everything that comes with the answer to a request, until that comes itself."""
+
+        def take(data: MessageAssembler) -> Answer | None:
+            try:
+                message = data.finish(_accepts_invalid_utf8(outgoing))
+            except MessageNotStored as lost:
+                if not lost.envelope.method and bytes(lost.envelope.id) in (number, b"null", b""):
+                    raise
+                self._router.count_ignored(str(lost))
+                return None
+            if not message.envelope.method and bytes(message.envelope.id) in (number, b"null", b""):
+                return self._answer_in(message, outgoing)
+            self._handle_message(message, outgoing)
+            return None
+
+        return take
+
+    def _handle_message(self, message: UpstreamMessage, about: OutgoingRequest | None) -> None:
+        """Act on what is not the answer to the request at hand."""
+        discard_payload(message.result)
+        if message.envelope.method:
+            self._router.route(message.envelope, about, self._replies.enqueue)
+        else:
+            self._router.count_ignored("an answer that nobody waits for")
+
+    async def _error_response(self, response: HttpClientResponse, outgoing: OutgoingRequest) -> Answer:
+        """What an HTTP error means: who refused, whether anything happened, when to come back."""
+        name, status = self._spec.name, response.status
+        if status == 404 and self._session and outgoing.method != "initialize":
+            self._mark_lost("it forgot the session")
+            raise UpstreamSessionExpired
+        if status == 429:
+            # Whatever else it says: no answer to the call, which is to be made again after a while.
+            raise UpstreamBusy(name, retry_after_or_default(response))
+        if response.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            answer = await self._error_in(response)
+            if answer is not None:
+                return answer
+        if status in (401, 403):
+            raise UpstreamRefused(name, status)
+        reason = http_error_reason(status, self._client.reading_proxy)
+        if is_certainly_not_executed(status):
+            raise RequestRefused(name, reason)
+        lost = UpstreamLost(name, outgoing.what, reason)
+        lost.retry_after_seconds = retry_after(response) if status == 503 else None
+        lost.at_work = status in _TIMEOUTS
+        raise lost
+
+    async def _error_in(self, response: HttpClientResponse) -> Answer | None:
+        """The JSON-RPC error in the body of an HTTP error, if there is one."""
+        try:
+            message = await read_json_body(response, self.limits)
+        except (MalformedMessage, MessageTooLarge, ContentDecodingFailed):
+            return None
+        discard_payload(message.result)
+        error = bytes(message.envelope.error)
+        # OAuth servers have errors of their own, which are texts.
+        return Answer(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
+
+    def _cancel_upstream(self, outgoing: OutgoingRequest, number: bytes) -> None:
+        # In the stateless era closing the response is the cancellation, and that has happened.
+        if self._era is Era.HANDSHAKE and outgoing.method != "initialize":
+            params = b'{"requestId":' + number + b"}"
+            self._background.start(self._post_quietly(encode_notification("notifications/cancelled", params)))
+
+    async def send_notification(self, message: bytes) -> None:
+        """Send a notification."""
+        await self._post_quietly(message)
+
+    async def _post_quietly(self, message: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._spec.timeout_seconds):
+                response = await self._post_following_redirects(self._headers, message)
+                try:
+                    await response.read(_MOST_ERROR_BYTES)
+                finally:
+                    response.close()
+        except (ConnectFailed, ConnectionDropped, TimeoutError) as error:
+            log.debug("message not sent", extra={"server": self._spec.name, "reason": str(error)})
+
+    async def _wait_for_stream(self) -> None:
+        """A server may ask something on its own stream as soon as it is called: that must be open first."""
+        try:
+            async with asyncio.timeout(_STREAM_OPEN_SECONDS):
+                await self._streams.first_attempt_done.wait()
+        except TimeoutError:
+            # It does not say that it has heard us before it has something to say.
+            pass
+        self._stream_pending = False
+
+    async def _listen(self) -> None:
+        """Take in what a handshake server says unasked, if it has a stream for that."""
+        try:
+            await self._streams.listen(self._handle_unsolicited)
+        except ConnectFailed as error:
+            self._mark_lost(str(error))
+        except StreamRefused as refused:
+            self._check_session(refused)
+
+    def _handle_unsolicited(self, data: MessageAssembler) -> None:
+        try:
+            self._handle_message(data.finish(), None)
+        except MalformedMessage as error:
+            self._router.count_ignored(str(error))
+
+    def _check_session(self, refused: StreamRefused) -> None:
+        if refused.status == 404 and self._session:
+            self._mark_lost("it forgot the session")
+
+    async def _get(self, position: StreamPosition) -> HttpClientResponse:
+        """Open a stream, or the rest of one."""
+        after = b"last-event-id: " + position.id + b"\r\n" if position.id else b""
+        headers = b"".join((b"accept: text/event-stream\r\n", self._headers[len(_ACCEPT) :], after))
+        return await self._client.send_http("GET", self._target, headers, b"")
+
+    async def delete_session(self) -> None:
+        """Tell a handshake server that the session is over."""
+        if not self._session or self._lost.done():
+            return
+        try:
+            async with asyncio.timeout(_DELETE_SESSION_SECONDS):
+                (await self._client.send_http("DELETE", self._target, self._headers, b"")).close()
+        except (ConnectFailed, ConnectionDropped, TimeoutError):
+            return
+
+    def close(self) -> None:
+        """End every connection."""
+        self._mark_lost("the gateway closed it")
+        self._router.close()
+        self._replies.close()
+        self._late.close()
+        self._client.close()
+
+
+def _accepts_invalid_utf8(outgoing: OutgoingRequest) -> AcceptsInvalidUtf8:
+    return lambda envelope: outgoing.accepts_invalid_utf8 and not envelope.method
+
+
+@asynccontextmanager
+async def open_streamable_http(
+    spec: ServerSpec,
+    limits: MessageLimits,
+    router: NotificationRouter,
+    via: bytes = b"",
+    resolver: HostResolver | None = None,
+) -> AsyncIterator[StreamableHttpTransport]:
+    """Speak with an HTTP server for as long as the block lasts."""
+    async with BackgroundTasks() as background:
+        transport = StreamableHttpTransport(spec, limits, router, background, via, resolver)
+        try:
+            yield transport
+        finally:
+            await asyncio.shield(transport.delete_session())
+            transport.close()

@@ -1,0 +1,230 @@
+"""What one server lists for clients of each profile: fetched, marked stale, and fetched again with backoff."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from headgate.catalog.hints import NO_HINT, CacheHint, strictest
+from headgate.catalog.turns import Turn
+from headgate.domain.errors import AnswerNotStored, InvalidAnswer, UpstreamError, UpstreamTimeout
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.protocol_version import Era
+from headgate.upstream.mcp_peer import ListResult, McpPeer
+from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.transport import UpstreamSessionExpired
+
+_SHORTEST_GAP_SECONDS = 1.0
+_LONGEST_GAP_SECONDS = 30.0
+# A server that said nothing for so long after it was asked has come to rest.
+_QUIET_SECONDS = 60.0
+# Timers of the loop may be that much too early.
+_EARLY_SECONDS = 0.01
+
+
+class RelistBackoff:
+    """The first time at once, then after a gap that doubles for as long as there is no rest."""
+
+    def __init__(self) -> None:
+        self._gap = _SHORTEST_GAP_SECONDS
+        self._last: float | None = None
+
+    def seconds_left(self, now: float) -> float:
+        """Seconds until the server may be asked again."""
+        if self._last is None:
+            return 0.0
+        left = self._last + self._gap - now
+        return left if left > _EARLY_SECONDS else 0.0
+
+    def record_request(self, now: float) -> None:
+        """It is asked now."""
+        if self._last is None or now - self._last > _QUIET_SECONDS:
+            self._gap = _SHORTEST_GAP_SECONDS
+        else:
+            self._gap = min(_LONGEST_GAP_SECONDS, self._gap * 2)
+        self._last = now
+
+
+# A server that does not tell changes is asked again when a client lists, but not more often than this.
+_SHORTEST_AGE_SECONDS = 60.0
+
+
+class ListingConsumer(Protocol):
+    """Who wants to know what an upstream lists."""
+
+    # Whose turn it is to be listened to: hundreds may start at once, and clients want to be served meanwhile.
+    listing_lock: asyncio.Lock
+
+    def prepare_listing(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+        """Look at what is about to be offered, one definition at a step."""
+
+    def listing_received(
+        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+    ) -> dict[str, str]:
+        """These are all; returns the ones that cannot be served, with the reason."""
+
+    def gateways_discovered(self, server: str, gateways: frozenset[str]) -> None:
+        """The server is a gateway, and these are behind it; raises GatewayLoop if this one is."""
+
+    def has_listing(self, server: str, profile: Profile) -> bool:
+        """Whether a listing for that profile is kept."""
+
+
+class UpstreamListings:
+    """Asks for listings and hands them on."""
+
+    def __init__(self, server: str, consumer: ListingConsumer) -> None:
+        self._server = server
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        # One for each capability: a server whose resources come and go still tells of a new tool at once.
+        self._backoffs = {kind.capability: RelistBackoff() for kind in Kind}
+        self._stale: dict[Profile, set[Kind]] = {}
+        self._fresh: set[Profile] = set()
+        self._refreshed_at = 0.0
+        self._hints: dict[Kind, CacheHint] = {}
+        self.counts: dict[Kind, int] = {}
+        self.left_out: dict[str, str] = {}
+        # Another keeper speaks for the server, and what this one hears is of no interest.
+        self.muted = False
+
+    async def refresh(self, peer: McpPeer, profile: Profile, kinds: Iterable[Kind] = Kind) -> None:
+        """Ask for what clients of that profile are shown; raises UpstreamError or SessionGone."""
+        if profile is PLAIN:
+            self._refreshed_at = self._loop.time()
+        for kind in kinds:
+            listed = await peer.list_all(kind, profile)
+            if self.muted:
+                continue
+            if listed.gateways:
+                self._consumer.gateways_discovered(self._server, listed.gateways)
+            left_out = await self._pass_to_consumer(kind, listed, profile)
+            if profile is PLAIN:
+                self.counts[kind] = len(listed.definitions) - len(left_out)
+                self._hints[kind] = listed.hint
+            if profile is PLAIN and kind is Kind.TOOLS:
+                self.left_out = left_out
+        # Clients may declare whatever they like, and only so many listings are kept.
+        kept = {one for one in self._fresh if one is PLAIN or self._consumer.has_listing(self._server, one)}
+        self._fresh = {*kept, profile}
+
+    async def _pass_to_consumer(self, kind: Kind, listed: ListResult, profile: Profile) -> dict[str, str]:
+        """What a server lists is the server's own: it may be very much, and must not hold up anybody else."""
+        steps = self._consumer.prepare_listing(self._server, kind, listed.definitions)
+        while True:
+            async with self._consumer.listing_lock:
+                # Others are served before the next one has the floor.
+                await asyncio.sleep(0)
+                if not _has_more_steps(steps):
+                    return self._consumer.listing_received(
+                        self._server, kind, listed.definitions, profile, listed.hint
+                    )
+
+    def clear(self) -> None:
+        """Nothing of what it listed is shown any more."""
+        for kind in Kind:
+            if not self.muted:
+                self._consumer.listing_received(self._server, kind, [], PLAIN, NO_HINT)
+        self.counts.clear()
+
+    def has_listing(self, profile: Profile) -> bool:
+        """Whether it has been asked on behalf of such clients since it was connected."""
+        return profile in self._fresh and self._consumer.has_listing(self._server, profile)
+
+    def forget(self, profile: Profile) -> None:
+        """What clients of that profile are shown must be asked for anew."""
+        self._fresh.discard(profile)
+
+    def reset(self) -> list[Profile]:
+        """A new connection stands, maybe to a new version; returns the profiles that were known."""
+        known = [profile for profile in self._fresh if profile is not PLAIN]
+        self._fresh.clear()
+        self._stale.clear()
+        return known
+
+    def mark_expired(self, negotiated: NegotiationResult) -> bool:
+        """A client is about to list: whether something is out of date that nobody would have told us of."""
+        limit = max(strictest(self._hints.values()).ttl_ms / 1000, _SHORTEST_AGE_SECONDS)
+        if self._loop.time() - self._refreshed_at > limit:
+            self._refreshed_at = self._loop.time()
+            for kind in Kind:
+                if negotiated.offers(kind) and not negotiated.notifies_list_changed(kind.capability):
+                    for profile in {PLAIN, *self._fresh}:
+                        self._stale.setdefault(profile, set()).add(kind)
+        return self.stale
+
+    def mark_stale(self, capability: str, profile: Profile) -> bool:
+        """The upstream said so; returns whether that was news."""
+        kinds = {kind for kind in Kind if kind.capability == capability}
+        stale = self._stale.setdefault(profile, set())
+        news = not kinds <= stale and not self.muted
+        stale |= kinds
+        return news
+
+    def mark_stale_for_all(self, capability: str) -> bool:
+        """The upstream of the stateless era said so, on behalf of everybody."""
+        news = [self.mark_stale(capability, profile) for profile in {PLAIN, *self._fresh}]
+        return any(news)
+
+    @property
+    def stale(self) -> bool:
+        """Whether something must be listed again."""
+        return any(self._stale.values()) and not self.muted
+
+    def seconds_until_refresh(self) -> float:
+        """Seconds until the upstream may be asked again for something that is stale."""
+        stale = {kind.capability for kinds in self._stale.values() for kind in kinds}
+        return min((self._seconds_until(capability) for capability in stale), default=0.0)
+
+    def _seconds_until(self, capability: str) -> float:
+        return self._backoffs[capability].seconds_left(self._loop.time())
+
+    def take_stale(self) -> dict[Profile, set[Kind]]:
+        """What is to be listed again now; the rest stays for later."""
+        due = {kind for kind in Kind if self._seconds_until(kind.capability) == 0}
+        taken = {profile: kinds & due for profile, kinds in self._stale.items() if kinds & due}
+        self._stale = {profile: kinds - due for profile, kinds in self._stale.items() if kinds - due}
+        for capability in {kind.capability for kinds in taken.values() for kind in kinds}:
+            self._backoffs[capability].record_request(self._loop.time())
+        return taken
+
+    async def refresh_stale(
+        self, peer: McpPeer, peer_for_profile: Callable[[Profile], McpPeer | None], busy: Callable[[], bool]
+    ) -> None:
+        """List again what is out of date; raises UpstreamError or SessionGone.
+
+        `line_of` is a connection that declares a profile, `busy` whether calls are under way.
+        """
+        problem: UpstreamError | None = None
+        for profile, kinds in self.take_stale().items():
+            speaker = peer if peer.era is Era.STATELESS or profile is PLAIN else peer_for_profile(profile)
+            if speaker is None:
+                # Nobody of that profile is connected; whoever comes next has it listed.
+                self.forget(profile)
+                continue
+            try:
+                await self.refresh(speaker, profile, kinds)
+            except (UpstreamError, UpstreamSessionExpired) as error:
+                if speaker is not peer:
+                    # What is wrong with another connection is no reason to end this one.
+                    self.forget(profile)
+                elif busy() and isinstance(error, UpstreamTimeout):
+                    # It may do one thing after the other: it is asked again later, and its calls go on.
+                    self.requeue(profile, kinds)
+                elif isinstance(error, InvalidAnswer | AnswerNotStored):
+                    # The clients of other profiles are shown what is new to them all the same.
+                    problem = error
+                else:
+                    raise
+        if problem is not None:
+            raise problem
+
+    def requeue(self, profile: Profile, kinds: set[Kind]) -> None:
+        """It could not be listed, and is tried again later."""
+        self._stale.setdefault(profile, set()).update(kinds)
+
+
+def _has_more_steps(steps: Iterator[None]) -> bool:
+    """Take steps until the turn is over; tells whether there are more."""
+    turn = Turn()
+    return any(turn.over for _ in steps)

@@ -1,0 +1,70 @@
+"""A streamable HTTP server that a test writes, and the gateway's connection to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from headgate.domain.call import Answer, Owner
+from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.server import ServerSpec, Transport
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.transports.streamable_http import StreamableHttpTransport, open_streamable_http
+from tests.upstream.conversation import RecordedServerEvents, outgoing
+from tests.upstream.raw_server import Behaviour, RawServer, raw_server
+from tests.upstream.spool_limits import in_memory
+
+WAIT_SECONDS = 10.0
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+
+class HttpConversation:
+    """A link, the server at its other end, and what the server said unasked."""
+
+    def __init__(
+        self,
+        link: StreamableHttpTransport,
+        server: RawServer,
+        router: NotificationRouter,
+        news: RecordedServerEvents,
+        spec: ServerSpec,
+    ) -> None:
+        self.link = link
+        self.news = news
+        self.server = server
+        self.router = router
+        self.spec = spec
+
+    async def ask(self, **settings: Any) -> Answer:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await self.link.round_trip(outgoing(**settings))
+
+
+@asynccontextmanager
+async def talking_to(
+    behaviour: Behaviour,
+    directory: Path,
+    version: str = MODERN,
+    profile: Profile = PLAIN,
+    owner: Owner | None = None,
+    **settings: Any,
+) -> AsyncIterator[HttpConversation]:
+    """Talk for as long as the block lasts; `settings` are the server's in the configuration."""
+    async with raw_server(behaviour) as server:
+        spec = ServerSpec(name="far", transport=Transport.STREAMABLE_HTTP, **{"url": server.url, **settings})
+        news = RecordedServerEvents()
+        router = NotificationRouter("far", news, profile, owner)
+        async with open_streamable_http(spec, in_memory(directory), router) as link:
+            if version:
+                link.set_protocol_version(version)
+            yield HttpConversation(link, server, router, news, spec)
+
+
+def events(*messages: Any) -> bytes:
+    """Each message as an event, without a number."""
+    return b"".join(
+        b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n" for message in messages
+    )

@@ -1,0 +1,306 @@
+"""A cold server runs while it is used; one that does not start is left alone until somebody wants it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.domain.errors import UpstreamTimeout, UpstreamUnavailable, UpstreamUnreachable
+from headgate.domain.profile import PLAIN
+from headgate.domain.server import State
+from headgate.upstream.connection_pool import PoolKey
+from headgate.upstream.fleet import UpstreamFleet, run_fleet
+from tests.upstream.scripted_server import (
+    LEGACY,
+    MODERN,
+    SAMPLING,
+    ScriptedFleet,
+    ScriptedServer,
+    call,
+    owner,
+    soon,
+    spec,
+)
+from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
+
+IDLE_SECONDS = 300.0
+
+
+def state(fleet: UpstreamFleet) -> State:
+    (status,) = fleet.statuses()
+    return status.state
+
+
+@asynccontextmanager
+async def cold(scene: ScriptedFleet, *, known: bool = True, **more: Any) -> AsyncIterator[UpstreamFleet]:
+    """A fleet of one cold server, whose tools are known or not."""
+    if known:
+        scene.facts.kept.add(PLAIN)
+    async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
+        fleet.apply([spec(cold=True, **more)])
+        yield fleet
+
+
+# Started by its first use.
+
+
+@in_no_time
+async def test_a_cold_server_whose_tools_are_known_is_not_started() -> None:
+    scene = ScriptedFleet()
+    async with cold(scene) as fleet:
+        await asyncio.sleep(3600)
+        assert (scene.opened, state(fleet), fleet.settled) == ([], State.IDLE, True)
+        async with asyncio.timeout(1):
+            await fleet.wait_for_listing(PoolKey(SAMPLING, None, "local", alone=True))
+        assert scene.opened == [], "a listing does not start it"
+
+
+@pytest.mark.parametrize("use", ["call", "subscription", "await"])
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@in_no_time
+async def test_the_first_use_starts_a_cold_server(version: str, use: str) -> None:
+    scene = ScriptedFleet(ScriptedServer(version, {"tools": {}, "resources": {"subscribe": True}}))
+    async with cold(scene) as fleet:
+        await soon(lambda: state(fleet) is State.IDLE)
+        if use == "call":
+            await fleet.send_to_server(call())
+        elif use == "subscription":
+            await fleet.subscribe("bank", "a:b")
+        else:
+            await fleet.await_ready("bank")
+        assert (len(scene.opened), state(fleet)) == (1, State.READY)
+        (status,) = fleet.statuses()
+        assert status.restarts == 0
+
+
+@in_no_time
+async def test_five_hundred_clients_at_once_start_a_cold_server_once() -> None:
+    scene = ScriptedFleet()
+    async with cold(scene) as fleet:
+        await asyncio.gather(*(fleet.send_to_server(call()) for _ in range(500)))
+        assert len(scene.opened) == 1
+        assert len(scene.server.asked("tools/call")) == 500
+
+
+@in_no_time
+async def test_a_cold_server_of_which_nothing_is_known_is_started_once_to_learn_its_tools() -> None:
+    scene = ScriptedFleet()
+    async with cold(scene, known=False) as fleet:
+        await soon(lambda: state(fleet) is State.READY)
+        await asyncio.sleep(IDLE_SECONDS + 1)
+        assert (len(scene.opened), state(fleet), len(scene.facts.offers())) == (1, State.IDLE, 1)
+
+
+@in_no_time
+async def test_a_first_call_learns_why_a_cold_server_does_not_start() -> None:
+    scene = ScriptedFleet()
+    scene.server.answers["server/discover"] = UpstreamUnreachable("bank", "nobody listens")
+    scene.server.answers["initialize"] = UpstreamUnreachable("bank", "nobody listens")
+    async with cold(scene) as fleet:
+        with pytest.raises(UpstreamUnavailable, match="nobody listens"):
+            await fleet.send_to_server(call())
+
+
+# Stopped when nobody uses it.
+
+
+@in_no_time
+async def test_a_server_that_is_not_used_is_stopped_and_comes_back() -> None:
+    scene = ScriptedFleet()
+    async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
+        for starts in (1, 2, 3):
+            await fleet.send_to_server(call())
+            await asyncio.sleep(9)
+            assert state(fleet) is State.READY
+            await asyncio.sleep(2)
+            assert (state(fleet), len(scene.opened), scene.links[-1].closed) == (State.IDLE, starts, True)
+        (status,) = fleet.statuses()
+        assert (status.restarts, status.last_error) == (0, None), "it was stopped on purpose"
+
+
+@in_no_time
+async def test_a_server_without_a_limit_is_never_stopped() -> None:
+    scene = ScriptedFleet()
+    async with scene.fleet() as fleet:
+        await asyncio.sleep(7200)
+        assert (state(fleet), len(scene.opened)) == (State.READY, 1)
+
+
+@in_no_time
+async def test_a_server_at_work_is_not_stopped() -> None:
+    scene = ScriptedFleet()
+    async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
+        scene.server.may_answer.clear()
+        under_way = asyncio.create_task(fleet.send_to_server(call()))
+        await asyncio.sleep(500)
+        assert state(fleet) is State.READY
+        scene.server.may_answer.set()
+        await under_way
+        await asyncio.sleep(21)
+        assert state(fleet) is State.IDLE
+
+
+@in_no_time
+async def test_a_server_that_somebody_listens_to_is_not_stopped() -> None:
+    scene = ScriptedFleet(ScriptedServer(LEGACY, {"tools": {}, "resources": {"subscribe": True}}))
+    async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
+        await fleet.subscribe("bank", "a:b")
+        await asyncio.sleep(100)
+        assert state(fleet) is State.READY
+        await fleet.unsubscribe("bank", "a:b")
+        await asyncio.sleep(21)
+        assert state(fleet) is State.IDLE
+
+
+@in_no_time
+async def test_a_server_with_a_line_of_a_client_is_not_stopped() -> None:
+    scene = ScriptedFleet(ScriptedServer(LEGACY))
+    async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
+        await fleet.send_to_server(call(SAMPLING, owner("ann")))
+        await asyncio.sleep(100)
+        assert state(fleet) is State.READY
+        fleet.close_client("ann")
+        await asyncio.sleep(21)
+        assert state(fleet) is State.IDLE
+
+
+@pytest.mark.parametrize("how", ["cancelled", "too late"])
+@in_no_time
+async def test_a_server_that_may_still_work_on_a_call_that_was_given_up_is_not_stopped(how: str) -> None:
+    scene = ScriptedFleet()
+    async with scene.fleet(idle_timeout_seconds=10.0, max_timeout_seconds=200.0) as fleet:
+        scene.server.may_answer.clear()
+        if how == "cancelled":
+            task = asyncio.create_task(fleet.send_to_server(call()))
+            await asyncio.sleep(1)
+            task.cancel()
+            await asyncio.wait({task})
+        else:
+            scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 5.0)
+            with pytest.raises(UpstreamTimeout):
+                await fleet.send_to_server(call())
+        await asyncio.sleep(199)
+        assert state(fleet) is State.READY
+        await asyncio.sleep(32)
+        assert state(fleet) is State.IDLE
+
+
+@in_no_time
+async def test_a_stopped_server_is_not_asked_whether_it_is_there() -> None:
+    scene = ScriptedFleet()
+    async with scene.fleet(idle_timeout_seconds=1000.0) as fleet:
+        await asyncio.sleep(999)
+        pings = len(scene.server.asked("server/discover"))
+        assert 30 <= pings <= 35, "the limit does not make them more"
+        await asyncio.sleep(3600)
+        assert state(fleet) is State.IDLE
+        assert len(scene.server.asked("server/discover")) == pings
+
+
+@given(st.lists(st.tuples(st.floats(0, 40), st.floats(0, 40)), max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_no_call_is_lost_to_a_server_that_is_about_to_stop(calls: list[tuple[float, float]]) -> None:
+    """However pauses and calls follow each other: each is answered once, and one start serves one period."""
+
+    async def use(fleet: UpstreamFleet, scene: ScriptedFleet) -> None:
+        for pause, work in calls:
+            await asyncio.sleep(pause)
+            scene.server.may_answer.clear()
+            task = asyncio.create_task(fleet.send_to_server(call()))
+            await asyncio.sleep(work)
+            scene.server.may_answer.set()
+            await task
+
+    async def check() -> None:
+        scene = ScriptedFleet()
+        async with cold(scene, idle_timeout_seconds=10.0) as fleet:
+            await use(fleet, scene)
+            assert len(scene.server.asked("tools/call")) == len(calls)
+            assert len(scene.opened) <= max(1, len(calls))
+            await asyncio.sleep(60)
+            assert state(fleet) is State.IDLE
+            assert all(link.closed for link in scene.links)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(check())
+
+
+# One that does not start.
+
+
+def broken(scene: ScriptedFleet) -> None:
+    scene.server.answers["server/discover"] = UpstreamUnreachable("bank", "nobody listens")
+    scene.server.answers["initialize"] = UpstreamUnreachable("bank", "nobody listens")
+
+
+@in_no_time
+async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() -> None:
+    scene = ScriptedFleet()
+    broken(scene)
+    async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
+        fleet.apply([spec(max_restarts=5)])
+        await asyncio.sleep(3600)
+        assert (len(scene.opened), state(fleet)) == (5, State.FAILED)
+        (status,) = fleet.statuses()
+        assert status.last_error == "nobody listens"
+        with pytest.raises(UpstreamUnavailable, match="nobody listens"):
+            await fleet.send_to_server(call())
+        assert len(scene.opened) == 6, "a use is one more attempt"
+
+
+@in_no_time
+async def test_uses_start_a_failed_server_twice_a_minute_at_most() -> None:
+    scene = ScriptedFleet()
+    broken(scene)
+    async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
+        fleet.apply([spec(max_restarts=3)])
+        await asyncio.sleep(60)
+        before, loop = len(scene.opened), asyncio.get_running_loop()
+        until = loop.time() + 600
+        while loop.time() < until:
+            with pytest.raises(UpstreamUnavailable) as told:
+                await fleet.send_to_server(call())
+            assert told.value.retry_after_seconds is not None
+            assert 0 < told.value.retry_after_seconds <= 30
+            await asyncio.sleep(0.5)
+        assert 15 <= len(scene.opened) - before <= 21
+
+
+@in_no_time
+async def test_a_failed_server_that_works_again_serves_the_call_that_started_it() -> None:
+    scene = ScriptedFleet()
+    broken(scene)
+    async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
+        fleet.apply([spec(max_restarts=3)])
+        await soon(lambda: state(fleet) is State.FAILED)
+        scene.server.answers.clear()
+        await asyncio.sleep(31)
+        await fleet.send_to_server(call())
+        assert state(fleet) is State.READY
+        await asyncio.sleep(11)
+        scene.links[-1].end()
+        await asyncio.sleep(1)
+        assert state(fleet) is State.READY, "what went before is forgiven"
+
+
+@in_no_time
+async def test_a_crash_loop_is_bounded_and_hurts_no_other_server() -> None:
+    scene, other = ScriptedFleet(), ScriptedServer()
+    broken(scene)
+
+    def open_transport(which: Any, router: Any, stderr: Any) -> Any:
+        return (scene.server if which.name == "bank" else other).open(which, router, stderr)
+
+    async with run_fleet(open_transport, scene.facts, scene.facts) as fleet:
+        fleet.apply([spec(), spec("other")])
+        await asyncio.sleep(60)
+        in_the_first_minute = len(scene.opened)
+        await asyncio.sleep(60)
+        assert in_the_first_minute <= 12
+        assert len(scene.opened) - in_the_first_minute <= 3
+        assert [status.state for status in fleet.statuses()] == [State.BACKOFF, State.READY]
+        assert len(other.opened) == 1
