@@ -15,7 +15,6 @@ from statistics import mean
 
 import msgspec
 
-from headgate.catalog import fusion
 from headgate.catalog.evaluation.labelled import Question, read_questions, read_tools
 from headgate.catalog.evaluation.metrics import Metrics, measure
 from headgate.catalog.search.document import Document, Key
@@ -23,6 +22,7 @@ from headgate.catalog.search.index import FLOOR, LexicalIndex
 from headgate.embedding.minilm import MiniLM, fingerprint_of
 from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
+from headgate.search import score_fusion
 
 BY_WORDS = 40
 BY_MEANING = 50
@@ -119,7 +119,7 @@ def show_rankings(every: Sequence[Labelled]) -> None:
         "words, gate off": lambda both, _: best(both[0]),
         "words": lambda both, _: best(both[0]) if max(both[0].values(), default=0.0) >= FLOOR else [],
         "meaning": lambda both, _: best(both[1]),
-        "fused": lambda both, query: [hit.key for hit in fusion.fuse(*both, query)],
+        "fused": lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)],
     }
     for name, way in ways.items():
         show(name, [metrics(one, way) for one in every])
@@ -184,7 +184,7 @@ def fit_gate(every: Sequence[Labelled]) -> None:
 def nothing(one: Labelled, tried: dict[str, float]) -> float | None:
     """The share of questions to which nothing is found while the right servers are away."""
     with settings(tried):
-        found = [fusion.fuse(*both, one.questions[place].text) for place, both in one.away]
+        found = [score_fusion.fuse(*both, one.questions[place].text) for place, both in one.away]
     return mean(not hits for hits in found) if found else None
 
 
@@ -196,17 +196,17 @@ def recall(one: Labelled, tried: dict[str, float]) -> tuple[float, float]:
 
 def judged(one: Labelled, tried: dict[str, float]) -> Metrics:
     with settings(tried):
-        return metrics(one, lambda both, query: [hit.key for hit in fusion.fuse(*both, query)])
+        return metrics(one, lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)])
 
 
 @contextmanager
 def settings(tried: dict[str, float]) -> Iterator[None]:
-    before = {name: getattr(fusion, name) for name in tried}
+    before = {name: getattr(score_fusion, name) for name in tried}
     for name, value in tried.items():
-        setattr(fusion, name, value)
+        setattr(score_fusion, name, value)
     yield
     for name, value in before.items():
-        setattr(fusion, name, value)
+        setattr(score_fusion, name, value)
 
 
 def row(found: Sequence[tuple[float, float]]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.access.local import LocalAccess
-from headgate.catalog.clients import Clients
-from headgate.catalog.pool import Pools
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
@@ -26,8 +26,8 @@ from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.responses.tools.arguments import Wanted
 from headgate.storage.seal import KEY_BYTES, Seal
-from tests.catalog.owners import catalog_of
-from tests.catalog.shown import showing_of
+from tests.catalog.sample_catalog import catalog_of
+from tests.catalog.sample_listings import tool_listings_of
 from tests.delivery.scripted import DONE, Desk
 
 
@@ -96,19 +96,21 @@ class GatewayHarness:
         mode: Mode = Mode.FULL,
         own: Mapping[str, GatewayTool] = MappingProxyType({}),
         prefixed: bool = True,
-        clients: Clients | None = None,
+        clients: KnownClients | None = None,
         responses: LargeResultHandler | None = None,
         transactions: TransactionSteps | None = None,
     ) -> None:
         self.desk = Desk(answer)
         self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
-        self.pools = Pools(15, lambda: 0.0)
-        self.showing = showing_of(mode, self.catalog, pools=self.pools, clients=clients, reserved=prefixed)
+        self.pools = ToolPools(15, lambda: 0.0)
+        self.tool_listings = tool_listings_of(
+            mode, self.catalog, pools=self.pools, clients=clients, reserved=prefixed
+        )
         delivery = self.desk.delivery
         self.gateway = Gateway(
             access or LocalAccess(),
             self.catalog,
-            self.showing,
+            self.tool_listings,
             delivery,
             InputBridge(delivery, RequestStateSealer(Seal([bytes(KEY_BYTES)]))),
             MemoryTaskRegistry(),
@@ -125,7 +127,7 @@ class GatewayHarness:
 
     def offer(self, server: str, kind: Kind, *definitions: dict[str, Any]) -> None:
         """Let a server tell what it has."""
-        self.catalog.offer(server, kind, [json.dumps(each).encode() for each in definitions])
+        self.catalog.replace_listing(server, kind, [json.dumps(each).encode() for each in definitions])
 
 
 def request(

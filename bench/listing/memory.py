@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue, drawn, every_catalogue
-from headgate.catalog.names import public_name
-from headgate.catalog.words import Words
+from headgate.catalog.public_names import public_name
+from headgate.catalog.tool_forms import ToolForms
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 
@@ -49,11 +49,11 @@ def measure(count: int) -> Kept:
     items = [item for one in drawn(every_catalogue(), count) for item in _items(one)]
     # Once to see how long it takes, and once to see what it holds: being watched makes it slow.
     began = time.process_time()
-    Words().of(items)
+    ToolForms().reduced(items)
     made = time.process_time() - began
     tracemalloc.start()
-    words = Words()
-    worded = words.of(items)
+    words = ToolForms()
+    worded = words.reduced(items)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     forms = [form for one in worded.values() for form in (*one.slims.values(), *one.stubs.values())]

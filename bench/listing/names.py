@@ -13,7 +13,15 @@ from typing import Final
 import msgspec
 
 from bench.listing.catalogs import Catalogue, every_catalogue
-from headgate.catalog.names import Key, allot, ending, former_names, former_whole, public_name, sanitise
+from headgate.catalog.public_names import (
+    Key,
+    allocate_names,
+    former_names,
+    former_whole,
+    hash_suffix,
+    public_name,
+    sanitise,
+)
 
 LIMITS: Final = (49, 60)
 _NO_LIMIT: Final = 1_000_000
@@ -58,7 +66,7 @@ def counted(tools: Sequence[Key], limit: int) -> list[Counted]:
     former = {key: former_whole(*key) for key in tools}
     return [
         _count("0.1.0", limit, former, _former(tools, limit)),
-        _count("now", limit, now, allot(list(dict.fromkeys(tools)), limit, _Nobody())),
+        _count("now", limit, now, allocate_names(list(dict.fromkeys(tools)), limit, _Nobody())),
     ]
 
 
@@ -87,13 +95,13 @@ def _count(version: str, limit: int, whole: dict[Key, str], names: dict[Key, str
 
 
 def _is_hashed(key: Key, name: str) -> bool:
-    return name.endswith(ending(*key))
+    return name.endswith(hash_suffix(*key))
 
 
 def _is_readable(key: Key, name: str) -> bool:
     """Whether something of the tool's own name can be read behind the server part."""
     words = sanitise(key[1]).split("_")
-    own = name.removesuffix(ending(*key)).removeprefix(sanitise(key[0]))
+    own = name.removesuffix(hash_suffix(*key)).removeprefix(sanitise(key[0]))
     return any(word in own for word in words)
 
 

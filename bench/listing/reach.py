@@ -13,7 +13,7 @@ import msgspec
 from bench.listing.catalogs import Catalogue
 from bench.listing.gateway_process import open_gateway_process, replaying, wait_for_servers
 from bench.listing.mcp_client import McpClient, Unreadable
-from headgate.catalog.names import CALL_TOOL, OWN_NAMES
+from headgate.catalog.public_names import CALL_TOOL, OWN_NAMES
 from headgate.domain.listing import Mode
 
 # Of a mode in which something could not be reached.

@@ -19,7 +19,7 @@ from bench.listing.mcp_client import McpClient, Unreadable
 from bench.process import free_port, running, wait_until
 from bench.procfs import cpu_seconds, resident_bytes
 from bench.readiness import wait_for_port
-from headgate.catalog.names import EXPAND_SCHEMA
+from headgate.catalog.public_names import EXPAND_SCHEMA
 from headgate.domain.listing import Mode
 
 SIZES: Final = (100, 1_000, 10_000)

@@ -13,8 +13,8 @@ from headgate.app.results import readers_of
 from headgate.app.search import Search
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
-from headgate.catalog.names import default_limit
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.call import LOCAL, Answer, Owner, Request
 from headgate.domain.item import Item
@@ -72,11 +72,11 @@ class Stand:
 
     async def listing(self, guest: Guest) -> list[bytes]:
         """The definitions on all pages."""
-        viewer = Viewer(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
+        listing_context = ListingContext(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
         found: list[bytes] = []
         cursor: str | None = None
         while True:
-            members = await self._search.showing.list_page(Kind.TOOLS, cursor, viewer)
+            members = await self._search.tool_listings.list_page(Kind.TOOLS, cursor, listing_context)
             page = msgspec.json.decode(b"{" + members + b"}", type=_Page)
             found += map(bytes, page.tools)
             cursor = page.next_cursor
@@ -85,8 +85,8 @@ class Stand:
 
     async def advice(self, guest: Guest) -> str:
         """What the mode adds to the instructions."""
-        viewer = Viewer(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
-        return await self._search.showing.advice(viewer)
+        listing_context = ListingContext(era=Era.HANDSHAKE, owner=guest.owner, mode=guest.mode)
+        return await self._search.tool_listings.instructions(listing_context)
 
     async def ask(self, guest: Guest, tool: str, arguments: dict[str, object]) -> list[str]:
         """The texts of what one of the gateway's own tools answers."""
@@ -111,9 +111,9 @@ async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False)
             readers=readers_of(settings),
             truncates=settings.enable_auto_truncation,
         )
-        catalog.order([one.server for one in catalogues])
+        catalog.set_servers([one.server for one in catalogues])
         for one in catalogues:
-            catalog.offer(one.server, Kind.TOOLS, one.tools)
+            catalog.replace_listing(one.server, Kind.TOOLS, one.tools)
         finder = Finder(lambda: catalog.every_tool)
         try:
             if searched:
@@ -130,7 +130,7 @@ async def _indexed(finder: Finder, tools: int) -> None:
         if len(finder) == before:
             raise NotIndexed(f"{before:,} of {tools:,} tools can be found")
         before = len(finder)
-        await finder.ready()
+        await finder.wait_until_current()
 
 
 async def _at_once(profile: Profile, owner: Owner | None) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from bench.listing.catalogs import Catalogue, array, without_second_mode
 from bench.listing.questions import questions_for
 from bench.listing.stand import Guest, Stand, open_stand
-from headgate.catalog.names import RETRIEVE_TOOLS
+from headgate.catalog.public_names import RETRIEVE_TOOLS
 from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
 

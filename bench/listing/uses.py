@@ -15,7 +15,7 @@ from bench.listing.catalogs import Catalogue, array
 from bench.listing.questions import Wanted, questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from bench.listing.tokens import budget_name
-from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
 from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
 

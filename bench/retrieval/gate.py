@@ -10,7 +10,7 @@ from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.evaluation.labelled import Question
-from headgate.catalog.finder import Finder, Wish
+from headgate.catalog.finder import Finder, ToolQuery
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ async def _gate(way: str, labelled: Labelled, embedder: KeptVectors | None) -> G
 
 
 async def _refuses(finder: Finder, question: Question, servers: frozenset[str] | None) -> bool:
-    return not await finder.find(Wish(question.text, 1, servers))
+    return not await finder.find(ToolQuery(question.text, 1, servers))
 
 
 def _others(servers: dict[str, str], question: Question) -> frozenset[str]:

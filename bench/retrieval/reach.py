@@ -10,7 +10,7 @@ from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.evaluation.labelled import Question
-from headgate.catalog.finder import Candidates, Finder, Wish
+from headgate.catalog.finder import Finder, MatchGroups, ToolQuery
 from headgate.catalog.search.document import Key
 
 IN_FULL = 5
@@ -73,8 +73,8 @@ async def _reach(way: str, labelled: Labelled, embedder: KeptVectors | None) -> 
     )
 
 
-async def _ask(finder: Finder, question: Question, servers: frozenset[str] | None) -> Candidates:
-    return await finder.candidates(Wish(question.text, IN_FULL, servers), None, NAMED)
+async def _ask(finder: Finder, question: Question, servers: frozenset[str] | None) -> MatchGroups:
+    return await finder.candidates(ToolQuery(question.text, IN_FULL, servers), None, NAMED)
 
 
 def _others(servers: dict[str, str], question: Question) -> frozenset[str]:
@@ -83,12 +83,12 @@ def _others(servers: dict[str, str], question: Question) -> frozenset[str]:
 
 
 def _recall(
-    catalog: Catalog, questions: Sequence[Question], answers: Sequence[Candidates], depth: int
+    catalog: Catalog, questions: Sequence[Question], answers: Sequence[MatchGroups], depth: int
 ) -> float:
     return _share([_found(catalog, *both, depth) for both in zip(questions, answers, strict=True)])
 
 
-def _found(catalog: Catalog, question: Question, answer: Candidates, depth: int) -> float:
+def _found(catalog: Catalog, question: Question, answer: MatchGroups, depth: int) -> float:
     """Full entries name their near-duplicates; of the candidates behind them only the best is named."""
     keys: list[Key] = []
     for place, group in enumerate(answer.groups[:depth]):
@@ -97,7 +97,7 @@ def _found(catalog: Catalog, question: Question, answer: Candidates, depth: int)
     return _share([bool(named & group) for group in question.groups])
 
 
-def _is_weak(answer: Candidates) -> bool:
+def _is_weak(answer: MatchGroups) -> bool:
     return answer.weak and bool(answer.groups)
 
 

@@ -14,10 +14,10 @@ import msgspec
 from bench.retrieval.peers import count_tokens
 from bench.retrieval.semantic import BOTH, WORDS, open_finder, prepared
 from bench.retrieval.synthetic import template_questions
-from headgate.catalog.names import Key, public_name
-from headgate.catalog.pool import Pools
-from headgate.catalog.retrieval import RetrieveTools
+from headgate.catalog.public_names import Key, public_name
+from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.search.document import document_of
+from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Caller, Owner, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -123,7 +123,7 @@ async def _replies(shop: Shop) -> list[Replies]:
                 finder,
                 shop,
                 shop,
-                Pools(1, lambda: 0.0),
+                ToolPools(1, lambda: 0.0),
                 lambda request: False,
                 top_k=_TOP_K,
                 await_tools=_at_once,

@@ -17,7 +17,7 @@ from bench.retrieval.engine import percentiles
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder
 from bench.retrieval.sets import Labelled, of_size
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.finder import Finder, Wish
+from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.document import Document
 from headgate.embedding.texts import tool_texts
 
@@ -123,7 +123,7 @@ async def _ask(finder: Finder, questions: Sequence[str], rounds: int) -> tuple[l
     for _ in range(rounds):
         for number, question in enumerate(questions):
             began = time.process_time(), time.perf_counter()
-            await finder.find(Wish(question))
+            await finder.find(ToolQuery(question))
             cpu[number] = min(cpu[number], time.process_time() - began[0])
             wall[number] = min(wall[number], time.perf_counter() - began[1])
     return cpu, wall
@@ -137,12 +137,12 @@ async def _reindex_ms(finder: Finder, catalog: Catalog) -> float:
     ]
     others = catalog.items
     catalog.items = [*others, *items]
-    await finder.ready()
+    await finder.wait_until_current()
     changed = [
         msgspec.structs.replace(one, definition=one.definition.replace(b'"description":"', _NEWS, 1))
         for one in items
     ]
     catalog.items = [*others, *changed]
     began = time.thread_time()
-    await finder.ready()
+    await finder.wait_until_current()
     return (time.thread_time() - began) * 1000

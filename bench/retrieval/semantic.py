@@ -11,12 +11,12 @@ from bench.retrieval.engine import Answers
 from bench.retrieval.lexical import by_server
 from bench.retrieval.meaning import open_meanings, settle
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.finder import Finder, Wish
-from headgate.catalog.fusion import Fused
+from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.document import Document, Key
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.embedding.embedder import Embedder
+from headgate.search.score_fusion import FusedScore
 
 # The two ways in which ours can run.
 WORDS = "words"
@@ -60,11 +60,11 @@ def prepared(queries: Iterable[str]) -> KeptVectors:
     return kept
 
 
-async def find(finder: Finder, wish: Wish) -> list[Fused]:
+async def find(finder: Finder, tool_query: ToolQuery) -> list[FusedScore]:
     """What is found by both; raises WordsAlone."""
-    found = await finder.find(wish)
+    found = await finder.find(tool_query)
     if any(one.cosine is None for one in found):
-        raise WordsAlone(wish.query)
+        raise WordsAlone(tool_query.query)
     return found
 
 
@@ -83,7 +83,8 @@ async def _fused(documents: Sequence[Document], queries: Sequence[str], limit: i
     catalog = Catalog(documents)
     async with open_finder(catalog.every_tool, prepared(queries)) as finder:
         found = [
-            [catalog.keys[one.key] for one in await find(finder, Wish(query, limit))] for query in queries
+            [catalog.keys[one.key] for one in await find(finder, ToolQuery(query, limit))]
+            for query in queries
         ]
     return Answers(found=found)
 
@@ -152,5 +153,5 @@ async def _indexed(finder: Finder, tools: int) -> None:
         if len(finder) == before:
             raise NotIndexed(f"{before:,} of {tools:,} tools can be found")
         before = len(finder)
-        await finder.ready()
-    await finder.ready()
+        await finder.wait_until_current()
+    await finder.wait_until_current()

@@ -19,11 +19,11 @@ from bench.tables import table
 from headgate.catalog.evaluation.derived import derived_requests
 from headgate.catalog.evaluation.labelled import Question
 from headgate.catalog.evaluation.metrics import measure as judge
-from headgate.catalog.fusion import fuse
 from headgate.catalog.search.document import Document, Key
 from headgate.catalog.search.index import LexicalIndex
 from headgate.embedding.texts import blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
+from headgate.search.score_fusion import fuse
 
 WEIGHTS: Final = (0.0, 0.25, 0.5, 1.0)
 _DEPTH: Final = 40

@@ -11,7 +11,7 @@ import msgspec
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.tables import table
-from headgate.catalog.finder import Wish
+from headgate.catalog.finder import ToolQuery
 
 _MOST: Final = 10
 # From the scores of what was found, best first, to how many are shown.
@@ -79,7 +79,7 @@ async def _ranked(labelled: Labelled, way: str) -> list[Ranked]:
     embedder = prepared(one.text for one in labelled.questions) if way == BOTH else None
     async with open_finder(catalog.every_tool, embedder) as finder:
         for question in labelled.questions:
-            hits = await finder.find(Wish(question.text, _MOST))
+            hits = await finder.find(ToolQuery(question.text, _MOST))
             tools = tuple(catalog.keys[hit.key][1] for hit in hits)
             found.append(Ranked(question.groups, tools, tuple(hit.score for hit in hits)))
     return found

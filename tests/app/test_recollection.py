@@ -5,12 +5,11 @@ import sqlite3
 from pathlib import Path
 
 from headgate.app.recollection import Recollection
-from headgate.catalog.hints import NO_HINT
+from headgate.catalog.paged_listing import NO_HINT
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec, Transport
 from headgate.storage.catalog import CatalogFile
-from tests.catalog.offered import called
-from tests.catalog.owners import catalog_of, tool
+from tests.catalog.sample_catalog import called, catalog_of, tool
 
 SERVER = ServerSpec(name="s", transport=Transport.STDIO, command="serve")
 TOOLS = [tool("a"), tool("b")]
@@ -22,7 +21,7 @@ async def told(path: Path, now: float, server: ServerSpec = SERVER) -> list[str]
     recollection = Recollection(CatalogFile(path, lambda: now), catalog)
     await recollection.recall([server])
     before = called(catalog, Kind.TOOLS)
-    intake = catalog.offer("s", Kind.TOOLS, TOOLS)
+    intake = catalog.replace_listing("s", Kind.TOOLS, TOOLS)
     recollection.keep("s", Kind.TOOLS, TOOLS, NO_HINT, intake.sources)
     await recollection.close()
     return before

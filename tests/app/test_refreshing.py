@@ -16,7 +16,7 @@ class Failing:
         self.looked = 0
         self.refreshing: Refreshing | None = None
 
-    async def refreshed(self) -> Collection[str]:
+    async def refresh(self) -> Collection[str]:
         self.looked += 1
         if self.looked == 1 and self.refreshing is not None:
             self.refreshing.wake()
@@ -25,9 +25,9 @@ class Failing:
 
 
 async def test_a_change_during_a_look_that_fails_is_not_lost() -> None:
-    showing, made = Failing(), asyncio.Event()
-    refreshing = showing.refreshing = Refreshing(showing, ChangeNotifier(), made.set)
+    tool_listings, made = Failing(), asyncio.Event()
+    refreshing = tool_listings.refreshing = Refreshing(tool_listings, ChangeNotifier(), made.set)
     refreshing.wake()
     await asyncio.wait_for(made.wait(), SECONDS)
-    assert showing.looked == 2
+    assert tool_listings.looked == 2
     await refreshing.close()

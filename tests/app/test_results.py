@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.app.results import display_of, limits_of, open_results_of, readers_of
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_variant import ListingContext
 from headgate.config.settings import Settings
 from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.item import Item
@@ -21,13 +21,13 @@ from headgate.responses.notice import MESSAGE
 from headgate.responses.store import Limits
 from headgate.responses.tools.names import NAMES
 from headgate.web.metrics import CallMetrics, exposition
-from tests.catalog.shown import session
+from tests.catalog.sample_listings import session
 from tests.responses.results import facts_of, result, text
 from tests.upstream.spool_limits import open_files
 from tests.web.prometheus import parse
 
 LARGE = result(text("\n".join(f"line {number}" for number in range(2000))))
-STATELESS = Viewer(era=Era.STATELESS)
+STATELESS = ListingContext(era=Era.STATELESS)
 SAID = "every local client of this gateway can read"
 
 
@@ -89,20 +89,20 @@ def test_the_tools_that_read_results_are_listed_unless_somebody_wants_none() -> 
     [
         (session("one"), {}, False),
         # It is just shaking hands.
-        (Viewer(era=Era.HANDSHAKE), {}, False),
-        (Viewer(era=Era.STATELESS, caller=Caller("alice")), {}, False),
+        (ListingContext(era=Era.HANDSHAKE), {}, False),
+        (ListingContext(era=Era.STATELESS, caller=Caller("alice")), {}, False),
         (STATELESS, {}, True),
         (session("one"), {"enable_agent_isolation": False}, True),
-        (Viewer(era=Era.HANDSHAKE), {"enable_agent_isolation": False}, True),
-        (Viewer(era=Era.STATELESS, caller=Caller("alice")), {"enable_agent_isolation": False}, True),
+        (ListingContext(era=Era.HANDSHAKE), {"enable_agent_isolation": False}, True),
+        (ListingContext(era=Era.STATELESS, caller=Caller("alice")), {"enable_agent_isolation": False}, True),
         (STATELESS, {"enable_auto_truncation": False}, False),
     ],
 )
 async def test_a_model_is_told_where_others_can_read_its_results(
-    tmp_path: Path, viewer: Viewer, more: dict[str, Any], *, said: bool
+    tmp_path: Path, listing_context: ListingContext, more: dict[str, Any], *, said: bool
 ) -> None:
     async with open_results_of(settings(tmp_path, **more)) as results:
-        assert (SAID in results.advice(viewer)) is said
+        assert (SAID in results.advice(listing_context)) is said
 
 
 async def test_what_happens_to_results_is_counted(tmp_path: Path) -> None:

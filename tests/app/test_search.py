@@ -12,7 +12,7 @@ from headgate.catalog.finder import Finder
 from headgate.config.settings import Settings
 from headgate.domain.kind import Kind
 from headgate.storage.state import StateFile
-from tests.catalog.shown import ONE, asking, listed_by, wordy
+from tests.catalog.sample_listings import ONE, listed_by, request_of, wordy
 
 FEW, MANY = 2, 200
 
@@ -29,13 +29,13 @@ async def listed(tmp_path: Path, number: int, **more: Any) -> tuple[set[str], bo
         readers=readers_of(settings),
     )
     search = Search(settings, catalog, Finder(lambda: catalog.every_tool), state)
-    catalog.order(("bank",))
-    catalog.offer("bank", Kind.TOOLS, [wordy(f"pay{one}") for one in range(number)])
+    catalog.set_servers(("bank",))
+    catalog.replace_listing("bank", Kind.TOOLS, [wordy(f"pay{one}") for one in range(number)])
     try:
-        names = {tool["name"] for tool in await listed_by(search.showing)}
-        return names & {"proxy_read", "call_tool"}, search.listed(asking(ONE))
+        names = {tool["name"] for tool in await listed_by(search.tool_listings)}
+        return names & {"proxy_read", "call_tool"}, search.listed(request_of(ONE))
     finally:
-        search.showing.close()
+        search.tool_listings.close()
         await search.finder.close()
 
 

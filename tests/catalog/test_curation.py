@@ -6,31 +6,38 @@ import logging
 import pytest
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.names import RESERVED, default_limit
+from headgate.catalog.public_names import RESERVED, default_limit
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import ToolNotFound
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
 from headgate.domain.profile import PLAIN
-from tests.catalog.offered import SAMPLING, called
-from tests.catalog.owners import RememberedOwners, catalog_of, public, target, tool
-from tests.catalog.shown import ONE, OWN_TOOLS, Stage, session, wordy
+from tests.catalog.sample_catalog import (
+    SAMPLING,
+    InMemoryNameOwners,
+    called,
+    catalog_of,
+    public,
+    target,
+    tool,
+)
+from tests.catalog.sample_listings import ONE, OWN_TOOLS, ListingFixture, session, wordy
 
 EXPAND = "expandSchema"
 TOOLS = {"bank": [wordy("pay", 200), wordy("look", 200)], "shop": [wordy("buy", 200)]}
 MANY = {f"server{number}": [wordy(f"do{one}") for one in range(20)] for number in range(10)}
 
 
-def whole(stage: Stage, listed: list[dict[str, object]]) -> set[str]:
+def whole(stage: ListingFixture, listed: list[dict[str, object]]) -> set[str]:
     """The tools that are listed as their server defined them."""
     own = [one for one in listed if one["name"] not in OWN_TOOLS]
     return {str(one["name"]) for one in own if json.loads(stage.definition(str(one["name"]))) == one}
 
 
-async def changed(stage: Stage, curations: dict[str, Curation]) -> list[dict[str, object]]:
+async def changed(stage: ListingFixture, curations: dict[str, Curation]) -> list[dict[str, object]]:
     """What is listed after the operator wrote something else into the file."""
     assert stage.catalog.curate(curations)
-    stage.showing.forget_views()
+    stage.tool_listings.clear_cache()
     return await stage.listed()
 
 
@@ -39,7 +46,7 @@ async def changed(stage: Stage, curations: dict[str, Curation]) -> list[dict[str
 
 async def test_a_server_is_listed_as_is_wanted_for_it_in_full_and_in_slim() -> None:
     for gateway, other in ((Mode.FULL, Mode.SLIM), (Mode.SLIM, Mode.FULL)):
-        stage = Stage(gateway, TOOLS)
+        stage = ListingFixture(gateway, TOOLS)
         listed = await changed(stage, {"bank": Curation(other)})
         bank, shop = {"bank_pay", "bank_look"}, {"shop_buy"}
         assert whole(stage, listed) == (bank if other is Mode.FULL else shop)
@@ -49,7 +56,7 @@ async def test_a_server_is_listed_as_is_wanted_for_it_in_full_and_in_slim() -> N
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.SLIM, Mode.BUDGET, Mode.AUTO])
 async def test_a_server_that_is_only_searched_is_not_listed_but_for_its_pins(mode: Mode) -> None:
-    stage = Stage(mode, TOOLS)
+    stage = ListingFixture(mode, TOOLS)
     listed = await changed(stage, {"bank": Curation(Mode.SEARCH)})
     assert [one["name"] for one in listed] == [*OWN_TOOLS, "shop_buy"]
     listed = await changed(stage, {"bank": Curation(Mode.SEARCH, pinned=("look",))})
@@ -60,13 +67,13 @@ async def test_a_server_that_is_only_searched_is_not_listed_but_for_its_pins(mod
 
 @pytest.mark.parametrize("mode", [Mode.BUDGET, Mode.AUTO])
 async def test_a_server_of_few_words_stays_so_however_much_room_there_is(mode: Mode) -> None:
-    stage = Stage(mode, TOOLS, budget_tokens=100_000)
+    stage = ListingFixture(mode, TOOLS, budget_tokens=100_000)
     listed = await changed(stage, {"bank": Curation(Mode.SLIM)})
     assert whole(stage, listed) == {"shop_buy"}
 
 
 async def test_what_was_changed_back_is_listed_as_before() -> None:
-    stage = Stage(Mode.BUDGET, TOOLS)
+    stage = ListingFixture(Mode.BUDGET, TOOLS)
     before = await stage.pages()
     await changed(stage, {"bank": Curation(Mode.SEARCH)})
     assert await stage.pages() != before
@@ -79,23 +86,23 @@ async def test_what_was_changed_back_is_listed_as_before() -> None:
 
 async def test_a_pinned_tool_is_whole_in_slim_and_in_budget() -> None:
     for mode in (Mode.SLIM, Mode.BUDGET):
-        stage = Stage(mode, MANY, budget_tokens=1500)
+        stage = ListingFixture(mode, MANY, budget_tokens=1500)
         listed = await changed(stage, {"server7": Curation(pinned=("do1*",))})
         pins = {"server7_do1", *(f"server7_do1{number}" for number in range(10))}
         assert (pins & whole(stage, listed)) if mode is Mode.BUDGET else pins == whole(stage, listed)
-    plain = await Stage(Mode.BUDGET, MANY, budget_tokens=1500).names()
+    plain = await ListingFixture(Mode.BUDGET, MANY, budget_tokens=1500).names()
     assert "server7_do19" not in plain
 
 
 async def test_pins_that_do_not_fit_are_left_to_search_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage(Mode.BUDGET, MANY, budget_tokens=500)
+    stage = ListingFixture(Mode.BUDGET, MANY, budget_tokens=500)
     caplog.set_level(logging.WARNING, "headgate")
     await changed(stage, {server: Curation(pinned=("*",)) for server in MANY})
     await stage.listed()
     (record,) = [record for record in caplog.records if "pinned" in record.message]
-    (report,) = stage.showing.report()
+    (report,) = stage.tool_listings.report()
     assert (
         len(report.pins_left) + report.tools - sum(name in OWN_TOOLS for name in await stage.names()) == 200
     )
@@ -107,7 +114,7 @@ async def test_pins_that_do_not_fit_are_left_to_search_with_one_warning(
 
 @pytest.mark.parametrize("mode", Mode)
 async def test_a_hidden_tool_is_neither_listed_nor_found_nor_called_nor_named(mode: Mode) -> None:
-    stage = Stage(mode, TOOLS)
+    stage = ListingFixture(mode, TOOLS)
     listed = await changed(stage, {"bank": Curation(hidden=("pay*",))})
     assert "bank_pay" not in [one["name"] for one in listed]
     for name in ("bank_pay", "bank:pay", "bank__pay"):
@@ -127,8 +134,8 @@ async def test_a_hidden_tool_is_neither_listed_nor_found_nor_called_nor_named(mo
 def test_a_tool_that_appears_later_is_hidden_too_and_from_every_profile() -> None:
     catalog = catalog_of("bank")
     catalog.curate({"bank": Curation(hidden=("secret*",))})
-    catalog.offer("bank", Kind.TOOLS, [tool("pay"), tool("secret1")])
-    catalog.offer("bank", Kind.TOOLS, [tool("pay"), tool("secret2")], SAMPLING)
+    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("secret1")])
+    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("secret2")], SAMPLING)
     for profile in (PLAIN, SAMPLING):
         assert called(catalog, Kind.TOOLS, profile) == ["bank_pay"]
     with pytest.raises(ToolNotFound):
@@ -137,9 +144,9 @@ def test_a_tool_that_appears_later_is_hidden_too_and_from_every_profile() -> Non
 
 def test_hiding_is_about_tools_and_their_names_at_the_server_alone() -> None:
     catalog = catalog_of("bank", "shop")
-    catalog.offer("bank", Kind.TOOLS, [tool("pay"), tool("Pay"), tool("pay_more")])
-    catalog.offer("shop", Kind.TOOLS, [tool("pay")])
-    catalog.offer("bank", Kind.PROMPTS, [b'{"name":"pay"}'])
+    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("Pay"), tool("pay_more")])
+    catalog.replace_listing("shop", Kind.TOOLS, [tool("pay")])
+    catalog.replace_listing("bank", Kind.PROMPTS, [b'{"name":"pay"}'])
     catalog.curate({"bank": Curation(hidden=("pay", "bank_pay_more"))})
     listed = called(catalog, Kind.TOOLS)
     assert len(listed) == 3
@@ -152,7 +159,7 @@ def test_hiding_is_about_tools_and_their_names_at_the_server_alone() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 async def test_a_renamed_tool_is_listed_and_called_by_its_new_name_alone(mode: Mode) -> None:
-    stage = Stage(mode, TOOLS, budget_tokens=100_000)
+    stage = ListingFixture(mode, TOOLS, budget_tokens=100_000)
     listed = await changed(stage, {"bank": Curation(renamed={"pay": "send_money"})})
     if mode not in (Mode.SEARCH, Mode.DYNAMIC):
         assert "send_money" in [one["name"] for one in listed]
@@ -173,15 +180,15 @@ async def test_a_renamed_tool_is_listed_and_called_by_its_new_name_alone(mode: M
 def test_a_new_name_is_one_that_every_client_accepts(given: str, public_name: str) -> None:
     catalog = catalog_of("bank")
     catalog.curate({"bank": Curation(renamed={"pay": given})})
-    catalog.offer("bank", Kind.TOOLS, [tool("pay")])
+    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay")])
     assert called(catalog, Kind.TOOLS) == [public_name]
 
 
 @pytest.mark.parametrize("taken", ["shop_buy", "bank_look", *sorted(RESERVED)])
 def test_a_new_name_that_another_has_gets_a_hash_and_the_other_keeps_its_own(taken: str) -> None:
     catalog = catalog_of("bank", "shop")
-    catalog.offer("bank", Kind.TOOLS, [tool("pay"), tool("look")])
-    catalog.offer("shop", Kind.TOOLS, [tool("buy")])
+    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("look")])
+    catalog.replace_listing("shop", Kind.TOOLS, [tool("buy")])
     catalog.curate({"bank": Curation(renamed={"pay": taken})})
     names = called(catalog, Kind.TOOLS)
     assert len(set(names)) == 3
@@ -192,13 +199,13 @@ def test_a_new_name_that_another_has_gets_a_hash_and_the_other_keeps_its_own(tak
 
 
 def test_two_tools_of_one_new_name_get_two_names_that_stay_theirs_after_a_restart() -> None:
-    owners = RememberedOwners()
+    owners = InMemoryNameOwners()
 
     def start(*order: str) -> Catalog:
         catalog = catalog_of(*order, owners=owners)
         catalog.curate({server: Curation(renamed={"go": "run"}) for server in order})
         for server in order:
-            catalog.offer(server, Kind.TOOLS, [tool("go")])
+            catalog.replace_listing(server, Kind.TOOLS, [tool("go")])
         return catalog
 
     first = start("a", "b")
@@ -211,7 +218,7 @@ def test_two_tools_of_one_new_name_get_two_names_that_stay_theirs_after_a_restar
 
 def test_two_tools_can_swap_their_names_and_swap_them_back() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b")])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")])
     for renamed, names in (({"a": "s_b", "b": "s_a"}, ["s_b", "s_a"]), ({}, ["s_a", "s_b"])):
         catalog.curate({"s": Curation(renamed=renamed)})
         assert called(catalog, Kind.TOOLS) == names
@@ -240,24 +247,24 @@ MOVED = [
 def test_a_name_of_the_operators_can_be_given_to_another_tool(
     steps: list[tuple[dict[str, str], tuple[str, ...], list[str] | None]], *, restarted: bool
 ) -> None:
-    owners = RememberedOwners()
+    owners = InMemoryNameOwners()
     catalog = catalog_of("s", owners=owners)
     for renamed, hidden, names in steps:
         if restarted:
             catalog = catalog_of("s", owners=owners)
         catalog.curate({"s": Curation(hidden=hidden, renamed=renamed)})
-        catalog.offer("s", Kind.TOOLS, [tool("t1"), tool("t2")])
+        catalog.replace_listing("s", Kind.TOOLS, [tool("t1"), tool("t2")])
         assert names is None or called(catalog, Kind.TOOLS) == names
 
 
 def test_a_name_is_given_away_though_the_server_of_its_owner_is_not_there() -> None:
-    owners = RememberedOwners()
+    owners = InMemoryNameOwners()
     catalog = catalog_of("a", "b", owners=owners)
     catalog.curate({"a": Curation(renamed={"x": "foo"}), "b": Curation(renamed={"y": "foo"})})
-    catalog.offer("a", Kind.TOOLS, [tool("x")])
+    catalog.replace_listing("a", Kind.TOOLS, [tool("x")])
     catalog = catalog_of("b", owners=owners)
     catalog.curate({"a": Curation(renamed={"x": "foo"}), "b": Curation(renamed={"y": "foo"})})
-    catalog.offer("b", Kind.TOOLS, [tool("y")])
+    catalog.replace_listing("b", Kind.TOOLS, [tool("y")])
     # It may come back, and is still to be called so.
     assert called(catalog, Kind.TOOLS) != ["foo"]
     catalog.curate({"a": Curation(), "b": Curation(renamed={"y": "foo"})})
@@ -266,8 +273,8 @@ def test_a_name_is_given_away_though_the_server_of_its_owner_is_not_there() -> N
 
 def test_nobody_but_the_operator_gives_away_what_a_tool_is_called_by_itself() -> None:
     catalog = catalog_of("big", "big_two")
-    catalog.offer("big", Kind.TOOLS, [tool("two_list")])
-    catalog.offer("big_two", Kind.TOOLS, [tool("list")])
+    catalog.replace_listing("big", Kind.TOOLS, [tool("two_list")])
+    catalog.replace_listing("big_two", Kind.TOOLS, [tool("list")])
     hashed = public(catalog, "big_two", "list")
     for curation in (Curation(hidden=("two_list",)), Curation(renamed={"two_list": "other"})):
         catalog.curate({"big": curation})
@@ -277,7 +284,7 @@ def test_nobody_but_the_operator_gives_away_what_a_tool_is_called_by_itself() ->
 # Wishes that nothing answers to.
 
 
-def idle_wishes(caplog: pytest.LogCaptureFixture) -> list[tuple[str, list[str], list[str]]]:
+def curation_warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, list[str], list[str]]]:
     """What was warned of since the last time: the server, and what it should hide and rename."""
     found = [record.__dict__ for record in caplog.records if "no such tools" in record.message]
     caplog.clear()
@@ -290,30 +297,30 @@ def test_what_hides_or_renames_no_tool_is_warned_of_once_the_server_has_told_its
     catalog = catalog_of("bank", "shop")
     wishes = Curation(pinned=("x",), hidden=("delete_*", "pya"), renamed={"Look": "see", "pay": "send"})
     catalog.curate({"bank": wishes, "shop": wishes})
-    assert idle_wishes(caplog) == []
-    catalog.offer("bank", Kind.PROMPTS, [])
-    assert idle_wishes(caplog) == []
+    assert curation_warnings(caplog) == []
+    catalog.replace_listing("bank", Kind.PROMPTS, [])
+    assert curation_warnings(caplog) == []
     for _ in range(2):
-        catalog.offer("bank", Kind.TOOLS, [tool("pay"), tool("look"), tool("delete_all")])
-    assert idle_wishes(caplog) == [("bank", ["pya"], ["Look"])]
+        catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("look"), tool("delete_all")])
+    assert curation_warnings(caplog) == [("bank", ["pya"], ["Look"])]
     catalog.curate({"bank": Curation(hidden=("pya",), renamed={"Look": "see"}), "shop": wishes})
-    assert idle_wishes(caplog) == []
+    assert curation_warnings(caplog) == []
     catalog.curate({"bank": Curation(hidden=("pay",), renamed={"lok": "see"})})
-    assert idle_wishes(caplog) == [("bank", [], ["lok"])]
+    assert curation_warnings(caplog) == [("bank", [], ["lok"])]
     catalog.curate({"bank": Curation(hidden=("pay",), renamed={"look": "see"})})
-    assert idle_wishes(caplog) == []
+    assert curation_warnings(caplog) == []
 
 
 def test_a_tool_of_a_server_that_is_still_starting_is_waited_for_by_its_new_name() -> None:
     catalog = catalog_of("bank", "shop")
     catalog.curate({"bank": Curation(renamed={"pay": "Send Money"})})
-    assert catalog.silent_server(Kind.TOOLS, "send_money") == "bank"
-    assert catalog.silent_server(Kind.TOOLS, "send_moneys") is None
+    assert catalog.pending_server(Kind.TOOLS, "send_money") == "bank"
+    assert catalog.pending_server(Kind.TOOLS, "send_moneys") is None
 
 
 def test_the_same_wishes_again_are_nothing_new() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b")])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")])
     news: list[Kind] = []
     catalog.on_change(news.append)
     assert catalog.curate({"s": Curation(pinned=("a",), hidden=("b",))})
@@ -325,11 +332,11 @@ def test_the_same_wishes_again_are_nothing_new() -> None:
 
 
 async def test_a_rename_is_news_to_those_who_see_it() -> None:
-    stage = Stage(Mode.FULL, TOOLS)
+    stage = ListingFixture(Mode.FULL, TOOLS)
     await stage.names(ONE)
     await stage.names(session("two", mode=Mode.SEARCH))
     stage.catalog.curate({"bank": Curation(renamed={"pay": "send"})})
-    told = stage.showing.affected(Kind.TOOLS)
+    told = stage.tool_listings.changed_groups(Kind.TOOLS)
     assert told is not None
     assert "one" in told
     assert "two" not in told
@@ -347,7 +354,7 @@ def test_public_names_fit_64_characters_with_the_prefix_of_clients(gateway: str)
     catalog = catalog_of(*servers, limit=limit)
     names = ["pay", "p" * 10_000, "p" * 10_000 + "2", "\u6771\u4eac", "", "pay!", "Pay", "9", "two_pay"]
     for server in servers:
-        catalog.offer(
+        catalog.replace_listing(
             server,
             Kind.TOOLS,
             [json.dumps({"name": n, "inputSchema": {"type": "object"}}).encode() for n in names],
@@ -366,8 +373,8 @@ def test_public_names_fit_64_characters_with_the_prefix_of_clients(gateway: str)
 
 def test_what_only_some_clients_see_and_is_hidden_is_news_to_them() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", Kind.TOOLS, [tool("a")])
-    catalog.offer("s", Kind.TOOLS, [tool("a"), tool("d")], SAMPLING)
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("d")], SAMPLING)
     assert called(catalog, Kind.TOOLS, SAMPLING) == ["s_a", "s_d"]
     news: list[Kind] = []
     catalog.on_change(news.append)
@@ -404,7 +411,7 @@ def test_without_a_prefix_a_tool_is_renamed_unless_another_is_called_so(
     renamed: dict[str, str], names: list[str]
 ) -> None:
     catalog = catalog_of("s", prefixed=False)
-    catalog.offer("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")])
     catalog.curate({"s": Curation(renamed=renamed)})
     assert called(catalog, Kind.TOOLS) == names
     assert [target(catalog, name) for name in names] == [("s", "a"), ("s", "b"), ("s", "c")]

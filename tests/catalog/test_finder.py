@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.finder import Finder, Wish
-from headgate.catalog.fusion import Fused
+from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.document import Document, Key
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
-from tests.catalog.owners import catalog_of
+from headgate.search.score_fusion import FusedScore
+from tests.catalog.sample_catalog import catalog_of
 
 BOUND_SECONDS = 20.0
 
@@ -57,7 +57,7 @@ FORECAST, DELETE, COMMIT = ("weather", "forecast"), ("files", "delete_file"), ("
 def office(*order: str) -> Catalog:
     catalog = catalog_of(*OFFICE)
     for server in order or OFFICE:
-        catalog.offer(server, Kind.TOOLS, OFFICE[server])
+        catalog.replace_listing(server, Kind.TOOLS, OFFICE[server])
     return catalog
 
 
@@ -65,8 +65,8 @@ def finder_of(catalog: Catalog, meaning: "ScriptedMeaning | None" = None) -> Fin
     return Finder(lambda: catalog.every_tool, meaning)
 
 
-async def names(finder: Finder, query: str, **wish: Any) -> list[str]:
-    return [one.key[1] for one in await finder.find(Wish(query, **wish))]
+async def names(finder: Finder, query: str, **tool_query: Any) -> list[str]:
+    return [one.key[1] for one in await finder.find(ToolQuery(query, **tool_query))]
 
 
 class ScriptedMeaning:
@@ -142,7 +142,7 @@ async def test_a_request_that_no_tool_answers_finds_nothing(query: str) -> None:
 
 async def test_words_of_another_language_are_found_where_a_tool_has_them() -> None:
     catalog = catalog_of("s")
-    catalog.offer(
+    catalog.replace_listing(
         "s",
         Kind.TOOLS,
         [
@@ -167,12 +167,12 @@ async def test_a_request_of_ten_kilobytes_is_answered() -> None:
 
 async def test_no_more_is_found_than_is_wanted_and_the_best_comes_first() -> None:
     catalog = catalog_of("s")
-    catalog.offer(
+    catalog.replace_listing(
         "s", Kind.TOOLS, [tool(f"delete_{number}", "Delete a file from disk.") for number in range(80)]
     )
     finder = finder_of(catalog)
     for limit in (1, 5, 50):
-        found = await finder.find(Wish("delete a file", limit=limit))
+        found = await finder.find(ToolQuery("delete a file", limit=limit))
         assert len(found) == limit
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         assert all(0 < one.score <= 1 for one in found)
@@ -181,10 +181,10 @@ async def test_no_more_is_found_than_is_wanted_and_the_best_comes_first() -> Non
 async def test_identical_tools_of_two_servers_are_two_tools_that_are_both_found() -> None:
     catalog = catalog_of("one", "two", "mail")
     for server in ("one", "two"):
-        catalog.offer(server, Kind.TOOLS, OFFICE["files"])
-    catalog.offer("mail", Kind.TOOLS, OFFICE["mail"])
+        catalog.replace_listing(server, Kind.TOOLS, OFFICE["files"])
+    catalog.replace_listing("mail", Kind.TOOLS, OFFICE["mail"])
     finder = finder_of(catalog)
-    found = await finder.find(Wish("delete a file"))
+    found = await finder.find(ToolQuery("delete a file"))
     assert {one.key for one in found[:2]} == {("one", "delete_file"), ("two", "delete_file")}
     assert found[0].score == pytest.approx(found[1].score, abs=0.05)
     assert len(finder) == 6
@@ -200,10 +200,10 @@ async def test_an_empty_catalog_finds_nothing() -> None:
 async def test_only_the_wanted_servers_are_searched() -> None:
     finder = finder_of(office())
     query = "search messages and delete a file"
-    assert {one.key[0] for one in await finder.find(Wish(query))} >= {"mail", "files"}
-    mail = await finder.find(Wish(query, servers=frozenset({"mail"})))
+    assert {one.key[0] for one in await finder.find(ToolQuery(query))} >= {"mail", "files"}
+    mail = await finder.find(ToolQuery(query, servers=frozenset({"mail"})))
     assert {one.key[0] for one in mail} == {"mail"}
-    both = await finder.find(Wish(query, servers=frozenset({"mail", "files"})))
+    both = await finder.find(ToolQuery(query, servers=frozenset({"mail", "files"})))
     assert {one.key[0] for one in both} == {"mail", "files"}
     assert await names(finder, "delete a file", servers=frozenset({"weather"})) == []
     assert await names(finder, "delete a file", servers=frozenset()) == []
@@ -217,28 +217,28 @@ async def test_only_tools_that_change_nothing_are_found_when_that_is_wanted() ->
 
 async def test_what_may_not_be_seen_is_never_found() -> None:
     finder = finder_of(office())
-    assert DELETE in {one.key for one in await finder.find(Wish("delete a file"))}
+    assert DELETE in {one.key for one in await finder.find(ToolQuery("delete a file"))}
 
     def allowed(key: Key) -> bool:
         return key[0] != "files"
 
     for query in ("delete a file", "delete_file", "files", "read the complete contents of a file"):
-        found = await finder.find(Wish(query, limit=50), allowed)
+        found = await finder.find(ToolQuery(query, limit=50), allowed)
         assert "files" not in {one.key[0] for one in found}
         hidden = [("files", "delete_file"), ("files", "read_file")]
-        assert await finder.explain(Wish(query), allowed, hidden) == {}
+        assert await finder.explain(ToolQuery(query), allowed, hidden) == {}
 
 
 # Always the same.
 
 
 async def test_two_searches_and_two_finders_find_the_same() -> None:
-    wish = Wish("read the history of the file and send a message", limit=50)
+    tool_query = ToolQuery("read the history of the file and send a message", limit=50)
     one, other = finder_of(office()), finder_of(office())
-    first = await one.find(wish)
+    first = await one.find(tool_query)
     assert len(first) > 2
-    assert await one.find(wish) == first
-    assert await other.find(wish) == first
+    assert await one.find(tool_query) == first
+    assert await other.find(tool_query) == first
 
 
 SEARCH = """
@@ -280,15 +280,15 @@ def test_the_order_in_which_servers_connect_changes_nothing(order: list[str], ra
     async def search() -> None:
         catalog = office(*order)
         finder = finder_of(catalog)
-        wish = Wish("read the history of the file and send a message", limit=50)
-        first = await finder.find(wish)
+        tool_query = ToolQuery("read the history of the file and send a message", limit=50)
+        first = await finder.find(tool_query)
         # A server that comes back with its tools in another order.
         server = random.choice(order)
-        catalog.offer(server, Kind.TOOLS, [])
-        await finder.find(wish)
-        catalog.offer(server, Kind.TOOLS, random.sample(OFFICE[server], len(OFFICE[server])))
-        assert await finder.find(wish) == first
-        assert first == await finder_of(office()).find(wish)
+        catalog.replace_listing(server, Kind.TOOLS, [])
+        await finder.find(tool_query)
+        catalog.replace_listing(server, Kind.TOOLS, random.sample(OFFICE[server], len(OFFICE[server])))
+        assert await finder.find(tool_query) == first
+        assert first == await finder_of(office()).find(tool_query)
 
     asyncio.run(search())
 
@@ -300,24 +300,24 @@ async def test_what_changes_is_found_by_the_next_search() -> None:
     catalog = office("mail", "weather")
     finder = finder_of(catalog)
     assert "delete_file" not in await names(finder, "delete a file")
-    catalog.offer("files", Kind.TOOLS, OFFICE["files"])
+    catalog.replace_listing("files", Kind.TOOLS, OFFICE["files"])
     assert (await names(finder, "delete a file"))[0] == "delete_file"
-    catalog.offer("files", Kind.TOOLS, [tool("burn", "Delete a file by fire")])
+    catalog.replace_listing("files", Kind.TOOLS, [tool("burn", "Delete a file by fire")])
     assert await names(finder, "delete a file from the disk for good") == ["burn"]
-    catalog.offer("files", Kind.TOOLS, [tool("burn", "Paints a picture")])
+    catalog.replace_listing("files", Kind.TOOLS, [tool("burn", "Paints a picture")])
     assert await names(finder, "delete for good") == []
     assert await names(finder, "paint a picture") == ["burn"]
-    catalog.order(["weather"])
+    catalog.set_servers(["weather"])
     assert await names(finder, "paint a picture") == []
     assert len(finder) == 1
 
 
 async def test_a_tool_that_stops_being_harmless_is_no_longer_found_among_the_harmless() -> None:
     catalog = catalog_of("s")
-    catalog.offer("s", Kind.TOOLS, [tool("look", "Look at a picture", read_only=True)])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("look", "Look at a picture", read_only=True)])
     finder = finder_of(catalog)
     assert await names(finder, "look at a picture", read_only=True) == ["look"]
-    catalog.offer("s", Kind.TOOLS, [tool("look", "Look at a picture")])
+    catalog.replace_listing("s", Kind.TOOLS, [tool("look", "Look at a picture")])
     assert await names(finder, "look at a picture", read_only=True) == []
     assert await names(finder, "look at a picture") == ["look"]
 
@@ -327,8 +327,8 @@ async def test_searches_go_on_while_tools_are_taken_in() -> None:
     finder = finder_of(catalog)
     assert await names(finder, "delete a file")
     many = [tool(f"paint_{number}", f"Paint picture number {number}") for number in range(3000)]
-    catalog.offer("git", Kind.TOOLS, many)
-    finder.wake()
+    catalog.replace_listing("git", Kind.TOOLS, many)
+    finder.refresh_soon()
     steps = 0
     while len(finder) < 3005:
         steps += 1
@@ -343,10 +343,12 @@ async def test_searches_go_on_while_tools_are_taken_in() -> None:
 async def test_a_change_while_tools_are_taken_in_is_taken_in_too() -> None:
     catalog = office()
     finder = finder_of(catalog)
-    catalog.offer("git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(2000)])
-    finder.wake()
+    catalog.replace_listing(
+        "git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(2000)]
+    )
+    finder.refresh_soon()
     await asyncio.sleep(0)
-    catalog.offer("git", Kind.TOOLS, [tool("paint", "Paint a picture")])
+    catalog.replace_listing("git", Kind.TOOLS, [tool("paint", "Paint a picture")])
     assert await names(finder, "paint a picture") == ["paint"]
     assert len(finder) == 6
 
@@ -354,8 +356,10 @@ async def test_a_change_while_tools_are_taken_in_is_taken_in_too() -> None:
 async def test_a_finder_that_is_closed_in_the_middle_stops_there() -> None:
     catalog = office()
     finder = finder_of(catalog)
-    catalog.offer("git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(3000)])
-    finder.wake()
+    catalog.replace_listing(
+        "git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(3000)]
+    )
+    finder.refresh_soon()
     await asyncio.sleep(0)
     async with asyncio.timeout(BOUND_SECONDS):
         await finder.close()
@@ -387,16 +391,16 @@ async def test_definitions_of_any_shape_are_taken_in_and_hide_nobody_else() -> N
 async def test_a_tool_that_says_very_much_holds_up_nobody() -> None:
     catalog = office()
     finder = finder_of(catalog)
-    await finder.ready()
+    await finder.wait_until_current()
     random = Random(1)
     words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(20_000)]
     texts = [" ".join(random.sample(words, 20_000)) for _ in range(8)]
     chatty = [tool(f"chat_{number}", f"Chat with a parrot. {text}") for number, text in enumerate(texts)]
     many: dict[str, Any] = {word: {"description": word} for word in words[:5000]}
     chatty += [tool("ask", "Ask a parrot", **many)]
-    catalog.offer("git", Kind.TOOLS, chatty)
+    catalog.replace_listing("git", Kind.TOOLS, chatty)
     started = time.process_time()
-    await finder.ready()
+    await finder.wait_until_current()
     # To index every word of it would take a minute, most of it without a turn for anybody else.
     assert time.process_time() - started < 10
     assert (await names(finder, "chat with a parrot"))[0].startswith("chat_")
@@ -410,21 +414,21 @@ async def test_meaning_hears_of_every_tool_and_of_nothing_twice() -> None:
     catalog = office()
     meaning = ScriptedMeaning(None)
     finder = finder_of(catalog, meaning)
-    await finder.ready()
+    await finder.wait_until_current()
     assert meaning.told == [("put", server) for server in OFFICE]
     assert meaning.known["files"] == [("files", "read_file"), ("files", "delete_file")]
     meaning.told.clear()
-    catalog.offer("git", Kind.TOOLS, OFFICE["git"])
-    catalog.offer("files", Kind.TOOLS, OFFICE["files"][:1])
-    catalog.order(["git", "files", "weather"])
-    await finder.ready()
+    catalog.replace_listing("git", Kind.TOOLS, OFFICE["git"])
+    catalog.replace_listing("files", Kind.TOOLS, OFFICE["files"][:1])
+    catalog.set_servers(["git", "files", "weather"])
+    await finder.wait_until_current()
     assert sorted(meaning.told) == [("put", "files"), ("remove", "mail")]
     assert meaning.known["files"] == [("files", "read_file")]
 
 
 async def test_what_shares_no_word_with_the_request_is_found_by_its_meaning() -> None:
     finder = finder_of(office(), ScriptedMeaning({FORECAST: 0.8, COMMIT: 0.1}))
-    found = await finder.find(Wish("umbrella needed?"))
+    found = await finder.find(ToolQuery("umbrella needed?"))
     assert found[0].key == FORECAST
     assert found[0].words == 0
     assert found[0].cosine == 0.8
@@ -434,9 +438,9 @@ async def test_without_vectors_words_decide_as_if_there_were_no_meaning() -> Non
     finder, alone = finder_of(office(), ScriptedMeaning(None)), finder_of(office())
     empty = finder_of(office(), ScriptedMeaning({}))
     for query in ("delete a file", "read the history", "xkcd qwfpgj zzzz", "a place to eat", ""):
-        expected = await alone.find(Wish(query))
-        assert await finder.find(Wish(query)) == expected
-        assert await empty.find(Wish(query)) == expected
+        expected = await alone.find(ToolQuery(query))
+        assert await finder.find(ToolQuery(query)) == expected
+        assert await empty.find(ToolQuery(query)) == expected
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
@@ -451,7 +455,7 @@ async def test_far_away_tools_are_not_found_by_nonsense() -> None:
 
 async def test_what_words_find_is_compared_by_its_meaning_too() -> None:
     meaning = ScriptedMeaning({FORECAST: 0.5})
-    await finder_of(office(), meaning).find(Wish("delete a file"))
+    await finder_of(office(), meaning).find(ToolQuery("delete a file"))
     assert DELETE in meaning.also
 
 
@@ -459,11 +463,11 @@ async def test_what_may_not_be_seen_is_not_found_by_its_meaning_either() -> None
     finder = finder_of(office(), ScriptedMeaning({FORECAST: 0.9, DELETE: 0.8, COMMIT: 0.7}))
     assert await names(finder, "umbrella", servers=frozenset({"git"})) == ["commit"]
     assert await names(finder, "umbrella", read_only=True) == ["forecast"]
-    found = await finder.find(Wish("delete a file"), lambda key: key == COMMIT)
+    found = await finder.find(ToolQuery("delete a file"), lambda key: key == COMMIT)
     assert [one.key for one in found] == [COMMIT]
-    assert list(await finder.explain(Wish("umbrella"), lambda key: key == COMMIT, [FORECAST, COMMIT])) == [
-        COMMIT
-    ]
+    assert list(
+        await finder.explain(ToolQuery("umbrella"), lambda key: key == COMMIT, [FORECAST, COMMIT])
+    ) == [COMMIT]
 
 
 # Why.
@@ -471,9 +475,9 @@ async def test_what_may_not_be_seen_is_not_found_by_its_meaning_either() -> None
 
 async def test_a_find_is_explained_by_words_fields_and_meaning() -> None:
     finder = finder_of(office(), ScriptedMeaning({DELETE: 0.7, FORECAST: 0.2}))
-    wish = Wish("delete a file on the moon")
-    found: list[Fused] = await finder.find(wish)
-    (reason,) = (await finder.explain(wish, None, [DELETE])).values()
+    tool_query = ToolQuery("delete a file on the moon")
+    found: list[FusedScore] = await finder.find(tool_query)
+    (reason,) = (await finder.explain(tool_query, None, [DELETE])).values()
     assert (reason.score, reason.cosine, reason.meaning) == (found[0].score, 0.7, 1.0)
     assert reason.words == found[0].words > 0
     assert reason.explanation is not None
@@ -484,10 +488,10 @@ async def test_a_find_is_explained_by_words_fields_and_meaning() -> None:
 
 async def test_only_what_was_found_is_explained_and_the_same_each_time() -> None:
     finder = finder_of(office())
-    wish = Wish("delete a file")
-    await finder.find(wish)
-    reasons = await finder.explain(wish, None, [DELETE, FORECAST, ("no", "such")])
+    tool_query = ToolQuery("delete a file")
+    await finder.find(tool_query)
+    reasons = await finder.explain(tool_query, None, [DELETE, FORECAST, ("no", "such")])
     assert list(reasons) == [DELETE]
     assert reasons[DELETE].meaning is None
-    assert await finder.explain(wish, None, [DELETE]) == reasons
-    assert await finder.explain(Wish("xkcd qwfpgj zzzz"), None, [DELETE]) == {}
+    assert await finder.explain(tool_query, None, [DELETE]) == reasons
+    assert await finder.explain(ToolQuery("xkcd qwfpgj zzzz"), None, [DELETE]) == {}

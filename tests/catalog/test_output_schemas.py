@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.fingerprint import hashes
-from headgate.catalog.hints import NO_HINT
-from headgate.catalog.stored import Place, StoredListing, places
-from headgate.catalog.tools import take_in_tool
+from headgate.catalog.listing_validation import validate_tool
+from headgate.catalog.paged_listing import NO_HINT
+from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, places, tool_hashes
 from headgate.domain.call import LOCAL
 from headgate.domain.kind import Kind
 from headgate.protocol.protocol_version import Era
-from tests.catalog.owners import RememberedOwners, first_page
+from tests.catalog.sample_catalog import InMemoryNameOwners, first_page
 
 OPEN = {"type": "object", "properties": {"rows": {"type": "array"}}}
 CLOSED = {**OPEN, "additionalProperties": False}
@@ -28,11 +27,11 @@ def definition(schema: Any, name: str = "look") -> bytes:
 
 def catalog(*schemas: Any, truncates: bool = True) -> Catalog:
     made = Catalog(
-        name_limit=60, prefixed=True, page_bytes=1000, owners=RememberedOwners(), truncates=truncates
+        name_limit=60, prefixed=True, page_bytes=1000, owners=InMemoryNameOwners(), truncates=truncates
     )
-    made.order(["bank"])
+    made.set_servers(["bank"])
     names = (f"look{number}" for number in range(len(schemas)))
-    made.offer("bank", Kind.TOOLS, [definition(*each) for each in zip(schemas, names, strict=True)])
+    made.replace_listing("bank", Kind.TOOLS, [definition(*each) for each in zip(schemas, names, strict=True)])
     return made
 
 
@@ -60,17 +59,19 @@ def test_every_other_byte_stays() -> None:
 
 
 def test_what_a_tool_is_known_by_does_not_depend_on_it() -> None:
-    source, repairs = take_in_tool(definition(CLOSED).decode())
+    source, repairs = validate_tool(definition(CLOSED).decode())
     assert repairs == []
     assert source.definition.text == definition(CLOSED).decode()
     assert source.truncated_definition is not None
-    assert hashes(source.definition.text.encode()) == hashes(source.truncated_definition.text.encode())
+    assert tool_hashes(source.definition.text.encode()) == tool_hashes(
+        source.truncated_definition.text.encode()
+    )
 
 
 def test_the_same_listing_again_changes_nothing() -> None:
     told = catalog(OPEN, CLOSED)
     before = told.every_tool
-    told.offer("bank", Kind.TOOLS, [definition(OPEN, "look0"), definition(CLOSED, "look1")])
+    told.replace_listing("bank", Kind.TOOLS, [definition(OPEN, "look0"), definition(CLOSED, "look1")])
     assert told.every_tool == before
 
 
@@ -80,10 +81,10 @@ def test_the_same_listing_again_changes_nothing() -> None:
 def stored(checked: bool) -> StoredListing:  # noqa: FBT001
     definitions = [definition(OPEN, "look0"), definition(CLOSED, "look1")]
     if checked:
-        found = places(definitions, (take_in_tool(each.decode())[0] for each in definitions))
+        found = places(definitions, (validate_tool(each.decode())[0] for each in definitions))
     else:
         # As a version wrote them that did not look at output schemas.
-        found = [Place(f"look{number}", 9, 16) for number in range(2)]
+        found = [DefinitionPosition(f"look{number}", 9, 16) for number in range(2)]
     return StoredListing("bank", Kind.TOOLS, definitions, NO_HINT, found)
 
 
@@ -91,11 +92,11 @@ def stored(checked: bool) -> StoredListing:  # noqa: FBT001
 @pytest.mark.parametrize("truncates", [True, False])
 def test_what_is_remembered_is_listed_by_the_same_rule(*, checked: bool, truncates: bool) -> None:
     made = catalog(truncates=truncates)
-    made.recall([stored(checked)])
+    made.restore_listings([stored(checked)])
     assert listed(made, Era.HANDSHAKE) == [OPEN, None if truncates else CLOSED]
     assert stored(checked).is_current is checked
 
 
 def test_what_an_earlier_version_found_is_not_relied_on() -> None:
-    assert stored(checked=False).looked_at() == {}
-    assert [*stored(checked=True).looked_at()] == [definition(OPEN, "look0")]
+    assert stored(checked=False).checked_definitions() == {}
+    assert [*stored(checked=True).checked_definitions()] == [definition(OPEN, "look0")]

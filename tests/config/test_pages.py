@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog import own
-from headgate.catalog.names import RESERVED
-from headgate.catalog.pool import weight
+from headgate.catalog import own_tools
+from headgate.catalog.public_names import RESERVED
+from headgate.catalog.tool_pool import weight
 from headgate.knowledge.tools.definitions import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +66,9 @@ def arguments(definition: bytes) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("tool", "argument"),
     [
-        *arguments(own.retrieve_definition([])),
-        *arguments(own.CALL_DEFINITION),
-        *arguments(own.EXPAND_DEFINITION),
+        *arguments(own_tools.retrieve_definition([])),
+        *arguments(own_tools.CALL_DEFINITION),
+        *arguments(own_tools.EXPAND_DEFINITION),
         *(named for definition in DEFINITIONS for named in arguments(msgspec.json.encode(definition))),
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.clients import Clients
 from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import ListingContext
 from headgate.delivery.transactions.names import STEP
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
@@ -279,7 +279,7 @@ async def test_a_server_that_is_named_and_not_there_is_said_to_be_unknown(server
 
 async def test_a_gateway_without_servers_knows_no_method() -> None:
     harness = GatewayHarness("bank")
-    harness.catalog.order([])
+    harness.catalog.set_servers([])
     with pytest.raises(MethodUnknown, match="no server is there"):
         await harness.gateway.forward(request("vendor/audit"), None)
 
@@ -345,7 +345,7 @@ async def test_who_was_not_shown_that_a_tool_wants_headers_need_not_send_them(mo
 
 
 async def test_headers_that_a_dialect_does_not_ask_for_need_not_be_sent() -> None:
-    harness = GatewayHarness(clients=Clients(dialect=Dialect.GEMINI))
+    harness = GatewayHarness(clients=KnownClients(dialect=Dialect.GEMINI))
     harness.offer("bank", Kind.TOOLS, MIRRORED)
     assert await call(harness, "bank_pay", params={"arguments": {"amount": 7}}, headers={}) is DONE
 
@@ -469,5 +469,5 @@ async def test_a_servers_tool_of_the_same_name_makes_no_step(*, prefixed: bool) 
 async def test_each_kind_has_a_listing(kind: Kind) -> None:
     harness = both()
     harness.offer("bank", Kind.TOOLS, a_tool("pay"))
-    page = json.loads(b"{" + await harness.gateway.list(kind, None, Viewer(era=Era.STATELESS)) + b"}")
+    page = json.loads(b"{" + await harness.gateway.list(kind, None, ListingContext(era=Era.STATELESS)) + b"}")
     assert page[kind.member][0][kind.key]

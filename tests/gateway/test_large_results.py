@@ -182,7 +182,7 @@ async def test_a_tool_is_called_once_and_its_result_is_looked_at(build: Build, n
     again = await library.told("proxy_read", {"cache_id": facts_of(reply)["cache_id"], "limit": 1})
     assert texts_of(again)[0] == "line 0"
     assert len(library.harness.sent) == 1
-    assert library.harness.catalog.take_usage() == {("bank", "look"): 1}
+    assert library.harness.catalog.drain_usage() == {("bank", "look"): 1}
 
 
 class Steps:

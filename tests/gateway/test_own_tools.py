@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from headgate.access.local import LocalAccess
-from headgate.catalog.clients import Clients
 from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.expansion.expand import ExpandSchema
 from headgate.catalog.finder import Finder
-from headgate.catalog.retrieval import RetrieveTools
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.domain.call import Answer, Caller, Owner
 from headgate.domain.errors import (
     Exhausted,
@@ -29,7 +29,7 @@ from headgate.domain.listing import Curation, Mode
 from headgate.domain.profile import Profile
 from headgate.gateway.gateway import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
-from tests.catalog.shown import Silent
+from tests.catalog.sample_listings import UnreachableChannel
 from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG
 from tests.gateway_harness import GatewayHarness, request
 from tests.waiting import eventually
@@ -55,7 +55,7 @@ class Hall:
         access: AccessControl | None = None,
         told: Callable[[str], None] = lambda visibility_group: None,
         prefixed: bool = True,
-        clients: Clients | None = None,
+        clients: KnownClients | None = None,
     ) -> None:
         own: dict[str, GatewayTool] = {}
         self.harness = GatewayHarness(
@@ -73,7 +73,7 @@ class Hall:
             catalog,
             LocalAccess(),
             self.harness.pools,
-            self.harness.showing.grows,
+            self.harness.tool_listings.is_dynamic,
             top_k=5,
             await_tools=_await_nothing,
             tell=told,
@@ -95,7 +95,9 @@ class Hall:
         ]
 
     async def listed(self, owner: Owner | None = None) -> list[str]:
-        page = await self.harness.gateway.list(Kind.TOOLS, None, Viewer(era=Era.HANDSHAKE, owner=owner))
+        page = await self.harness.gateway.list(
+            Kind.TOOLS, None, ListingContext(era=Era.HANDSHAKE, owner=owner)
+        )
         return [tool["name"] for tool in json.loads(b"{" + page + b"}")["tools"]]
 
 
@@ -121,7 +123,7 @@ async def test_any_tool_is_called_by_any_of_its_names_in_any_mode(mode: Mode, na
     assert [(server, tool, json.loads(given)) for server, tool, given in hall.sent()] == [
         ("bank", "pay", {"amount": 5})
     ] * 2
-    assert hall.harness.catalog.take_usage() == {("bank", "pay"): 2}
+    assert hall.harness.catalog.drain_usage() == {("bank", "pay"): 2}
 
 
 async def test_the_arguments_arrive_byte_for_byte_and_without_any_as_none() -> None:
@@ -273,7 +275,7 @@ async def test_a_tool_is_found_and_called_by_the_name_under_which_it_was_found(m
     found = told(await hall.call(name, {"query": "pay money"}))["structuredContent"]["tools"]
     assert found[0]["name"] == "bank_pay"
     assert await hall.wrapped(found[0]["name"], {"amount": 5}) is DONE
-    assert hall.harness.catalog.take_usage() == {("bank", "pay"): 1}
+    assert hall.harness.catalog.drain_usage() == {("bank", "pay"): 1}
 
 
 async def test_tools_can_be_found_through_call_tool() -> None:
@@ -282,7 +284,7 @@ async def test_tools_can_be_found_through_call_tool() -> None:
 
 
 async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_else() -> None:
-    owner, other = Owner("one", Silent()), Owner("two", Silent())
+    owner, other = Owner("one", UnreachableChannel()), Owner("two", UnreachableChannel())
     found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     hall = Hall(
         Mode.DYNAMIC,
@@ -322,7 +324,7 @@ async def test_the_schema_of_any_tool_can_be_had_in_every_mode_directly_and_thro
         assert json.loads(told(answer)["content"][0]["text"]) == SCHEMA
     # Nothing of it reaches a server, and it is no use of the tool.
     assert hall.sent() == []
-    assert hall.harness.catalog.take_usage() == {}
+    assert hall.harness.catalog.drain_usage() == {}
 
 
 async def test_what_is_hidden_cannot_be_expanded_either() -> None:
@@ -356,7 +358,7 @@ async def test_in_full_the_names_of_own_tools_are_those_of_nobody() -> None:
 
 
 async def test_where_everything_is_whole_a_servers_tool_of_such_a_name_is_listed_and_called() -> None:
-    owner = Owner("one", Silent())
+    owner = Owner("one", UnreachableChannel())
     for mode in (Mode.FULL, Mode.AUTO, Mode.BUDGET):
         hall = bare(mode, *THEIRS)
         assert await hall.listed(owner) == ["pay", *NAMES]
@@ -415,7 +417,7 @@ async def test_what_a_strict_client_writes_arrives_as_the_tools_own_schema_wants
         "properties": {"to": {"type": "string"}, "note": {"type": "string"}, "extra": {"type": "object"}},
         "required": ["to"],
     }
-    hall = Hall(mode, clients=Clients(dialects={"strict": Dialect.OPENAI}))
+    hall = Hall(mode, clients=KnownClients(dialects={"strict": Dialect.OPENAI}))
     hall.harness.offer("bank", Kind.TOOLS, {"name": "send", "inputSchema": schema})
     written = {"to": "me", "note": None, "extra": '{"deep":[1]}'}
     await hall.call("bank_send", written, client="strict")
@@ -434,5 +436,5 @@ async def test_what_a_strict_client_writes_arrives_as_the_tools_own_schema_wants
 @pytest.mark.parametrize("arguments", [None, [], "x", 5, {"a": {"b": None}}])
 async def test_arguments_of_any_kind_pass_in_every_dialect(arguments: Any) -> None:
     for dialect in Dialect:
-        hall = Hall(clients=Clients(dialect=dialect))
+        hall = Hall(clients=KnownClients(dialect=dialect))
         assert await hall.call("bank_pay", arguments) is DONE

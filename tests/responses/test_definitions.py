@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec import Raw
 
-from headgate.catalog.names import READERS
+from headgate.catalog.public_names import RESULT_READERS
 from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tools.arguments import wanted
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
@@ -36,7 +36,7 @@ def schema(definition: bytes) -> dict[str, Any]:
 
 
 def test_the_catalog_knows_them_all_by_name() -> None:
-    assert set(NAMES) == READERS == DEFINITIONS.keys() == STUBS.keys()
+    assert set(NAMES) == RESULT_READERS == DEFINITIONS.keys() == STUBS.keys()
     assert [json.loads(DEFINITIONS[name])["name"] for name in NAMES] == list(NAMES)
     assert [json.loads(STUBS[name])["name"] for name in NAMES] == list(NAMES)
 

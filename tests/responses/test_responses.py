@@ -21,7 +21,7 @@ from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.store import Limits
 from headgate.storage.results import KeptResults, open_results
-from tests.catalog.shown import Silent
+from tests.catalog.sample_listings import UnreachableChannel
 from tests.responses.hands import Hands
 from tests.responses.results import IMAGE, facts_of, result, spooled, text, texts_of
 from tests.upstream.spool_limits import open_files, taken
@@ -276,7 +276,7 @@ async def test_every_tool_reads_what_an_excerpt_names(desk: Desk) -> None:
 
 async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: Desk) -> None:
     def owner(id: str) -> Owner:
-        return Owner(id, Silent())
+        return Owner(id, UnreachableChannel())
 
     async def refused(caller: Caller, owner: Owner | None, cache_id: str) -> str:
         asked = request("proxy_read", {"cache_id": cache_id}, caller, owner)

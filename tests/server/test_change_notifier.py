@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.seen import AllBut
+from headgate.catalog.listing_cache import AllExcept
 from headgate.domain.call import Caller, Owner
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
@@ -108,8 +108,8 @@ async def test_who_has_left_or_a_gateway_that_ends_is_told_nothing() -> None:
         ([None, ["one"]], None),
         ([(), ["one"]], {"one"}),
         ([["one"], ()], {"one"}),
-        ([AllBut({"one"}), ["two"]], {"two", "three"}),
-        ([AllBut({"one"}), ["one"]], {"one", "two", "three"}),
+        ([AllExcept({"one"}), ["two"]], {"two", "three"}),
+        ([AllExcept({"one"}), ["one"]], {"one", "two", "three"}),
     ],
 )
 async def test_changes_of_one_moment_concern_everybody_whom_any_of_them_concerns(

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from headgate.catalog.hints import NO_HINT, CacheHint
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.domain.call import Owner
 from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.kind import Kind
@@ -62,10 +62,10 @@ class Client:
     def capabilities(self, era: Era) -> bytes:
         return b"{}"
 
-    async def instructions(self, viewer: Viewer) -> str:
+    async def instructions(self, listing_context: ListingContext) -> str:
         return ""
 
-    def cache_hint(self, kind: Kind, viewer: Viewer) -> CacheHint:
+    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
         return NO_HINT
 
     async def set_log_level(self, owner: Owner, level: str) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.fingerprint import definition_hash, hashes, tool_hash
-from headgate.catalog.hints import CacheHint
-from headgate.catalog.stored import StoredListing
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.stored_listing import StoredListing, definition_hash, tool_hash, tool_hashes
 from headgate.domain.kind import Kind
 from headgate.storage.catalog import CatalogFile, remove
 
@@ -207,7 +206,7 @@ async def test_both_hashes_are_kept_and_annotations_are_seen_by_one_of_them(path
     harmless, harmful = (tool("a", annotations={"readOnlyHint": hint}) for hint in (True, False))
     await kept(path, ("one", "1", Kind.TOOLS, [harmless]), ("two", "1", Kind.TOOLS, [harmful]))
     found = await rows(path, "SELECT hash, approval_hash FROM tools ORDER BY server_name")
-    assert found == [(hashes(one).search, hashes(one).approval) for one in (harmless, harmful)]
+    assert found == [(tool_hashes(one).search, tool_hashes(one).approval) for one in (harmless, harmful)]
     assert found[0][0] == found[1][0]
     assert found[0][1] != found[1][1]
 
@@ -405,15 +404,15 @@ def test_the_hash_sees_name_description_and_parameters_and_nothing_else() -> Non
 
 def test_a_change_of_the_description_or_of_a_parameter_changes_both_hashes() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    before = hashes(tool("x", "Does it", inputSchema=schema))
+    before = tool_hashes(tool("x", "Does it", inputSchema=schema))
     for after in (
         tool("y", "Does it", inputSchema=schema),
         tool("x", "Does it well", inputSchema=schema),
         tool("x", "Does it", inputSchema={"type": "object", "properties": {"a": {"type": "integer"}}}),
         tool("x", "Does it", inputSchema={"type": "object", "properties": {"b": {"type": "string"}}}),
     ):
-        assert hashes(after).search != before.search
-        assert hashes(after).approval != before.approval
+        assert tool_hashes(after).search != before.search
+        assert tool_hashes(after).approval != before.approval
 
 
 @pytest.mark.parametrize(
@@ -429,11 +428,11 @@ def test_a_change_of_the_description_or_of_a_parameter_changes_both_hashes() -> 
     ],
 )
 def test_what_means_the_same_has_the_same_hashes(one: bytes, other: bytes) -> None:
-    assert hashes(one) == hashes(other)
+    assert tool_hashes(one) == tool_hashes(other)
 
 
 def test_annotations_are_seen_by_the_approval_hash_alone() -> None:
-    seen = [hashes(tool("x", annotations=one)) for one in ({}, {"readOnlyHint": True}, {"title": "X"})]
+    seen = [tool_hashes(tool("x", annotations=one)) for one in ({}, {"readOnlyHint": True}, {"title": "X"})]
     assert len({one.search for one in seen}) == 1
     assert len({one.approval for one in seen}) == 3
 
@@ -448,8 +447,8 @@ def test_nothing_moves_from_one_part_of_the_hash_to_the_next() -> None:
     [b"", b"nonsense", b"[]", b'{"name":5}', b'{"name":"\xff"}', b'{"name":"a","x":' + b"[" * 5000, b"{}"],
 )
 def test_what_no_parser_takes_has_hashes_too(definition: bytes) -> None:
-    assert len(hashes(definition).search) == len(hashes(definition).approval) == 64
-    assert hashes(definition) != hashes(definition + b" nonsense")
+    assert len(tool_hashes(definition).search) == len(tool_hashes(definition).approval) == 64
+    assert tool_hashes(definition) != tool_hashes(definition + b" nonsense")
 
 
 async def test_how_often_tools_were_called_is_told_of_those_that_were(path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.catalog.abilities import Ability
+from headgate.catalog.capabilities import ServerDeclaration
 from headgate.storage.state import StateFile
 from tests.waiting import wait_until
 
@@ -92,7 +92,7 @@ def test_names_without_end_push_out_those_that_nobody_used_for_longest(path: Pat
     assert path.read_bytes().count(b'"new') < 50_000
 
 
-ABILITY = Ability("2025-11-25", '{"prompts":{}}', "be kind \u00e9")
+ABILITY = ServerDeclaration("2025-11-25", '{"prompts":{}}', "be kind \u00e9")
 
 
 def test_what_a_server_can_do_is_remembered(path: Path) -> None:
@@ -107,9 +107,11 @@ def test_a_server_that_says_the_same_again_costs_no_write(path: Path) -> None:
     state = StateFile(path)
     state.remember_ability("server", ABILITY)
     written = os.stat(path).st_ino
-    state.remember_ability("server", Ability(ABILITY.version, ABILITY.capabilities, ABILITY.instructions))
+    state.remember_ability(
+        "server", ServerDeclaration(ABILITY.version, ABILITY.capabilities, ABILITY.instructions)
+    )
     assert os.stat(path).st_ino == written
-    state.remember_ability("server", Ability("2026-07-28"))
+    state.remember_ability("server", ServerDeclaration("2026-07-28"))
     assert os.stat(path).st_ino != written
 
 

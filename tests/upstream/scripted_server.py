@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from headgate.catalog.hints import CacheHint
+from headgate.catalog.paged_listing import CacheHint
 from headgate.domain.call import LOCAL, Answer, Call, Channel, Owner, Request
 from headgate.domain.errors import GatewayLoop, UpstreamTimeout
 from headgate.domain.item import Item

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.catalog.hints import NO_HINT, CacheHint
+from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.domain.call import LOCAL, Answer, Call, Request
 from headgate.domain.errors import InvalidAnswer
 from headgate.domain.item import Item, Mirror

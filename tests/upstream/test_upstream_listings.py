@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.hints import CacheHint
+from headgate.catalog.paged_listing import CacheHint
 from headgate.domain.call import Answer
 from headgate.domain.errors import InvalidAnswer
 from headgate.domain.kind import Kind

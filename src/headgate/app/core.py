@@ -21,9 +21,9 @@ from headgate.app.results import Results, open_results_of, readers_of
 from headgate.app.search import Search, open_search
 from headgate.app.self_reference import chain_of, starts_servers_as_child
 from headgate.app.surroundings import Surroundings
-from headgate.catalog.abilities import Abilities
+from headgate.catalog.capabilities import MergedCapabilities
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.names import default_limit
+from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.call import Answer, Call, Request
 from headgate.domain.care import PLAIN_CARE
@@ -62,7 +62,7 @@ class Core:
         self,
         settings: Settings,
         state: StateFile,
-        abilities: Abilities,
+        abilities: MergedCapabilities,
         recollection: Recollection,
         fleet: UpstreamFleet,
         change_notifier: ChangeNotifier,
@@ -85,10 +85,10 @@ class Core:
         keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
         self.seal = Seal(keys or [seal_key(settings.data_dir)])
         self.call_metrics = call_metrics
-        self.refreshing = Refreshing(search.showing, change_notifier, search.prepare)
+        self.refreshing = Refreshing(search.tool_listings, change_notifier, search.prepare)
         self.bookkeeping = bookkeeping
         self.input_bridge = InputBridge(bookkeeping.journal, RequestStateSealer(self.seal))
-        self.surroundings = Surroundings(abilities, fleet, search.showing, results, catalog)
+        self.surroundings = Surroundings(abilities, fleet, search.tool_listings, results, catalog)
         self.tasks: set[asyncio.Task[None]] = set()
         access = LocalAccess()
         own: dict[str, GatewayTool] = {
@@ -103,7 +103,7 @@ class Core:
         gateway = Gateway(
             access,
             catalog,
-            search.showing,
+            search.tool_listings,
             bookkeeping.delivery,
             self.input_bridge,
             MemoryTaskRegistry(),
@@ -124,7 +124,7 @@ class Core:
     def apply(self, servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> None:
         """Run exactly these servers; those that are left out have a reason."""
         self.arrange(servers)
-        self.catalog.set_unused(_reasons(servers, left_out))
+        self.catalog.set_unavailable_servers(_reasons(servers, left_out))
         self._recollection.apply(servers)
         self.bookkeeping.promises.apply(servers)
         # How its tools are shown and called is nothing that a server has to be connected anew for.
@@ -140,10 +140,10 @@ class Core:
         """These are the servers whose things are listed, in this order."""
         enabled = [server.name for server in servers if server.enabled]
         self._federation.retain_servers(enabled)
-        self.catalog.order(enabled, [server.name for server in servers if not server.enabled])
-        self._abilities.order(enabled)
+        self.catalog.set_servers(enabled, [server.name for server in servers if not server.enabled])
+        self._abilities.set_servers(enabled)
         if self.catalog.curate({server.name: server.curation for server in servers}):
-            self.search.showing.forget_views()
+            self.search.tool_listings.clear_cache()
             self.refreshing.wake()
 
     def revived(self, session: HttpSession) -> None:
@@ -156,7 +156,7 @@ class Core:
     def left(self, session: HandshakeSession) -> None:
         """A client that shook hands is gone."""
         self.fleet.close_client(session.owner.id)
-        self.search.showing.forget(session.owner.id)
+        self.search.tool_listings.forget_group(session.owner.id)
         if not session.revivable:
             # Otherwise they stay for their time: opening many sessions must not cost others their results.
             self.surroundings.start(self.results.forget(session.owner.id))
@@ -165,7 +165,7 @@ class Core:
 
     def _changed(self, kind: Kind) -> None:
         """What servers list is not what it was: tell those who see a difference."""
-        self.change_notifier.list_changed(kind.capability, self.search.showing.affected(kind))
+        self.change_notifier.list_changed(kind.capability, self.search.tool_listings.changed_groups(kind))
         if kind is Kind.TOOLS:
             self.refreshing.wake()
 
@@ -173,8 +173,8 @@ class Core:
         """Take down which tools are called most, from time to time."""
         favourites = self.search.favourites
         while True:
-            if favourites.due and favourites.take(await usage()):
-                self.search.showing.forget_views()
+            if favourites.is_due and favourites.update(await usage()):
+                self.search.tool_listings.clear_cache()
                 self.refreshing.wake()
             await asyncio.sleep(_FAVOURITES_SECONDS)
 
@@ -217,7 +217,7 @@ async def open_core(
         readers=readers_of(settings) + delivery_tools_of(settings),
         truncates=settings.enable_auto_truncation,
     )
-    abilities = Abilities(state)
+    abilities = MergedCapabilities(state)
     file = CatalogFile(catalog_path)
     recollection = Recollection(file, catalog)
     change_notifier = ChangeNotifier()

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.app.background import start
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.own import Reader
+from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
 from headgate.delivery.delivery import Count, Delivery
 from headgate.delivery.journal import Journal
@@ -95,7 +95,7 @@ class Bookkeeping:
 
     def _find(self, name: str, caller: Caller) -> None:
         """Raises ToolNotFound or ServerNotFound; a server that is still starting may have the tool."""
-        if self._catalog.silent_server(Kind.TOOLS, name) is None:
+        if self._catalog.pending_server(Kind.TOOLS, name) is None:
             self._catalog.resolve(Kind.TOOLS, name, caller)
 
     def begin(self) -> None:
@@ -248,9 +248,9 @@ def _log_damage(reason: str) -> None:
     )
 
 
-def delivery_tools_of(settings: Settings) -> tuple[Reader, ...]:
+def delivery_tools_of(settings: Settings) -> tuple[OwnToolDefinition, ...]:
     """The tools for transactions, as they are listed: where the operator cares about delivery."""
     wanted = settings.list_delivery_tools
     if wanted is None:
         wanted = any(not server.care.is_plain for server in settings.servers if server.enabled)
-    return tuple(Reader(name, DEFINITIONS[name], STUBS[name]) for name in NAMES) if wanted else ()
+    return tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in NAMES) if wanted else ()

@@ -159,7 +159,7 @@ async def _index(finder: Finder, tools: int, progress: Progress) -> None:
     before = -1
     while before < len(finder) < tools:
         before = len(finder)
-        await finder.ready()
+        await finder.wait_until_current()
         progress.count("indexed", len(finder), tools)
     if len(finder) < tools:
         raise ConfigError(

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Raw
 
 from headgate.app.recollection import Recollection
-from headgate.catalog.abilities import Abilities, Ability
+from headgate.catalog.capabilities import MergedCapabilities, ServerDeclaration
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.hints import CacheHint
-from headgate.catalog.uris import with_server
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.public_uris import with_server
 from headgate.delivery.delivery import Delivery
 from headgate.domain.call import Owner
 from headgate.domain.kind import Kind
@@ -29,7 +29,7 @@ class Events:
     def __init__(
         self,
         catalog: Catalog,
-        abilities: Abilities,
+        abilities: MergedCapabilities,
         recollection: Recollection,
         change_notifier: ChangeNotifier,
         federation: GatewayFederation,
@@ -43,25 +43,27 @@ class Events:
 
     def prepare_listing(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step."""
-        return self._catalog.look_ahead(server, kind, definitions)
+        return self._catalog.check_ahead(server, kind, definitions)
 
     def listing_received(
         self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
     ) -> dict[str, str]:
         """This is what the server has of one kind."""
-        intake = self._catalog.offer(server, kind, definitions, profile, hint)
+        intake = self._catalog.replace_listing(server, kind, definitions, profile, hint)
         if profile == PLAIN:
             self._recollection.keep(server, kind, definitions, hint, intake.sources)
         return intake.left_out
 
     def has_listing(self, server: str, profile: Profile) -> bool:
         """Whether a listing for that profile is kept."""
-        return self._catalog.offered(server, profile)
+        return self._catalog.has_own_listing(server, profile)
 
     def server_connected(self, server: str, negotiated: NegotiationResult) -> None:
         """A new connection stands."""
         capabilities = negotiated.capabilities.decode(errors="replace")
-        self._abilities.tell(server, Ability(negotiated.version, capabilities, negotiated.instructions))
+        self._abilities.declare(
+            server, ServerDeclaration(negotiated.version, capabilities, negotiated.instructions)
+        )
         self.delivery.recovered(server)
 
     def resource_updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:

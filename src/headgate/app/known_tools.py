@@ -10,7 +10,7 @@ from headgate.app.progress import Progress
 from headgate.app.recollection import Recollection
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.evaluation.report import Unreached
-from headgate.catalog.names import default_limit
+from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
 from headgate.domain.item import Item
@@ -46,7 +46,7 @@ async def known_tools(
         async with open_core(quiet, forget=False) as core:
             failed = await _connect(core, asked, progress)
             items = list(core.catalog.every_tool)
-            unreached = [one for one in failed if not core.catalog.offered(one.name, PLAIN)]
+            unreached = [one for one in failed if not core.catalog.has_own_listing(one.name, PLAIN)]
         for one in failed:
             if one not in unreached:
                 progress.say(f"{one.reason}; what it listed before is taken")
@@ -68,12 +68,12 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
     )
     recollection = Recollection(CatalogFile(settings.data_dir / "proxy.db"), catalog)
     try:
-        catalog.order(enabled, [server.name for server in settings.servers if not server.enabled])
+        catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
         catalog.curate({server.name: server.curation for server in settings.servers})
         await recollection.recall(settings.servers, forget=False)
     finally:
         await recollection.close()
-    return list(catalog.every_tool), [name for name in enabled if not catalog.offered(name, PLAIN)]
+    return list(catalog.every_tool), [name for name in enabled if not catalog.has_own_listing(name, PLAIN)]
 
 
 async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> list[Unreached]:

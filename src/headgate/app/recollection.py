@@ -8,8 +8,8 @@ import msgspec
 
 from headgate import __version__
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.hints import NOTHING_TO_KEEP, CacheHint
-from headgate.catalog.stored import StoredListing, places
+from headgate.catalog.paged_listing import NOTHING_TO_KEEP, CacheHint
+from headgate.catalog.stored_listing import StoredListing, places
 from headgate.domain.item import Source
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec
@@ -39,7 +39,7 @@ class Recollection:
         stored = [_with_known_hint(one) for one in kept]
         # What an earlier version found in them is written anew when the server tells the same again.
         self._kept = {(one.server, one.kind): (one.definitions, one.hint) for one in stored if one.is_current}
-        self.catalog.recall(stored)
+        self.catalog.restore_listings(stored)
 
     def apply(self, servers: Iterable[ServerSpec]) -> None:
         """These are the servers now; others, and what the same were before, are not offered any more.
@@ -51,7 +51,7 @@ class Recollection:
         changed = [name for name, known in before.items() if self._definitions.get(name) != known]
         if changed:
             self._kept = {key: value for key, value in self._kept.items() if key[0] not in changed}
-            self.catalog.doubt(changed)
+            self.catalog.mark_stale(changed)
 
     def keep(
         self, server: str, kind: Kind, definitions: list[bytes], hint: CacheHint, sources: Sequence[Source]
@@ -83,7 +83,7 @@ class Recollection:
         await self._file.flush()
 
     async def _note_usage(self) -> None:
-        used = self.catalog.take_usage()
+        used = self.catalog.drain_usage()
         if used:
             await self._file.count_calls(used)
 

@@ -17,16 +17,18 @@ _SETTLE_SECONDS = 0.05
 class Showing(Protocol):
     """What clients see."""
 
-    async def refreshed(self) -> Collection[str]:
+    async def refresh(self) -> Collection[str]:
         """Whose listing is not what it was."""
 
 
 class Refreshing:
     """One refresh at a time; changes during one lead to one more."""
 
-    def __init__(self, showing: Showing, change_notifier: ChangeNotifier, made: Callable[[], None]) -> None:
+    def __init__(
+        self, tool_listings: Showing, change_notifier: ChangeNotifier, made: Callable[[], None]
+    ) -> None:
         """`made` is called when listings are as the catalog is."""
-        self._showing = showing
+        self._showing = tool_listings
         self._made = made
         self._change_notifier = change_notifier
         self._again = False
@@ -43,7 +45,7 @@ class Refreshing:
             self._again = False
             await asyncio.sleep(_SETTLE_SECONDS)
             try:
-                visibility_groups = await self._showing.refreshed()
+                visibility_groups = await self._showing.refresh()
             except Exception:
                 # Clients that list get the same failure with its reason; the next change tries again.
                 log.exception("listings not made")

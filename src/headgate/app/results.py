@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import cast
 
 from headgate.app.background import start
-from headgate.catalog.own import Reader
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
 from headgate.domain.call import Request
 from headgate.protocol.protocol_version import Era
@@ -57,10 +57,10 @@ class Results:
         if self._isolated:
             await self.store.clear(agent)
 
-    def advice(self, viewer: Viewer) -> str:
+    def advice(self, listing_context: ListingContext) -> str:
         """What a model must know of stored results that are not its own alone."""
-        alone = self._isolated and (viewer.owner is not None or viewer.caller.known)
-        if viewer.era is Era.HANDSHAKE and viewer.owner is None:
+        alone = self._isolated and (listing_context.owner is not None or listing_context.caller.known)
+        if listing_context.era is Era.HANDSHAKE and listing_context.owner is None:
             # It is just shaking hands, and is going to have a session.
             alone = self._isolated
         return "" if alone or not self._display.truncates else _SHARED
@@ -112,11 +112,11 @@ async def _sweep(store: KeptResults) -> None:
         await store.expire()
 
 
-def readers_of(settings: Settings) -> tuple[Reader, ...]:
+def readers_of(settings: Settings) -> tuple[OwnToolDefinition, ...]:
     """The tools that read stored results, as they are listed; none where they are not."""
     if not settings.list_result_tools:
         return ()
-    return tuple(Reader(name, DEFINITIONS[name], STUBS[name]) for name in NAMES)
+    return tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in NAMES)
 
 
 def limits_of(settings: Settings) -> Limits:

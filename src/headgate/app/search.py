@@ -9,20 +9,19 @@ from headgate.access.local import LocalAccess
 from headgate.app.delivery import delivery_tools_of
 from headgate.app.results import readers_of
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.changes import Changes
-from headgate.catalog.clients import Clients
 from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.expandable import Expandable
 from headgate.catalog.expansion.expand import ExpandSchema
-from headgate.catalog.favourites import Favourites
-from headgate.catalog.finder import Finder
-from headgate.catalog.meaning import Meaning
-from headgate.catalog.names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
-from headgate.catalog.pool import Pools
-from headgate.catalog.retrieval import Await, RetrieveTools, Tell
-from headgate.catalog.showing import Showing
+from headgate.catalog.finder import Finder, ToolSemanticSearch
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_builder import ListingBuilder
+from headgate.catalog.listing_changes import ListingChangeLog
+from headgate.catalog.most_used_tools import MostUsedTools
+from headgate.catalog.own_tools import ExpandableTools
+from headgate.catalog.public_names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.retrieve_tools import AwaitTools, NotifyListChanged, RetrieveTools
 from headgate.catalog.tokens.counter import count_tokens
-from headgate.catalog.views import Views
+from headgate.catalog.tool_listings import ToolListings
+from headgate.catalog.tool_pool import ToolPools
 from headgate.config.settings import Settings
 from headgate.domain.call import Request
 from headgate.domain.kind import Kind
@@ -40,14 +39,14 @@ class Search:
 
     def __init__(self, settings: Settings, catalog: Catalog, finder: Finder, state: StateFile) -> None:
         self.finder = finder
-        self.favourites = Favourites(state)
+        self.favourites = MostUsedTools(state)
         self._catalog = catalog
         self._top_k = settings.top_k
         self._readers = readers_of(settings) + delivery_tools_of(settings)
         self._retrieve: RetrieveTools | None = None
         self._expand: ExpandSchema | None = None
-        self._pools = Pools(settings.tools_limit, time.monotonic)
-        views = Views(
+        self._pools = ToolPools(settings.tools_limit, time.monotonic)
+        views = ListingBuilder(
             catalog,
             count_tokens,
             budget_tokens=settings.listing_budget_tokens,
@@ -55,13 +54,13 @@ class Search:
             ranks=lambda: self.favourites.ranks,
             readers=self._readers,
         )
-        self.showing = Showing(
+        self.tool_listings = ToolListings(
             Mode(settings.listing),
             catalog,
             self._pools,
             views,
             clients_of(settings),
-            Changes(state),
+            ListingChangeLog(state),
             page_bytes=settings.page_bytes,
             reserved=settings.prefix,
         )
@@ -69,27 +68,29 @@ class Search:
 
     def _changed(self, kind: Kind) -> None:
         """Index at once where clients are going to search; elsewhere the first search is soon enough."""
-        if kind is Kind.TOOLS and self.showing.default in (Mode.SEARCH, Mode.DYNAMIC):
-            self.finder.wake()
+        if kind is Kind.TOOLS and self.tool_listings.default in (Mode.SEARCH, Mode.DYNAMIC):
+            self.finder.refresh_soon()
 
     def prepare(self) -> None:
         """Index what clients have to search for, now that it is known what they are shown."""
-        if self.showing.searched:
-            self.finder.wake()
+        if self.tool_listings.needs_search:
+            self.finder.refresh_soon()
 
-    def own_tools(self, access: LocalAccess, await_tools: Await, tell: Tell) -> dict[str, GatewayTool]:
+    def own_tools(
+        self, access: LocalAccess, await_tools: AwaitTools, tell: NotifyListChanged
+    ) -> dict[str, GatewayTool]:
         """The gateway's own tools by name."""
         self._retrieve = RetrieveTools(
             self.finder,
             self._catalog,
             access,
             self._pools,
-            self.showing.grows,
+            self.tool_listings.is_dynamic,
             top_k=self._top_k,
             await_tools=await_tools,
             tell=tell,
         )
-        self._expand = ExpandSchema(Expandable(self._catalog, access, self._readers))
+        self._expand = ExpandSchema(ExpandableTools(self._catalog, access, self._readers))
         return {
             RETRIEVE_TOOLS: self._retrieve,
             RETRIEVE_TOOL: self._retrieve,
@@ -99,21 +100,23 @@ class Search:
     def listed(self, request: Request) -> bool:
         """Whether the client is to call what reads stored results by its name, and not with call_tool."""
         # Where neither is on its list the name is all there is to say: it can be called all the same.
-        return self.showing.reads(request) or not self.showing.calls(request)
+        return self.tool_listings.lists_result_readers(request) or not self.tool_listings.lists_call_tool(
+            request
+        )
 
     def listings(self) -> dict[str, object]:
         """What clients see of the tools, for an operator."""
         return {
-            "default": self.showing.default,
-            "budget_tokens": self.showing.budget_tokens,
+            "default": self.tool_listings.default,
+            "budget_tokens": self.tool_listings.budget_tokens,
             "tools": len(self._catalog),
             "favourites": [
                 item.public_name
                 for item in (self._catalog.tool(key, PLAIN) for key in self.favourites.ranks)
                 if item is not None
             ],
-            "changes": self.showing.changes.total,
-            "listings": self.showing.report(),
+            "changes": self.tool_listings.changes.total,
+            "listings": self.tool_listings.report(),
         }
 
     def gauges(self) -> dict[str, float]:
@@ -135,12 +138,12 @@ class Search:
             }
         counts |= {
             ("listing_changes", f'{{listing="{label}"}}'): changes
-            for label, changes in self.showing.changes.counts().items()
+            for label, changes in self.tool_listings.changes.counts().items()
         }
         if retrieve is not None:
             counts |= {
                 ("searches", ""): retrieve.searches,
-                ("searches_in_vain", ""): retrieve.in_vain,
+                ("searches_in_vain", ""): retrieve.without_match,
                 ("searches_weak", ""): retrieve.weak,
             }
         return counts
@@ -157,13 +160,13 @@ async def open_search(
         finder = Finder(lambda: catalog.every_tool, await _meaning(settings, file, offline, stack), gc.freeze)
         stack.push_async_callback(finder.close)
         search = Search(settings, catalog, finder, state)
-        stack.callback(search.showing.close)
+        stack.callback(search.tool_listings.close)
         yield search
 
 
-def clients_of(settings: Settings) -> Clients:
+def clients_of(settings: Settings) -> KnownClients:
     """What the settings want for clients by their names."""
-    return Clients(
+    return KnownClients(
         {name: Mode(mode) for name, mode in settings.client_listings.items()},
         {name: Dialect(dialect) for name, dialect in settings.client_dialects.items()},
         None if settings.dialect == "auto" else Dialect(settings.dialect),
@@ -184,7 +187,7 @@ def embedder_of(settings: Settings, offline: Offline) -> Callable[[], Embedder] 
 
 async def _meaning(
     settings: Settings, file: CatalogFile, offline: Offline, stack: AsyncExitStack
-) -> Meaning | None:
+) -> ToolSemanticSearch | None:
     make = embedder_of(settings, offline)
     if make is None:
         return None

@@ -7,11 +7,11 @@ from typing import Any
 
 from headgate.app.background import start
 from headgate.app.results import Results
-from headgate.catalog.abilities import Abilities
-from headgate.catalog.advice import Missing
+from headgate.catalog.capabilities import MergedCapabilities
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.showing import Showing
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_instructions import MissingServers
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.tool_listings import ToolListings
 from headgate.domain.call import LOCAL, Owner
 from headgate.domain.profile import Profile
 from headgate.protocol.protocol_version import Era
@@ -28,21 +28,26 @@ class Surroundings:
     """What the fronts want to know of servers, and tell them, besides requests."""
 
     def __init__(
-        self, abilities: Abilities, fleet: UpstreamFleet, showing: Showing, results: Results, catalog: Catalog
+        self,
+        abilities: MergedCapabilities,
+        fleet: UpstreamFleet,
+        tool_listings: ToolListings,
+        results: Results,
+        catalog: Catalog,
     ) -> None:
         self._abilities = abilities
         self._fleet = fleet
-        self._showing = showing
+        self._showing = tool_listings
         self._results = results
         self._catalog = catalog
         self._tasks: set[asyncio.Task[None]] = set()
-        self.cache_hint = showing.caching
+        self.cache_hint = tool_listings.cache_hint
 
-    async def instructions(self, viewer: Viewer) -> str:
+    async def instructions(self, listing_context: ListingContext) -> str:
         """What the servers advise the model, after what the gateway says of itself."""
-        missing = Missing(self._fleet.starting(), self._fleet.unavailable())
-        own = await self._showing.advice(viewer, missing)
-        shared = self._results.advice(viewer)
+        missing = MissingServers(self._fleet.starting(), self._fleet.unavailable())
+        own = await self._showing.instructions(listing_context, missing)
+        shared = self._results.advice(listing_context)
         return "\n\n".join(text for text in (own, shared, self._abilities.instructions()) if text)
 
     def capabilities(self, era: Era) -> bytes:
@@ -51,7 +56,7 @@ class Surroundings:
         A client is told once. So while a server that was never met is starting, everything is declared that
         the server could have and the gateway can answer without it.
         """
-        unknown = set(self._abilities.unknown).intersection(self._fleet.starting())
+        unknown = set(self._abilities.undeclared).intersection(self._fleet.starting())
         return self._abilities.capabilities(era, more_to_come=bool(unknown))
 
     async def await_listings(self, profile: Profile, owner: Owner | None) -> None:

@@ -135,14 +135,14 @@ def listing(  # noqa: PLR0913 (one for each option)
 
     Every mode in tokens; with --mode the listing of that mode, tool by tool.
     """
-    from headgate.app.listing.survey import Wish, survey
-    from headgate.app.listing.wording import printed
+    from headgate.app.listing.preview import ListingPreviewOptions, preview_listing
+    from headgate.app.listing.preview_report import format_preview
     from headgate.app.reload import warn
     from headgate.catalog.dialects.dialect import Dialect
     from headgate.config.settings import Flags
     from headgate.domain.listing import Mode
 
-    wish = Wish(
+    preview_options = ListingPreviewOptions(
         mode=Mode(mode) if mode else None,
         client=client,
         dialect=Dialect(dialect) if dialect else None,
@@ -153,5 +153,5 @@ def listing(  # noqa: PLR0913 (one for each option)
         settings = settings_of(Flags(config=config, data_dir=data_dir))
         if settings.config_path is not None:
             warn(settings)
-        report = run(survey(settings, wish, sys.stderr))
-        say(printed(report, as_json=as_json))
+        report = run(preview_listing(settings, preview_options, sys.stderr))
+        say(format_preview(report, as_json=as_json))

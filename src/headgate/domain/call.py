@@ -65,14 +65,14 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
     channel: Channel
 
 
-def circle_of(owner: Owner | None, caller: Caller) -> str:
+def visibility_group_of(owner: Owner | None, caller: Caller) -> str:
     """Those who share one list of tools: a session, or without sessions everybody with the same key."""
     return owner.id if owner is not None else _named(caller)
 
 
 def agent_of(owner: Owner | None, caller: Caller) -> str:
     """Whose stored results are: those of a key or, without one, of a session; without either of all."""
-    return _named(caller) if caller.known else circle_of(owner, caller)
+    return _named(caller) if caller.known else visibility_group_of(owner, caller)
 
 
 def _named(caller: Caller) -> str:

@@ -7,13 +7,13 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
-from headgate.catalog.arguments import wrapped_call
-from headgate.catalog.correction import corrected, may_refuse, schema_text
-from headgate.catalog.directory import nearest_servers
-from headgate.catalog.names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
-from headgate.catalog.own import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
-from headgate.catalog.uris import is_ours
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.argument_correction import may_be_refusal, schema_text, with_schema_on_refusal
+from headgate.catalog.item_lookup import nearest_servers
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.own_tool_arguments import read_wrapped_call
+from headgate.catalog.own_tools import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
+from headgate.catalog.public_uris import names_server
 from headgate.delivery.transactions.definitions import DEFINITIONS as DELIVERY_DEFINITIONS
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
@@ -55,10 +55,10 @@ class AccessControl(Protocol):
 class CatalogLookup(Protocol):
     """Knows everything that servers offer, and its names."""
 
-    def is_certain(self, kind: Kind, name: str) -> bool:
+    def is_settled(self, kind: Kind, name: str) -> bool:
         """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
 
-    def silent_server(self, kind: Kind, name: str) -> str | None:
+    def pending_server(self, kind: Kind, name: str) -> str | None:
         """The server that such a thing belongs to, if it has not told what it has yet."""
 
     def may_be_reassigned(self, kind: Kind, name: str) -> bool:
@@ -107,7 +107,7 @@ class ClientListings(Protocol):
     def restore_arguments(self, request: Request, tool: Item) -> Request:
         """The request with the arguments that the tool's own schema wants, where the client saw another."""
 
-    async def list_page(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    async def list_page(self, kind: Kind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of a listing: the members of its result, without its braces."""
 
 
@@ -257,10 +257,10 @@ class Gateway:
             raise explained from error
         # After delivery, so that what is recorded is what the upstream said, not what we showed.
         answer = await self._limit_result(call, answer)
-        if not may_refuse(answer):
+        if not may_be_refusal(answer):
             return answer
         # Whoever has not seen the schema can correct itself by it.
-        return corrected(
+        return with_schema_on_refusal(
             call.item, answer, seen_whole=self._listings.shows_full_schemas(request) and not wrapped
         )
 
@@ -304,8 +304,8 @@ class Gateway:
         if inner.name == CALL_TOOL and self._listings.serves_gateway_tools(inner):
             inner = _unwrap_call(inner)
         call, answer = await self._call_or_step(inner)
-        if may_refuse(answer):
-            answer = corrected(call.item, answer)
+        if may_be_refusal(answer):
+            answer = with_schema_on_refusal(call.item, answer)
         shown = await self._large_results.read_new(call, read_request, answer)
         # What was on disk has not been looked at before.
         return shown if isinstance(answer.result, bytes) else self._with_public_uris(call, shown)
@@ -339,7 +339,7 @@ class Gateway:
 
     async def call_upstream_tool(self, request: Request) -> tuple[Call, Answer]:
         """Carry one tool call to its upstream, and the answer back; raises HeadgateError."""
-        if not self._catalog.is_certain(Kind.TOOLS, request.name):
+        if not self._catalog.is_settled(Kind.TOOLS, request.name):
             # A server that is still starting may have the tool, so it is too early to say that nobody has.
             await self._await_server_of(Kind.TOOLS, request.name)
         tool = self._catalog.resolve(Kind.TOOLS, request.name, request.caller)
@@ -414,9 +414,9 @@ class Gateway:
         """Do not hear of it any more; raises HeadgateError."""
         return await self._delivery.unsubscribe(request.name)
 
-    async def list(self, kind: Kind, cursor: str | None, viewer: Viewer) -> bytes:
+    async def list(self, kind: Kind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of a listing; raises InvalidCursor."""
-        return await self._listings.list_page(kind, cursor, viewer)
+        return await self._listings.list_page(kind, cursor, listing_context)
 
     def _with_public_uris(self, call: Call, answer: Answer) -> Answer:
         """The answer with every link to a resource under the name that leads back to its server."""
@@ -437,7 +437,7 @@ class Gateway:
         if not self._catalog.has_renamed_uris(server) or not isinstance(answer.result, bytes):
             return answer
         public = with_public_uris(
-            answer.result, lambda uri: uri if is_ours(uri) else self._catalog.public_uri(server, uri)
+            answer.result, lambda uri: uri if names_server(uri) else self._catalog.public_uri(server, uri)
         )
         return msgspec.structs.replace(answer, result=public)
 
@@ -456,7 +456,7 @@ class Gateway:
     async def _await_server_of(self, kind: Kind, name: str) -> None:
         if self._catalog.may_be_reassigned(kind, name):
             await self._catalog.wait_for_stable_names()
-        server = self._catalog.silent_server(kind, name)
+        server = self._catalog.pending_server(kind, name)
         if server is not None:
             await self._delivery.await_ready(server)
 
@@ -468,7 +468,7 @@ def _tool_of_server(tool: Item | None, server: str) -> Item | None:
 
 def _unwrap_call(request: Request) -> Request:
     """The call that is inside a call of call_tool; raises InvalidArguments."""
-    name, arguments = wrapped_call(request.params)
+    name, arguments = read_wrapped_call(request.params)
     params = {**request.params, "arguments": arguments}
     # Headers repeat the arguments of call_tool, of which there are none that they should.
     return msgspec.structs.replace(request, name=name, params=params, headers=None)

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
-from headgate.catalog.hints import CacheHint
-from headgate.catalog.listing import InvalidCursor
-from headgate.catalog.viewer import Viewer
+from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.paged_listing import CacheHint, InvalidCursor
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.client import client_name
 from headgate.domain.errors import (
@@ -86,10 +85,10 @@ class ClientServices(Protocol):
     def capabilities(self, era: Era) -> bytes:
         """What is promised to a client of that era."""
 
-    async def instructions(self, viewer: Viewer) -> str:
+    async def instructions(self, listing_context: ListingContext) -> str:
         """What the model is advised, by the gateway and by the servers."""
 
-    def cache_hint(self, kind: Kind, viewer: Viewer) -> CacheHint:
+    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be believed, and by whom."""
 
     async def set_log_level(self, owner: Owner, level: str) -> None:
@@ -351,18 +350,18 @@ class MethodRouter:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
         except (DecodeError, UnicodeDecodeError) as error:
             raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        viewer = _viewer_of(context, params.meta or {})
-        await self._client_services.await_listings(viewer.profile, viewer.owner)
+        listing_context = _viewer_of(context, params.meta or {})
+        await self._client_services.await_listings(listing_context.profile, listing_context.owner)
         try:
-            members = await self._gateway.list(kind, params.cursor, viewer)
+            members = await self._gateway.list(kind, params.cursor, listing_context)
         except InvalidCursor as error:
             raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
-        behind = self._gateways_member(viewer)
+        behind = self._gateways_member(listing_context)
         if behind:
             members += b',"_meta":{' + behind + b"}"
         if context.era is Era.HANDSHAKE:
             return result_reply(id, b"{" + members + b"}")
-        hint = self._client_services.cache_hint(kind, viewer)
+        hint = self._client_services.cache_hint(kind, listing_context)
         caching = b'"ttlMs":%d,"cacheScope":"%s"' % (hint.ttl_ms, b"public" if hint.public else b"private")
         return result_reply(id, b"{" + COMPLETE + b"," + caching + b"," + members + b"}")
 
@@ -396,18 +395,18 @@ class MethodRouter:
         except (DecodeError, UnicodeDecodeError) as error:
             raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: {error}", id=id) from error
         version = negotiate(params.protocolVersion)
-        viewer = Viewer(
+        listing_context = ListingContext(
             era=Era.HANDSHAKE,
             profile=profile_of(bytes(params.capabilities)),
             client=client_name(bytes(params.clientInfo)),
             mode=listing,
         )
-        behind = self._gateways_member(viewer)
+        behind = self._gateways_member(listing_context)
         initialize_result = b'{"protocolVersion":"%s","capabilities":%s,"serverInfo":%s%s%s}' % (
             version.encode(),
             self._capabilities(Era.HANDSHAKE, bytes(params.capabilities)),
             self._info,
-            await self._instructions_member(viewer),
+            await self._instructions_member(listing_context),
             b',"_meta":{' + behind + b"}" if behind else b"",
         )
         return InitializedClient(
@@ -424,23 +423,23 @@ class MethodRouter:
 
     async def _discover(self, envelope: Envelope, context: ClientContext) -> Reply:
         meta = _meta_of(envelope)
-        viewer = _viewer_of(context, meta)
-        behind = self._gateways_member(viewer)
+        listing_context = _viewer_of(context, meta)
+        behind = self._gateways_member(listing_context)
         discovery = b'{%s,%s,"supportedVersions":%s,"capabilities":%s%s,"_meta":{"%sserverInfo":%s%s}}' % (
             COMPLETE,
             UNCACHED,
             msgspec.json.encode(STATELESS_VERSIONS),
             self._capabilities(context.era, bytes(meta.get(META_CAPABILITIES, b""))),
-            await self._instructions_member(viewer),
+            await self._instructions_member(listing_context),
             META_PREFIX.encode(),
             self._info,
             b"," + behind if behind else b"",
         )
         return result_reply(bytes(envelope.id), discovery)
 
-    def _gateways_member(self, viewer: Viewer) -> bytes:
+    def _gateways_member(self, listing_context: ListingContext) -> bytes:
         """What another gateway is told of those behind this one; nobody else is."""
-        return self._gateways() if viewer.client == CLIENT_NAME else b""
+        return self._gateways() if listing_context.client == CLIENT_NAME else b""
 
     def _capabilities(self, era: Era, declared: bytes) -> bytes:
         """What is promised to a client that declared this: rmcp only if it speaks that too."""
@@ -450,8 +449,8 @@ class MethodRouter:
         common = tuple(feature for feature in FEATURES if feature in shared)
         return with_rmcp_capability(promised, common, meta_names(declared))
 
-    async def _instructions_member(self, viewer: Viewer) -> bytes:
-        instructions = await self._client_services.instructions(viewer)
+    async def _instructions_member(self, listing_context: ListingContext) -> bytes:
+        instructions = await self._client_services.instructions(listing_context)
         return b',"instructions":' + msgspec.json.encode(instructions) if instructions else b""
 
 
@@ -464,13 +463,13 @@ def _meta_of(envelope: Envelope) -> dict[str, Raw]:
         raise ProtocolViolation(INVALID_PARAMS, f"Invalid params: _meta: {error}", id=id) from error
 
 
-def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> Viewer:
+def _viewer_of(context: ClientContext, meta: Mapping[str, Raw]) -> ListingContext:
     """Whoever lists; in the stateless era its request says who that is."""
     profile, client = context.profile, context.client
     if context.era is Era.STATELESS:
         profile = profile_of(bytes(meta.get(META_CAPABILITIES, b"{}")))
         client = client_name(bytes(meta.get(META_CLIENT_INFO, b"")))
-    return Viewer(
+    return ListingContext(
         era=context.era,
         caller=context.caller,
         owner=context.owner,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import LOCAL, Caller, Owner, circle_of
+from headgate.domain.call import LOCAL, Caller, Owner, visibility_group_of
 from headgate.domain.errors import HeadgateError, TooManySubscriptions
 from headgate.domain.kind import NAMED_BY
 from headgate.protocol.framing import sse_event
@@ -133,7 +133,7 @@ class ClientSubscription:
         self.outbound_queue = outbound_queue
         self.ended = asyncio.Event()
         # In this era those with the same key share one list of tools.
-        self._visibility_group = circle_of(None, caller)
+        self._visibility_group = visibility_group_of(None, caller)
         self._tag = Raw(encode_object({META_SUBSCRIPTION: Raw(self.id)}))
         wanted = _requested_filter(envelope)
         self._capabilities = {

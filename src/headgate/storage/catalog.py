@@ -18,9 +18,8 @@ from typing import TypeVar
 
 import msgspec
 
-from headgate.catalog.fingerprint import hashes
-from headgate.catalog.hints import CacheHint
-from headgate.catalog.stored import Place, StoredListing
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
 from headgate.domain.kind import Kind
 from headgate.domain.regular_file import check_regular
 from headgate.storage.shape import fitted
@@ -87,7 +86,7 @@ class CatalogFile:
                 Kind[kind],
                 msgspec.msgpack.decode(definitions, type=list[bytes]),
                 CacheHint(int(ttl_ms), bool(public)),
-                msgspec.msgpack.decode(places, type=list[Place | None]),
+                msgspec.msgpack.decode(places, type=list[DefinitionPosition | None]),
             )
             for server, kind, definitions, ttl_ms, public, places, spec in rows
             if specs.get(server) == spec
@@ -118,7 +117,7 @@ class CatalogFile:
         kind: Kind,
         definitions: list[bytes],
         hint: CacheHint,
-        places: Sequence[Place | None] = (),
+        places: Sequence[DefinitionPosition | None] = (),
     ) -> "asyncio.Future[None]":
         """Remember what a server lists, soon."""
         listing = StoredListing(server, kind, definitions, hint, list(places))
@@ -371,7 +370,7 @@ def _forget_calls(connection: sqlite3.Connection, before: float) -> None:
 
 
 def _hashes(definition: bytes) -> tuple[str, str]:
-    both = hashes(definition)
+    both = tool_hashes(definition)
     return both.search, both.approval
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headgate.catalog.abilities import Ability
+from headgate.catalog.capabilities import ServerDeclaration
 from headgate.domain.regular_file import open_regular, read_regular
 
 log = logging.getLogger("headgate.storage")
@@ -33,7 +33,7 @@ class Facts(msgspec.Struct):
     names: dict[str, tuple[str, str]] = {}
     versions: dict[str, str] = {}
     # The version, capabilities and instructions of each server.
-    abilities: dict[str, Ability] = {}
+    abilities: dict[str, ServerDeclaration] = {}
     # The log level and the subscriptions of each session, by a digest of its id.
     standings: dict[str, tuple[str, list[str]]] = {}
     # A digest of each listing as it was shown last.
@@ -93,11 +93,11 @@ class StateFile:
             self._facts.versions[server] = version
             self._changed()
 
-    def ability(self, server: str) -> Ability | None:
+    def ability(self, server: str) -> ServerDeclaration | None:
         """What the server said about itself the last time."""
         return self._facts.abilities.get(server)
 
-    def remember_ability(self, server: str, ability: Ability) -> None:
+    def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
         """Remember what it says about itself."""
         if self._facts.abilities.get(server) != ability:
             self._facts.abilities[server] = ability

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
-from headgate.catalog.hints import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
+from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
 from headgate.domain.call import Answer, Call, Errand, Request
 from headgate.domain.errors import (
     Effect,

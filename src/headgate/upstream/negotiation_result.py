@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError
 
-from headgate.catalog.abilities import shortened
+from headgate.catalog.capabilities import shortened
 from headgate.domain.federation import gateways_in
 from headgate.domain.kind import Kind
 from headgate.domain.ticket import FEATURES

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from headgate.catalog.hints import NO_HINT, CacheHint, strictest
-from headgate.catalog.turns import Turn
+from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
+from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.errors import AnswerNotStored, InvalidAnswer, UpstreamError, UpstreamTimeout
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
@@ -226,5 +226,5 @@ class UpstreamListings:
 
 def _has_more_steps(steps: Iterator[None]) -> bool:
     """Take steps until the turn is over; tells whether there are more."""
-    turn = Turn()
-    return any(turn.over for _ in steps)
+    time_slice = TimeSlice()
+    return any(time_slice.expired for _ in steps)

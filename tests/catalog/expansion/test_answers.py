@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.catalog.expansion.expand import ExpandSchema
-from headgate.catalog.own import EXPAND_DEFINITION
+from headgate.catalog.own_tools import EXPAND_DEFINITION
 from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.errors import ExpansionRefused, SchemaNotFound
 from headgate.protocol.jsonrpc_errors import ProtocolViolation

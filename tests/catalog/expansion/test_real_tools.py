@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.intake import take_in
+from headgate.catalog.listing_validation import validate_listing
 from headgate.domain.item import Item, published
 from headgate.domain.kind import Kind
 from tests.catalog.expansion.asking import Desk, blocks
@@ -21,7 +21,7 @@ def real_tools() -> Iterator[Item]:
     sources = dict(catalogs()) | {"odd": (DATA / "odd-tools.json").read_text(encoding="utf-8")}
     for server, listing in sources.items():
         (start,) = [start for key, start, _ in members(listing) if key == "tools"]
-        taken = take_in(server, Kind.TOOLS, [text.encode() for text in items(listing, start)])
+        taken = validate_listing(server, Kind.TOOLS, [text.encode() for text in items(listing, start)])
         for source in taken.sources:
             # Names that are never two alike, as the catalog's are.
             yield published(Kind.TOOLS, server, source, f"{server}:{source.name}")

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from headgate.catalog.definition import only
+from headgate.catalog.definition_text import single_member
 from headgate.catalog.dialects.opening import Unsayable
 from headgate.catalog.dialects.shapes import Node
 from headgate.protocol.json_members import JsonMember
@@ -16,7 +16,7 @@ _MOST_DIGITS: Final = 310
 
 def schema_in(text: str) -> tuple[JsonMember, Node]:
     """Where the schema of the arguments stands in a definition, and the schema; raises ValueError."""
-    member = only(text, "inputSchema")
+    member = single_member(text, "inputSchema")
     if member is None:
         raise Unsayable("no inputSchema")
     if member.end - member.start > _LONGEST_SCHEMA:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from headgate.catalog.evaluation.metrics import DEPTH
-from headgate.catalog.finder import Finder, Wish
+from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.document import Key
-from headgate.catalog.turns import Turn
+from headgate.catalog.time_slice import TimeSlice
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -36,18 +36,18 @@ async def ask(
 ) -> list[Answer]:
     """The answer to each request; `tell` hears how many there are so far."""
     answers: list[Answer] = []
-    turn = Turn()
+    time_slice = TimeSlice()
     for request in requests[:1]:
         # What the first search loads, all others have: it would be the p99 of a small set.
-        await finder.find(Wish(request, DEPTH))
+        await finder.find(ToolQuery(request, DEPTH))
     for request in requests:
         began = clock()
-        found = await finder.find(Wish(request, DEPTH))
+        found = await finder.find(ToolQuery(request, DEPTH))
         seconds = clock() - began
         by_meaning = any(one.meaning is not None for one in found)
         answers.append(Answer(tuple(one.key for one in found), seconds, by_meaning))
         tell(len(answers))
-        await turn.pass_on()
+        await time_slice.yield_if_expired()
     return answers
 
 

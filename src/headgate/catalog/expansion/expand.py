@@ -6,13 +6,13 @@ from typing import Final, Protocol
 
 import msgspec
 
+from headgate.catalog.definition_text import split_definition
 from headgate.catalog.expansion.pointer import steps_of, text_of
 from headgate.catalog.expansion.prose import prose_of
 from headgate.catalog.expansion.refusal import no_part, reason, unopened
 from headgate.catalog.expansion.saying import MOST_NAMED, cut, named, written
 from headgate.catalog.expansion.schema import Found, Lost, Schema
 from headgate.catalog.expansion.wish import Wish, read_wish
-from headgate.catalog.halves import halves
 from headgate.domain.call import Answer, Caller, Request
 from headgate.domain.errors import ExpansionRefused, SchemaNotFound
 from headgate.domain.item import Item
@@ -60,7 +60,7 @@ class ExpandSchema:
         if tool is None:
             raise SchemaNotFound(wish.tool, self._tools.nearest(wish.tool))
         definition = tool.definition.decode(errors="replace")
-        parted = halves(definition)
+        parted = split_definition(definition)
         if parted is None:
             if wish.path:
                 raise unopened(tool.public_name)

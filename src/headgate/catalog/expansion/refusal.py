@@ -7,7 +7,7 @@ from typing import Final
 from headgate.catalog.expansion.pointer import text_of
 from headgate.catalog.expansion.saying import MOST_NAMED, cut, named, written
 from headgate.catalog.expansion.schema import LONGEST_PATH, Lost, Part, Schema
-from headgate.catalog.names import EXPAND_SCHEMA
+from headgate.catalog.public_names import EXPAND_SCHEMA
 from headgate.domain.arguments import unknown_argument
 from headgate.domain.errors import ExpansionRefused
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from headgate.catalog.turns import Turn
+from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.call import Answer
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
 from headgate.upstream.http.http_connector import ConnectFailed
@@ -52,13 +52,13 @@ async def read_stream(
 
     Raises Dropped, TooLarge or Packed, and what `take` raises.
     """
-    turn = Turn()
+    time_slice = TimeSlice()
     async with aclosing(stream_events(response, limits, position)) as stream:
         async for _, data in stream:
             answer = take(data)
             if answer is not None:
                 return answer
-            await turn.pass_on()
+            await time_slice.yield_if_expired()
     return None
 
 

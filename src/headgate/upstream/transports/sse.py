@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
-from headgate.catalog.turns import Turn
+from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.call import Answer
 from headgate.domain.errors import (
     GatewayLoop,
@@ -155,10 +155,10 @@ class SseTransport:
             response.close()
 
     async def _read(self, response: HttpClientResponse) -> None:
-        turn = Turn()
+        time_slice = TimeSlice()
         async with aclosing(stream_events(response, self.limits)) as stream:
             async for name, data in stream:
-                await turn.pass_on()
+                await time_slice.yield_if_expired()
                 if name == b"endpoint":
                     self._set_endpoint(data.text())
                     continue

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headgate.catalog.turns import Turn
+from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.call import Answer
 from headgate.domain.child_environment import inherited, withheld
 from headgate.domain.errors import Exhausted, UpstreamUnreachable
@@ -271,10 +271,10 @@ class StdioTransport:
 
     def _process_fragments(self) -> None:
         """Take in what waits; a child that says very much is read on when others have had their turn."""
-        turn, rested, self._reading_paused = Turn(), self._reading_paused, False
+        time_slice, rested, self._reading_paused = TimeSlice(), self._reading_paused, False
         while self._fragments and not self._reading_paused:
             self._add_fragment(self._fragments.popleft())
-            self._reading_paused = turn.over
+            self._reading_paused = time_slice.expired
         if self._reading_paused:
             self._process.pause_reading()
             self._loop.call_soon(self._process_fragments)

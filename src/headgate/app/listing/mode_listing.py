@@ -1,0 +1,137 @@
+"""What clients see of a set of tools in each mode, tool by tool."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.listing_builder import ListingBuilder
+from headgate.catalog.listing_variant import ListingFormat
+from headgate.catalog.own_tools import OwnToolDefinition
+from headgate.catalog.public_names import Key, public_name, sanitised_name
+from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_forms import ToolForms
+from headgate.domain.item import Item
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN
+from headgate.protocol.protocol_version import Era
+
+OWN: Final = "own"
+WHOLE: Final = "whole"
+PARTITIONED: Final = "partitioned"
+SLIM: Final = "slim"
+STUB: Final = "stub"
+SEARCH: Final = "search"
+CUT: Final = "cut"
+HASHED: Final = "hashed"
+# Longer than any name.
+_NO_LIMIT: Final = 1_000_000
+
+
+class ModeListing(msgspec.Struct, frozen=True):
+    """What is seen in one mode: what it came to be, the tools array, and what is known of each tool."""
+
+    came_to: Mode
+    tokens: int
+    # The gateway's own tools and their tokens.
+    own: Mapping[str, int]
+    # By public name; whatever is not listed has no tokens.
+    forms: Mapping[str, str]
+    costs: Mapping[str, int]
+    pins_left: tuple[str, ...] = ()
+    changes: Mapping[str, tuple[str, ...]] = {}
+
+    def count(self, form: str) -> int:
+        """How many tools are shown so."""
+        return Counter(self.forms.values())[form]
+
+    def tokens_of(self, items: Iterable[Item]) -> int:
+        """The tokens of those of these tools that are shown."""
+        return sum(self.costs.get(item.public_name, 0) for item in items)
+
+
+class ModeLister:
+    """Looks at a catalog as clients of the handshake era do that can handle so many tools."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        ranks: Mapping[Key, int],
+        *,
+        budget_tokens: int,
+        page_bytes: int,
+        dialect: Dialect,
+        most: int | None,
+        readers: Sequence[OwnToolDefinition] = (),
+    ) -> None:
+        self._curation = catalog.curation
+        self._items = catalog.visible(PLAIN)
+        self._dialect = dialect
+        self._most = most
+        self._tool_forms = ToolForms()
+        self._builder = ListingBuilder(
+            catalog,
+            count_tokens,
+            budget_tokens=budget_tokens,
+            page_bytes=page_bytes,
+            ranks=lambda: ranks,
+            readers=readers,
+        )
+
+    def list_mode(self, mode: Mode) -> ModeListing:
+        """What is seen in that mode; thousands of tools take seconds."""
+        fitted = mode in (Mode.AUTO, Mode.BUDGET)
+        listing_format = ListingFormat(mode, self._dialect, Era.HANDSHAKE, self._most if fitted else None)
+        if mode in (Mode.SEARCH, Mode.DYNAMIC):
+            own = self._builder.search_tools(listing_format)
+            # What was found joins the list of the client that searched; nothing has been found yet.
+            return self._mode_listing(mode, own)
+        view = self._builder.build(listing_format, self._items)
+        told = self._mode_listing(view.mode, view.listing.items)
+        return msgspec.structs.replace(told, pins_left=view.pins_left, changes=view.adapted)
+
+    def _mode_listing(self, came_to: Mode, shown: Sequence[tuple[str, bytes]]) -> ModeListing:
+        there = dict(shown)
+        costs = {name: count_tokens(definition) for name, definition in shown}
+        # A tool without arguments may be the same in few words and as a stub, which only some modes have.
+        stubs = self._stubs() if came_to is Mode.BUDGET else {}
+        forms = {
+            item.public_name: self._form(
+                item, came_to, there.get(item.public_name), stubs.get(item.public_name)
+            )
+            for item in self._items
+        }
+        own = {name: cost for name, cost in costs.items() if name not in forms}
+        array = b"[" + b",".join(definition for _, definition in shown) + b"]"
+        return ModeListing(came_to, count_tokens(array), own, forms, costs)
+
+    def _stubs(self) -> dict[str, bytes]:
+        worded = self._tool_forms.reduced(self._items)
+        return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
+
+    def _form(self, item: Item, came_to: Mode, shown: bytes | None, stub: bytes | None) -> str:
+        """What is shown says itself how full it is: a small tool is whole in few words too."""
+        if shown is None:
+            return SEARCH
+        if shown == self._builder.adapted(item.handshake_definition, self._dialect):
+            return WHOLE
+        if Mode.PARTITIONED in (came_to, self._curation(item.server).mode) and shown == self._builder.adapted(
+            self._tool_forms.partitioned(item.definition, self._dialect), self._dialect
+        ):
+            return PARTITIONED
+        is_stub = stub is not None and shown == self._builder.adapted(stub, self._dialect)
+        return STUB if is_stub else SLIM
+
+
+def name_is(item: Item, given: str | None, limit: int) -> str:
+    """Whether the public name was cut, or has a hash because another tool has the plain one."""
+    whole, plain = (
+        public_name(item.server, item.name, most) if given is None else sanitised_name(given, most)
+        for most in (_NO_LIMIT, limit)
+    )
+    if item.public_name == whole:
+        return ""
+    return CUT if item.public_name == plain else HASHED

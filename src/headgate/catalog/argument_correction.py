@@ -1,0 +1,208 @@
+"""Gives an agent that was refused the schema that it has not seen, so that it can correct itself."""
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.catalog.definition_text import split_definition
+from headgate.catalog.public_names import EXPAND_SCHEMA
+from headgate.domain.call import Answer
+from headgate.domain.item import Item
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.protocol.jsonrpc_errors import INVALID_PARAMS
+from headgate.protocol.result_conversion import tool_error_result
+
+# How servers of the SDKs and of common frameworks begin to say that arguments are wrong, in small letters.
+_REFUSAL_PHRASES: Final = (
+    "-32602",
+    "input validation error",
+    "invalid argument",
+    "invalid input",
+    "invalid param",
+    "validation error",
+    "missing required",
+    "missing propert",
+    "missing field",
+    "required propert",
+    "required param",
+    "required positional argument",
+    "required keyword-only argument",
+    "is required",
+    "is missing",
+    "field required",
+    "unexpected keyword argument",
+    "unexpected argument",
+    "unknown argument",
+    "unrecognized_keys",
+    "invalid_type",
+    "invalid type:",
+    "invalid enum value",
+    "unknown field",
+    "unknown variant",
+    "failed to deserialize",
+    "input should be",
+    "is not of type",
+    "additional properties are not allowed",
+    "must not have additional properties",
+    "unexpected additional propert",
+)
+# The same where a word in between differs: `must be a string`, `expected number, received string`.
+_REFUSAL_PATTERN: Final = re.compile(
+    r"must be (?:an? )?(?:string|number|integer|boolean|array|object|null)\b|expected [^,]{1,60}, received "
+)
+# What is said of a value of any kind; it is about an argument where it names one: `Invalid timezone: Mars`.
+_FOUND_WRONG: Final = re.compile(
+    r"\b(?:invalid|not (?:a )?valid|unknown|unsupported|malformed|must|expected)\b"
+)
+_WORD: Final = re.compile(r"\w+")
+# Shorter names are words of any sentence.
+_SHORTEST_NAME: Final = 3
+# A failure says what is wrong in its first lines.
+_FIRST_BYTES: Final = 8_192
+# What is longer is the tool's own report.
+_LONGEST_FAILURE: Final = 256 * 1024
+_FAILED: Final = re.compile(rb'"isError"\s*+:\s*+true')
+# Beside the message of an error.
+_LONGEST_DETAILS: Final = 8_192
+# A model that fails once more pays for it again.
+_LONGEST_SCHEMA: Final = 64 * 1024
+# To take a larger one apart may take so long that others would notice.
+_LONGEST_DEFINITION: Final = 512 * 1024
+
+
+class _RefusalError(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    data: Raw = Raw(b"")
+
+
+class _RefusedToolSchema(msgspec.Struct):
+    properties: dict[str, Raw] = {}
+
+
+class _FailedResult(msgspec.Struct):
+    content: list[Raw] = []
+    isError: bool = False  # noqa: N815 (the protocol's spelling)
+
+
+def may_be_refusal(answer: Answer) -> bool:
+    """Whether the answer may be a refusal of arguments; asked of every answer, so it opens none."""
+    result = answer.result
+    if answer.error:
+        return True
+    if not isinstance(result, bytes) or len(result) > _LONGEST_FAILURE:
+        return False
+    # Before or behind what is long; to look through all of it would cost every answer something.
+    if len(result) <= _FIRST_BYTES:
+        return _FAILED.search(result) is not None
+    return bool(_FAILED.search(result[:_FIRST_BYTES]) or _FAILED.search(result[-_FIRST_BYTES:]))
+
+
+def with_schema_on_refusal(tool: Item, answer: Answer, *, seen_whole: bool = False) -> Answer:
+    """The answer; where the upstream refused the arguments, with the schema that they must have.
+
+    To a client that has seen the schema an error of the protocol stays one, and a schema that is too large to
+    be repeated is not mentioned.
+    """
+    if answer.error:
+        return _with_data(tool, answer) if seen_whole else _with_error(tool, answer)
+    result = answer.result
+    if not may_be_refusal(answer) or not isinstance(result, bytes) or not _refuses(result, tool):
+        return answer
+    try:
+        failure = msgspec.json.decode(result, type=_FailedResult)
+        members = decode_object(result)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return answer
+    schema = _schema(tool)
+    if not failure.isError or (seen_whole and schema is None):
+        return answer
+    blocks = [*failure.content, Raw(msgspec.json.encode(_schema_block(tool, schema)))]
+    members["content"] = Raw(msgspec.json.encode(blocks))
+    return msgspec.structs.replace(answer, result=encode_object(members))
+
+
+def schema_text(tool: Item) -> str:
+    """The schema of a tool's arguments as a model reads it, or how to get one that is too large."""
+    return _schema_block(tool, _schema(tool))["text"]
+
+
+def _refuses(result: bytes, tool: Item) -> bool:
+    said = result[:_FIRST_BYTES].decode(errors="replace").lower()
+    if any(sign in said for sign in _REFUSAL_PHRASES) or _REFUSAL_PATTERN.search(said) is not None:
+        return True
+    return _FOUND_WRONG.search(said) is not None and not _arguments(tool).isdisjoint(_WORD.findall(said))
+
+
+def _arguments(tool: Item) -> set[str]:
+    """What its arguments are called, in small letters."""
+    try:
+        properties = msgspec.json.decode(_schema(tool) or "{}", type=_RefusedToolSchema).properties
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return set()
+    return {name.lower() for name in properties if len(name) >= _SHORTEST_NAME}
+
+
+def _schema(tool: Item) -> str | None:
+    """The schema as its server wrote it; None of one that is too large or nested too deep to be repeated."""
+    if len(tool.definition) > _LONGEST_DEFINITION:
+        return None
+    split = split_definition(tool.definition.decode(errors="replace"))
+    if split is None or len(split.schema.encode()) > _LONGEST_SCHEMA:
+        return None
+    return split.schema
+
+
+def _schema_block(tool: Item, schema: str | None) -> dict[str, str]:
+    text = f"input_schema of {tool.public_name}: {schema}"
+    if schema is None:
+        text = (
+            f"input_schema of {tool.public_name} is too large or nested too deep to be repeated here (its "
+            f"definition has {len(tool.definition):,} bytes); {EXPAND_SCHEMA} gives it, whole or by path"
+        )
+    return {"type": "text", "text": text}
+
+
+def _with_error(tool: Item, answer: Answer) -> Answer:
+    """An error of the protocol as a result, which is what a model gets to read."""
+    try:
+        error = msgspec.json.decode(answer.error, type=_RefusalError)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return answer
+    if error.code != INVALID_PARAMS:
+        return answer
+    told = {
+        "code": "INVALID_PARAMS",
+        "effect": "none",
+        "retryable": False,
+        "hint": "correct the arguments by the schema of the tool",
+    }
+    failure = decode_object(tool_error_result(error.message, {"io.headgate/error": told}))
+    text = {"type": "text", "text": f"{error.message}{_details(bytes(error.data))}"}
+    failure["content"] = Raw(msgspec.json.encode([text, _schema_block(tool, _schema(tool))]))
+    return Answer(encode_object(failure))
+
+
+def _with_data(tool: Item, answer: Answer) -> Answer:
+    """The error as it came, with the schema beside it where the server says nothing there itself."""
+    try:
+        error = decode_object(answer.error)
+        code = msgspec.json.decode(error.get("code", b"0"))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return answer
+    if code != INVALID_PARAMS or bytes(error.get("data", b"null")) != b"null":
+        return answer
+    schema = _schema(tool)
+    if schema is None:
+        return answer
+    error["data"] = Raw(b'{"input_schema":' + schema.encode() + b"}")
+    return msgspec.structs.replace(answer, error=encode_object(error))
+
+
+def _details(data: bytes) -> str:
+    """What a server says beside its message, which may be where it names the argument."""
+    if data in (b"", b"null") or len(data) > _LONGEST_DETAILS:
+        return ""
+    return f" ({data.decode(errors='replace')})"

@@ -1,0 +1,174 @@
+"""What all servers together can do, as far as the gateway hands it on, and what they advise the model."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import DecodeError
+
+from headgate.protocol.protocol_version import Era, era_of
+
+# An extension whose results only a peer of the same era can read.
+_ERA_BOUND = "io.modelcontextprotocol/tasks"
+
+# What any server may have, and what the gateway answers by itself as long as no server has it.
+_POSSIBLE = (
+    b'{"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},'
+    b'"completions":{},"logging":{}}'
+)
+
+# All servers together; each conversation pays for it.
+_MOST_INSTRUCTIONS = 65_536
+# What the servers declare beyond what the gateway knows.
+_MOST_EXTRA_BYTES = 64 * 1024
+
+
+class ServerDeclaration(msgspec.Struct, frozen=True):
+    """What one server said about itself when it was first spoken to."""
+
+    version: str
+    capabilities: str = "{}"
+    instructions: str = ""
+
+
+class DeclarationStore(Protocol):
+    """Remembers across restarts what each server can do."""
+
+    def ability(self, server: str) -> ServerDeclaration | None:
+        """What it said the last time."""
+
+    def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
+        """What it has said now."""
+
+
+class MergedCapabilities:
+    """The union of what the servers offer: nothing is promised that no server keeps."""
+
+    def __init__(self, memory: DeclarationStore) -> None:
+        self._memory = memory
+        self._order: tuple[str, ...] = ()
+        self._declarations: dict[str, ServerDeclaration] = {}
+        # Worked out once: some servers say a lot about themselves, and every client asks.
+        self._merged: dict[tuple[Era, bool], bytes] = {}
+
+    def set_servers(self, servers: Sequence[str]) -> None:
+        """These are the servers, in the order of the configuration."""
+        self._order = tuple(servers)
+        known = (
+            (server, self._declarations.get(server) or self._memory.ability(server)) for server in servers
+        )
+        self._declarations = {server: ability for server, ability in known if ability is not None}
+        self._merged.clear()
+
+    def declare(self, server: str, ability: ServerDeclaration) -> None:
+        """This is what a server says about itself."""
+        if server in self._order:
+            self._declarations[server] = ability
+            self._merged.clear()
+            self._memory.remember_ability(server, ability)
+
+    @property
+    def undeclared(self) -> list[str]:
+        """The servers that have never said what they can do."""
+        return [server for server in self._order if server not in self._declarations]
+
+    def capabilities(self, era: Era, *, more_to_come: bool = False) -> bytes:
+        """What is declared to a client of that era.
+
+        With `more_to_come` that includes what servers may turn out to have.
+        """
+        if (era, more_to_come) not in self._merged:
+            self._merged[era, more_to_come] = self._merge(era, more_to_come=more_to_come)
+        return self._merged[era, more_to_come]
+
+    def _merge(self, era: Era, *, more_to_come: bool) -> bytes:
+        # Whatever becomes of the servers, the gateway lists tools and tells when they change.
+        promised: dict[str, Any] = {"tools": {"listChanged": True}}
+        if more_to_come:
+            promised |= msgspec.json.decode(_POSSIBLE)
+        room = _MOST_EXTRA_BYTES
+        for ability in self._in_order():
+            declared = _declared(ability)
+            for name in ("prompts", "resources"):
+                if isinstance(declared.get(name), dict):
+                    promised.setdefault(name, {"listChanged": True})
+            if _has(declared, "resources", "subscribe"):
+                promised["resources"]["subscribe"] = True
+            for name in ("completions", "logging"):
+                if isinstance(declared.get(name), dict):
+                    promised.setdefault(name, {})
+            room = _add_more(promised, declared, room, same_era=era_of(ability.version) is era)
+        if len(self._order) > 1 and "tasks" in promised:
+            # A list names no task, so nobody could say which server it is asked of.
+            promised["tasks"] = {key: value for key, value in promised["tasks"].items() if key != "list"}
+        return msgspec.json.encode(promised)
+
+    def instructions(self) -> str:
+        """The advice of every server; each under its name where there are several servers."""
+        advice = [(server, ability.instructions) for server, ability in self._named() if ability.instructions]
+        if sum(len(text) for _, text in advice) > _MOST_INSTRUCTIONS:
+            longest = _fair_share([len(text) for _, text in advice], _MOST_INSTRUCTIONS)
+            advice = [(server, shortened(text, longest)) for server, text in advice]
+        if len(self._order) == 1:
+            return advice[0][1] if advice else ""
+        return "\n\n".join(f"# {server}\n\n{text}" for server, text in advice)
+
+    def _named(self) -> list[tuple[str, ServerDeclaration]]:
+        return [
+            (server, self._declarations[server]) for server in self._order if server in self._declarations
+        ]
+
+    def _in_order(self) -> list[ServerDeclaration]:
+        return [ability for _, ability in self._named()]
+
+
+def _declared(ability: ServerDeclaration) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(ability.capabilities, type=dict[str, Any])
+    except (DecodeError, RecursionError):
+        return {}
+
+
+def _has(declared: dict[str, Any], capability: str, feature: str) -> bool:
+    value = declared.get(capability)
+    return isinstance(value, dict) and value.get(feature) is True
+
+
+def _add_more(promised: dict[str, Any], declared: dict[str, Any], room: int, *, same_era: bool) -> int:
+    """What the gateway hands on without knowing it: extensions, experiments, tasks within one era.
+
+    Returns how many bytes are left for others.
+    """
+    for name in ("extensions", "experimental"):
+        value = declared.get(name)
+        if isinstance(value, dict):
+            known = promised.setdefault(name, {})
+            for key, settings in value.items():
+                size = len(key) + len(msgspec.json.encode(settings))
+                if key not in known and size <= room and (same_era or key != _ERA_BOUND):
+                    known[key] = settings
+                    room -= size
+            if not known:
+                del promised[name]
+    tasks = declared.get("tasks")
+    if same_era and isinstance(tasks, dict) and len(msgspec.json.encode(tasks)) <= room:
+        promised.setdefault("tasks", tasks)
+    return room
+
+
+def shortened(text: str, most: int) -> str:
+    """The text with at most so many characters, which says so if it was longer."""
+    if len(text) <= most:
+        return text
+    notice = f"\n[Cut by the gateway: {len(text):,} characters]"
+    return text[: most - len(notice)] + notice if most > len(notice) else text[:most]
+
+
+def _fair_share(lengths: Sequence[int], room: int) -> int:
+    """The most for each, so that all together fit and short ones stay whole."""
+    for position, length in enumerate(sorted(lengths)):
+        share = room // (len(lengths) - position)
+        if length > share:
+            return share
+        room -= length
+    return max(lengths, default=0)

@@ -1,0 +1,152 @@
+"""Reads one definition as text: finds members, splits off the input schema, and removes members of the wrong type."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.item import Definition
+from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
+from headgate.protocol.json_members import object_members as scanned
+from headgate.protocol.json_scan import array_elements
+
+
+class UnusableDefinition(ValueError):
+    """A definition that no client could use."""
+
+
+class IconDefinition(msgspec.Struct, rename="camel"):
+    """An icon as clients read it."""
+
+    src: str
+    mime_type: str = ""
+    sizes: list[str] = []
+    theme: Literal["light", "dark"] = "light"
+
+
+class RepairableObject(msgspec.Struct, frozen=True):
+    """An object that is mended member by member, as far as it has those that it needs."""
+
+    optional: Mapping[str, Any]
+    needed: Mapping[str, Any] = {}
+
+
+class RepairableList(msgspec.Struct, frozen=True):
+    """A list of such objects; one that cannot be mended is taken out of it."""
+
+    parts: RepairableObject
+
+
+# What any definition may have, and what it must be then.
+OPTIONAL_MEMBERS: dict[str, Any] = {
+    "title": str,
+    "description": str,
+    "icons": list[IconDefinition],
+    "_meta": dict[str, Raw],
+}
+
+
+def keyed_definition(text: str, key: str) -> tuple[str, Definition]:
+    """What the definition is called, and where that stands in it; raises Unusable when it is not called."""
+    member = single_member(text, key)
+    if member is None:
+        raise UnusableDefinition(f"it has no {key}")
+    called = msgspec.json.decode(text[member.start : member.end])
+    if not isinstance(called, str) or not called:
+        raise UnusableDefinition(f"its {key} is not a text")
+    return called, Definition(text, member.start, member.end)
+
+
+# Several questions are asked of one text after the other, and most texts stay as they are.
+@lru_cache(maxsize=4)
+def definition_members(text: str) -> tuple[JsonMember, ...]:
+    """The members of the object; raises ValueError when it is none."""
+    return tuple(scanned(text))
+
+
+def single_member(text: str, key: str) -> JsonMember | None:
+    """The member of that key, if the object has it; raises Unusable when it has two."""
+    found = [member for member in definition_members(text) if member.key == key]
+    if len(found) > 1:
+        raise UnusableDefinition(f"it has {key!r} twice")
+    return found[0] if found else None
+
+
+def without_wrong_members(text: str, wanted: Mapping[str, Any], repairs: list[str], where: str = "") -> str:
+    """The object without members that are not what `wanted` says; each change is noted in `repairs`."""
+    # From the last to the first, so that the places of the others stay right.
+    for member in reversed(definition_members(text)):
+        kind = wanted.get(member.key)
+        if kind is None:
+            continue
+        value = text[member.start : member.end]
+        repaired = _repaired(value, kind, repairs, where + member.key)
+        if repaired is None:
+            text = remove_member(text, member)
+            repairs.append(f"{where}{member.key} was not what it must be and was taken out")
+        elif repaired != value:
+            text = replace_member(text, member, repaired)
+    return text
+
+
+def _repaired(value: str, kind: Any, repairs: list[str], where: str) -> str | None:
+    """The value as far as it can be kept, or None."""
+    if isinstance(kind, RepairableObject):
+        return _repaired_object(value, kind, repairs, where)
+    if isinstance(kind, RepairableList):
+        return _repaired_list(value, kind.parts, repairs, where)
+    return value if _decodes_as(value, kind) else None
+
+
+def _repaired_object(value: str, parts: RepairableObject, repairs: list[str], where: str) -> str | None:
+    if not value.startswith("{"):
+        return None
+    for key, kind in parts.needed.items():
+        found = [
+            value[member.start : member.end] for member in definition_members(value) if member.key == key
+        ]
+        if not found or not all(_decodes_as(one, kind) for one in found):
+            return None
+    return without_wrong_members(value, parts.optional, repairs, f"{where}.")
+
+
+def _repaired_list(value: str, parts: RepairableObject, repairs: list[str], where: str) -> str | None:
+    if not value.startswith("["):
+        return None
+    before = [element.decode() for element in array_elements(value.encode())]
+    after = []
+    for position, element in enumerate(before):
+        repaired = _repaired_object(element, parts, repairs, f"{where}[{position}]")
+        if repaired is None:
+            repairs.append(f"{where}[{position}] was not what it must be and was taken out")
+        else:
+            after.append(repaired)
+    return value if before == after else f"[{','.join(after)}]"
+
+
+def _decodes_as(value: str, kind: Any) -> bool:
+    try:
+        msgspec.json.decode(value, type=kind)
+    except (DecodeError, RecursionError):
+        return False
+    return True
+
+
+class SplitDefinition(NamedTuple):
+    """Two texts that hold the whole definition between them."""
+
+    schema: str
+    docs: str
+
+
+def split_definition(definition: str) -> SplitDefinition | None:
+    """The inputSchema and the definition without it; None of what no parser takes."""
+    try:
+        found = [member for member in object_members(definition) if member.key == "inputSchema"]
+    except (ValueError, RecursionError):
+        return None
+    if not found:
+        return None
+    return SplitDefinition(definition[found[0].start : found[0].end], remove_member(definition, found[0]))

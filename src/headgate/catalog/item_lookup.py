@@ -1,0 +1,212 @@
+"""Finds the item that a name, an alias, a former name or a URI means."""
+
+import difflib
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headgate.catalog.kind_registry import KindRegistry
+from headgate.catalog.public_names import known_prefixes, server_prefix_length
+from headgate.catalog.public_uris import scheme, split_server_uri, with_server
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.protocol.uri_template import UriTemplate
+
+_MOST_NEAREST = 3
+# Each comparison takes tens of microseconds, and a client may guess as often as it likes.
+_MOST_COMPARED = 100
+
+
+class NameIndex:
+    """The names of one kind, worked out when somebody asks after a change."""
+
+    def __init__(self, registry: KindRegistry) -> None:
+        self._registry = registry
+        self._items: list[Item] | None = None
+        self._routes: dict[str, Item] = {}
+
+    def find(self, name: str) -> Item | None:
+        """The item of that name, of `server:name` or `server__name`, or that had the name before."""
+        if self._items is not self._registry.items:
+            self._items = self._registry.items
+            self._routes = _routes(self._items)
+        return self._routes.get(name) or self._registry.find_former(name)
+
+    def nearest(self, name: str) -> list[str]:
+        """The names most like it; compared closely only with those that share words with it."""
+        wanted = set(name[:200].lower().split("_"))
+        public = {item.public_name for item in self._registry.items}
+        likely = heapq.nlargest(
+            _MOST_COMPARED, sorted(public), key=lambda known: len(wanted & set(known.split("_")))
+        )
+        return difflib.get_close_matches(name[:200], likely, n=_MOST_NEAREST, cutoff=0.5)
+
+
+def nearest_servers(name: str, servers: Sequence[str]) -> list[str]:
+    """The servers that may have been meant."""
+    return difflib.get_close_matches(name[:200], servers, _MOST_NEAREST)
+
+
+def server_of(name: str, servers: Sequence[str], limit: int) -> str | None:
+    """The server whose items' names begin like this one."""
+    shares = {server: _prefix_length(name, server, limit) for server in servers}
+    # The longest, because `big_two_x` is more likely a tool of `big_two` than one of `big`.
+    server = max(shares, key=shares.__getitem__, default="")
+    return server if shares.get(server) else None
+
+
+def _prefix_length(name: str, server: str, limit: int) -> int:
+    """How many characters of the name tell that it is one of this server, in any spelling."""
+    known = (*known_prefixes(server, limit), "")
+    share = max(len(beginning) for beginning in known if name.startswith(beginning))
+    return share or server_prefix_length(server, name, limit)
+
+
+def aliases(item: Item) -> tuple[str, str]:
+    """What people type instead of the public name."""
+    return f"{item.server}:{item.name}", f"{item.server}__{item.name}"
+
+
+def _routes(items: list[Item]) -> dict[str, Item]:
+    """Public names, and the two other spellings where they are unambiguous and nobody's public name."""
+    routes: dict[str, Item] = {}
+    ambiguous: set[str] = set()
+    for item in items:
+        for alias in aliases(item):
+            if alias in routes and routes[alias] is not item:
+                ambiguous.add(alias)
+            routes[alias] = item
+    for alias in ambiguous:
+        del routes[alias]
+    routes.update((item.public_name, item) for item in items)
+    return routes
+
+
+# Of one server: each is tried with every URI that no listing has.
+_MOST_PATTERNS = 1_000
+
+
+class _TemplatePattern(NamedTuple):
+    template: UriTemplate
+    item: Item
+
+
+class _UriTables(NamedTuple):
+    """What is worked out of the two listings, once after each change."""
+
+    resources: list[Item]
+    templates: list[Item]
+    by_uri: dict[str, Item]
+    # A template itself is asked for where its variables are completed.
+    by_template: dict[str, Item]
+    # What clients call each server's resources.
+    public: dict[tuple[str, str], str]
+    # The most particular first.
+    patterns: list[_TemplatePattern]
+    servers: set[str]
+    # Servers some of whose URIs clients know under another name.
+    renamed: set[str]
+    by_scheme: dict[str, set[str]]
+
+
+class UriRouter:
+    """Which server a URI belongs to."""
+
+    def __init__(self, resources: KindRegistry, templates: KindRegistry, *, prefixed: bool) -> None:
+        self._resources = resources
+        self._templates = templates
+        self._prefixed = prefixed
+        self._cached_tables: _UriTables | None = None
+
+    def route(self, uri: str, servers: Sequence[str]) -> Item | None:
+        """The resource at its server, or None when nobody can tell which server that is."""
+        found = self.find_listed(uri, servers)
+        if found is not None:
+            return found
+        server = self._only_candidate(uri, servers)
+        return None if server is None else _unlisted(server, uri, uri)
+
+    def find_listed(self, uri: str, servers: Sequence[str]) -> Item | None:
+        """The same, where a listing or the URI itself says which server it is."""
+        book = self._tables()
+        item = book.by_uri.get(uri)
+        if item is not None:
+            return item
+        template = book.by_template.get(uri)
+        if template is not None:
+            return _unlisted(template.server, template.name, uri)
+        named = split_server_uri(uri, servers) if self._prefixed else None
+        if named is not None:
+            return _unlisted(*named, uri)
+        for pattern in book.patterns:
+            if pattern.template.matches(uri):
+                return _unlisted(pattern.item.server, uri, uri)
+        return None
+
+    def public_uri(self, server: str, uri: str, servers: Sequence[str]) -> str:
+        """What clients call the server's resource, so that it is this server that they reach."""
+        if not self._prefixed:
+            return uri
+        known = self._tables().public.get((server, uri))
+        if known is not None:
+            return known
+        found = self.route(uri, servers)
+        return uri if found and (found.server, found.name) == (server, uri) else with_server(server, uri)
+
+    def renames(self, server: str) -> bool:
+        """Whether clients know some of the server's URIs under another name."""
+        return server in self._tables().renamed
+
+    def _only_candidate(self, uri: str, servers: Sequence[str]) -> str | None:
+        """The only server that can be meant; many servers read more than they list."""
+        if not self._prefixed:
+            return servers[0] if servers else None
+        book = self._tables()
+        likely = book.servers if len(book.servers) == 1 else book.by_scheme.get(scheme(uri), set())
+        return next(iter(likely)) if len(likely) == 1 else None
+
+    def _tables(self) -> _UriTables:
+        resources, templates = self._resources.items, self._templates.items
+        book = self._cached_tables
+        if book is None or book.resources is not resources or book.templates is not templates:
+            book = self._cached_tables = _uri_tables(resources, templates)
+        return book
+
+
+def _unlisted(server: str, uri: str, public_uri: str) -> Item:
+    return Item(Kind.RESOURCES, server, uri, public_uri)
+
+
+def _uri_tables(resources: list[Item], templates: list[Item]) -> _UriTables:
+    by_scheme: dict[str, set[str]] = {}
+    for item in (*resources, *templates):
+        if scheme(item.name):
+            by_scheme.setdefault(scheme(item.name), set()).add(item.server)
+    return _UriTables(
+        resources,
+        templates,
+        {item.public_name: item for item in resources},
+        {item.public_name: item for item in templates},
+        {(item.server, item.name): item.public_name for item in resources},
+        _template_patterns(templates),
+        {item.server for item in (*resources, *templates)},
+        {item.server for item in (*resources, *templates) if item.public_name != item.name},
+        by_scheme,
+    )
+
+
+def _template_patterns(templates: list[Item]) -> list[_TemplatePattern]:
+    patterns: list[_TemplatePattern] = []
+    tried: Counter[str] = Counter()
+    for item in templates:
+        tried[item.server] += 1
+        # The others say which server they are for.
+        if item.public_name != item.name or tried[item.server] > _MOST_PATTERNS:
+            continue
+        try:
+            patterns.append(_TemplatePattern(UriTemplate(item.name), item))
+        except ValueError:
+            # Listed all the same: its server may know what it means.
+            continue
+    return sorted(patterns, key=lambda pattern: -pattern.template.fixed)

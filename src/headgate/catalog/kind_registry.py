@@ -1,0 +1,338 @@
+"""Registry of the items of one kind: validated, named, and listed for each client profile and era."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from headgate.catalog.listing_validation import (
+    CheckedDefinition,
+    ValidatedListing,
+    check_definition,
+    validate_listing,
+)
+from headgate.catalog.name_allocation import NameAllocator
+from headgate.catalog.paged_listing import CacheHint, PagedListing, strictest
+from headgate.catalog.profile_listings import CatalogEntry, ProfileListings, ServerListing
+from headgate.catalog.public_names import Key
+from headgate.catalog.stored_listing import StoredListing
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import PLAIN_CURATION, Curation
+from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.protocol_version import Era
+
+# Prepared listings of many tools take megabytes each, and most profiles share the plain one.
+_MOST_LISTINGS = 8
+# Of clients that may want to know of a change; more capabilities than this differ in one letter.
+_MOST_LISTED_PROFILES = 256
+
+
+class KindRegistry:
+    """The items of one kind. `items` are those of all profiles and is another list after each change."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        naming: NameAllocator,
+        page_bytes: int,
+        last: Sequence[tuple[str, bytes]] = (),
+        *,
+        truncated: bool = False,
+    ) -> None:
+        """`last` are listed behind everything else, by name and definition, where no item has the name.
+
+        `truncated` is whether results of the items may be, so that some are listed without an output schema.
+        """
+        self.kind = kind
+        self.items: list[Item] = []
+        # What clients without capabilities see.
+        self.plain_items: list[Item] = []
+        self._name_allocator = naming
+        self._page_bytes = page_bytes
+        self._trailing = last
+        self._truncated = truncated
+        self._server_order: tuple[str, ...] = ()
+        self._disabled: tuple[str, ...] = ()
+        self._profile_listings = ProfileListings()
+        self._entries: list[CatalogEntry] = []
+        # What servers are about to offer, as far as it has been looked at.
+        self._checked: dict[str, dict[bytes, CheckedDefinition]] = {}
+        self._names: dict[Key, str] = {}
+        # What is named now: every key, and what it is called before collisions are looked at.
+        self._wanted: list[tuple[Key, str]] = []
+        self._curations: Mapping[str, Curation] = {}
+        # Most servers have nothing to hide or rename, and this is asked of every item after every change.
+        self._hiding: set[str] = set()
+        self._renaming = False
+        # Whether that is something new since everything was named.
+        self._curated = False
+        # Profiles whose listing somebody has seen, the latest last.
+        self._listed_profiles: dict[Profile, None] = {}
+        # Servers of which it is only known what they told before the gateway was started.
+        self._restored_servers: set[str] = set()
+        # Made when somebody asks: while servers connect, the listing changes with each of them.
+        self._listings: dict[tuple[Profile, Era], PagedListing] = {}
+
+    def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
+        """List the servers in this order, drop others; tells whether a listing changed that somebody saw.
+
+        Servers that are `disabled` keep their names.
+        """
+        before = self._differing_listings()
+        self._server_order, self._disabled = tuple(servers), tuple(disabled)
+        self._profile_listings.keep_servers(servers)
+        return self._rebuild() or before != self._differing_listings()
+
+    def curate(self, curations: Mapping[str, Curation]) -> bool:
+        """Show items as their operator wants; tells whether a listing changed that somebody saw."""
+        before = self._differing_listings()
+        self._curations = curations
+        self._hiding = {server for server, curation in curations.items() if curation.hidden}
+        self._renaming = any(curation.renamed for curation in curations.values())
+        self._listings.clear()
+        # A name may be free now that belonged to an item of a server that is away.
+        self._curated = True
+        return self._rebuild() or before != self._differing_listings()
+
+    def _differing_listings(self) -> list[list[Item]]:
+        """What clients of each profile see that sees something else than the others."""
+        return [
+            list(self._items_of(profile))
+            for profile in self._listed_profiles
+            if self._profile_listings.differs(profile)
+        ]
+
+    def given_name(self, name: str) -> str:
+        """What an item is called that its operator renamed so, before collisions are looked at."""
+        return self._name_allocator.operator_name(name)
+
+    def hold_names(self) -> None:
+        """Names without an owner are provisional until they are settled."""
+        self._name_allocator.hold()
+
+    def settle_names(self) -> None:
+        """Items keep the names that they have now."""
+        self._name_allocator.settle()
+
+    def is_provisional(self, item: Item) -> bool:
+        """Whether the item may still get another name."""
+        return self._name_allocator.is_provisional((item.server, item.name))
+
+    def find_former(self, name: str) -> Item | None:
+        """The item that had this name in version 0.1.0 or under another limit; it is not listed under it."""
+        key = self._name_allocator.find_former(name, [key for key, _ in self._wanted], self._renamed)
+        found = (offer.as_item(self._names[key]) for offer in self._entries if offer.key == key)
+        return next(found, None)
+
+    def check_ahead(self, server: str, definitions: Sequence[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step."""
+        known = self._profile_listings.entries_by_text(server)
+        # Of a listing that was never offered nothing is kept beside the next one.
+        looked_at = self._checked[server] = {}
+        for definition in definitions:
+            if definition.decode(errors="replace") not in known:
+                looked_at[definition] = check_definition(self.kind, definition)
+                yield
+
+    def replace_listing(
+        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+    ) -> tuple[ValidatedListing, bool]:
+        """Replace what the server told this profile; tells whether a listing changed that somebody saw."""
+        # Who can be asked may be shown more than is remembered, and has listed before that could be known.
+        listed_early = server in self._restored_servers and any(
+            seen != PLAIN for seen in self._listed_profiles
+        )
+        self._restored_servers.discard(server)
+        intake, differs = self._store_listing(server, definitions, profile, hint)
+        if not differs:
+            return intake, listed_early
+        self._drop_listings(profile)
+        return intake, self._rebuild() or listed_early or (
+            profile != PLAIN and profile in self._listed_profiles
+        )
+
+    def restore_listings(self, listings: Iterable[StoredListing]) -> bool:
+        """Offer what servers told before the gateway was started, until they tell it again."""
+        for stored in listings:
+            self._checked[stored.server] = stored.checked_definitions()
+            self._store_listing(stored.server, stored.definitions, PLAIN, stored.hint)
+            self._restored_servers.add(stored.server)
+        return self._rebuild()
+
+    def mark_stale(self, servers: Iterable[str]) -> None:
+        """What these servers told may not be so any more; they are waited for where something is missing."""
+        self._restored_servers.update(servers)
+
+    def _store_listing(
+        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+    ) -> tuple[ValidatedListing, bool]:
+        """Take in a listing; tells whether the profile's clients see a difference."""
+        known = self._profile_listings.entries_by_text(server)
+        sources = {text: offer.source for text, offer in known.items()}
+        intake = validate_listing(server, self.kind, definitions, sources, self._checked.pop(server, {}))
+        entries = [
+            known.get(source.definition.text)
+            or CatalogEntry(
+                self.kind,
+                server,
+                source,
+                self._name_allocator.plain_name(server, source.name),
+                truncated=self._truncated,
+            )
+            for source in intake.sources
+        ]
+        told = {offer.key: offer for offer in entries}
+        return intake, self._profile_listings.put(server, profile, told, hint)
+
+    def forget_profile(self, profile: Profile) -> None:
+        """Drop what this profile alone was told."""
+        self._listed_profiles.pop(profile, None)
+        if self._profile_listings.forget(profile):
+            self._drop_listings(profile)
+            self._rebuild()
+
+    def has_own_listing(self, server: str, profile: Profile) -> bool:
+        """Whether the server told this to clients of that very profile."""
+        return self._profile_listings.has_own_listing(server, profile)
+
+    def pending_servers(self) -> list[str]:
+        """The servers that have told nobody yet, since the gateway was started."""
+        return [
+            server
+            for server in self._server_order
+            if server in self._restored_servers or not self._profile_listings.has_any_listing(server)
+        ]
+
+    def listed_names(self, server: str) -> set[str] | None:
+        """What the server calls its items, of any profile; None if it has told nobody yet."""
+        if (
+            server not in self._server_order
+            or server in self._restored_servers
+            or not self._profile_listings.has_any_listing(server)
+        ):
+            return None
+        return {name for told in self._profile_listings.all_listings_of(server) for _, name in told}
+
+    def shows_all(self, profile: Profile) -> bool:
+        """Whether clients of that profile see every item that there is."""
+        return len(self.items) == len(self.plain_items) and not self._profile_listings.differs(profile)
+
+    def has(self, key: Key) -> bool:
+        """Whether the server has such an item, for clients of any profile."""
+        return key in self._names and any(
+            key in told for told in self._profile_listings.all_listings_of(key[0])
+        )
+
+    def find(self, key: Key, profile: Profile) -> Item | None:
+        """The item as clients of that profile see it, if they do."""
+        offer = (self._profile_listings.listing_of(key[0], profile) or {}).get(key)
+        # What is hidden, or told too late by a server that is no more, has no name.
+        name = self._names.get(key)
+        return offer.as_item(name) if offer is not None and name is not None else None
+
+    def cache_hint(self, profile: Profile) -> CacheHint:
+        """How long the listing may be kept: as long as the strictest server says."""
+        return strictest(self._profile_listings.hint(server, profile) for server in self._server_order)
+
+    def differs(self, profile: Profile) -> bool:
+        """Whether clients of that profile see anything else than clients without capabilities."""
+        return self._profile_listings.differs(profile)
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """What clients of that profile see; an equal list until something changes."""
+        return list(self._items_of(profile)) if self._profile_listings.differs(profile) else self.plain_items
+
+    def listing(self, profile: Profile, era: Era) -> PagedListing:
+        """Every item as its server defined it; the same object until something changes."""
+        self.mark_listed(profile)
+        shown = profile if self._profile_listings.differs(profile) else PLAIN
+        listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
+        # To the end, where it is not dropped.
+        self._listings[shown, era] = listing
+        if len(self._listings) > _MOST_LISTINGS:
+            del self._listings[next(iter(self._listings))]
+        return listing
+
+    def mark_listed(self, profile: Profile) -> None:
+        """Somebody of that profile sees the listing, or some of it."""
+        self._listed_profiles.pop(profile, None)
+        self._listed_profiles[profile] = None
+        if len(self._listed_profiles) > _MOST_LISTED_PROFILES:
+            del self._listed_profiles[next(iter(self._listed_profiles))]
+
+    def _listing(self, profile: Profile, era: Era) -> PagedListing:
+        items = self.plain_items if profile == PLAIN else list(self._items_of(profile))
+        if all(item.handshake_definition is item.definition for item in items):
+            for other in Era:
+                if (profile, other) in self._listings:
+                    return self._listings[profile, other]
+        stateless = era is Era.STATELESS
+        shown = [
+            (item.public_name, item.definition if stateless else item.handshake_definition) for item in items
+        ]
+        if items:
+            # Where there is nothing to call there is no result to read.
+            names = {item.public_name for item in items} if self._trailing else set()
+            shown += [(name, definition) for name, definition in self._trailing if name not in names]
+        return PagedListing(self.kind.member, shown, self._page_bytes)
+
+    def _items_of(self, profile: Profile) -> Iterator[Item]:
+        for server in self._server_order:
+            for key, offer in (self._profile_listings.listing_of(server, profile) or {}).items():
+                if not self._hides(key):
+                    yield offer.as_item(self._names[key])
+
+    def _hides(self, key: Key) -> bool:
+        return key[0] in self._hiding and self._curations[key[0]].hides(key[1])
+
+    def _drop_listings(self, profile: Profile) -> None:
+        for era in Era:
+            self._listings.pop((profile, era), None)
+
+    def _rebuild(self) -> bool:
+        """Name everything anew; tells whether the plain listing changed."""
+        entries = self._all_entries()
+        name = self._plain_name if self._renaming else attrgetter("plain_name")
+        wanted = [(offer.key, name(offer)) for offer in entries]
+        if self._curated or entries != self._entries or wanted != self._wanted:
+            if self._curated or wanted != self._wanted:
+                self._rename(wanted)
+            self._entries, self._wanted = entries, wanted
+            self.items = [offer.as_item(self._names[offer.key]) for offer in entries]
+        alike = self._profile_listings.is_uniform
+        before, self.plain_items = self.plain_items, self.items if alike else list(self._items_of(PLAIN))
+        if before == self.plain_items:
+            return False
+        self._listings.clear()
+        return True
+
+    def _plain_name(self, offer: CatalogEntry) -> str:
+        return self._given_name(offer.key) or offer.plain_name
+
+    def _renamed(self, key: Key) -> str | None:
+        return self._curations.get(key[0], PLAIN_CURATION).renamed.get(key[1])
+
+    def _given_name(self, key: Key) -> str | None:
+        given = self._renamed(key)
+        return None if given is None else self._name_allocator.operator_name(given)
+
+    def _plain_name_of(self, key: Key) -> str | None:
+        """What an item would be called, whether it is there or not; None if it is hidden."""
+        return None if self._hides(key) else self._given_name(key) or self._name_allocator.plain_name(*key)
+
+    def _rename(self, wanted: list[tuple[Key, str]]) -> None:
+        configured = {*self._server_order, *self._disabled, *self._curations}
+        names = self._name_allocator.allocate(wanted, self._plain_name_of, configured, anew=self._curated)
+        before, self._names = self._names, names
+        self._curated = False
+        if any(self._names.get(key, name) != name for key, name in before.items()):
+            self._listings.clear()
+
+    def _all_entries(self) -> list[CatalogEntry]:
+        """One offer for each item of any profile, the plain one where profiles differ."""
+        every: ServerListing = {}
+        for server in self._server_order:
+            for told in self._profile_listings.all_listings_of(server):
+                for key, offer in told.items():
+                    if not self._hides(key):
+                        every.setdefault(key, offer)
+        return list(every.values())

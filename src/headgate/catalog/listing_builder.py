@@ -1,0 +1,361 @@
+"""Builds the tool listing of one variant from prepared bytes."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Final, Protocol
+
+import msgspec
+
+from headgate.catalog.dialects.adapting import Adapted
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.listing_budget import (
+    DetailLevel,
+    FittedListing,
+    ListingCandidate,
+    ListingTokenMeter,
+    NamedDefinition,
+    OwnToolForms,
+    fit_to_budget,
+)
+from headgate.catalog.listing_variant import ListingFormat
+from headgate.catalog.own_tools import (
+    CALL_DEFINITION,
+    CALL_STUB,
+    EXPAND_DEFINITION,
+    EXPAND_STUB,
+    RETRIEVE_STUB,
+    OwnToolDefinition,
+    retrieve_definition,
+)
+from headgate.catalog.paged_listing import PagedListing
+from headgate.catalog.public_names import (
+    CALL_TOOL,
+    EXPAND_SCHEMA,
+    OWN_NAMES,
+    RESULT_READERS,
+    RETRIEVE_TOOLS,
+    Key,
+)
+from headgate.catalog.tool_forms import ReducedTools, ToolForms
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Curation, Mode
+from headgate.protocol.protocol_version import Era
+
+# Of a report; a dialect may change every tool of thousands.
+_MOST_REPORTED: Final = 1_000
+# To count what is this many times the budget says nothing more about it.
+_MOST_COUNTED: Final = 20
+# For fewer tools what they have in common costs more than it saves.
+_FEWEST_SHARING: Final = 3
+
+
+def choice_line(resulting_mode: Mode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
+    """What auto chose and why, in one line."""
+    return f"Mode: auto -> {resulting_mode}. Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
+
+
+class BuiltListing(msgspec.Struct, frozen=True):
+    """A listing, and what is worth knowing about it."""
+
+    # What it came to be: auto is nothing that is shown.
+    mode: Mode
+    listing: PagedListing
+    levels: dict[DetailLevel, int]
+    # The names of those of the gateway's own tools that are listed; a server's may be called the same.
+    own: frozenset[str]
+    # None where nobody counted.
+    tokens: int | None = None
+    pins_left: tuple[str, ...] = ()
+    # What was changed for the dialect, by tool.
+    adapted: Mapping[str, tuple[str, ...]] = {}
+    # What several tools of a server repeat, said once.
+    shared_texts: Mapping[str, str] = {}
+    # In the mode auto: what it chose and why, in one line.
+    choice: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every tool is shown whole."""
+        return not self.levels.keys() - {DetailLevel.WHOLE}
+
+    @property
+    def lists_result_readers(self) -> bool:
+        """Whether what reads large results is listed."""
+        return not self.own.isdisjoint(RESULT_READERS)
+
+    @property
+    def unlisted_count(self) -> int:
+        """How many tools are left to search."""
+        return self.levels.get(DetailLevel.NONE, 0)
+
+
+class CurationSource(Protocol):
+    """What the operator wants, and what clients use most."""
+
+    def curation(self, server: str) -> Curation:
+        """How the server's tools are to be shown."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
+
+
+class ListingBuilder:
+    """Makes views; thousands of tools take a second, so this is work for another thread."""
+
+    def __init__(
+        self,
+        curations: CurationSource,
+        count_tokens: Callable[[bytes], int],
+        *,
+        budget_tokens: int,
+        page_bytes: int,
+        ranks: Callable[[], Mapping[Key, int]],
+        readers: Sequence[OwnToolDefinition] = (),
+    ) -> None:
+        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
+        self.budget_tokens = budget_tokens
+        self.readers = readers
+        self._curations = curations
+        self._meter = ListingTokenMeter(count_tokens, enough=budget_tokens)
+        self._page_bytes = page_bytes
+        self._ranks = ranks
+        self._forms = ToolForms()
+        # The gateway's own tools in each dialect, with the servers that they name.
+        self._own_by_dialect: dict[Dialect, tuple[tuple[str, ...], OwnToolForms]] = {}
+
+    def adapted(self, definition: bytes, dialect: Dialect) -> bytes:
+        """A definition in that dialect."""
+        return self._forms.adapted(definition, dialect).definition
+
+    def has_server_modes(self, items: Sequence[Item]) -> bool:
+        """Whether some server's tools are to be shown in another way than the mode says."""
+        # Asked for every listing, and mostly there is none.
+        wanted = {server for server in self._curations.servers() if self._curations.curation(server).mode}
+        return bool(wanted) and any(item.server in wanted for item in items)
+
+    def search_tools(self, listing_format: ListingFormat) -> list[NamedDefinition]:
+        """The gateway's own tools where nothing is listed but what was found."""
+        own = self._own(listing_format)
+        if listing_format.mode is Mode.DYNAMIC:
+            # What is found is listed whole, and called by its name.
+            retrieve = [tool for tool in own.finders[0] if tool[0] not in (CALL_TOOL, EXPAND_SCHEMA)]
+            return [*retrieve, *own.reader_stubs]
+        # Everything is called by one tool here, also what reads large results.
+        return list(own.finders[0])
+
+    def build(self, listing_format: ListingFormat, items: Sequence[Item]) -> BuiltListing:
+        """What is seen of these tools in the modes auto, full, partitioned, slim and budget."""
+        build = _ListingBuild(self._curations, self._forms, listing_format, items)
+        own = self._own(listing_format)
+        if listing_format.mode in (Mode.FULL, Mode.PARTITIONED, Mode.SLIM):
+            fitted = build.uniform(own)
+        else:
+            fitted = fit_to_budget(
+                build.candidates(self._ranks()),
+                own,
+                self.budget_tokens,
+                self._meter,
+                most=listing_format.most,
+                serve=lambda form: self.adapted(form, listing_format.dialect),
+            )
+        counted = Counter(fitted.levels.values())
+        return BuiltListing(
+            _resulting_mode(counted.keys()) if listing_format.mode is Mode.AUTO else listing_format.mode,
+            PagedListing(Kind.TOOLS.member, fitted.shown, self._page_bytes),
+            dict(counted),
+            fitted.own,
+            fitted.tokens or None,
+            fitted.pins_left,
+            build.changes(fitted.levels) if listing_format.dialect is not Dialect.PLAIN else {},
+            build.shared_texts(fitted.levels),
+            self._choice(fitted, build, own) if listing_format.mode is Mode.AUTO and items else "",
+        )
+
+    def _choice(self, fitted: FittedListing, build: "_ListingBuild", own: OwnToolForms) -> str:
+        """What auto chose, with the numbers that decided; large catalogs are not counted to their end."""
+        resulting_mode = _resulting_mode(set(fitted.levels.values()))
+        sizes = {
+            Mode.FULL: self._size(build.forms_at(DetailLevel.WHOLE), own.readers),
+            Mode.SLIM: self._size(build.forms_at(DetailLevel.SLIM), own.expander + own.reader_stubs),
+        }
+        # What is listed may have fewer of the gateway's own tools than the mode itself.
+        sizes |= {resulting_mode: f"{fitted.tokens:,}"}
+        return choice_line(resulting_mode, sizes[Mode.FULL], sizes[Mode.SLIM], self.budget_tokens)
+
+    def _size(self, forms: Iterator[bytes], beside: Sequence[NamedDefinition]) -> str:
+        """The tokens of a listing, as far as it is worth counting."""
+        most = _MOST_COUNTED * self.budget_tokens
+        left = most
+        listed = list(beside)
+        for form in forms:
+            left -= self._meter.cost(form)
+            if left < 0:
+                return f"over {most:,}"
+            listed.append(("", form))
+        return f"{self._meter.tokens(listed):,}"
+
+    def _own(self, listing_format: ListingFormat) -> OwnToolForms:
+        servers = self._curations.servers()
+        known = self._own_by_dialect.get(listing_format.dialect)
+        if known is None or known[0] != servers:
+            self._own_by_dialect[listing_format.dialect] = known = (
+                servers,
+                self._own_tools(servers, listing_format.dialect),
+            )
+        return known[1]
+
+    def _own_tools(self, servers: tuple[str, ...], dialect: Dialect) -> OwnToolForms:
+        def served(*tools: NamedDefinition) -> tuple[NamedDefinition, ...]:
+            return tuple((name, self.adapted(definition, dialect)) for name, definition in tools)
+
+        retrieve = retrieve_definition(servers)
+        expand = (EXPAND_SCHEMA, EXPAND_DEFINITION)
+        stubs = ((RETRIEVE_TOOLS, RETRIEVE_STUB), (CALL_TOOL, CALL_STUB))
+        return OwnToolForms(
+            expander=served(expand),
+            finders=(
+                served((RETRIEVE_TOOLS, retrieve), (CALL_TOOL, CALL_DEFINITION), expand),
+                served(*stubs, (EXPAND_SCHEMA, EXPAND_STUB)),
+                served(*stubs),
+            ),
+            readers=served(*((reader.name, reader.whole) for reader in self.readers)),
+            reader_stubs=served(*((reader.name, reader.stub) for reader in self.readers)),
+        )
+
+
+class _ListingBuild:
+    """One view in the making."""
+
+    def __init__(
+        self,
+        curations: CurationSource,
+        words: ToolForms,
+        listing_format: ListingFormat,
+        items: Sequence[Item],
+    ) -> None:
+        self._curations = curations
+        self._tool_forms = words
+        self._listing_format = listing_format
+        self._items = items
+        self._reduced: dict[str, ReducedTools] = (
+            words.reduced(items, listing_format.dialect) if self._has_slim else {}
+        )
+
+    @property
+    def _has_slim(self) -> bool:
+        servers = {item.server for item in self._items}
+        wanted = {self._curations.curation(server).mode for server in servers}
+        return Mode.SLIM in wanted or self._listing_format.mode not in (Mode.FULL, Mode.PARTITIONED)
+
+    def forms_at(self, level: DetailLevel) -> Iterator[bytes]:
+        """Every tool as it is served at that level."""
+        for item in self._items:
+            form = self._form(item, level)
+            if form is not None:
+                yield self._served(form).definition
+
+    def shared_texts(self, levels: Mapping[str, DetailLevel]) -> dict[str, str]:
+        """What the tools of a server have in common, where several of them are shown in few words."""
+        shown = Counter(item.server for item in self._items if levels[item.public_name] is DetailLevel.SLIM)
+        return {
+            server: worded.shared_text
+            for server, worded in self._reduced.items()
+            if worded.shared_text and shown[server] >= _FEWEST_SHARING
+        }
+
+    def uniform(self, own: OwnToolForms) -> FittedListing:
+        """Every tool as the mode says, or as is wanted for its server."""
+        levels = {item.public_name: self._level(item) for item in self._items}
+        if set(levels.values()) - {DetailLevel.WHOLE}:
+            # Such a name means the gateway's own tool then, also where names are not reserved.
+            levels |= dict.fromkeys(levels.keys() & OWN_NAMES, DetailLevel.NONE)
+        first: tuple[NamedDefinition, ...] = ()
+        last: tuple[NamedDefinition, ...] = ()
+        if DetailLevel.NONE in levels.values():
+            first = own.finders[0] + own.reader_stubs
+        elif {DetailLevel.SLIM, DetailLevel.PARTITIONED}.intersection(levels.values()):
+            first = own.expander + own.reader_stubs
+        elif levels:
+            last = tuple(tool for tool in own.readers if tool[0] not in levels)
+        forms = ((item.public_name, self._form(item, levels[item.public_name])) for item in self._items)
+        shown = [(name, self._served(form).definition) for name, form in forms if form is not None]
+        return FittedListing((*first, *shown, *last), 0, levels, frozenset(name for name, _ in first + last))
+
+    def candidates(self, ranks: Mapping[Key, int]) -> list[ListingCandidate]:
+        """Every tool with what could be shown of it."""
+        return [
+            ListingCandidate(
+                item.public_name,
+                item.server,
+                self._forms(item),
+                self._curations.curation(item.server).pins(item.name),
+                ranks.get((item.server, item.name)),
+            )
+            for item in self._items
+        ]
+
+    def changes(self, levels: Mapping[str, DetailLevel]) -> dict[str, tuple[str, ...]]:
+        """What was changed for the dialect of those that are shown."""
+        changed: dict[str, tuple[str, ...]] = {}
+        for item in self._items:
+            form = self._form(item, levels[item.public_name])
+            changes = self._served(form).changes if form is not None else ()
+            if changes and len(changed) < _MOST_REPORTED:
+                changed[item.public_name] = changes
+        return changed
+
+    def _served(self, form: bytes) -> Adapted:
+        return self._tool_forms.adapted(form, self._listing_format.dialect)
+
+    def _level(self, item: Item) -> DetailLevel:
+        curation = self._curations.curation(item.server)
+        mode = curation.mode or self._listing_format.mode
+        if mode is Mode.SEARCH and not curation.pins(item.name):
+            return DetailLevel.NONE
+        if mode is Mode.FULL or curation.pins(item.name):
+            return DetailLevel.WHOLE
+        if mode is Mode.PARTITIONED:
+            shorter = self._partitioned(item) != item.definition
+            return DetailLevel.PARTITIONED if shorter else DetailLevel.WHOLE
+        return DetailLevel.SLIM
+
+    def _partitioned(self, item: Item) -> bytes:
+        return self._tool_forms.partitioned(item.definition, self._listing_format.dialect)
+
+    def _forms(self, item: Item) -> tuple[bytes | None, bytes | None, bytes | None]:
+        curation = self._curations.curation(item.server)
+        if curation.mode is Mode.SEARCH and not curation.pins(item.name):
+            return None, None, None
+        reduced = curation.mode in (Mode.PARTITIONED, Mode.SLIM) and not curation.pins(item.name)
+        partitioned = reduced and curation.mode is Mode.PARTITIONED
+        # A model that keeps strictly to an empty schema could send nothing.
+        stubbed = self._listing_format.dialect is not Dialect.OPENAI
+        return (
+            None if reduced else self._form(item, DetailLevel.WHOLE),
+            self._form(item, DetailLevel.PARTITIONED if partitioned else DetailLevel.SLIM),
+            self._form(item, DetailLevel.STUB) if stubbed else None,
+        )
+
+    def _form(self, item: Item, level: DetailLevel) -> bytes | None:
+        match level:
+            case DetailLevel.WHOLE:
+                form = item.definition
+            case DetailLevel.PARTITIONED:
+                form = self._partitioned(item)
+            case DetailLevel.SLIM:
+                form = self._reduced[item.server].slims[item.definition]
+            case DetailLevel.STUB:
+                form = self._reduced[item.server].stubs[item.definition]
+            case DetailLevel.NONE:
+                return None
+        # What cannot be said in few words is said whole, and not in a way that a client cannot read.
+        whole = form == item.definition and self._listing_format.era is Era.HANDSHAKE
+        return item.handshake_definition if whole else form
+
+
+def _resulting_mode(levels: Set[DetailLevel]) -> Mode:
+    """The mode that a listing is in which shows as much as there is room for."""
+    if not levels - {DetailLevel.WHOLE}:
+        return Mode.FULL
+    return Mode.BUDGET if levels & {DetailLevel.STUB, DetailLevel.NONE} else Mode.SLIM

@@ -1,0 +1,189 @@
+"""Caches built listings until the catalog changes, and records which listing each visibility group got last."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol
+
+from headgate.catalog.listing_builder import BuiltListing, ListingBuilder
+from headgate.catalog.listing_variant import ListingVariant
+from headgate.domain.item import Item
+from headgate.domain.profile import PLAIN, Profile
+
+log = logging.getLogger("headgate.catalog")
+
+# Prepared listings of many tools take megabytes each.
+_MOST_LISTINGS: Final = 64
+# While a view of thousands of tools is made the catalog may change, but not for ever.
+_MOST_REBUILDS: Final = 3
+_MOST_NAMED: Final = 20
+
+
+class VisibleTools(Protocol):
+    """The tools of the catalog."""
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """What clients of that profile see; an equal list until something changes."""
+
+    def differs(self, profile: Profile) -> bool:
+        """Whether they see other tools than clients without capabilities."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration: what finds tools names them."""
+
+
+# What a view was made of.
+_BuildInput = tuple[list[Item], tuple[str, ...]]
+
+
+class ListingCache:
+    """One view for each scene; profiles that are shown what everybody is shown share one."""
+
+    def __init__(self, everything: VisibleTools, views: ListingBuilder) -> None:
+        self._tools = everything
+        self._builder = views
+        # With what each was made of.
+        self._built: dict[ListingVariant, tuple[_BuildInput, BuiltListing]] = {}
+        # How often everything was forgotten: what was in the making meanwhile is out of date.
+        self._generation = 0
+        # A client that leaves does not stop what others may wait for.
+        self._building: dict[ListingVariant, asyncio.Task[None]] = {}
+        # One view at a time: each takes a processor for itself.
+        self._thread = ThreadPoolExecutor(1, "listings")
+
+    @property
+    def listings(self) -> Mapping[ListingVariant, BuiltListing]:
+        """What was made so far."""
+        return {variant: view for variant, (_, view) in self._built.items()}
+
+    def cached(self, variant: ListingVariant) -> BuiltListing | None:
+        """The view as it was made last."""
+        made = self._built.get(self.shared_variant(variant))
+        return made[1] if made is not None else None
+
+    def shared_variant(self, variant: ListingVariant) -> ListingVariant:
+        """The scene of all clients that see the same."""
+        return (
+            variant if self._tools.differs(variant.profile) else ListingVariant(PLAIN, variant.listing_format)
+        )
+
+    async def get(self, variant: ListingVariant) -> BuiltListing:
+        """The view of the catalog as it is now, or was a moment ago if it changes all the time."""
+        rounds = 0
+        while True:
+            variant = self.shared_variant(variant)
+            made = self._built.get(variant)
+            if made is not None and (made[0] == self._build_input(variant) or rounds >= _MOST_REBUILDS):
+                # To the end, where it is not dropped: what is asked for again and again stays.
+                self._built[variant] = self._built.pop(variant)
+                return made[1]
+            rounds += 1
+            if variant not in self._building:
+                self._building[variant] = making = asyncio.create_task(self._build(variant), name="view")
+                making.add_done_callback(partial(self._build_ended, variant))
+            await asyncio.shield(self._building[variant])
+
+    def _build_ended(self, variant: ListingVariant, making: "asyncio.Task[None]") -> None:
+        del self._building[variant]
+        if not making.cancelled() and (error := making.exception()) is not None:
+            # Whoever waited for it may be gone.
+            log.error("a listing could not be made", exc_info=error, extra={"listing": variant.label})
+
+    def _build_input(self, variant: ListingVariant) -> _BuildInput:
+        return self._tools.visible(variant.profile), self._tools.servers()
+
+    async def _build(self, variant: ListingVariant) -> None:
+        source, forgotten = self._build_input(variant), self._generation
+        loop = asyncio.get_running_loop()
+        # In another thread: thousands of tools take a second.
+        view = await loop.run_in_executor(
+            self._thread, self._builder.build, variant.listing_format, source[0]
+        )
+        if forgotten == self._generation:
+            self._keep(variant, source, view)
+
+    def _keep(self, variant: ListingVariant, source: _BuildInput, view: BuiltListing) -> None:
+        before = self._built.pop(variant, None)
+        self._built[variant] = (source, view)
+        if len(self._built) > _MOST_LISTINGS:
+            del self._built[next(iter(self._built))]
+        _log_listing(variant, view, before[1] if before is not None else None)
+
+    def clear(self) -> None:
+        """What views are made of besides the tools has changed."""
+        self._built.clear()
+        self._generation += 1
+
+    def close(self) -> None:
+        """Make nothing more; what is in the making is not waited for."""
+        for making in self._building.values():
+            making.cancel()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _log_listing(variant: ListingVariant, view: BuiltListing, before: BuiltListing | None) -> None:
+    """Say what an operator should know of a view, once."""
+    if view.choice and variant.profile == PLAIN and (before is None or before.choice != view.choice):
+        log.info(view.choice, extra={"listing": variant.label})
+    if view.pins_left and (before is None or before.pins_left != view.pins_left):
+        extra = {"listing": variant.label, "tools": list(view.pins_left[:_MOST_NAMED])}
+        log.warning("pinned tools do not fit the budget and are left to search", extra=extra)
+    if view.adapted and (before is None or before.adapted.keys() != view.adapted.keys()):
+        extra = {"listing": variant.label, "tools": list(view.adapted)[:_MOST_NAMED]}
+        log.info("schemas were changed for the client's dialect", extra=extra)
+
+
+# Circles that have listed, and scenes of each; who has not listed for the longest time goes first.
+_MOST_GROUPS: Final = 10_000
+_MOST_VARIANTS: Final = 64
+
+
+class LastListed:
+    """The digest of what each circle of clients was shown last, in each scene."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[ListingVariant, str]] = {}
+
+    def record(
+        self, visibility_group: str, variant: ListingVariant, digest: str, *, shared: bool = False
+    ) -> None:
+        """The circle has been shown this.
+
+        Of a `shared` one only a single client has, so the others are still to be told of a change.
+        """
+        seen = self._by_group.pop(visibility_group, {})
+        before = seen.pop(variant, digest)
+        seen[variant] = before if shared else digest
+        if len(seen) > _MOST_VARIANTS:
+            del seen[next(iter(seen))]
+        self._by_group[visibility_group] = seen
+        if len(self._by_group) > _MOST_GROUPS:
+            del self._by_group[next(iter(self._by_group))]
+
+    def mark_notified(self, visibility_group: str, digests: Mapping[ListingVariant, str]) -> None:
+        """All of the circle are told that this is shown now."""
+        seen = self._by_group.get(visibility_group, {})
+        seen.update((variant, digests[variant]) for variant in seen.keys() & digests.keys())
+
+    def __iter__(self) -> Iterator[tuple[str, Mapping[ListingVariant, str]]]:
+        return iter(list(self._by_group.items()))
+
+    def variants(self) -> Collection[ListingVariant]:
+        """Every scene that somebody is in."""
+        return {variant: None for seen in self._by_group.values() for variant in seen}.keys()
+
+    def forget(self, visibility_group: str) -> None:
+        """Its clients are gone."""
+        self._by_group.pop(visibility_group, None)
+
+
+class AllExcept:
+    """Every circle but some."""
+
+    def __init__(self, others: Collection[str]) -> None:
+        self._others = frozenset(others)
+
+    def __contains__(self, visibility_group: object) -> bool:
+        return visibility_group not in self._others

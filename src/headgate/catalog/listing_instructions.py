@@ -1,0 +1,87 @@
+"""What the gateway tells a model about its list of tools, so that it can reach every tool."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.listing_budget import DetailLevel
+from headgate.catalog.listing_builder import BuiltListing
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
+from headgate.domain.listing import Mode
+
+_FIND: Final = f"Describe a task to {RETRIEVE_TOOLS} to find tools for it"
+_FIND_AND_CALL: Final = f"{_FIND}, then call them with {CALL_TOOL}."
+_EXPAND: Final = (
+    f"Some tools have a reduced description or schema. {EXPAND_SCHEMA} returns the full schema of a tool."
+)
+_MODE_INSTRUCTIONS: Final = {
+    Mode.SEARCH: f"Most tools are not listed. {_FIND_AND_CALL}",
+    Mode.DYNAMIC: (
+        f"Most tools are not listed. {_FIND}. "
+        f"{RETRIEVE_TOOLS} adds them to the tool list, and you call them by name."
+    ),
+}
+# All servers together; each conversation pays for it.
+_LONGEST_SHARED_TEXT: Final = 4_000
+_MOST_NAMED: Final = 20
+
+
+class MissingServers(msgspec.Struct, frozen=True):
+    """The servers whose tools are not on the list, because they have never been reached."""
+
+    starting: tuple[str, ...] = ()
+    unavailable: tuple[str, ...] = ()
+
+
+NOTHING_MISSING: Final = MissingServers()
+
+
+def mode_instructions(
+    wanted: Mode, shown: Mode, view: BuiltListing | None = None, missing: MissingServers = NOTHING_MISSING
+) -> str:
+    """The sentences for one mode, the missing servers, and what the tools of a server have in common.
+
+    While servers are starting the list is about to change, so the sentences hold for whatever it becomes.
+    """
+    growing = bool(missing.starting) and view is not None and wanted is not Mode.FULL
+    parts = [_MODE_INSTRUCTIONS.get(shown, "")]
+    if growing or (
+        view is not None
+        and view.levels.keys() & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}
+    ):
+        parts.append(_EXPAND)
+    if growing and wanted in (Mode.AUTO, Mode.BUDGET):
+        parts.append(f"If {RETRIEVE_TOOLS} is listed, there are tools that are not listed. {_FIND_AND_CALL}")
+    elif view is not None and view.unlisted_count:
+        more = "1 more tool is" if view.unlisted_count == 1 else f"{view.unlisted_count} more tools are"
+        parts.append(f"{more} not listed. {_FIND_AND_CALL}")
+    if wanted is Mode.AUTO and not growing:
+        parts.append(f"Listing: {shown} (auto).")
+    parts.append(_incomplete(missing))
+    lines = [" ".join(part for part in parts if part)]
+    room = _LONGEST_SHARED_TEXT
+    for server, said in (view.shared_texts if view is not None else {}).items():
+        line = f"{server}: {said}"
+        if len(line) <= room:
+            room -= len(line)
+            lines.append(line)
+    return "\n".join(line for line in lines if line)
+
+
+def _incomplete(missing: MissingServers) -> str:
+    """Which servers are missing, and what to do about it."""
+    parts = []
+    if missing.starting:
+        parts.append(f"Still starting: {_named(missing.starting)}.")
+    if missing.unavailable:
+        parts.append(f"Not reachable: {_named(missing.unavailable)}.")
+    if not parts:
+        return ""
+    return f"The list of tools is incomplete. {' '.join(parts)} List the tools again later to see theirs."
+
+
+def _named(servers: Sequence[str]) -> str:
+    more = len(servers) - _MOST_NAMED
+    named = ", ".join(servers[:_MOST_NAMED])
+    return f"{named} and {more} more" if more > 0 else named

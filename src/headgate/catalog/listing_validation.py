@@ -1,0 +1,332 @@
+"""Validates the listing of one upstream: malformed definitions are repaired, or left out with a reason."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headgate.catalog.definition_text import (
+    OPTIONAL_MEMBERS,
+    RepairableList,
+    RepairableObject,
+    UnusableDefinition,
+    definition_members,
+    keyed_definition,
+    single_member,
+    without_wrong_members,
+)
+from headgate.domain.item import Definition, Mirror, Source
+from headgate.domain.kind import Kind
+from headgate.domain.output_schema import admits_notice
+from headgate.protocol.json_members import insert_first_member, remove_member, replace_member
+from headgate.protocol.mcp_headers import mirrored_parameters
+
+# To look through a larger one takes so long that others would notice.
+_LONGEST_SCHEMA = 128 * 1024
+
+
+class _ToolAnnotations(msgspec.Struct, rename="camel"):
+    title: str = ""
+    read_only_hint: bool = False
+    destructive_hint: bool = False
+    idempotent_hint: bool = False
+    open_world_hint: bool = False
+
+
+class _ToolExecution(msgspec.Struct, rename="camel"):
+    task_support: str = ""
+
+
+class _OpenObject(msgspec.Struct):
+    """A JSON Schema whose members are none of our business."""
+
+
+# What each member must be, if it is there; one that is something else is taken out.
+_TOOL_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
+    "annotations": _ToolAnnotations,
+    "execution": _ToolExecution,
+    "outputSchema": _OpenObject,
+}
+_INPUT_SCHEMA_MEMBERS: dict[str, Any] = {
+    "$schema": str,
+    "properties": dict[str, _OpenObject],
+    "required": list[str],
+}
+
+
+def validate_tool(text: str) -> tuple[Source, list[str]]:
+    """The tool, and what had to be mended; raises ValueError when it cannot be served."""
+    repairs: list[str] = []
+    text = _with_object_schema(without_wrong_members(text, _TOOL_MEMBERS, repairs), repairs)
+    name, found = keyed_definition(text, "name")
+    for_handshake, if_truncated = _without_output_schema(text)
+    return Source(name, found, for_handshake, _mirrors(text), if_truncated), repairs
+
+
+def _with_object_schema(text: str, repairs: list[str]) -> str:
+    """The definition with the input schema that it must have: an object's."""
+    schema = single_member(text, "inputSchema")
+    if schema is None:
+        repairs.append("inputSchema was missing")
+        return insert_first_member(text, '"inputSchema":{"type":"object"}')
+    inner = text[schema.start : schema.end]
+    if not inner.startswith("{"):
+        raise UnusableDefinition("its inputSchema is not an object")
+    repaired = _with_object_properties(inner, repairs)
+    repaired = without_wrong_members(repaired, _INPUT_SCHEMA_MEMBERS, repairs, "inputSchema.")
+    repaired = _typed_object(repaired, repairs)
+    return text if repaired == inner else replace_member(text, schema, repaired)
+
+
+def _with_object_properties(schema: str, repairs: list[str]) -> str:
+    """`true` is a schema that allows everything, and some clients only know its other spelling."""
+    properties = single_member(schema, "properties")
+    if properties is None or schema[properties.start] != "{":
+        return schema
+    inner = repaired = schema[properties.start : properties.end]
+    # To look at tens of thousands of properties takes a while, and hardly any is that.
+    if "true" not in inner:
+        return schema
+    for member in reversed(definition_members(inner)):
+        if inner[member.start : member.end] == "true":
+            repaired = replace_member(repaired, member, "{}")
+            repairs.append(f"inputSchema.properties.{member.key} was true and became {{}}")
+    return schema if repaired == inner else replace_member(schema, properties, repaired)
+
+
+def _typed_object(schema: str, repairs: list[str]) -> str:
+    kind = single_member(schema, "type")
+    if kind is None:
+        repairs.append("inputSchema had no type: object")
+        return insert_first_member(schema, '"type":"object"')
+    value = msgspec.json.decode(schema[kind.start : kind.end])
+    if value == "object":
+        return schema
+    if not isinstance(value, list) or "object" not in value:
+        raise UnusableDefinition(
+            f"its inputSchema describes no object but {schema[kind.start : kind.end][:50]}"
+        )
+    repairs.append("inputSchema had several types, of which arguments can only be an object")
+    return replace_member(schema, kind, '"object"')
+
+
+def _without_output_schema(text: str) -> tuple[Definition | None, Definition | None]:
+    """The definition without its output schema: where only the stateless era allows that schema, and where
+    the schema admits no notice of a truncated result.
+    """
+    output = single_member(text, "outputSchema")
+    if output is None:
+        return None, None
+    schema = text[output.start : output.end]
+    kind = single_member(schema, "type")
+    is_object = kind is not None and schema[kind.start : kind.end] == '"object"'
+    if is_object and admits_notice(schema):
+        return None, None
+    without = keyed_definition(remove_member(text, output), "name")[1]
+    return None if is_object else without, without
+
+
+def _mirrors(text: str) -> tuple[Mirror, ...]:
+    """Which arguments go into headers as well; raises ValueError when the schema says it wrongly."""
+    # Hardly any tool says it, in letters or in escapes, and looking properly means to parse the schema.
+    if "x-mcp-header" not in text and "\\u00" not in text:
+        return ()
+    schema = single_member(text, "inputSchema")
+    assert schema is not None
+    if schema.end - schema.start > _LONGEST_SCHEMA:
+        raise UnusableDefinition("its inputSchema is too large to look for an x-mcp-header in it")
+    return tuple(
+        Mirror(path, header) for path, header in mirrored_parameters(text[schema.start : schema.end])
+    )
+
+
+_PROMPT_ARGUMENT = RepairableObject(
+    {"title": str, "description": str, "required": bool}, needed={"name": str}
+)
+_PROMPT_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {"arguments": RepairableList(_PROMPT_ARGUMENT)}
+
+
+def validate_prompt(text: str) -> tuple[Source, list[str]]:
+    """The prompt, and what had to be mended; raises ValueError when it cannot be served."""
+    repairs: list[str] = []
+    name, found = keyed_definition(without_wrong_members(text, _PROMPT_MEMBERS, repairs), "name")
+    return Source(name, found), repairs
+
+
+_TIMESTAMP_PATTERN = (
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
+    r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
+)
+_RESOURCE_ANNOTATIONS = RepairableObject(
+    {
+        "audience": list[Literal["user", "assistant"]],
+        "priority": Annotated[float, Meta(ge=0, le=1)],
+        "lastModified": Annotated[str, Meta(pattern=_TIMESTAMP_PATTERN)],
+    }
+)
+_RESOURCE_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
+    "mimeType": str,
+    "size": int,
+    "annotations": _RESOURCE_ANNOTATIONS,
+}
+
+
+def validate_resource(text: str) -> tuple[Source, list[str]]:
+    """The resource, and what had to be mended; raises ValueError when it cannot be served."""
+    return _validated_resource(text, Kind.RESOURCES)
+
+
+def validate_template(text: str) -> tuple[Source, list[str]]:
+    """The template, and what had to be mended; raises ValueError when it cannot be served."""
+    return _validated_resource(text, Kind.TEMPLATES)
+
+
+def _validated_resource(text: str, kind: Kind) -> tuple[Source, list[str]]:
+    repairs: list[str] = []
+    text = without_wrong_members(text, _RESOURCE_MEMBERS, repairs)
+    uri, found = keyed_definition(text, kind.key)
+    named = _with_name(text, uri, repairs)
+    if named != text:
+        uri, found = keyed_definition(named, kind.key)
+    return Source(uri, found), repairs
+
+
+def _with_name(text: str, uri: str, repairs: list[str]) -> str:
+    """Clients need a name to show; what a person can tell it by is its URI."""
+    name = single_member(text, "name")
+    quoted = msgspec.json.encode(uri).decode()
+    if name is None:
+        repairs.append("name was missing")
+        return insert_first_member(text, f'"name":{quoted}')
+    if text[name.start] != '"':
+        repairs.append("name was not a text")
+        return replace_member(text, name, quoted)
+    return text
+
+
+log = logging.getLogger("headgate.catalog")
+
+# Clients of the SDKs refuse an event of more than 1 MiB, and so the whole page that such an item is on.
+_LARGEST_BYTES = 1_000_000
+# Of one listing; a server with thousands of odd items is told of once.
+_MOST_LINES = 20
+_NO_SOURCES: Mapping[str, Source] = MappingProxyType({})
+
+
+class _KindValidation(msgspec.Struct, frozen=True):
+    """How one kind is called in the log, and taken in."""
+
+    word: str
+    take_in: Callable[[str], tuple[Source, list[str]]]
+
+
+_VALIDATION_BY_KIND = {
+    Kind.TOOLS: _KindValidation("tool", validate_tool),
+    Kind.PROMPTS: _KindValidation("prompt", validate_prompt),
+    Kind.RESOURCES: _KindValidation("resource", validate_resource),
+    Kind.TEMPLATES: _KindValidation("template", validate_template),
+}
+
+
+class ValidatedListing(msgspec.Struct, frozen=True):
+    """What one upstream lists and can be served, and why the rest cannot."""
+
+    sources: tuple[Source, ...]
+    left_out: dict[str, str]
+
+
+class CheckedDefinition(msgspec.Struct, frozen=True):
+    """What was found in one definition: what it is and what was mended, or why it cannot be served."""
+
+    source: Source | None
+    repairs: list[str] = []
+    problem: str = ""
+
+
+def check_definition(kind: Kind, definition: bytes) -> CheckedDefinition:
+    """The definition, mended where it has to be."""
+    if len(definition) > _LARGEST_BYTES:
+        return CheckedDefinition(
+            None, problem=f"it is larger than {_LARGEST_BYTES:,} bytes, which clients refuse"
+        )
+    try:
+        return CheckedDefinition(*_VALIDATION_BY_KIND[kind].take_in(definition.decode()))
+    except RecursionError:
+        return CheckedDefinition(None, problem="it is nested too deep to be read")
+    except UnicodeDecodeError as error:
+        bad = definition[error.start]
+        return CheckedDefinition(None, problem=f"it is not UTF-8: byte 0x{bad:02x} at position {error.start}")
+    except ValueError as error:
+        return CheckedDefinition(None, problem=str(error)[:200])
+
+
+_NOTHING_CHECKED: Mapping[bytes, CheckedDefinition] = MappingProxyType({})
+
+
+def validate_listing(
+    server: str,
+    kind: Kind,
+    definitions: Iterable[bytes],
+    known: Mapping[str, Source] = _NO_SOURCES,
+    looked_at: Mapping[bytes, CheckedDefinition] = _NOTHING_CHECKED,
+) -> ValidatedListing:
+    """Every definition that can be served, in the upstream's order.
+
+    `known` are served already, by text; others may have been looked at before.
+    """
+    word = _VALIDATION_BY_KIND[kind].word
+    report = _RepairLog(server, word)
+    sources: dict[str, Source] = {}
+    left_out: dict[str, str] = {}
+    for position, definition in enumerate(definitions):
+        served = known.get(definition.decode(errors="replace"))
+        looked = (
+            CheckedDefinition(served)
+            if served
+            else looked_at.get(definition) or check_definition(kind, definition)
+        )
+        source, problem = looked.source, looked.problem
+        if source is not None and source.name in sources:
+            problem = f"a second {word} is called {source.name[:100]!r}"
+        if source is None or problem:
+            label = f"#{position + 1}"
+            left_out[label] = problem
+            report.left_out(label, problem)
+            continue
+        sources[source.name] = source
+        if looked.repairs:
+            report.repaired(source.name, looked.repairs)
+    report.close()
+    return ValidatedListing(tuple(sources.values()), left_out)
+
+
+class _RepairLog:
+    """Says what was done to a listing, in a bounded number of log lines."""
+
+    def __init__(self, server: str, word: str) -> None:
+        self._server = server
+        self._word = word
+        self._lines = 0
+
+    def left_out(self, label: str, reason: str) -> None:
+        if self._room():
+            extra = {"server": self._server, self._word: label, "reason": reason}
+            log.warning("%s left out", self._word, extra=extra)
+
+    def repaired(self, name: str, repairs: list[str]) -> None:
+        if self._room():
+            extra = {"server": self._server, self._word: name[:200], "repair": "; ".join(repairs)[:500]}
+            log.info("%s repaired", self._word, extra=extra)
+
+    def close(self) -> None:
+        more = self._lines - _MOST_LINES
+        if more > 0:
+            extra = {"server": self._server, "more": more}
+            log.warning("more of its %ss repaired or left out", self._word, extra=extra)
+
+    def _room(self) -> bool:
+        self._lines += 1
+        return self._lines <= _MOST_LINES

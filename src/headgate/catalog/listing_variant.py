@@ -1,0 +1,88 @@
+"""The client that lists, and the variant of the tool listing (mode, dialect, era, profile) that it gets."""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.domain.call import LOCAL, Caller, Owner, Request, visibility_group_of
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.protocol_version import Era
+
+# What views are made for; in the other modes clients see a few tools each.
+BUILT_MODES: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET)
+
+
+class ListingFormat(msgspec.Struct, frozen=True):
+    """What clients see the same with, apart from what servers show them."""
+
+    mode: Mode
+    dialect: Dialect = Dialect.PLAIN
+    era: Era = Era.STATELESS
+    # The most tools that the client can handle.
+    most: int | None = None
+
+
+class ListingVariant(msgspec.Struct, frozen=True):
+    """Clients of one profile with one sight."""
+
+    profile: Profile
+    listing_format: ListingFormat
+
+    @property
+    def is_built(self) -> bool:
+        """Whether a view is made for it."""
+        return self.listing_format.mode in BUILT_MODES
+
+    @property
+    def label(self) -> str:
+        """What its listing is called where it is shown to people."""
+        listing_format = self.listing_format
+        parts = [listing_format.mode.value, listing_format.era.value]
+        if listing_format.dialect is not Dialect.PLAIN:
+            parts.append(listing_format.dialect.value)
+        if listing_format.most is not None:
+            parts.append(f"{listing_format.most} tools")
+        if self.profile != PLAIN:
+            parts.append(",".join(sorted(self.profile.answers)) or "capabilities")
+        return " ".join(parts)
+
+    @property
+    def profile_digest(self) -> str:
+        """What tells it apart from others of the same label: all that its clients declare."""
+        if self.profile == PLAIN:
+            return ""
+        return hashlib.blake2b(self.profile.capabilities, digest_size=4).hexdigest()
+
+
+class ListingContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that lists, as far as what it sees depends on it."""
+
+    era: Era
+    caller: Caller = LOCAL
+    # None in the stateless era.
+    owner: Owner | None = None
+    profile: Profile = PLAIN
+    # What the client calls itself.
+    client: str = ""
+    # What the path that it came by stands for; None where that says nothing.
+    mode: Mode | None = None
+
+    @property
+    def visibility_group(self) -> str:
+        """Those who see the same tools as it does, found ones too."""
+        return visibility_group_of(self.owner, self.caller)
+
+
+def listing_context_of(request: Request) -> ListingContext:
+    """Whoever sent the request, when it lists."""
+    return ListingContext(
+        era=Era.STATELESS if request.owner is None else Era.HANDSHAKE,
+        caller=request.caller,
+        owner=request.owner,
+        profile=request.profile,
+        client=request.client,
+        mode=request.listing,
+    )

@@ -1,0 +1,171 @@
+"""Definitions of the gateway's own tools, and the lookup of every tool that expandSchema can return."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
+from headgate.domain.call import Caller
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.profile import Profile
+
+
+class OwnToolDefinition(NamedTuple):
+    """A tool that is listed behind those of servers: whole, and in as few words as a model needs."""
+
+    name: str
+    whole: bytes
+    stub: bytes
+
+
+MOST_MATCHES: Final = 50
+# Each is a search of its own.
+MOST_QUERIES: Final = 10
+# Names of servers in a description that every conversation pays for.
+_LONGEST_NAMES: Final = 300
+_LONGEST_NAME: Final = 60
+
+_RETRIEVE: Final[dict[str, Any]] = {
+    "name": RETRIEVE_TOOLS,
+    "title": "Find tools",
+    "description": (
+        "Find tools of the connected servers. Write a verb and an object as the tool's author would "
+        "('create issue', 'list calendar events'), not the user's sentence. "
+        "If results are weak, try a second wording. `also` names further candidates. "
+        "Use queries for several things at once."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Verb and object."},
+            "queries": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_QUERIES},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_MATCHES},
+            "servers": {"type": "array", "items": {"type": "string"}, "description": "Only of these."},
+            "read_only": {"type": "boolean", "description": "Only tools that change nothing."},
+            "detail": {
+                "type": "string",
+                "enum": ["brief", "full", "explain"],
+                "description": "full: whole schemas; explain: why each tool was found.",
+            },
+        },
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+_CALL: Final[dict[str, Any]] = {
+    "name": CALL_TOOL,
+    "title": "Call a tool",
+    "description": f"Call a tool that {RETRIEVE_TOOLS} has found.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": f"As {RETRIEVE_TOOLS} names it."},
+            # pydantic-ai closes every object that does not say that it is open.
+            "args": {
+                "type": "object",
+                "additionalProperties": True,
+                "description": "As its input_schema says.",
+            },
+        },
+        "required": ["name"],
+    },
+}
+_EXPAND: Final[dict[str, Any]] = {
+    "name": EXPAND_SCHEMA,
+    "description": "The full schema or docs of a tool, or of one of its arguments.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "toolName": {"type": "string"},
+            "path": {"type": "array", "items": {"type": "string"}, "description": "Omit for all."},
+            "mode": {"type": "string", "enum": ["schema", "docs"]},
+        },
+        "required": ["toolName"],
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+CALL_DEFINITION: Final = msgspec.json.encode(_CALL)
+EXPAND_DEFINITION: Final = msgspec.json.encode(_EXPAND)
+
+
+def retrieve_definition(servers: Sequence[str]) -> bytes:
+    """The tool that finds others; a model looks for a tool only if it knows what there is to find."""
+    if not servers:
+        return msgspec.json.encode(_RETRIEVE)
+    named: list[str] = []
+    for server in servers:
+        if named and len(", ".join([*named, server])) > _LONGEST_NAMES:
+            break
+        named.append(server[:_LONGEST_NAME])
+    more = len(servers) - len(named)
+    behind = f"Servers: {', '.join(named)}{f' and {more} more' if more else ''}."
+    return msgspec.json.encode({**_RETRIEVE, "description": f"{_RETRIEVE['description']} {behind}"})
+
+
+def _stub(definition: dict[str, Any], description: str, *arguments: str) -> bytes:
+    """The tool with as little said of it as a model needs to use it."""
+    known = definition["inputSchema"]["properties"]
+    properties = {
+        name: {key: value for key, value in known[name].items() if key != "description"} for name in arguments
+    }
+    schema = {"type": "object", "properties": properties, "required": [arguments[0]]}
+    return msgspec.json.encode(
+        {"name": definition["name"], "description": description, "inputSchema": schema}
+    )
+
+
+RETRIEVE_STUB: Final = _stub(_RETRIEVE, "Find tools by what they do.", "query")
+CALL_STUB: Final = _stub(_CALL, "Call a tool that was found.", "name", "args")
+EXPAND_STUB: Final = _stub(_EXPAND, "The whole schema of a tool.", "toolName")
+
+
+class ToolLookup(Protocol):
+    """The tools of the servers."""
+
+    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+        """The tool of that name, in any spelling, if clients of that profile see it."""
+
+    def nearest(self, name: str) -> list[str]:
+        """The names that are most like it."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
+
+
+class ToolVisibility(Protocol):
+    """Decides who may see what."""
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        """Whether the tool is shown to the caller at all."""
+
+
+class ExpandableTools:
+    """A small budget says little of the gateway's own tools too."""
+
+    def __init__(
+        self, tools: ToolLookup, access: ToolVisibility, readers: Sequence[OwnToolDefinition] = ()
+    ) -> None:
+        """`readers` are those of the gateway's own tools that are listed behind those of servers."""
+        self._tools = tools
+        self._readers = {reader.name: reader.whole for reader in readers}
+        self._access = access
+        self.nearest = tools.nearest
+
+    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+        """The tool of that name, if the client sees it."""
+        item = self._tools.find(name, caller, profile)
+        if item is not None and self._access.may_see(caller, item):
+            return item
+        return self._own(name)
+
+    def _own(self, name: str) -> Item | None:
+        own = {
+            RETRIEVE_TOOLS: retrieve_definition(self._tools.servers()),
+            CALL_TOOL: CALL_DEFINITION,
+            EXPAND_SCHEMA: EXPAND_DEFINITION,
+            **self._readers,
+        }
+        definition = own.get(name)
+        return Item(Kind.TOOLS, "", name, name, definition) if definition is not None else None

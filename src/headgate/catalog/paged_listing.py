@@ -1,0 +1,135 @@
+"""A listing as prepared pages of bounded size, its fingerprint, and how long clients may cache it."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+
+class CacheHint(msgspec.Struct, frozen=True):
+    """What a server says of its own answer; nothing said means that it must not be kept."""
+
+    ttl_ms: int = 0
+    # Whether it may be shown to somebody other than who asked for it.
+    public: bool = False
+
+
+NO_HINT = CacheHint()
+# Of a server that has nothing of a kind and so does not shorten the life of what others have.
+NOTHING_TO_KEEP = CacheHint(24 * 3600 * 1000, public=True)
+
+
+def strictest(hints: Iterable[CacheHint]) -> CacheHint:
+    """What holds for an answer that was put together from several; NO_HINT when there are none."""
+    known = [hint for hint in hints if hint is not NOTHING_TO_KEEP]
+    if not known:
+        return NO_HINT
+    return CacheHint(min(hint.ttl_ms for hint in known), all(hint.public for hint in known))
+
+
+# SDK clients refuse an event over 1 MiB; a page stays well below.
+PAGE_BYTES = 256 * 1024
+# A URI may be longer than any cursor should be.
+_LONGEST_NAME = 200
+# Items whose print takes no time that anybody would notice.
+_FEW = 200
+
+
+class InvalidCursor(ValueError):
+    """A cursor that this listing never gave, or whose place is gone."""
+
+
+class ListingFingerprint(msgspec.Struct, frozen=True):
+    """What is kept of a listing to know whether another one is the same, and where they differ."""
+
+    digest: str
+    # Of each item, by its name.
+    items: dict[str, bytes]
+    size: int
+
+
+def _fingerprint_of(items: Sequence[tuple[str, bytes]]) -> ListingFingerprint:
+    digests = {name: hashlib.blake2b(text, digest_size=16).digest() for name, text in items}
+    whole = hashlib.blake2b(b"".join(digests.values()), digest_size=16).hexdigest()
+    return ListingFingerprint(whole, digests, sum(len(text) for _, text in items))
+
+
+class PagedListing:
+    """Every page of one listing; a cursor names the last item before it, so it survives changes elsewhere."""
+
+    def __init__(self, member: str, items: Sequence[tuple[str, bytes]], page_bytes: int = PAGE_BYTES) -> None:
+        """`items` are public names and definitions, in order; `member` is where the result has them."""
+        self._head = b'"' + member.encode() + b'":['
+        self._items = items
+        self._page_bytes = page_bytes
+        self._pages: dict[str | None, bytes] = {}
+        # Made when a cursor outlives the listing that gave it, which is rare.
+        self._index: dict[str, int] | None = None
+        # Worked out when somebody asks.
+        self._fingerprint: ListingFingerprint | None = None
+        self._prepare(None, 0)
+
+    @property
+    def items(self) -> Sequence[tuple[str, bytes]]:
+        """The public names and definitions, in order."""
+        return self._items
+
+    @property
+    def is_fingerprinted(self) -> bool:
+        """Whether its print can be had at once."""
+        return self._fingerprint is not None or len(self._items) <= _FEW
+
+    @property
+    def fingerprint(self) -> ListingFingerprint:
+        """By which it is known again; thousands of items take some milliseconds, once."""
+        if self._fingerprint is None:
+            self._fingerprint = _fingerprint_of(self._items)
+        return self._fingerprint
+
+    @property
+    def digest(self) -> str:
+        """Of everything that clients see; the same for the same bytes in the same order."""
+        return self.fingerprint.digest
+
+    def page(self, cursor: str | None) -> bytes:
+        """The members of one result; raises InvalidCursor."""
+        prepared = self._pages.get(cursor)
+        if prepared is not None:
+            return prepared
+        return self._encode(self._after(cursor or ""))[0]
+
+    def _prepare(self, cursor: str | None, start: int) -> None:
+        while True:
+            self._pages[cursor], end = self._encode(start)
+            if end >= len(self._items):
+                return
+            cursor, start = _cursor(self._items[end - 1][0]), end
+
+    def _encode(self, start: int) -> tuple[bytes, int]:
+        end, size = start, 0
+        while end < len(self._items) and (end == start or size < self._page_bytes):
+            size += len(self._items[end][1]) + 1
+            if size > self._page_bytes and end > start:
+                break
+            end += 1
+        items = b",".join(definition for _, definition in self._items[start:end])
+        more = b""
+        if end < len(self._items):
+            more = b',"nextCursor":"' + _cursor(self._items[end - 1][0]).encode() + b'"'
+        return self._head + items + b"]" + more, end
+
+    def _after(self, cursor: str) -> int:
+        if self._index is None:
+            self._index = {_cursor(name): position for position, (name, _) in enumerate(self._items)}
+        position = self._index.get(cursor)
+        if position is None:
+            raise InvalidCursor("the cursor is unknown, or what it names is gone: list again from the start")
+        return position + 1
+
+
+def _cursor(name: str) -> str:
+    encoded = name.encode()
+    if len(encoded) > _LONGEST_NAME:
+        encoded = b"#" + hashlib.sha256(encoded).digest()
+    return base64.urlsafe_b64encode(encoded).decode()

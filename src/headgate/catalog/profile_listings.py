@@ -1,0 +1,168 @@
+"""What each server listed of one kind, by client profile; profiles share the plain listing until theirs differs."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from headgate.catalog.paged_listing import NO_HINT, CacheHint
+from headgate.catalog.public_names import Key
+from headgate.domain.item import Item, Source, published
+from headgate.domain.kind import Kind
+from headgate.domain.profile import PLAIN, Profile
+
+
+class CatalogEntry:
+    """An item with what is worked out once, though every server that connects has them all listed again."""
+
+    __slots__ = ("_item", "_kind", "_truncated", "key", "plain_name", "source")
+
+    def __init__(
+        self, kind: Kind, server: str, source: Source, plain_name: str, *, truncated: bool = False
+    ) -> None:
+        """`truncated` is whether results of the item may be."""
+        self._kind = kind
+        self._truncated = truncated
+        self.source = source
+        self.key: Key = (server, source.name)
+        self.plain_name = plain_name
+        self._item: Item | None = None
+
+    def as_item(self, name: str) -> Item:
+        """The item as clients see it under that name."""
+        if self._item is None or self._item.public_name != name:
+            self._item = published(self._kind, self.key[0], self.source, name, truncated=self._truncated)
+        return self._item
+
+
+# What one server told at one time, in its order.
+ServerListing = dict[Key, CatalogEntry]
+
+
+def same_listing(one: ServerListing, other: ServerListing) -> bool:
+    """Whether clients see no difference; an offer that did not change is the same object."""
+    return one is other or list(one.values()) == list(other.values())
+
+
+# Clients declare what their maker built in, so a gate meets a handful; each may cost a listing of its own.
+MOST_PROFILES = 16
+
+
+class RecentProfiles:
+    """The profiles that have listings of their own, the longest unused first."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[Profile, None] = {}
+
+    def add(self, profile: Profile) -> Profile | None:
+        """Count a profile in; gives the one that has to go for it, if any."""
+        if profile == PLAIN:
+            return None
+        self._profiles.pop(profile, None)
+        self._profiles[profile] = None
+        if len(self._profiles) <= MOST_PROFILES:
+            return None
+        oldest = next(iter(self._profiles))
+        del self._profiles[oldest]
+        return oldest
+
+    def use(self, profile: Profile) -> None:
+        """It was used just now, if it is one of them."""
+        if profile in self._profiles:
+            self.add(profile)
+
+    def forget(self, profile: Profile) -> None:
+        """It has no listings of its own any more."""
+        self._profiles.pop(profile, None)
+
+
+_Listed = TypeVar("_Listed")
+
+
+class ProfileListings:
+    """By profile and server; a profile to which a server told nothing of its own has the plain account."""
+
+    def __init__(self) -> None:
+        self._plain: dict[str, ServerListing] = {}
+        # None stands for an account that is the same as the plain one, and stays so until it is told again.
+        self._own: dict[Profile, dict[str, ServerListing | None]] = {}
+        self._hints: dict[Profile, dict[str, CacheHint]] = {}
+
+    def keep_servers(self, servers: Sequence[str]) -> None:
+        """Forget every other server."""
+        _keep(self._plain, servers)
+        for own in self._own.values():
+            _keep(own, servers)
+        for hints in self._hints.values():
+            _keep(hints, servers)
+
+    def put(self, server: str, profile: Profile, listing: ServerListing, hint: CacheHint) -> bool:
+        """Replace one account; tells whether the profile's clients see a difference."""
+        self._hints.setdefault(profile, {})[server] = hint
+        before = self.listing_of(server, profile)
+        if profile == PLAIN:
+            self._plain[server] = listing
+            self._share(server, listing)
+        else:
+            plain = self._plain.get(server)
+            shared = plain is not None and same_listing(plain, listing)
+            self._own.setdefault(profile, {})[server] = None if shared else listing
+        return not same_listing(before or {}, listing)
+
+    def _share(self, server: str, plain: ServerListing) -> None:
+        for listings in self._own.values():
+            listing = listings.get(server)
+            if listing is not None and same_listing(listing, plain):
+                listings[server] = None
+
+    def forget(self, profile: Profile) -> bool:
+        """Drop a profile's own accounts; tells whether there was one that differed."""
+        self._hints.pop(profile, None)
+        return any(listing is not None for listing in self._own.pop(profile, {}).values())
+
+    def has_own_listing(self, server: str, profile: Profile) -> bool:
+        """Whether the server told this to clients of that very profile."""
+        return server in (self._plain if profile == PLAIN else self._own.get(profile, {}))
+
+    def differs(self, profile: Profile) -> bool:
+        """Whether its clients see anything else than clients without capabilities."""
+        return any(listing is not None for listing in self._own.get(profile, {}).values())
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all clients see the same."""
+        return all(listing is None for listings in self._own.values() for listing in listings.values())
+
+    def has_any_listing(self, server: str) -> bool:
+        """Whether the server told this to anybody."""
+        return server in self._plain or any(server in listings for listings in self._own.values())
+
+    def listing_of(self, server: str, profile: Profile) -> ServerListing | None:
+        """What clients of that profile see of the server, if it has told anything."""
+        own = self._own.get(profile, {}).get(server)
+        return self._plain.get(server) if own is None else own
+
+    def all_listings_of(self, server: str) -> Iterator[ServerListing]:
+        """Every account of the server that differs from the others, the plain one first."""
+        if server in self._plain:
+            yield self._plain[server]
+        for listings in self._own.values():
+            listing = listings.get(server)
+            if listing is not None:
+                yield listing
+
+    def entries_by_text(self, server: str) -> dict[str, CatalogEntry]:
+        """Everything that the server offers, by the text of its definition."""
+        return {
+            entry.source.definition.text: entry
+            for listing in self.all_listings_of(server)
+            for entry in listing.values()
+        }
+
+    def hint(self, server: str, profile: Profile) -> CacheHint:
+        """How long the profile's account of the server may be kept."""
+        plain = self._hints.get(PLAIN, {}).get(server, NO_HINT)
+        return self._hints.get(profile, {}).get(server, plain)
+
+
+def _keep(listings: dict[str, _Listed], servers: Sequence[str]) -> None:
+    for server in listings.keys() - set(servers):
+        del listings[server]

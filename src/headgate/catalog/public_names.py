@@ -1,0 +1,280 @@
+"""Public names: `{server}_{name}`, accepted by every client, never two alike, the same after a restart.
+
+A name that is too long loses parts of the server's key before it loses anything of the tool's own name.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Protocol
+
+# A server, and the name of one of its items there.
+Key = tuple[str, str]
+# What an item would be called now, whether it is there or not; None if it is hidden.
+PlainNameOf = Callable[[Key], str | None]
+
+# What model providers allow, less the prefix that a client puts before every name of this gateway.
+LONGEST_NAME = 64
+# What the gateway's own tools are called; `call` may have a `tool`, which gets another name.
+RETRIEVE_TOOLS = "retrieve_tools"
+RETRIEVE_TOOL = "retrieve_tool"
+CALL_TOOL = "call_tool"
+EXPAND_SCHEMA = "expandSchema"
+# Those that read large results.
+RESULT_READERS = frozenset(f"proxy_{verb}" for verb in ("filter", "search", "explore", "read", "query"))
+# Those that make several calls one whole, and that tell what became of one.
+DELIVERY_TOOLS = frozenset(
+    {
+        "transaction_begin",
+        "transaction_step",
+        "transaction_commit",
+        "transaction_rollback",
+        "get_transaction",
+        "get_operation",
+        "resolve_operation",
+    }
+)
+# Listed behind the tools of servers, where they are listed.
+LISTED_LAST = RESULT_READERS | DELIVERY_TOOLS
+OWN_NAMES = frozenset({RETRIEVE_TOOLS, RETRIEVE_TOOL, CALL_TOOL, EXPAND_SCHEMA}) | LISTED_LAST
+# No two names may differ by the case of their letters alone.
+RESERVED = OWN_NAMES | {EXPAND_SCHEMA.lower()}
+_OTHER = re.compile(r"[^a-z0-9_]")
+_RUNS = re.compile(r"_+")
+# What stands between a vendor and a product in the key of a server: `awslabs.x`, `@scope/x`.
+_SEGMENTS = re.compile(r"[./]")
+HASH_LENGTH = 6
+# Words of most server keys, which tell no two servers apart.
+_COMMON_WORDS = frozenset({"mcp", "server"})
+# So much of the server part stays, unless the tool's name says it.
+_SHORTEST_SERVER = 2
+_HASHED = re.compile(rf"_[0-9a-f]{{{HASH_LENGTH}}}$")
+# A shorter limit is only left where a hash follows, and has no room for two parts.
+_SHORTEST_PAIR = 8
+
+
+class NameOwners(Protocol):
+    """Remembers across restarts whose a public name is."""
+
+    def owner(self, public_name: str) -> Key | None:
+        """The server and the item that had the name first, if anybody had."""
+
+    def claim(self, names: Mapping[str, Key]) -> None:
+        """Remember who owns each of these names now."""
+
+
+def default_limit(gateway_name: str) -> int:
+    """What is left of 64 characters after `mcp__<gateway>__`, the prefix that common clients add."""
+    return max(10, LONGEST_NAME - len(f"mcp__{gateway_name}__"))
+
+
+def public_name(server: str, tool: str, limit: int) -> str:
+    """The name of a tool as clients see it, before collisions are looked at."""
+    own = sanitise(tool) or "tool"
+    part = sanitise(server) or "server"
+    name = _joined(part, own)
+    if len(name) <= limit:
+        return name
+    for part in _shorter_parts(server, own):
+        name = _joined(part, own)
+        if len(name) <= limit:
+            return name
+    return _cut(part, own, limit)
+
+
+def _joined(part: str, own: str) -> str:
+    """Both parts, or the tool's name alone where it says the server's words already."""
+    return with_leading_letter(own if f"{own}_".startswith(f"{part}_") else f"{part}_{own}")
+
+
+def _shorter_parts(server: str, own: str) -> Iterator[str]:
+    """What remains of the server's key, step by step; a step that would leave nothing is left out."""
+    segments = [words for each in _SEGMENTS.split(server) if (words := _words(sanitise(each)))]
+    segments = segments or [["server"]]
+    for needless in (_COMMON_WORDS, frozenset(_words(own))):
+        left = [words for each in segments if (words := [word for word in each if word not in needless])]
+        segments = left or segments
+        yield _part(segments)
+    while len(segments) > 1:
+        segments = segments[1:]
+        yield _part(segments)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split("_") if word]
+
+
+def _part(segments: Sequence[Sequence[str]]) -> str:
+    return "_".join(word for words in segments for word in words)
+
+
+def _cut(part: str, own: str, limit: int) -> str:
+    """Cut the server part, then the tool's name: nothing else is left to remove."""
+    whole = _joined(part, own)
+    if limit < _SHORTEST_PAIR or len(whole) <= len(with_leading_letter(own)):
+        return with_leading_letter(own)[:limit].rstrip("_")
+    kept = max(_SHORTEST_SERVER, len(part) - (len(whole) - limit))
+    return with_leading_letter(f"{part[:kept].rstrip('_')}_{own}")[:limit].rstrip("_")
+
+
+def sanitised_name(name: str, limit: int) -> str:
+    """A name that an operator chose, in the letters that every client accepts."""
+    return with_leading_letter(sanitise(name) or "tool")[:limit].rstrip("_")
+
+
+def with_leading_letter(name: str) -> str:
+    """Some clients refuse a name that begins with a digit."""
+    return f"tool_{name}" if name[0].isdigit() else name
+
+
+def sanitise(text: str) -> str:
+    """The text in the letters that every client accepts; may be empty."""
+    return _RUNS.sub("_", _OTHER.sub("_", text.lower())).strip("_")
+
+
+def with_hash(name: str, server: str, tool: str, limit: int, salt: int = 0) -> str:
+    """The name with a short stable hash, for a tool whose plain name belongs to another.
+
+    What makes room for the hash is the server part, as long as nobody chose the name.
+    """
+    room = limit - HASH_LENGTH - 1
+    by_itself = name == public_name(server, tool, limit)
+    kept = public_name(server, tool, room) if by_itself else name[:room].rstrip("_")
+    return kept + hash_suffix(server, f"{tool}\0{salt}" if salt else tool)
+
+
+def hash_suffix(server: str, tool: str) -> str:
+    """The hash of a tool as it stands at the end of a name."""
+    digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()
+    return f"_{digest[:HASH_LENGTH]}"
+
+
+def server_prefix_length(server: str, name: str, limit: int) -> int:
+    """How many characters of a public name tell that it is one of this server; 0 if none do."""
+    if len(name) > limit:
+        return 0
+    bases = [(name, limit)]
+    if _HASHED.search(name):
+        bases.append((name[: -HASH_LENGTH - 1], limit - HASH_LENGTH - 1))
+    return max(_server_prefix_length(server, base, room) for base, room in bases)
+
+
+def _server_prefix_length(server: str, name: str, limit: int) -> int:
+    part = sanitise(server) or "server"
+    # A tool may be called like its server; a key in other letters is hardly the name of a tool.
+    if name == part:
+        return len(part) if name == server else 0
+    if name.startswith((f"{part}_", with_leading_letter(f"{part}_"))):
+        return len(part)
+    words = tuple(word[:_SHORTEST_SERVER] for word in _words(part))
+    if not name.startswith((*words, "tool_")):
+        # Nearly always: whatever remains of the key begins with one of its words.
+        return 0
+    # The server part ends before some `_`, or has gone.
+    for end in (*(found.end() for found in re.finditer("_", name)), 0):
+        own = name[end:]
+        if len(with_leading_letter(f"{part}_{own}")) > limit and name == public_name(server, own, limit):
+            return end or 1
+        # Where the tool's name was cut too, whatever followed it was left out.
+        cut = (public_name(server, own + more, limit) for more in ("x" * limit, "_x" * limit))
+        if len(name) >= limit - 1 and name in cut:
+            return end or 1
+    return 0
+
+
+def allocate_names(
+    tools: Sequence[Key],
+    limit: int,
+    owners: NameOwners,
+    plain: Mapping[Key, str] | None = None,
+    reserved: Collection[str] = (),
+    plain_name_of: PlainNameOf | None = None,
+    configured: Container[str] | None = None,
+) -> dict[Key, str]:
+    """A distinct public name for each tool; `plain` are the names from `public_name`, or from the operator.
+
+    An owner keeps its name until its server is no longer `configured`: a call must never reach a tool that
+    the client did not mean. A name without an owner goes to the first of `tools` by server, and by name
+    within a server, because some servers list their tools in another order each time. What an operator gave
+    to one tool and then to another is the other's: `wish` tells what an owner would be called now.
+    """
+    plain = plain or {key: public_name(*key, limit) for key in tools}
+    # Owners first, so that nobody else takes what is theirs.
+    names = {
+        key: plain[key] for key in tools if owners.owner(plain[key]) == key and plain[key] not in reserved
+    }
+    taken = {*names.values(), *reserved}
+    claims: dict[str, Key] = {}
+    for key in _in_server_order(tools):
+        if key in names:
+            continue
+        name = plain[key]
+        owner = owners.owner(name)
+        free = owner is None or _passes_on(owner, key, name, limit, owners, plain_name_of, configured)
+        names[key] = name = (
+            name if free and name not in taken else _with_distinct_hash(name, key, taken, limit)
+        )
+        taken.add(name)
+        if owners.owner(name) != key:
+            claims[name] = key
+    owners.claim(claims)
+    return {key: names[key] for key in tools}
+
+
+def _in_server_order(tools: Sequence[Key]) -> list[Key]:
+    turns = {server: turn for turn, server in enumerate(dict.fromkeys(server for server, _ in tools))}
+    return sorted(tools, key=lambda key: (turns[key[0]], key[1]))
+
+
+def _passes_on(
+    owner: Key,
+    key: Key,
+    name: str,
+    limit: int,
+    owners: NameOwners,
+    plain_name_of: PlainNameOf | None,
+    configured: Container[str] | None,
+) -> bool:
+    """Whether a name goes from its owner to another tool, which is called so by itself or by its operator."""
+    by_itself = name == public_name(*key, limit)
+    if configured is not None and owner[0] not in configured:
+        # A tool that has a hash keeps that: clients know it by its name.
+        return not by_itself or owners.owner(with_hash(name, *key, limit)) != key
+    return plain_name_of is not None and not _keeps(owner, name, plain_name_of, by_itself=by_itself)
+
+
+def _keeps(owner: Key, name: str, plain_name_of: PlainNameOf, *, by_itself: bool) -> bool:
+    """Whether an owner keeps its name from another tool, which is called so by itself or by its operator."""
+    with_its_hash = name.endswith(hash_suffix(*owner))
+    # Nobody but an operator takes away what a tool is called by itself, whatever the limit was then.
+    if by_itself and (with_its_hash or is_default_name(owner, name)):
+        return True
+    wanted_name = plain_name_of(owner)
+    return wanted_name is not None and (wanted_name == name or with_its_hash)
+
+
+def is_default_name(key: Key, name: str) -> bool:
+    """Whether a tool is, or was in version 0.1.0, called so under some limit and without an operator."""
+    return public_name(*key, len(name)) == name or former_whole(*key).startswith(name)
+
+
+def former_whole(server: str, tool: str) -> str:
+    """What version 0.1.0 called a tool, before it cut the name at the end."""
+    return with_leading_letter(f"{sanitise(server) or 'server'}_") + (sanitise(tool) or "tool")
+
+
+def former_names(key: Key, limit: int, given: str | None = None) -> tuple[str, str]:
+    """What version 0.1.0 called a tool: alone, and where another one had that name."""
+    whole = former_whole(*key) if given is None else with_leading_letter(sanitise(given) or "tool")
+    return whole[:limit], whole[: limit - HASH_LENGTH - 1] + hash_suffix(*key)
+
+
+def known_prefixes(server: str, limit: int) -> tuple[str, str, str]:
+    """What other spellings of a tool's name begin with, and every name that version 0.1.0 gave."""
+    former = with_leading_letter(f"{sanitise(server) or 'server'}_")[: limit - HASH_LENGTH - 1]
+    return f"{server}:", f"{server}__", former
+
+
+def _with_distinct_hash(name: str, key: Key, taken: Container[str], limit: int) -> str:
+    return next(hashed for salt in count() if (hashed := with_hash(name, *key, limit, salt)) not in taken)

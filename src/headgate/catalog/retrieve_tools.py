@@ -1,0 +1,385 @@
+"""retrieve_tools: searches the catalog for an agent, and in dynamic mode adds what it finds to its list."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headgate.catalog.finder import Finder, MatchGroups, MatchReason, ToolQuery
+from headgate.catalog.item_lookup import nearest_servers
+from headgate.catalog.own_tool_arguments import RetrieveToolsArguments, read_retrieve_arguments
+from headgate.catalog.public_names import OWN_NAMES, Key
+from headgate.catalog.search.sight import Allowed
+from headgate.catalog.time_slice import TimeSlice
+from headgate.catalog.tool_pool import PoolUpdate, ToolPools
+from headgate.catalog.tool_summaries import (
+    MOST_CHARACTERS,
+    FittedReply,
+    ReplyEntry,
+    brief,
+    compact,
+    description_of,
+    fit_reply,
+    schema_of,
+    size_of,
+)
+from headgate.domain.call import Answer, Caller, Owner, Request, visibility_group_of
+from headgate.domain.errors import ServerNotFound
+from headgate.domain.item import Item
+from headgate.domain.profile import Profile
+from headgate.search.score_fusion import FusedScore
+
+# Servers, in an error message.
+_MOST_NAMED: Final = 20
+_UNFINISHED: Final = "; the index is still being made, so there may be more: try again in a moment"
+NO_MATCH: Final = {"message": "No relevant tools found", "tools": []}
+# Candidates that follow the full entries as bare names, of all queries together, and the fewest of each.
+_MOST_ALSO: Final = 15
+_FEWEST_ALSO: Final = 3
+# Of an answer without a sure match: the servers of its best candidates, and names of tools of each.
+_LIKELY_SERVERS: Final = 3
+_EXAMPLES: Final = 6
+_LONGEST_EXAMPLE: Final = 60
+_REPHRASE: Final = (
+    "Search again with a verb and an object as a tool's author would write them, such as 'create issue', "
+    "or only in one of likely_servers with servers."
+)
+
+# Behind what an answer has no room for.
+_NARROW: Final = (
+    "Get the arguments of one with expandSchema, or search again with servers, other words or a lower limit."
+)
+# The sentences of an answer or of one of its queries, and the names of its members, in characters.
+_SENTENCES: Final = 800
+
+
+class SearchableTools(Protocol):
+    """The tools that can be found."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
+
+    def shows_all(self, profile: Profile) -> bool:
+        """Whether clients of that profile see every tool."""
+
+    def tool(self, key: Key, profile: Profile) -> Item | None:
+        """One tool as clients of that profile see it, if they do."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+
+class SearchVisibility(Protocol):
+    """Decides who may see what."""
+
+    def sees_all(self, caller: Caller) -> bool:
+        """Whether nothing is hidden from the caller."""
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        """Whether the tool is shown to the caller at all."""
+
+
+# Gives servers that have just been started a moment to tell what they have.
+AwaitTools = Callable[[Profile, Owner | None], Awaitable[None]]
+# Whether what a client finds is added to its list.
+IsDynamic = Callable[[Request], bool]
+# Told the circle whose list of tools has changed.
+NotifyListChanged = Callable[[str], None]
+
+
+class RetrieveTools:
+    """The tool, in search mode and in dynamic mode."""
+
+    def __init__(
+        self,
+        finder: Finder,
+        tools: SearchableTools,
+        access: SearchVisibility,
+        pools: ToolPools,
+        grows: IsDynamic,
+        *,
+        top_k: int,
+        await_tools: AwaitTools,
+        tell: NotifyListChanged,
+    ) -> None:
+        self._finder = finder
+        self._tools = tools
+        self._access = access
+        self._pools = pools
+        self._is_dynamic = grows
+        self._top_k = top_k
+        self._await_tools = await_tools
+        self._notify_list_changed = tell
+        # For operators: searches, those that found nothing, and those that found no sure match.
+        self.searches = 0
+        self.without_match = 0
+        self.weak = 0
+
+    async def run(self, request: Request) -> Answer:
+        """What was found, as text and as the same in structure; raises InvalidArguments or ServerNotFound."""
+        arguments = read_retrieve_arguments(request.params)
+        servers = self._servers(arguments.servers)
+        await self._await_tools(request.profile, request.owner)
+        searched = []
+        time_slice = TimeSlice()
+        queries = list(dict.fromkeys(arguments.queries or [arguments.query or ""]))
+        for query in queries:
+            await time_slice.yield_if_expired()
+            tool_query = ToolQuery(query, arguments.limit or self._top_k, servers, bool(arguments.read_only))
+            more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
+            searched.append(await self._search(tool_query, more, self._allowed(request), arguments))
+        visibility_group = visibility_group_of(request.owner, request.caller)
+        registration = self._register(request, {one.query: one.best for one in searched})
+        reply = _RetrievalReply(self._tools, request.profile, arguments, registration)
+        told = reply.build(
+            searched, pool_size=len(self._pools.keys(visibility_group)), pool_limit=self._pools.limit
+        )
+        if not self._finder.is_current:
+            told["message"] += _UNFINISHED
+        if registration is not None and (registration.new or registration.evicted):
+            self._notify_list_changed(visibility_group)
+        return Answer(_result(told))
+
+    async def _search(
+        self, tool_query: ToolQuery, more: int, allowed: Allowed | None, arguments: RetrieveToolsArguments
+    ) -> "_QueryMatches":
+        found = await self._finder.candidates(tool_query, allowed, more)
+        weak = found.weak and bool(found.groups)
+        self.searches += 1
+        self.without_match += not found.groups
+        self.weak += weak
+        entries = found.groups[: tool_query.limit]
+        reasons: dict[Key, MatchReason] = {}
+        if arguments.detail == "explain":
+            reasons = await self._finder.explain(tool_query, allowed, [group[0].key for group in entries])
+        return _QueryMatches(
+            query=tool_query.query,
+            entries=entries,
+            also=[group[0].key for group in found.groups[tool_query.limit : tool_query.limit + more]],
+            weak=weak,
+            likely_servers=self._likely_servers(found, allowed) if weak else [],
+            reasons=reasons,
+        )
+
+    def _likely_servers(self, found: MatchGroups, allowed: Allowed | None) -> list[dict[str, str]]:
+        """The servers of the best candidates, and what each does by the tools that the caller may see."""
+        servers = dict.fromkeys(group[0].key[0] for group in found.groups)
+        described = []
+        for server in list(servers)[:_LIKELY_SERVERS]:
+            count, names = self._finder.examples(server, allowed, _EXAMPLES)
+            listed = ", ".join(name[:_LONGEST_EXAMPLE] for name in names)
+            does = f"{count} tools, such as {listed}" if count > len(names) else listed
+            described.append({"server": server, "does": does})
+        return described
+
+    def _servers(self, wanted: list[str] | None) -> frozenset[str] | None:
+        wanted = [server for server in wanted or () if server]
+        known = self._tools.servers()
+        for server in wanted:
+            if server not in known:
+                finder = f"there are {', '.join(known[:_MOST_NAMED])}" if known else "there is none"
+                raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
+        return frozenset(wanted) if wanted else None
+
+    def _allowed(self, request: Request) -> Allowed | None:
+        """What may be shown; None when that is everything, as it mostly is."""
+        if self._tools.shows_all(request.profile) and self._access.sees_all(request.caller):
+            return None
+
+        def allowed(key: Key) -> bool:
+            item = self._tools.tool(key, request.profile)
+            return item is not None and self._access.may_see(request.caller, item)
+
+        return allowed
+
+    def _register(self, request: Request, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
+        if not self._is_dynamic(request):
+            return None
+        scores: dict[Key, float] = {}
+        # Of the first query first; the best score of a tool that answers several.
+        for answers in found.values():
+            for one in answers:
+                scores[one.key] = max(one.score, scores.get(one.key, 0.0))
+        return (
+            self._pools.register(visibility_group_of(request.owner, request.caller), scores)
+            if scores
+            else None
+        )
+
+
+class _QueryMatches(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidates of one query: groups that are shown in full, and tools that are only named."""
+
+    query: str
+    entries: list[list[FusedScore]]
+    also: list[Key]
+    weak: bool
+    likely_servers: list[dict[str, str]]
+    reasons: dict[Key, MatchReason]
+
+    @property
+    def best(self) -> list[FusedScore]:
+        """The best tool of each group that is shown in full."""
+        return [group[0] for group in self.entries]
+
+
+class _RetrievalReply:
+    """Puts what was found into words that cost few tokens."""
+
+    def __init__(
+        self,
+        tools: SearchableTools,
+        profile: Profile,
+        arguments: RetrieveToolsArguments,
+        registration: PoolUpdate | None,
+    ) -> None:
+        self._tools = tools
+        self._profile = profile
+        self._arguments = arguments
+        self._registration = registration
+
+    def build(self, searched: list[_QueryMatches], *, pool_size: int, pool_limit: int) -> dict[str, Any]:
+        """The whole answer; every mode has the same members."""
+        around: dict[str, Any] = {
+            "newly_registered": self._names(self._registration.new if self._registration else ()),
+            "evicted_tools": self._names(self._registration.evicted if self._registration else ()),
+            "pool_size": pool_size,
+            "pool_limit": pool_limit,
+            "total_available_tools": len(self._tools),
+        }
+        results = self._results(searched, MOST_CHARACTERS - size_of(around) - _SENTENCES)
+        if self._arguments.queries is None:
+            told = results[0]
+        else:
+            told = {"message": _summary(results), "results": results}
+            if not any(map(_has_found, results)):
+                told |= NO_MATCH
+        return told | around
+
+    def _results(self, searched: list[_QueryMatches], room: int) -> list[dict[str, Any]]:
+        """The answers to the queries; each may take an equal part of what those before it left."""
+        results = list[dict[str, Any]]()
+        for left, one in zip(range(len(searched), 0, -1), searched, strict=True):
+            results.append(self._query_result(one, room // left))
+            room -= size_of(results[-1])
+        return results
+
+    def _query_result(self, searched: _QueryMatches, room: int) -> dict[str, Any]:
+        also, query = self._names(searched.also), searched.query[:200]
+        entries = [self._entry(searched, group) for group in searched.entries]
+        room -= size_of((also, query, searched.likely_servers)) + _SENTENCES
+        fitted = fit_reply([entry for entry in entries if entry is not None], room)
+        weak = searched.weak and fitted.found > 0
+        told: dict[str, Any] = {"message": _message(fitted.found, weak=weak), "tools": fitted.tools}
+        if weak:
+            told["weak"] = True
+        if also := fitted.named + also:
+            told["also"] = also
+        if weak:
+            told["likely_servers"] = searched.likely_servers
+        if hint := " ".join(filter(None, [_REPHRASE if weak else "", _left_out(fitted)])):
+            told["hint"] = hint
+        return told | {"query": query}
+
+    def _entry(self, searched: _QueryMatches, group: list[FusedScore]) -> ReplyEntry | None:
+        """The best tool of a group that is still there, and the names of its near-duplicates."""
+        there = [(one, self._tools.tool(one.key, self._profile)) for one in group]
+        items = [(one, item) for one, item in there if item is not None]
+        if not items:
+            return None
+        one, item = items[0]
+        more: dict[str, Any] = {"weak": True} if searched.weak else {}
+        if len(items) > 1:
+            more["same_as"] = [item.public_name for _, item in items[1:]]
+        brief = self._tool(one, item, full=False) | more
+        if self._arguments.detail == "full":
+            return ReplyEntry(item.public_name, brief, lambda: self._tool(one, item, full=True) | more)
+        reason = searched.reasons.get(one.key)
+        whole = None if reason is None else lambda: brief | {"why": _why(reason)}
+        return ReplyEntry(item.public_name, brief, whole)
+
+    def _tool(self, one: FusedScore, item: Item, *, full: bool) -> dict[str, Any]:
+        description = description_of(item.definition)
+        told: dict[str, Any] = {
+            "name": item.public_name,
+            "original_name": item.name,
+            "server": item.server,
+            "description": description if full else brief(description),
+            "score": round(one.score, 2),
+        }
+        listed = self._on_list(item)
+        if self._registration is not None:
+            told["newly_registered"] = one.key in self._registration.new
+            told["listed"] = listed
+        if full or not listed:
+            # A call needs the schema, and the list does not have it.
+            schema = schema_of(item.definition)
+            told["input_schema"] = schema if full else compact(schema)
+        return told
+
+    def _on_list(self, item: Item) -> bool:
+        """Whether the tool is on the client's list after this search, in dynamic mode."""
+        if self._registration is None or item.public_name in OWN_NAMES:
+            return False
+        return (item.server, item.name) not in self._registration.left_out
+
+    def _names(self, keys: Collection[Key]) -> list[str]:
+        """Under which names they are listed; what only others of the circle see is not told."""
+        items = (self._tools.tool(key, self._profile) for key in keys)
+        return [item.public_name for item in items if item is not None]
+
+
+def _message(count: int, *, weak: bool = False) -> str:
+    if not count:
+        return str(NO_MATCH["message"])
+    tools = f"{count} tool" if count == 1 else f"{count} tools"
+    return f"No sure match; {tools} may fit" if weak else f"Found {tools}"
+
+
+def _left_out(fitted: FittedReply) -> str:
+    """What is not shown for want of room, and how to get it; empty if nothing is."""
+    parts = [
+        f"{fitted.brief} tools are only brief (brief: true)" if fitted.brief else "",
+        f"{len(fitted.named)} more are only named, first in also" if fitted.named else "",
+        f"{fitted.unnamed} more are left out" if fitted.unnamed else "",
+    ]
+    if not any(parts):
+        return ""
+    said = ", ".join(filter(None, parts))
+    return f"The answer is limited to {MOST_CHARACTERS:,} characters: {said}. {_NARROW}"
+
+
+def _summary(results: list[dict[str, Any]]) -> str:
+    """The message of several queries; weak where none of them has a sure match."""
+    answered = list(filter(_has_found, results))
+    weak = all("weak" in one for one in answered)
+    return _message(sum(len(one["tools"]) for one in answered) or len(answered), weak=weak)
+
+
+def _has_found(result: dict[str, Any]) -> bool:
+    """Whether it shows a tool, or names those for which there is no room."""
+    return bool(result["tools"] or result.get("also"))
+
+
+def _why(reason: MatchReason) -> dict[str, Any]:
+    """Which words and fields, and how near in meaning."""
+    told: dict[str, Any] = {"lexical": round(reason.words, 4)}
+    if reason.meaning is not None:
+        told |= {"vector": round(reason.meaning, 4), "cosine": round(reason.cosine or 0.0, 4)}
+    if reason.explanation is not None:
+        told["terms"] = [msgspec.to_builtins(one) for one in reason.explanation.contributions]
+        told["not_matched"] = list(reason.explanation.missing)
+        told["sure"] = round(reason.explanation.confidence, 4)
+        if reason.explanation.meaning is not None:
+            told["word_vectors"] = {
+                "nearness": round(reason.explanation.meaning, 4),
+                "share": round(reason.explanation.meaning_share, 4),
+            }
+        if reason.explanation.clause:
+            told["clause"] = list(reason.explanation.clause)
+    return told
+
+
+def _result(told: dict[str, Any]) -> bytes:
+    text = msgspec.json.encode(told).decode()
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": told})

@@ -1,0 +1,413 @@
+"""Tool listings for every client, in the mode configured for it, and whose listing has changed."""
+
+import asyncio
+from collections.abc import Collection, Container, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.dialects.restoring import restored
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.listing_budget import NamedDefinition
+from headgate.catalog.listing_builder import ListingBuilder
+from headgate.catalog.listing_cache import AllExcept, LastListed, ListingCache
+from headgate.catalog.listing_changes import ListingChangeLog, ListingReport, listing_reports
+from headgate.catalog.listing_instructions import NOTHING_MISSING, MissingServers, mode_instructions
+from headgate.catalog.listing_variant import ListingContext, ListingFormat, ListingVariant, listing_context_of
+from headgate.catalog.paged_listing import NO_HINT, CacheHint, ListingFingerprint, PagedListing
+from headgate.catalog.public_names import (
+    CALL_TOOL,
+    LISTED_LAST,
+    OWN_NAMES,
+    RESULT_READERS,
+    RETRIEVE_TOOLS,
+    Key,
+)
+from headgate.catalog.tool_pool import ToolPools
+from headgate.domain.call import Caller, Request, visibility_group_of
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN, Profile
+from headgate.protocol.protocol_version import Era
+
+# Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
+_PLAIN_DIGEST: Final = "as defined"
+
+
+class ListingSource(Protocol):
+    """The whole catalog."""
+
+    def listing(self, kind: Kind, listing_context: ListingContext) -> PagedListing:
+        """Everything of a kind as servers defined it; the same object until something changes."""
+
+    def visible(self, profile: Profile) -> list[Item]:
+        """The tools that clients of that profile see; an equal list until something changes."""
+
+    def differs(self, profile: Profile) -> bool:
+        """Whether they see other tools than clients without capabilities."""
+
+    def servers(self) -> tuple[str, ...]:
+        """The servers, in the order of the configuration."""
+
+    def mark_listed(self, kind: Kind, profile: Profile) -> None:
+        """Clients of that profile see some of it, and want to know when it changes."""
+
+    def has(self, key: Key) -> bool:
+        """Whether the server has such a tool, for anybody."""
+
+    def tool(self, key: Key, profile: Profile) -> Item | None:
+        """One tool as clients of that profile see it, if they do."""
+
+    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+        """The tool of that name, in any spelling, if clients of that profile see it."""
+
+    def cache_hint(self, kind: Kind, profile: Profile) -> CacheHint:
+        """How long a listing of everything may be kept, and by whom."""
+
+
+class ToolListings:
+    """Listings in every mode; whatever it is, prompts and resources are listed in full."""
+
+    def __init__(
+        self,
+        mode: Mode,
+        everything: ListingSource,
+        pools: ToolPools,
+        views: ListingBuilder,
+        clients: KnownClients,
+        changes: ListingChangeLog,
+        *,
+        page_bytes: int,
+        reserved: bool = True,
+    ) -> None:
+        """Where names are not `reserved`, what a server has comes before the gateway's own tools in full."""
+        self.default = mode
+        self.changes = changes
+        self.budget_tokens = views.budget_tokens
+        self._catalog = everything
+        self._pools = pools
+        self._builder = views
+        self._clients = clients
+        self._page_bytes = page_bytes
+        self._reserved = reserved
+        self._listing_cache = ListingCache(everything, views)
+        self._last_listed = LastListed()
+
+    # Which mode, in which dialect.
+
+    def mode_for(self, listing_context: ListingContext) -> Mode:
+        """The mode that is meant for the viewer: by its path, its key, its name, or the gateway's own."""
+        return (
+            listing_context.mode
+            or listing_context.caller.listing
+            or self._clients.mode(listing_context.client)
+            or self.default
+        )
+
+    def _variant(self, listing_context: ListingContext) -> ListingVariant:
+        mode = self.mode_for(listing_context)
+        if mode is Mode.AUTO and self._clients.searches_itself(listing_context.client):
+            mode = Mode.FULL
+        fitted = mode in (Mode.AUTO, Mode.BUDGET)
+        most = self._clients.most_tools(listing_context.client) if fitted else None
+        return ListingVariant(
+            listing_context.profile,
+            ListingFormat(mode, self._clients.dialect(listing_context.client), listing_context.era, most),
+        )
+
+    def _is_plain(self, variant: ListingVariant) -> bool:
+        """Whether every tool is shown as its server defined it, so that nothing has to be made."""
+        listing_format = variant.listing_format
+        return (
+            listing_format.mode is Mode.FULL
+            and listing_format.dialect is Dialect.PLAIN
+            and not self._curated(variant)
+        )
+
+    def _curated(self, variant: ListingVariant) -> bool:
+        return self._builder.has_server_modes(self._catalog.visible(variant.profile))
+
+    # What that means for calls.
+
+    def shows_full_schemas(self, request: Request) -> bool:
+        """Whether the client sees the whole definition of every tool, as far as is known."""
+        variant = self._variant(listing_context_of(request))
+        view = self._listing_cache.cached(variant)
+        if view is not None:
+            return view.is_full
+        # Who has not listed yet may have done so before the gateway was started.
+        return variant.listing_format.mode in (Mode.FULL, Mode.AUTO) and not self._curated(variant)
+
+    def shows_verbatim(self, request: Request) -> bool:
+        """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
+        return self._clients.dialect(request.client) is Dialect.PLAIN and self.shows_full_schemas(request)
+
+    def serves_gateway_tools(self, request: Request) -> bool:
+        """Whether the client is served the gateway's own tools, so that their names mean them."""
+        if self._reserved or not self.shows_full_schemas(request):
+            return True
+        if request.name in LISTED_LAST:
+            return self._catalog.find(request.name, request.caller, request.profile) is None
+        # What it was shown before the gateway was started is not known: they may have been on its list.
+        variant = self._variant(listing_context_of(request))
+        unknown = variant.listing_format.mode is Mode.AUTO and self._listing_cache.cached(variant) is None
+        return unknown and self._catalog.find(request.name, request.caller, request.profile) is None
+
+    def lists_search_tool(self, request: Request) -> bool:
+        """Whether what finds tools is on the client's list."""
+        variant = self._variant(listing_context_of(request))
+        view = self._listing_cache.cached(variant)
+        return not variant.is_built or (view is not None and RETRIEVE_TOOLS in view.own)
+
+    def lists_call_tool(self, request: Request) -> bool:
+        """Whether what calls any tool by its name is on the client's list."""
+        variant = self._variant(listing_context_of(request))
+        view = self._listing_cache.cached(variant)
+        return variant.listing_format.mode is Mode.SEARCH or (view is not None and CALL_TOOL in view.own)
+
+    def lists_result_readers(self, request: Request) -> bool:
+        """Whether what reads large results is on the client's list, as far as is known."""
+        variant = self._variant(listing_context_of(request))
+        readers = [own.name for own in self._builder.readers if own.name in RESULT_READERS]
+        if variant.listing_format.mode is Mode.SEARCH or not readers:
+            return False
+        if self._is_plain(variant):
+            return any(self.serves_gateway_tools(_request_for(name, request)) for name in readers)
+        view = self._listing_cache.cached(variant)
+        # Who has not listed yet may have done so before the gateway was started.
+        return view is None or view.lists_result_readers
+
+    def is_dynamic(self, request: Request) -> bool:
+        """Whether what the client finds is added to its list."""
+        return self.mode_for(listing_context_of(request)) is Mode.DYNAMIC
+
+    def record_call(self, request: Request, tool: Item) -> None:
+        """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
+        # Outside dynamic mode there are no pools, and this is asked of every call.
+        if self._pools.by_group:
+            self._pools.refresh(visibility_group_of(request.owner, request.caller), (tool.server, tool.name))
+
+    def restore_arguments(self, request: Request, tool: Item) -> Request:
+        """The request with the arguments that the tool's own schema wants, where the client saw another."""
+        dialect = self._clients.dialect(request.client)
+        if dialect is Dialect.PLAIN or "arguments" not in request.params:
+            return request
+        given = bytes(request.params["arguments"])
+        arguments = restored(given, tool.definition, dialect)
+        if arguments == given:
+            return request
+        params = {**request.params, "arguments": msgspec.Raw(arguments)}
+        return msgspec.structs.replace(request, params=params)
+
+    # What is seen.
+
+    async def list_page(self, kind: Kind, cursor: str | None, listing_context: ListingContext) -> bytes:
+        """One page of a listing; raises InvalidCursor."""
+        if kind is not Kind.TOOLS:
+            return self._catalog.listing(kind, listing_context).page(cursor)
+        self._catalog.mark_listed(Kind.TOOLS, listing_context.profile)
+        variant = self._variant(listing_context)
+        listing = await self._listing(variant, listing_context)
+        if cursor is None:
+            if not listing.is_fingerprinted:
+                # In another thread: of thousands of tools it takes longer than others should wait.
+                await asyncio.to_thread(lambda: listing.fingerprint)
+            self._record_listed(variant, listing_context, listing.fingerprint)
+        return listing.page(cursor)
+
+    async def _listing(self, variant: ListingVariant, listing_context: ListingContext) -> PagedListing:
+        if not variant.is_built:
+            return PagedListing(
+                Kind.TOOLS.member,
+                self._short_listing(listing_context.visibility_group, variant),
+                self._page_bytes,
+            )
+        if self._is_plain(variant):
+            return self._catalog.listing(Kind.TOOLS, listing_context)
+        return (await self._listing_cache.get(variant)).listing
+
+    def _short_listing(self, visibility_group: str, variant: ListingVariant) -> list[NamedDefinition]:
+        """The gateway's own tools, and what the circle has found."""
+        listing_format = variant.listing_format
+        own = self._builder.search_tools(listing_format)
+        found: list[Item] = []
+        if listing_format.mode is Mode.DYNAMIC:
+            tools = (self._catalog.tool(key, variant.profile) for key in self._pools.keys(visibility_group))
+            found = [tool for tool in tools if tool is not None]
+        stateless = listing_format.era is Era.STATELESS
+        forms = (
+            (item.public_name, item.definition if stateless else item.handshake_definition) for item in found
+        )
+        # A name of an own tool means that one, also where such names are not reserved.
+        shown = [
+            (name, self._builder.adapted(form, listing_format.dialect))
+            for name, form in forms
+            if name not in OWN_NAMES
+        ]
+        return [*own, *shown]
+
+    def _record_listed(
+        self, variant: ListingVariant, listing_context: ListingContext, shown: ListingFingerprint
+    ) -> None:
+        if variant.listing_format.mode is not Mode.DYNAMIC:
+            # That one is meant to change.
+            same = self._listing_cache.shared_variant(variant)
+            self.changes.record(same.label, shown, same.profile_digest)
+        if not variant.is_built:
+            mark = _process_digest(self._short_listing(listing_context.visibility_group, variant))
+        else:
+            mark = _PLAIN_DIGEST if self._is_plain(variant) else shown.digest
+        self._last_listed.record(
+            listing_context.visibility_group,
+            variant,
+            mark,
+            shared=listing_context.owner is None and variant.is_built,
+        )
+
+    # What is said of it.
+
+    async def instructions(
+        self, listing_context: ListingContext, missing: MissingServers = NOTHING_MISSING
+    ) -> str:
+        """What a model must know to reach every tool."""
+        variant = self._variant(listing_context)
+        if not variant.is_built or self._is_plain(variant):
+            return mode_instructions(
+                variant.listing_format.mode, variant.listing_format.mode, missing=missing
+            )
+        view = await self._listing_cache.get(variant)
+        return mode_instructions(variant.listing_format.mode, view.mode, view, missing)
+
+    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
+        """How long a listing may be kept, and by whom."""
+        hint = self._catalog.cache_hint(kind, listing_context.profile)
+        if kind is not Kind.TOOLS:
+            return hint
+        listing_format = self._variant(listing_context).listing_format
+        if listing_format.mode is Mode.DYNAMIC:
+            # It changes with the next search, and is one client's own.
+            return NO_HINT
+        if listing_format != ListingFormat(self.default, self._clients.dialect(""), listing_context.era):
+            # It is made for such a client, and another one must not be given it.
+            return msgspec.structs.replace(hint, public=False)
+        return hint
+
+    def report(self) -> list[ListingReport]:
+        """Every listing that was made or shown, for whoever watches the gateway."""
+        return listing_reports(self._listing_cache.listings, self.changes)
+
+    # Whose list has changed.
+
+    def changed_groups(self, kind: Kind) -> Container[str] | None:
+        """Whose listing is not what it was now that the catalog has changed; None is everybody's.
+
+        Tools that do not exist any more leave the lists of those who had found them. Views take longer to be
+        made anew: `refreshed` tells of them.
+        """
+        if kind is not Kind.TOOLS:
+            return None
+        self._pools.retain(self._catalog.has)
+        plain = {variant for variant in self._last_listed.variants() if self._is_plain(variant)}
+        told = self._groups_with_new_short_listing() | {
+            visibility_group for visibility_group, seen in self._last_listed if seen.keys() & plain
+        }
+        if not self._defaults_to_full():
+            return told
+        others = {visibility_group for visibility_group, _ in self._last_listed} - told
+        return AllExcept(others) if others else None
+
+    def _groups_with_new_short_listing(self) -> set[str]:
+        """Those for whom the gateway's own tools, or what they have found, are not what they were."""
+        # What all circles see alike is looked at once.
+        searched: dict[ListingVariant, str] = {}
+        told: set[str] = set()
+        for visibility_group, seen in self._last_listed:
+            now = {
+                variant: self._short_listing_digest(visibility_group, variant, searched)
+                for variant in seen
+                if not variant.is_built
+            }
+            if any(digest != seen[variant] for variant, digest in now.items()):
+                told.add(visibility_group)
+                self._last_listed.mark_notified(visibility_group, now)
+        return told
+
+    def _short_listing_digest(
+        self, visibility_group: str, variant: ListingVariant, searched: dict[ListingVariant, str]
+    ) -> str:
+        if variant.listing_format.mode is Mode.DYNAMIC:
+            return _process_digest(self._short_listing(visibility_group, variant))
+        if variant not in searched:
+            searched[variant] = _process_digest(self._short_listing(visibility_group, variant))
+        return searched[variant]
+
+    def _defaults_to_full(self) -> bool:
+        """Whether clients that have not listed yet are going to see every tool as its server defined it."""
+        if self.default is not Mode.AUTO:
+            return self.default is Mode.FULL
+        views = self._listing_cache.listings.items()
+        return all(
+            view.mode is Mode.FULL for variant, view in views if variant.listing_format.mode is Mode.AUTO
+        )
+
+    async def refresh(self) -> Collection[str]:
+        """Whose view of the catalog is not what it was; views are made anew for that, before anybody asks."""
+        variants = self._last_listed.variants() or (
+            ListingVariant(PLAIN, ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)),
+        )
+        for variant in [variant for variant in variants if variant.is_built and not self._is_plain(variant)]:
+            await self._listing_cache.get(variant)
+        # Looked at when all are made: somebody may have listed meanwhile.
+        marks = (
+            (variant, self._built_digest(variant))
+            for variant in self._last_listed.variants()
+            if variant.is_built
+        )
+        digests = {variant: mark for variant, mark in marks if mark is not None}
+        told = {
+            visibility_group
+            for visibility_group, seen in self._last_listed
+            if any(digests.get(variant, digest) != digest for variant, digest in seen.items())
+        }
+        for visibility_group in told:
+            self._last_listed.mark_notified(visibility_group, digests)
+        # What finds tools names the servers, also one that has none and so comes and goes without a change.
+        return told | self._groups_with_new_short_listing()
+
+    def _built_digest(self, variant: ListingVariant) -> str | None:
+        if self._is_plain(variant):
+            return _PLAIN_DIGEST
+        view = self._listing_cache.cached(variant)
+        return view.listing.digest if view is not None else None
+
+    def clear_cache(self) -> None:
+        """What views are made of besides the catalog has changed."""
+        self._listing_cache.clear()
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether some client sees less than everything, and is going to search."""
+        few = (Mode.SEARCH, Mode.DYNAMIC)
+        return self.default in few or any(
+            view.unlisted_count for view in self._listing_cache.listings.values()
+        )
+
+    def forget_group(self, visibility_group: str) -> None:
+        """Its client is gone."""
+        self._last_listed.forget(visibility_group)
+        self._pools.forget(visibility_group)
+
+    def close(self) -> None:
+        """Make no more listings."""
+        self._listing_cache.close()
+
+
+def _request_for(name: str, request: Request) -> Request:
+    return msgspec.structs.replace(request, name=name)
+
+
+def _process_digest(tools: Sequence[NamedDefinition]) -> str:
+    """By which a few tools are known again in this process; bytes know their hash, so it costs little."""
+    return str(hash(tuple(definition for _, definition in tools)))

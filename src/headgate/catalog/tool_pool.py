@@ -1,0 +1,136 @@
+"""The tools that a client has found so far, in the mode in which its list grows with what it looks for."""
+
+from collections.abc import Callable, Mapping, Set
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.public_names import Key
+
+SCORE_SHARE: Final = 0.7
+FRESHNESS_SHARE: Final = 0.3
+STALE_SECONDS: Final = 1800.0
+# Circles that have found something; the one that looked for nothing for the longest time goes first.
+_MOST_POOLS: Final = 10_000
+
+
+def weight(score: float, age_seconds: float) -> float:
+    """How much a tool is worth keeping: what was found best and last stays."""
+    freshness = 1.0 - min(1.0, max(0.0, age_seconds) / STALE_SECONDS)
+    return SCORE_SHARE * score + FRESHNESS_SHARE * freshness
+
+
+class PoolUpdate(msgspec.Struct, frozen=True):
+    """What a search changed."""
+
+    new: tuple[Key, ...]
+    evicted: tuple[Key, ...]
+    size: int
+    # Found beyond the best `limit` of the search, so not on the list.
+    left_out: tuple[Key, ...] = ()
+
+
+class _PooledTool(msgspec.Struct):
+    score: float
+    found_at: float
+
+
+class ToolPool:
+    """At most `limit` tools, in the order in which they were found."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tools: dict[Key, _PooledTool] = {}
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def keys(self) -> tuple[Key, ...]:
+        """The tools, the longest known first, so that a list grows at its end."""
+        return tuple(self._tools)
+
+    def register(self, found: Mapping[Key, float], now: float) -> PoolUpdate:
+        """Add the best `limit` of the found tools; of the others those with the lowest weights are evicted.
+
+        A tool that is found again is fresh again, keeps the better of its scores, and is not new.
+        """
+        before = set(self._tools)
+        # A stable sort: of equal scores the first of the answer is admitted.
+        admitted = set(sorted(found, key=found.__getitem__, reverse=True)[: self._limit])
+        for key in found:
+            if key in admitted:
+                place = self._tools.setdefault(key, _PooledTool(found[key], now))
+                place.score = max(place.score, found[key])
+                place.found_at = now
+        evicted = self._evict(admitted, now)
+        return PoolUpdate(
+            tuple(key for key in found if key in admitted and key not in before),
+            tuple(evicted),
+            len(self._tools),
+            tuple(key for key in found if key not in admitted),
+        )
+
+    def _evict(self, admitted: Set[Key], now: float) -> list[Key]:
+        def order(key: Key) -> tuple[float, Key]:
+            place = self._tools[key]
+            return weight(place.score, now - place.found_at), key
+
+        others = sorted(self._tools.keys() - admitted, key=order)
+        leaving = others[: max(0, len(self._tools) - self._limit)]
+        for key in leaving:
+            del self._tools[key]
+        return leaving
+
+    def refresh(self, key: Key, now: float) -> None:
+        """The tool was called, which makes it as fresh as a search that finds it."""
+        place = self._tools.get(key)
+        if place is not None:
+            place.found_at = now
+
+    def retain(self, exists: Callable[[Key], bool]) -> None:
+        """Drop the tools that are no more."""
+        for key in [key for key in self._tools if not exists(key)]:
+            del self._tools[key]
+
+
+class ToolPools:
+    """One pool for each circle of clients, so that one agent's search does not change another's list."""
+
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self.limit = limit
+        self._now = now
+        self.by_group: dict[str, ToolPool] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_group)
+
+    def keys(self, visibility_group: str) -> tuple[Key, ...]:
+        """What the circle has found so far."""
+        pool = self.by_group.get(visibility_group)
+        return pool.keys() if pool is not None else ()
+
+    def register(self, visibility_group: str, found: Mapping[Key, float]) -> PoolUpdate:
+        """The circle has found these."""
+        pool = self.by_group.pop(visibility_group, None)
+        if pool is None:
+            pool = ToolPool(self.limit)
+        # To the end, where it is not dropped.
+        self.by_group[visibility_group] = pool
+        if len(self.by_group) > _MOST_POOLS:
+            del self.by_group[next(iter(self.by_group))]
+        return pool.register(found, self._now())
+
+    def refresh(self, visibility_group: str, key: Key) -> None:
+        """A client of the circle has called the tool."""
+        pool = self.by_group.get(visibility_group)
+        if pool is not None:
+            pool.refresh(key, self._now())
+
+    def forget(self, visibility_group: str) -> None:
+        """Its client is gone."""
+        self.by_group.pop(visibility_group, None)
+
+    def retain(self, exists: Callable[[Key], bool]) -> None:
+        """Drop the tools that are no more."""
+        for pool in self.by_group.values():
+            pool.retain(exists)

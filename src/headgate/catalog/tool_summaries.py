@@ -1,0 +1,207 @@
+"""Short descriptions and schemas of found tools, and how many of them fit a reply."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import DecodeError
+
+# Of one schema; what needs more is shown with less about each argument.
+_ENOUGH_CHARACTERS: Final = 420
+_MOST_CHOICES: Final = 8
+_LONGEST_CHOICE: Final = 40
+# In a description; the first sentence mostly says what a tool is for.
+_LONGEST_BRIEF: Final = 160
+
+
+# A full stop that ends a sentence, and no abbreviation.
+_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)\. ", re.IGNORECASE)
+
+
+class _SummarisedTool(msgspec.Struct):
+    # Of any type, so that one that is null does not cost the schema.
+    description: Any = None
+    inputSchema: Any = None  # noqa: N815 (the protocol's spelling)
+
+
+def description_of(definition: bytes) -> str:
+    """What the tool says about itself."""
+    description = _read(definition).description
+    return description if isinstance(description, str) else ""
+
+
+def schema_of(definition: bytes) -> dict[str, Any]:
+    """The schema of its arguments as its server wrote it."""
+    schema = _read(definition).inputSchema
+    return schema if isinstance(schema, dict) else {"type": "object"}
+
+
+def _read(definition: bytes) -> _SummarisedTool:
+    try:
+        return msgspec.json.decode(definition, type=_SummarisedTool)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return _SummarisedTool()
+
+
+def brief(description: str) -> str:
+    """The beginning of a description: its first sentence, or as much of it as is read at a glance."""
+    text = " ".join(description.split())
+    end = _END.search(text, 1, _LONGEST_BRIEF + 1)
+    if end is not None:
+        return text[: end.start() + 1]
+    if len(text) <= _LONGEST_BRIEF:
+        return text
+    return text[:_LONGEST_BRIEF].rsplit(" ", 1)[0] + "…"
+
+
+def compact(schema: dict[str, Any]) -> dict[str, Any]:
+    """The names and types of the arguments and which of them are needed; a schema again.
+
+    Where that is too much, choices go first and then arguments that may be left out; `omitted` counts them.
+    """
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    required = [name for name in _names(schema.get("required")) if name in properties]
+    for choices in (True, False):
+        short = _built(
+            {name: _argument(inner, choices=choices) for name, inner in properties.items()}, required
+        )
+        if len(msgspec.json.encode(short)) <= _ENOUGH_CHARACTERS:
+            return short
+    needed = {name: _argument(properties[name], choices=False) for name in required}
+    left_out = len(properties) - len(needed)
+    return _built(needed, required) | ({"omitted": left_out} if left_out else {})
+
+
+def _built(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    built: dict[str, Any] = {"type": "object"}
+    if properties:
+        built["properties"] = properties
+    if required:
+        built["required"] = required
+    return built
+
+
+def _argument(schema: Any, *, choices: bool) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return {}
+    short: dict[str, Any] = {}
+    kind = schema.get("type") or _types_of_branches(schema)
+    if isinstance(kind, str | list):
+        short["type"] = kind
+    values = schema.get("enum")
+    if choices and isinstance(values, list) and _few(values):
+        short["enum"] = values
+    items = schema.get("items")
+    if kind == "array" and isinstance(items, dict) and isinstance(items.get("type"), str):
+        short["items"] = {"type": items["type"]}
+    return short
+
+
+def _types_of_branches(schema: dict[str, Any]) -> str | list[str] | None:
+    """The types of an argument that may be one thing or another."""
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if not isinstance(branches, list):
+        return None
+    types = dict.fromkeys(
+        branch["type"]
+        for branch in branches[:_MOST_CHOICES]
+        if isinstance(branch, dict) and isinstance(branch.get("type"), str)
+    )
+    # An argument that may be null may as well be left out.
+    found = [kind for kind in types if kind != "null"]
+    return found[0] if len(found) == 1 else found or None
+
+
+def _few(values: list[Any]) -> bool:
+    return len(values) <= _MOST_CHOICES and all(
+        not isinstance(value, str | list | dict) or len(value) <= _LONGEST_CHOICE for value in values
+    )
+
+
+def _names(required: Any) -> list[str]:
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+# Of the text of an answer, about 8,000 tokens (decision 0080).
+MOST_CHARACTERS: Final = 32_000
+# Of the room at most, for the names of tools of which nothing else is shown.
+_NAMES_SHARE: Final = 4
+_AROUND_NAME: Final = len('"",')
+_AROUND_MARK: Final = len(',"brief":true')
+
+
+class ReplyEntry(NamedTuple):
+    """One tool: its name, what is shown of it at least, and what was asked for if that is more."""
+
+    name: str
+    brief: dict[str, Any]
+    whole: Callable[[], dict[str, Any]] | None
+
+
+class FittedReply(NamedTuple):
+    """What is shown of the tools, in their order."""
+
+    tools: list[dict[str, Any]]
+    # How many of these show less than was asked for.
+    brief: int
+    # Of which only the name is shown, and how many are not even named.
+    named: list[str]
+    unnamed: int
+
+    @property
+    def found(self) -> int:
+        """All of them."""
+        return len(self.tools) + len(self.named) + self.unnamed
+
+
+def fit_reply(entries: Sequence[ReplyEntry], room: int) -> FittedReply:
+    """As many brief entries as there is room for, best first; then as many of these whole, best first."""
+    shown, named, left = list[ReplyEntry](), list[str](), room
+    names = sum(len(entry.name) + _AROUND_NAME for entry in entries)
+    for entry in entries:
+        names -= len(entry.name) + _AROUND_NAME
+        size = size_of(entry.brief) + (_AROUND_MARK if entry.whole else 0)
+        if size <= left - min(names, room // _NAMES_SHARE):
+            shown.append(entry)
+            left -= size
+        else:
+            named.append(entry.name)
+    first = _fitting_names(named, left)
+    left -= sum(len(name) + _AROUND_NAME for name in first)
+    tools, brief = _completed(shown, left)
+    return FittedReply(tools, brief, first, len(named) - len(first))
+
+
+def size_of(part: object) -> int:
+    """How many characters it takes in an answer, with a comma."""
+    return len(msgspec.json.encode(part).decode()) + 1
+
+
+def _fitting_names(names: list[str], room: int) -> list[str]:
+    fitting = list[str]()
+    for name in names:
+        room -= len(name) + _AROUND_NAME
+        if room < 0:
+            break
+        fitting.append(name)
+    return fitting
+
+
+def _completed(entries: Sequence[ReplyEntry], room: int) -> tuple[list[dict[str, Any]], int]:
+    """Each entry whole where there is room, else marked as brief; how many are."""
+    tools, brief = list[dict[str, Any]](), 0
+    for entry in entries:
+        if entry.whole is None:
+            tools.append(entry.brief)
+            continue
+        whole = entry.whole()
+        more = size_of(whole) - size_of(entry.brief)
+        if more <= room:
+            room -= max(more, 0)
+            tools.append(whole)
+        else:
+            brief += 1
+            tools.append(entry.brief | {"brief": True})
+    return tools, brief

@@ -1,0 +1,122 @@
+"""Views are made one at a time, whoever asks for them and however soon they leave again."""
+
+import asyncio
+import threading
+
+import pytest
+
+from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.own_tools import ExpandableTools
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.tokens.counter import count_tokens
+from headgate.domain.call import LOCAL, Caller
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.listing import Mode
+from headgate.domain.profile import PLAIN
+from tests.catalog.sample_catalog import catalog_of, tool
+from tests.catalog.sample_listings import (
+    ONE,
+    listed_by,
+    request_of,
+    session,
+    stateless,
+    tool_listings_of,
+    wordy,
+)
+
+
+class Gate:
+    """Counts tokens once it is opened, and knows how many threads wait for it at most."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.begun = threading.Event()
+        self._lock = threading.Lock()
+        self._inside = 0
+        self.most_inside = 0
+
+    def count(self, text: bytes) -> int:
+        with self._lock:
+            self._inside += 1
+            self.most_inside = max(self.most_inside, self._inside)
+        self.begun.set()
+        assert self.opened.wait(10)
+        with self._lock:
+            self._inside -= 1
+        return count_tokens(text)
+
+
+async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
+    gate, catalog = Gate(), catalog_of("s")
+    catalog.replace_listing("s", Kind.TOOLS, [wordy(f"t{number}") for number in range(30)])
+    tool_listings = tool_listings_of(Mode.BUDGET, catalog, count=gate.count)
+    for number in range(4):
+        listing = asyncio.create_task(listed_by(tool_listings, session(f"client{number}")))
+        assert await asyncio.to_thread(gate.begun.wait, 10)
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+    # Another scene waits for its turn.
+    others = [asyncio.create_task(listed_by(tool_listings, one)) for one in (ONE, stateless("ann"))]
+    await asyncio.sleep(0)
+    gate.opened.set()
+    one, ann = await asyncio.gather(*others)
+    assert one == ann
+    assert gate.most_inside == 1
+    tool_listings.close()
+
+
+# Who may keep a listing.
+
+PUBLIC = CacheHint(60_000, public=True)
+
+
+@pytest.mark.parametrize(
+    ("client", "mode", "public"),
+    [
+        ("", None, True),
+        ("anybody", None, True),
+        ("bot", None, False),
+        ("gem", None, False),
+        ("", Mode.SLIM, False),
+    ],
+)
+def test_only_what_everybody_sees_may_be_shown_to_others(
+    client: str, mode: Mode | None, *, public: bool
+) -> None:
+    catalog = catalog_of("s")
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a")], hint=PUBLIC)
+    clients = KnownClients({"bot": Mode.SEARCH}, {"gem": Dialect.GEMINI})
+    hint = tool_listings_of(Mode.FULL, catalog, clients=clients).cache_hint(
+        Kind.TOOLS, session("one", client=client, mode=mode)
+    )
+    assert (hint.ttl_ms, hint.public) == (60_000, public)
+
+
+# Who is told to search, and who may expand what.
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: Mode) -> None:
+    catalog = catalog_of("s")
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    tool_listings = tool_listings_of(mode, catalog)
+    names = [one["name"] for one in await listed_by(tool_listings)]
+    assert tool_listings.lists_search_tool(request_of(ONE)) == ("retrieve_tools" in names)
+
+
+class OnlyAnn:
+    """Shows tools to Ann alone."""
+
+    def may_see(self, caller: Caller, item: Item) -> bool:
+        return caller.principal == "ann"
+
+
+def test_what_a_caller_may_not_see_cannot_be_expanded() -> None:
+    catalog = catalog_of("s")
+    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    tools = ExpandableTools(catalog, OnlyAnn())
+    assert tools.find("s_a", Caller("ann"), PLAIN) is not None
+    assert tools.find("s_a", LOCAL, PLAIN) is None
+    assert tools.find("call_tool", LOCAL, PLAIN) is not None
