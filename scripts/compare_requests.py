@@ -7,27 +7,26 @@ import asyncio
 import sys
 from pathlib import Path
 
-from headgate.catalog.evaluation.asking import ask
-from headgate.catalog.evaluation.check import requests_for
-from headgate.catalog.evaluation.labelled import read_set
-from headgate.catalog.evaluation.metrics import Metrics
-from headgate.catalog.evaluation.report import report_on_catalog, report_on_set
+from headgate.catalog.evaluation.evaluation_report import report_on_catalog, report_on_set
+from headgate.catalog.evaluation.labelled_set import read_labelled_set
+from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, run_queries
+from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
-from headgate.catalog.search.document import document_of
+from headgate.catalog.search.tool_document import document_of
 
 
-async def compare(directory: Path) -> tuple[Metrics, Metrics]:
+async def compare(directory: Path) -> tuple[RetrievalMetrics, RetrievalMetrics]:
     """The figures of the labelled requests, and those of the requests made up from the same tools."""
     tools, questions = ((directory / name).read_bytes() for name in ("tools.jsonl", "queries.jsonl"))
-    labelled = read_set(tools.split(b"\n"), questions.split(b"\n"))
+    labelled = read_labelled_set(tools.split(b"\n"), questions.split(b"\n"))
     documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in labelled.items]
-    asked = requests_for(documents)
+    asked = synthetic_queries_for(documents)
     finder = Finder(lambda: labelled.items)
     while len(finder) < len(documents):
         await finder.ready()
-    answers = await ask(finder, [one.text for one in labelled.questions], lambda done: None)
+    answers = await run_queries(finder, [one.text for one in labelled.questions], lambda done: None)
     labels = report_on_set(directory.name, labelled, answers, version="", model=None)
-    answers = await ask(finder, [one.text for one in asked], lambda done: None)
+    answers = await run_queries(finder, [one.text for one in asked], lambda done: None)
     made = report_on_catalog(documents, asked, answers, [], version="", model=None)
     return labels.metrics, made.metrics
 

@@ -15,10 +15,10 @@ from statistics import mean
 
 import msgspec
 
-from headgate.catalog.evaluation.labelled import Question, read_questions, read_tools
-from headgate.catalog.evaluation.metrics import Metrics, measure
-from headgate.catalog.search.document import Document, Key
-from headgate.catalog.search.index import FLOOR, LexicalIndex
+from headgate.catalog.evaluation.labelled_set import LabelledQuery, read_labelled_queries, read_labelled_tools
+from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, measure
+from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.embedding.minilm import MiniLM, fingerprint_of
 from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
@@ -33,14 +33,14 @@ GATE_WORDS = [0.4, 0.6]
 DOUBTFUL = [-1.0, 0.2, 0.24, 0.28, 0.32, 0.36, 0.4, 0.45]
 LENGTHS = [(10, 40), (10, 60), (15, 50), (15, 80)]
 
-Rankings = tuple[dict[Key, float], dict[Key, float]]
+Rankings = tuple[dict[ToolKey, float], dict[ToolKey, float]]
 
 
 class Labelled(msgspec.Struct):
     """One set, with what words and meaning say to each of its questions."""
 
     name: str
-    questions: list[Question]
+    questions: list[LabelledQuery]
     there: list[Rankings]
     # The question's place, and the rankings without the servers of its tools.
     away: list[tuple[int, Rankings]]
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def ranked(directory: Path, cache: Path) -> Labelled | None:
-    questions = read_questions((directory / "queries.jsonl").read_bytes().splitlines())
+    questions = read_labelled_queries((directory / "queries.jsonl").read_bytes().splitlines())
     # What a set keeps for the end is not looked at.
     questions = [one for one in questions if one.split != "test"]
     if not questions:
         return None
-    documents = read_tools((directory / "tools.jsonl").read_bytes().splitlines())
+    documents = read_labelled_tools((directory / "tools.jsonl").read_bytes().splitlines())
     words, vectors = LexicalIndex(), VectorIndex(MiniLM.dimensions)
     for server in {document.key[0] for document in documents}:
         words.put(server, [one for one in documents if one.key[0] == server])
@@ -75,7 +75,7 @@ def ranked(directory: Path, cache: Path) -> Labelled | None:
     vectors.put(dict(zip([one.key for one in documents], own, strict=True)))
     servers = {one.key[1]: one.key[0] for one in documents}
 
-    def both(question: Question, vector: Sequence[bytes], gone: set[str]) -> Rankings:
+    def both(question: LabelledQuery, vector: Sequence[bytes], gone: set[str]) -> Rankings:
         allowed = (lambda key: key[0] not in gone) if gone else None
         hits = words.search(question.text, BY_WORDS, allowed=allowed, floor=0.0)
         found = {hit.key: hit.score for hit in hits}
@@ -92,7 +92,7 @@ def ranked(directory: Path, cache: Path) -> Labelled | None:
 
 
 def embedded(
-    name: str, documents: Sequence[Document], questions: Sequence[Question], cache: Path
+    name: str, documents: Sequence[ToolDocument], questions: Sequence[LabelledQuery], cache: Path
 ) -> tuple[list[bytes], list[list[bytes]]]:
     """The vectors of the tools, and of each question with its clauses."""
     file = cache / f"{name}.pickle"
@@ -115,9 +115,11 @@ def embedded(
 
 def show_rankings(every: Sequence[Labelled]) -> None:
     """Words alone, meaning alone and both, each with and without the gate that it has."""
-    ways: dict[str, Callable[[Rankings, str], list[Key]]] = {
+    ways: dict[str, Callable[[Rankings, str], list[ToolKey]]] = {
         "words, gate off": lambda both, _: best(both[0]),
-        "words": lambda both, _: best(both[0]) if max(both[0].values(), default=0.0) >= FLOOR else [],
+        "words": lambda both, _: (
+            best(both[0]) if max(both[0].values(), default=0.0) >= CONFIDENCE_FLOOR else []
+        ),
         "meaning": lambda both, _: best(both[1]),
         "fused": lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)],
     }
@@ -127,18 +129,18 @@ def show_rankings(every: Sequence[Labelled]) -> None:
         show("fused, gate off", [metrics(one, ways["fused"]) for one in every])
 
 
-def best(scores: dict[Key, float]) -> list[Key]:
+def best(scores: dict[ToolKey, float]) -> list[ToolKey]:
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 
-def metrics(one: Labelled, way: Callable[[Rankings, str], list[Key]]) -> Metrics:
+def metrics(one: Labelled, way: Callable[[Rankings, str], list[ToolKey]]) -> RetrievalMetrics:
     asked = zip(one.questions, one.there, strict=True)
     return measure(
         [(question.groups, [key[1] for key in way(both, question.text)[:10]]) for question, both in asked]
     )
 
 
-def show(name: str, found: Sequence[Metrics]) -> None:
+def show(name: str, found: Sequence[RetrievalMetrics]) -> None:
     for measured in ("recall_at_1", "recall_at_5", "ndcg_at_10"):
         values = [getattr(one, measured) for one in found]
         print(f"{name} {measured}", *(f"{value:.3f}" for value in values), f"| {mean(values):.4f}")
@@ -194,7 +196,7 @@ def recall(one: Labelled, tried: dict[str, float]) -> tuple[float, float]:
     return found.recall_at_1, found.recall_at_5
 
 
-def judged(one: Labelled, tried: dict[str, float]) -> Metrics:
+def judged(one: Labelled, tried: dict[str, float]) -> RetrievalMetrics:
     with settings(tried):
         return metrics(one, lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)])
 

@@ -18,11 +18,11 @@ import click
 import msgspec
 import numpy
 
-from headgate.catalog.evaluation.labelled import read_tools
-from headgate.catalog.search.document import Document
-from headgate.domain.stems import stem
-from headgate.domain.words import terms, words
+from headgate.catalog.evaluation.labelled_set import read_labelled_tools
+from headgate.catalog.search.tool_document import ToolDocument
 from headgate.embedding.minilm import MiniLM, Weights
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import terms, words
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/catalog/search/data/lexicon.msgpack"
 DIMENSIONS: Final = 64
@@ -52,7 +52,7 @@ Matrix = Any
 def main(corpora: Sequence[Path], cache: Path) -> None:
     """Make the file."""
     cache.mkdir(parents=True, exist_ok=True)
-    documents = [one for path in corpora for one in read_tools(path.read_bytes().splitlines())]
+    documents = [one for path in corpora for one in read_labelled_tools(path.read_bytes().splitlines())]
     ranks = _general_words()
     counts = _counted(documents)
     known = sorted(ranks) + sorted(w for w, n in counts.items() if n >= LEAST_COUNT and w not in ranks)
@@ -82,7 +82,7 @@ def _general_words() -> dict[str, int]:
     return {piece: rank for rank, piece in enumerate(pieces) if re.fullmatch("[a-z]{2,}", piece)}
 
 
-def _counted(documents: Sequence[Document]) -> Counter[str]:
+def _counted(documents: Sequence[ToolDocument]) -> Counter[str]:
     found: Counter[str] = Counter()
     for one in documents:
         said = (one.name, one.key[0], one.description, one.parameters, one.parameter_texts)
@@ -90,14 +90,14 @@ def _counted(documents: Sequence[Document]) -> Counter[str]:
     return found
 
 
-def _texts(documents: Sequence[Document]) -> list[str]:
+def _texts(documents: Sequence[ToolDocument]) -> list[str]:
     """Name and first sentence of each tool, and two sentences more, in a fixed order without a meaning."""
     found = sorted({text for one in documents for text in _sentences(one)})
     random.Random(0).shuffle(found)
     return found
 
 
-def _sentences(document: Document) -> Iterator[str]:
+def _sentences(document: ToolDocument) -> Iterator[str]:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^0-9A-Za-z]+", " ", document.name)
     sentences = [part.strip() for part in re.split(r"[.!?]\s|\n", document.description)]
     sentences = [part for part in sentences if len(part.split()) > 3]

@@ -20,7 +20,7 @@ import click
 import msgspec
 import tiktoken
 
-from headgate.catalog.tokens.words import CAPITAL, CASELESS, DIGIT, LONG_S, MARK, SIGN, SMALL, SPACE
+from headgate.search.token_counter import CAPITAL, CASELESS, DIGIT, LONG_S, MARK, SIGN, SMALL, SPACE
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/catalog/tokens/data/o200k.msgpack"
 # Of o200k_base.tiktoken, as tiktoken has it.

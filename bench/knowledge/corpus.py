@@ -16,9 +16,9 @@ import msgspec
 import numpy
 
 from bench.knowledge.sets import texts
-from headgate.domain.words import terms, words
 from headgate.knowledge import bm25
 from headgate.knowledge.index_terms import index_terms
+from headgate.search.text_analysis import terms, words
 
 # About 512 tokens at most, as ingestion cuts them.
 _CHUNK_WORDS: Final = 330

@@ -14,8 +14,8 @@ import numpy
 import psycopg
 
 from bench.knowledge.corpus import Corpus, Postings
-from headgate.domain.words import words
 from headgate.knowledge.index_terms import EDITION, index_terms
+from headgate.search.text_analysis import words
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.opening import opened

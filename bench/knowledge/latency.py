@@ -22,7 +22,6 @@ from bench.knowledge.sets import read
 from bench.process import ROOT
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
-from headgate.domain.words import terms
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.passages import PassageEmbedder
 from headgate.knowledge.cache import Cache
@@ -31,6 +30,7 @@ from headgate.knowledge.query import Query
 from headgate.knowledge.searching import DEPTH, Search
 from headgate.knowledge.store import Store
 from headgate.knowledge.values import ANYTHING
+from headgate.search.text_analysis import terms
 from headgate.storage.knowledge.store import open_store as open_file
 from headgate.storage.postgres.opening import open_store as open_postgres
 

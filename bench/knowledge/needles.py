@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.domain.words import words
 from headgate.knowledge.values import Chunk
+from headgate.search.text_analysis import words
 
 # Of each kind and set.
 MOST: Final = 40

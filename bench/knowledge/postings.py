@@ -22,8 +22,8 @@ from bench.knowledge.corpus import Corpus, Postings
 from bench.knowledge.server import running
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
-from headgate.domain.words import terms
 from headgate.knowledge import bm25
+from headgate.search.text_analysis import terms
 
 SIZES: Final = (10_000, 100_000)
 LIMIT: Final = 200

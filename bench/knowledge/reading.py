@@ -13,12 +13,12 @@ from bench.knowledge.kept import KeptPassages
 from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.sets import MANUAL, Knowledge, read
 from bench.tables import figure, table
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.documents.markdown import parse
 from headgate.embedding.minilm import MiniLM, Weights
 from headgate.embedding.texts import question_of
 from headgate.knowledge.chunking import chunked
 from headgate.knowledge.searching import DEPTH
+from headgate.search.token_counter import count_tokens
 
 # Windows, and the pieces of each.
 WAYS: Final = ((1, 64), (1, 128), (2, 128), (1, 256), (5, 128))

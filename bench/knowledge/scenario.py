@@ -13,13 +13,13 @@ import msgspec
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.call import LOCAL
 from headgate.embedding.passages import PassageEmbedder
 from headgate.knowledge.budget import TokenBudget
 from headgate.knowledge.searching import Search
 from headgate.knowledge.tools.knowledge import KnowledgeTools
 from headgate.knowledge.writing import written
+from headgate.search.token_counter import count_tokens
 from headgate.storage.knowledge.store import open_store
 
 # Of the manual's questions every so many-th.

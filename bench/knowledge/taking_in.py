@@ -8,7 +8,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bench.knowledge.sets import Document
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.documents.library import open_library
 from headgate.knowledge.extraction.extracting import extract
 from headgate.knowledge.ingestion import Extract, Ingestion, Summary
@@ -17,6 +16,7 @@ from headgate.knowledge.reading import Inventory, Library, Reading
 from headgate.knowledge.store import Intake
 from headgate.knowledge.values import NewChunk, NewEntity, NewRelationship
 from headgate.knowledge.vectors import Vectors
+from headgate.search.token_counter import count_tokens
 
 __all__ = ["extract", "nothing", "take_in"]
 

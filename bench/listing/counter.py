@@ -13,7 +13,7 @@ import msgspec
 
 from bench.listing.catalogs import Catalogue, array, every_catalogue
 from bench.peers.install import python_of
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.search.token_counter import count_tokens
 
 _REFERENCE: Final = Path(__file__).resolve().with_name("reference.py")
 # It needs a second for what is asked here.

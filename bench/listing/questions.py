@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bench.retrieval.synthetic import template_questions
-from headgate.catalog.search.document import document_of
+from headgate.catalog.search.tool_document import document_of
 from headgate.domain.item import Item
 
 

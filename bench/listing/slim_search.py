@@ -12,12 +12,11 @@ from bench.retrieval.engine import Engine
 from bench.retrieval.lexical import Words
 from bench.retrieval.semantic import BOTH, WORDS, Hybrid
 from bench.retrieval.sets import data_directory
-from headgate.catalog.evaluation.labelled import LabelledSet, Question, read_set
-from headgate.catalog.evaluation.metrics import DEPTH
-from headgate.catalog.evaluation.metrics import measure as judge
-from headgate.catalog.search.document import Document, document_of
-from headgate.catalog.slim.forms import slim
-from headgate.catalog.slim.shared import shared
+from headgate.catalog.evaluation.labelled_set import LabelledQuery, LabelledSet, read_labelled_set
+from headgate.catalog.evaluation.retrieval_metrics import DEPTH
+from headgate.catalog.evaluation.retrieval_metrics import measure as judge
+from headgate.catalog.search.tool_document import ToolDocument, document_of
+from headgate.catalog.slim_tools import find_shared_text, slim_tool
 from headgate.domain.item import Item
 
 # Vectors of thousands of tools take too long.
@@ -74,7 +73,7 @@ def _read(directory: Path) -> LabelledSet:
     tools, questions = (
         (directory / name).read_bytes().splitlines() for name in ("tools.jsonl", "queries.jsonl")
     )
-    return read_set(tools, questions)
+    return read_labelled_set(tools, questions)
 
 
 def _compare(name: str, labelled: LabelledSet, way: str, engine: Engine, most: int) -> Compared:
@@ -118,18 +117,21 @@ def _in_few_words(items: Sequence[Item]) -> list[Item]:
     definitions: dict[str, list[bytes]] = {}
     for item in items:
         definitions.setdefault(item.server, []).append(item.definition)
-    common = {server: shared(own) for server, own in definitions.items()}
+    common = {server: find_shared_text(own) for server, own in definitions.items()}
     return [
-        msgspec.structs.replace(item, definition=slim(item.definition, common[item.server])) for item in items
+        msgspec.structs.replace(item, definition=slim_tool(item.definition, common[item.server]))
+        for item in items
     ]
 
 
-def _documents(labelled: LabelledSet, items: Sequence[Item]) -> list[Document]:
+def _documents(labelled: LabelledSet, items: Sequence[Item]) -> list[ToolDocument]:
     read = [document_of(item.server, item.name, item.public_name, item.definition) for item in items]
     return [msgspec.structs.replace(one, key=(one.key[0], labelled.identifiers[one.key])) for one in read]
 
 
-def _recall_at_5(engine: Engine, documents: Sequence[Document], questions: Sequence[Question]) -> float:
+def _recall_at_5(
+    engine: Engine, documents: Sequence[ToolDocument], questions: Sequence[LabelledQuery]
+) -> float:
     answers = engine.answer(documents, [one.text for one in questions], DEPTH)
     judged = [
         (question.groups, [identifier for _, identifier in keys])

@@ -12,8 +12,8 @@ from bench.listing.catalogs import Catalogue, array, without_second_mode
 from bench.listing.questions import questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from headgate.catalog.public_names import RETRIEVE_TOOLS
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 
 ALL: Final = "all servers"
 BOTH_AZURES: Final = "with both modes of azure-mcp"

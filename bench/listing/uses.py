@@ -16,8 +16,8 @@ from bench.listing.questions import Wanted, questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from bench.listing.tokens import budget_name
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 
 FEW: Final = "five servers"
 USES: Final = (1, 10, 50)

@@ -5,8 +5,8 @@ import json
 import msgspec
 
 from bench.responses.workloads import deep, items, log, rows
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tables import compacted, expanded
+from headgate.search.token_counter import count_tokens
 
 _SIZE = 300_000
 

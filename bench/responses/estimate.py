@@ -13,8 +13,8 @@ import msgspec
 from bench.pages import Table, markdown
 from bench.process import ROOT
 from bench.responses.workloads import deep, items, log
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tokens import tokens_of
+from headgate.search.token_counter import count_tokens
 
 _SEED: Final = 20_261_118
 _BYTES: Final = 60_000

@@ -10,10 +10,10 @@ from bench.listing.gateway_process import GatewayProcess
 from bench.listing.mcp_client import McpClient, Unreadable
 from bench.responses.desk import SERVER, cache_id_of, texts_of, visiting
 from bench.responses.workloads import NEEDLE, deep, log, rows
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.params import SearchMode
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import EXPLORE, FILTER, READ, SEARCH
+from headgate.search.token_counter import count_tokens
 
 ERRORS: Final = 200
 LOG_BYTES: Final = 1_000_000

@@ -6,13 +6,13 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine found, query by query, and the CPU time that it took."""
 
-    found: list[list[Key]]
+    found: list[list[ToolKey]]
     index_seconds: float | None = None
     # None where the vectors of the questions came from a file: that says nothing about a search.
     seconds: list[float] | None = None
@@ -25,7 +25,7 @@ class Engine(Protocol):
     # Whether it has nothing but words to go by.
     lexical: bool
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
 
 

@@ -9,7 +9,7 @@ import msgspec
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.evaluation.labelled import Question
+from headgate.catalog.evaluation.labelled_set import LabelledQuery
 from headgate.catalog.finder import Finder, ToolQuery
 
 
@@ -54,10 +54,10 @@ async def _gate(way: str, labelled: Labelled, embedder: KeptVectors | None) -> G
     )
 
 
-async def _refuses(finder: Finder, question: Question, servers: frozenset[str] | None) -> bool:
+async def _refuses(finder: Finder, question: LabelledQuery, servers: frozenset[str] | None) -> bool:
     return not await finder.find(ToolQuery(question.text, 1, servers))
 
 
-def _others(servers: dict[str, str], question: Question) -> frozenset[str]:
+def _others(servers: dict[str, str], question: LabelledQuery) -> frozenset[str]:
     right = {servers[tool] for group in question.groups for tool in group if tool in servers}
     return frozenset(servers.values()) - right

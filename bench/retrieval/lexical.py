@@ -11,13 +11,13 @@ from itertools import groupby
 from typing import Final
 
 from bench.retrieval.engine import Answers
-from headgate.catalog.search.document import Document, Key
-from headgate.catalog.search.index import FLOOR, LexicalIndex
-from headgate.domain.stems import stem
-from headgate.domain.words import SOFT_STOPS, telling
+from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words
 
 WORD: Final = re.compile(r"\w+")
-Search = Callable[[str, int], list[Key]]
+Search = Callable[[str, int], list[ToolKey]]
 
 
 class Words:
@@ -25,11 +25,11 @@ class Words:
 
     lexical = True
 
-    def __init__(self, name: str = "headgate, words", floor: float = FLOOR) -> None:
+    def __init__(self, name: str = "headgate, words", floor: float = CONFIDENCE_FLOOR) -> None:
         self.name = name
         self._floor = floor
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
 
         def build() -> Search:
@@ -39,7 +39,7 @@ class Words:
         return timed(build, queries, limit)
 
 
-def indexed(documents: Sequence[Document]) -> LexicalIndex:
+def indexed(documents: Sequence[ToolDocument]) -> LexicalIndex:
     """Our index of these documents."""
     index = LexicalIndex()
     for server, own in by_server(documents).items():
@@ -47,7 +47,7 @@ def indexed(documents: Sequence[Document]) -> LexicalIndex:
     return index
 
 
-def by_server(documents: Sequence[Document]) -> dict[str, list[Document]]:
+def by_server(documents: Sequence[ToolDocument]) -> dict[str, list[ToolDocument]]:
     """The documents of each server."""
     ordered = sorted(documents, key=lambda document: document.key[0])
     return {server: list(own) for server, own in groupby(ordered, key=lambda document: document.key[0])}
@@ -72,11 +72,11 @@ class Fts5:
     name = "SQLite FTS5"
     lexical = True
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
         return timed(lambda: self._build(documents), queries, limit)
 
-    def _build(self, documents: Sequence[Document]) -> Search:
+    def _build(self, documents: Sequence[ToolDocument]) -> Search:
         connection = sqlite3.connect(":memory:")
         connection.execute("CREATE VIRTUAL TABLE tools USING fts5(text, tokenize='porter unicode61')")
         connection.executemany(
@@ -84,7 +84,7 @@ class Fts5:
             [(number, whole_text(document)) for number, document in enumerate(documents, 1)],
         )
 
-        def search(query: str, limit: int) -> list[Key]:
+        def search(query: str, limit: int) -> list[ToolKey]:
             words = " OR ".join(f'"{word}"' for word in dict.fromkeys(WORD.findall(query)))
             rows = connection.execute(
                 "SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools), rowid LIMIT ?",
@@ -95,7 +95,7 @@ class Fts5:
         return search
 
 
-def whole_text(document: Document) -> str:
+def whole_text(document: ToolDocument) -> str:
     """Everything that the library engines get to see; names cut into words as a kindness."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^0-9A-Za-z]+", " ", document.name)
     parts = (name, document.key[0], document.description, document.parameters, document.parameter_texts)
@@ -117,17 +117,17 @@ class FieldedBm25:
     SATURATION: Final = 0.9
     SOFT: Final = 0.3
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
         return timed(lambda: self._build(documents), queries, limit)
 
-    def _build(self, documents: Sequence[Document]) -> Search:
+    def _build(self, documents: Sequence[ToolDocument]) -> Search:
         postings = self._postings(documents)
 
-        def search(query: str, limit: int) -> list[Key]:
+        def search(query: str, limit: int) -> list[ToolKey]:
             scores: dict[int, float] = defaultdict(float)
-            for word in dict.fromkeys(telling(query)):
-                weight = self.SOFT if word in SOFT_STOPS else 1.0
+            for word in dict.fromkeys(content_words(query)):
+                weight = self.SOFT if word in WEAK_STOP_WORDS else 1.0
                 for number, impact in postings.get(stem(word), ()):
                     scores[number] += weight * impact
             best = nsmallest(limit, scores.items(), key=lambda one: (-one[1], documents[one[0]].key))
@@ -135,8 +135,10 @@ class FieldedBm25:
 
         return search
 
-    def _postings(self, documents: Sequence[Document]) -> dict[str, list[tuple[int, float]]]:
-        fields = [[Counter(map(stem, telling(text))) for text in _fields(document)] for document in documents]
+    def _postings(self, documents: Sequence[ToolDocument]) -> dict[str, list[tuple[int, float]]]:
+        fields = [
+            [Counter(map(stem, content_words(text))) for text in _fields(document)] for document in documents
+        ]
         columns = range(len(self.WEIGHTS))
         means = [sum(one[column].total() for one in fields) / len(fields) or 1.0 for column in columns]
         postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -155,7 +157,7 @@ class FieldedBm25:
         return [(number, rarity * impact) for number, impact in entries]
 
 
-def _fields(document: Document) -> tuple[str, ...]:
+def _fields(document: ToolDocument) -> tuple[str, ...]:
     return (
         document.name,
         document.key[0],

@@ -10,7 +10,7 @@ import msgspec
 from bench.peers.install import python_of
 from bench.retrieval.engine import Answers
 from bench.retrieval.lexical import whole_text
-from headgate.catalog.search.document import Document
+from headgate.catalog.search.tool_document import ToolDocument
 
 _SCRIPT: Final = Path(__file__).resolve().with_name("peer.py")
 # The largest pool takes less than a minute.
@@ -25,7 +25,7 @@ class Library:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
         texts = [whole_text(document) for document in documents]
         said = _ask({"engine": self.name, "texts": texts, "queries": queries, "limit": limit})

@@ -8,8 +8,8 @@ import msgspec
 
 from bench.retrieval.engine import Engine, percentiles
 from bench.retrieval.sets import GROUPS, POOL, Labelled
-from headgate.catalog.evaluation.metrics import DEPTH, Metrics
-from headgate.catalog.evaluation.metrics import measure as judge
+from headgate.catalog.evaluation.retrieval_metrics import DEPTH, RetrievalMetrics
+from headgate.catalog.evaluation.retrieval_metrics import measure as judge
 
 MACRO = "macro mean"
 
@@ -21,7 +21,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     lexical: bool
     labelled: str
     tools: int
-    metrics: Metrics
+    metrics: RetrievalMetrics
     index_seconds: float | None
     p50_ms: float | None
     p99_ms: float | None

@@ -9,9 +9,9 @@ import msgspec
 from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder, prepared
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.evaluation.labelled import Question
+from headgate.catalog.evaluation.labelled_set import LabelledQuery
 from headgate.catalog.finder import Finder, MatchGroups, ToolQuery
-from headgate.catalog.search.document import Key
+from headgate.catalog.search.tool_document import ToolKey
 
 IN_FULL = 5
 NAMED = 15
@@ -73,24 +73,24 @@ async def _reach(way: str, labelled: Labelled, embedder: KeptVectors | None) -> 
     )
 
 
-async def _ask(finder: Finder, question: Question, servers: frozenset[str] | None) -> MatchGroups:
+async def _ask(finder: Finder, question: LabelledQuery, servers: frozenset[str] | None) -> MatchGroups:
     return await finder.candidates(ToolQuery(question.text, IN_FULL, servers), None, NAMED)
 
 
-def _others(servers: dict[str, str], question: Question) -> frozenset[str]:
+def _others(servers: dict[str, str], question: LabelledQuery) -> frozenset[str]:
     right = {servers[tool] for group in question.groups for tool in group if tool in servers}
     return frozenset(servers.values()) - right
 
 
 def _recall(
-    catalog: Catalog, questions: Sequence[Question], answers: Sequence[MatchGroups], depth: int
+    catalog: Catalog, questions: Sequence[LabelledQuery], answers: Sequence[MatchGroups], depth: int
 ) -> float:
     return _share([_found(catalog, *both, depth) for both in zip(questions, answers, strict=True)])
 
 
-def _found(catalog: Catalog, question: Question, answer: MatchGroups, depth: int) -> float:
+def _found(catalog: Catalog, question: LabelledQuery, answer: MatchGroups, depth: int) -> float:
     """Full entries name their near-duplicates; of the candidates behind them only the best is named."""
-    keys: list[Key] = []
+    keys: list[ToolKey] = []
     for place, group in enumerate(answer.groups[:depth]):
         keys += [one.key for one in (group if place < IN_FULL else group[:1])]
     named = {catalog.keys[key][1] for key in keys}

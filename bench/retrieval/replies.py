@@ -16,7 +16,7 @@ from bench.retrieval.semantic import BOTH, WORDS, open_finder, prepared
 from bench.retrieval.synthetic import template_questions
 from headgate.catalog.public_names import Key, public_name
 from headgate.catalog.retrieve_tools import RetrieveTools
-from headgate.catalog.search.document import document_of
+from headgate.catalog.search.tool_document import document_of
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Caller, Owner, Request
 from headgate.domain.item import Item

@@ -18,7 +18,7 @@ from bench.retrieval.semantic import BOTH, WORDS, Catalog, open_finder
 from bench.retrieval.sets import Labelled, of_size
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, ToolQuery
-from headgate.catalog.search.document import Document
+from headgate.catalog.search.tool_document import ToolDocument
 from headgate.embedding.texts import tool_texts
 
 SIZES: Final = (100, 1_000, 10_000)
@@ -75,7 +75,7 @@ def measure_scale(way: str, packed: bytes, questions: list[str], rounds: int) ->
 
 async def _measure(way: str, packed: bytes, questions: list[str], rounds: int) -> Scale:
     before = resident_bytes(getpid())
-    documents = msgspec.msgpack.decode(packed, type=list[Document])
+    documents = msgspec.msgpack.decode(packed, type=list[ToolDocument])
     embedder = None if way == WORDS else KeptVectors(fresh_questions=True)
     vector_cpu, vector_wall = _vector_ms(embedder, documents) if embedder else (None, None)
     catalog = Catalog(documents)
@@ -102,7 +102,7 @@ async def _measure(way: str, packed: bytes, questions: list[str], rounds: int) -
     )
 
 
-def _vector_ms(embedder: KeptVectors, documents: Sequence[Document]) -> tuple[float, float]:
+def _vector_ms(embedder: KeptVectors, documents: Sequence[ToolDocument]) -> tuple[float, float]:
     """For one tool: CPU and time, the model being loaded."""
     chosen = documents[:: max(1, len(documents) // _SAMPLE)][:_SAMPLE]
     texts = [tool_texts(one.key[0], one.name, one.description) for one in chosen]

@@ -12,7 +12,7 @@ from bench.retrieval.lexical import by_server
 from bench.retrieval.meaning import open_meanings, settle
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, ToolQuery
-from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.embedding.embedder import Embedder
@@ -29,12 +29,12 @@ class Dense:
     name = "MiniLM int8 alone"
     lexical = False
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
         return asyncio.run(_nearest(documents, queries, limit))
 
 
-async def _nearest(documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+async def _nearest(documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
     found = []
     async with open_meanings(prepared(queries)) as meanings:
         for server, own in by_server(documents).items():
@@ -74,12 +74,12 @@ class Hybrid:
     name = f"headgate, {BOTH}"
     lexical = False
 
-    def answer(self, documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+    def answer(self, documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
         """The best documents of each query, best first."""
         return asyncio.run(_fused(documents, queries, limit))
 
 
-async def _fused(documents: Sequence[Document], queries: Sequence[str], limit: int) -> Answers:
+async def _fused(documents: Sequence[ToolDocument], queries: Sequence[str], limit: int) -> Answers:
     catalog = Catalog(documents)
     async with open_finder(catalog.every_tool, prepared(queries)) as finder:
         found = [
@@ -92,11 +92,11 @@ async def _fused(documents: Sequence[Document], queries: Sequence[str], limit: i
 class Catalog:
     """Documents as the tools of a catalog, which have one name each on their server."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[ToolDocument]) -> None:
         self.items: list[Item] = []
         # The document's own key of each tool.
-        self.keys: dict[Key, Key] = {}
-        taken: Counter[Key] = Counter()
+        self.keys: dict[ToolKey, ToolKey] = {}
+        taken: Counter[ToolKey] = Counter()
         for document in documents:
             called = (document.key[0], document.name)
             # Sets have several tools of one name; what reads words does not see a line at the end of one.
@@ -110,7 +110,7 @@ class Catalog:
         return self.items
 
 
-def item_of(document: Document, name: str) -> Item:
+def item_of(document: ToolDocument, name: str) -> Item:
     """A tool of which search reads what it would read of the document."""
     definition = {
         "description": document.description,

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.evaluation.labelled import Question, read_questions, read_tools
-from headgate.catalog.search.document import Document
+from headgate.catalog.evaluation.labelled_set import LabelledQuery, read_labelled_queries, read_labelled_tools
+from headgate.catalog.search.tool_document import ToolDocument
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "retrieval"
 POOL: Final = "all in one pool"
@@ -25,10 +25,10 @@ class Labelled(msgspec.Struct, frozen=True):
     """One set; a corpus without questions only serves to be mistaken for something else."""
 
     name: str
-    documents: list[Document]
-    questions: list[Question]
+    documents: list[ToolDocument]
+    questions: list[LabelledQuery]
 
-    def few(self) -> list[Question]:
+    def few(self) -> list[LabelledQuery]:
         """Some of the questions, from the whole length of the set."""
         return self.questions[:: max(1, len(self.questions) // FEW_QUESTIONS)]
 
@@ -41,8 +41,8 @@ def data_directory() -> Path:
 def read_sets(root: Path, most: int | None = None) -> Iterator[Labelled]:
     """Every set below the directory by name, each with at most so many questions."""
     for directory in sorted(path.parent for path in root.glob("*/tools.jsonl")):
-        documents = read_tools((directory / "tools.jsonl").read_bytes().splitlines())
-        questions = read_questions((directory / "queries.jsonl").read_bytes().splitlines())
+        documents = read_labelled_tools((directory / "tools.jsonl").read_bytes().splitlines())
+        questions = read_labelled_queries((directory / "queries.jsonl").read_bytes().splitlines())
         # What a set keeps for the end is not looked at.
         questions = [one for one in questions if one.split != "test"]
         yield Labelled(directory.name, documents, questions[:most])
@@ -56,7 +56,7 @@ def pool_of(sets: Sequence[Labelled]) -> Labelled:
         for document in one.documents
     ]
     questions = [
-        Question(
+        LabelledQuery(
             question.text,
             tuple(frozenset(f"{one.name}:{tool}" for tool in group) for group in question.groups),
         )
@@ -66,7 +66,7 @@ def pool_of(sets: Sequence[Labelled]) -> Labelled:
     return Labelled(POOL, documents, questions)
 
 
-def of_size(documents: Sequence[Document], size: int) -> list[Document]:
+def of_size(documents: Sequence[ToolDocument], size: int) -> list[ToolDocument]:
     """So many of them from the whole length; where there are too few, servers come again under new names."""
     if size <= len(documents):
         return [documents[number * len(documents) // size] for number in range(size)]

@@ -16,11 +16,11 @@ from bench.retrieval.semantic import BOTH, WORDS
 from bench.retrieval.sets import Labelled
 from bench.retrieval.vectors import KeptVectors
 from bench.tables import table
-from headgate.catalog.evaluation.derived import derived_requests
-from headgate.catalog.evaluation.labelled import Question
-from headgate.catalog.evaluation.metrics import measure as judge
-from headgate.catalog.search.document import Document, Key
-from headgate.catalog.search.index import LexicalIndex
+from headgate.catalog.evaluation.labelled_set import LabelledQuery
+from headgate.catalog.evaluation.retrieval_metrics import measure as judge
+from headgate.catalog.evaluation.synthetic_queries import derive_queries
+from headgate.catalog.search.lexical_index import LexicalIndex
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.embedding.texts import blend, question_of, tool_texts
 from headgate.embedding.vectors import VectorIndex
 from headgate.search.score_fusion import fuse
@@ -45,15 +45,15 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True):
     recall_at_5: float
 
 
-def template_questions(document: Document) -> list[str]:
+def template_questions(document: ToolDocument) -> list[str]:
     """What can be made up without a model: the description turned into questions."""
     said = " ".join(_SENTENCE.split(document.description.strip())[0].split())[:200].rstrip(".")
     plain = said[:1].lower() + said[1:]
     asked = [f"Can you {plain}?", f"How do I {plain}?"] if plain else []
-    return [*asked, *derived_requests(document)]
+    return [*asked, *derive_queries(document)]
 
 
-def real_questions(questions: Sequence[Question]) -> dict[str, list[str]]:
+def real_questions(questions: Sequence[LabelledQuery]) -> dict[str, list[str]]:
     """The questions that ask for each tool."""
     found: dict[str, list[str]] = defaultdict(list)
     for question in questions:
@@ -81,23 +81,23 @@ class _Trial:
     """One set with questions for its tools."""
 
     def __init__(
-        self, documents: Sequence[Document], questions: Mapping[str, Sequence[str]], ways: Sequence[str]
+        self, documents: Sequence[ToolDocument], questions: Mapping[str, Sequence[str]], ways: Sequence[str]
     ) -> None:
         self._ways = ways
         self._words = indexed(documents)
         asked = {one.key: questions.get(one.key[1], ()) for one in documents}
         self._asked = indexed([_of_questions(one, asked[one.key]) for one in documents if asked[one.key]])
         self._embedder = KeptVectors()
-        self._vectors: dict[Key, tuple[bytes, bytes | None]] = {}
+        self._vectors: dict[ToolKey, tuple[bytes, bytes | None]] = {}
         if BOTH in ways:
             self._vectors = {one.key: self._vectors_of(one, asked[one.key]) for one in documents}
 
-    def _vectors_of(self, document: Document, asked: Sequence[str]) -> tuple[bytes, bytes | None]:
+    def _vectors_of(self, document: ToolDocument, asked: Sequence[str]) -> tuple[bytes, bytes | None]:
         texts = tool_texts(document.key[0], document.name, document.description)
         own = blend(self._embedder.embed(texts))
         return own, _sum([(1.0, one) for one in self._embedder.embed(asked)]) if asked else None
 
-    def results(self, name: str, kind: str, questions: Sequence[Question]) -> list[Synthetic]:
+    def results(self, name: str, kind: str, questions: Sequence[LabelledQuery]) -> list[Synthetic]:
         """Every way at every weight."""
         own = [self._scores(self._words, one.text) for one in questions]
         extra = [self._scores(self._asked, one.text) for one in questions]
@@ -120,13 +120,13 @@ class _Trial:
             ]
         return found
 
-    def _scores(self, index: LexicalIndex, query: str) -> dict[Key, float]:
+    def _scores(self, index: LexicalIndex, query: str) -> dict[ToolKey, float]:
         # Whether to answer at all is another question.
         return {hit.key: hit.score for hit in index.search(query, _DEPTH, floor=0.0)}
 
     def _fused(
-        self, questions: Sequence[Question], mixed: Sequence[Mapping[Key, float]], weight: float
-    ) -> list[list[Key]]:
+        self, questions: Sequence[LabelledQuery], mixed: Sequence[Mapping[ToolKey, float]], weight: float
+    ) -> list[list[ToolKey]]:
         index = VectorIndex(self._embedder.dimensions)
         index.put(
             {
@@ -142,16 +142,18 @@ class _Trial:
         return found
 
 
-def _of_questions(document: Document, asked: Sequence[str]) -> Document:
-    return Document(document.key, document.public_name, "", description=" ".join(asked))
+def _of_questions(document: ToolDocument, asked: Sequence[str]) -> ToolDocument:
+    return ToolDocument(document.key, document.public_name, "", description=" ".join(asked))
 
 
-def _mixed(own: Mapping[Key, float], extra: Mapping[Key, float], weight: float) -> dict[Key, float]:
+def _mixed(
+    own: Mapping[ToolKey, float], extra: Mapping[ToolKey, float], weight: float
+) -> dict[ToolKey, float]:
     keys = own.keys() | extra.keys() if weight else own.keys()
     return {key: (own.get(key, 0.0) + weight * extra.get(key, 0.0)) / (1 + weight) for key in keys}
 
 
-def _best(scores: Mapping[Key, float]) -> list[Key]:
+def _best(scores: Mapping[ToolKey, float]) -> list[ToolKey]:
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 
@@ -164,7 +166,7 @@ def _sum(parts: Sequence[tuple[float, bytes]]) -> bytes:
     return struct.pack(f"<{count}f", *(number / length for number in sums))
 
 
-def _recall_at_5(questions: Sequence[Question], answers: Sequence[Sequence[Key]]) -> float:
+def _recall_at_5(questions: Sequence[LabelledQuery], answers: Sequence[Sequence[ToolKey]]) -> float:
     judged = [
         (question.groups, [identifier for _, identifier in keys])
         for question, keys in zip(questions, answers, strict=True)

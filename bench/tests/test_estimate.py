@@ -4,8 +4,8 @@ import pytest
 
 from bench.responses.estimate import BOUNDS, errors, kinds
 from bench.responses.page import PAGE
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tokens import tokens_of
+from headgate.search.token_counter import count_tokens
 
 KINDS = kinds()
 

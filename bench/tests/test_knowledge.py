@@ -19,10 +19,10 @@ from bench.knowledge.scenario import CHOSEN_FIELDS, FETCHED, IN_STRUCTURE, SEARC
 from bench.knowledge.sets import DATA, MANUAL, NAMES, read
 from bench.knowledge.sets import Document as Written
 from bench.knowledge.taking_in import take_in
-from headgate.domain.words import terms
 from headgate.knowledge import bm25
 from headgate.knowledge.store import Store
 from headgate.knowledge.values import ANYTHING, Chunk, Document, Filters, Found, NewChunk, Source
+from headgate.search.text_analysis import terms
 from headgate.storage.knowledge.store import open_store
 
 SMALL = 90

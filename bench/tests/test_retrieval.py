@@ -12,7 +12,7 @@ from bench.retrieval.reach import reaches
 from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors
-from headgate.catalog.search.document import Document, document_of
+from headgate.catalog.search.tool_document import ToolDocument, document_of
 from headgate.embedding.texts import question_of
 
 
@@ -56,15 +56,15 @@ def test_search_reads_of_a_tool_what_it_reads_of_the_document() -> None:
 
 
 def test_two_documents_of_one_name_are_two_tools() -> None:
-    first = Document(("files", "1"), "read", "read")
-    second = Document(("files", "2"), "read", "read")
+    first = ToolDocument(("files", "1"), "read", "read")
+    second = ToolDocument(("files", "2"), "read", "read")
     catalog = Catalog([first, second])
     assert set(catalog.keys.values()) == {first.key, second.key}
 
 
 def test_a_word_in_the_name_counts_more_than_one_in_the_description() -> None:
-    named = Document(("files", "1"), "", "read_file", description="Returns what is in it.")
-    said = Document(("files", "2"), "", "open", description="Opens it so that one may read the file.")
+    named = ToolDocument(("files", "1"), "", "read_file", description="Returns what is in it.")
+    said = ToolDocument(("files", "2"), "", "open", description="Opens it so that one may read the file.")
     (found,) = FieldedBm25().answer([said, named], ["read a file"], 5).found
     assert found == [named.key, said.key]
 

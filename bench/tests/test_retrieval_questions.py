@@ -8,7 +8,7 @@ from bench.retrieval.replies import TOOLS, real_tools, requests_for
 from bench.retrieval.sets import SAMPLE, read_sets
 from bench.retrieval.synthetic import real_questions, template_questions
 from bench.retrieval.top_k import Ranked, at_least, fixed, near_the_best, recall
-from headgate.catalog.evaluation.labelled import Question
+from headgate.catalog.evaluation.labelled_set import LabelledQuery
 
 
 def test_a_short_run_answers_what_it_can_on_the_sample(
@@ -47,7 +47,7 @@ def test_nothing_found_is_nothing_shown() -> None:
 
 
 def test_a_tool_gets_the_questions_that_ask_for_it_and_not_too_many() -> None:
-    asked = [Question(f"question {number}", (frozenset("ab"), frozenset("c"))) for number in range(20)]
+    asked = [LabelledQuery(f"question {number}", (frozenset("ab"), frozenset("c"))) for number in range(20)]
     found = real_questions(asked)
     assert set(found) == {"a", "b", "c"}
     assert found["a"] == [f"question {number}" for number in range(8)]

@@ -13,9 +13,9 @@ import psycopg
 
 from campaign.knowledge.place import FILE, Place
 from campaign.knowledge.shelf import editions_in
-from headgate.domain.words import terms, words
 from headgate.knowledge.store import Store
 from headgate.knowledge.values import ANYTHING, Chunk, Document, Filters, NewChunk, Source
+from headgate.search.text_analysis import terms, words
 from headgate.storage.knowledge.store import open_store
 
 # As many as there are in the case at most.

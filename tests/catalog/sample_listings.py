@@ -10,7 +10,6 @@ from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import Key
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
@@ -18,6 +17,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile
 from headgate.protocol.protocol_version import Era
+from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of
 from tests.delivery.scripted import Clock
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder, ToolQuery
-from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.search.score_fusion import FusedScore
@@ -72,13 +72,13 @@ async def names(finder: Finder, query: str, **tool_query: Any) -> list[str]:
 class ScriptedMeaning:
     """Knows how near each tool is, whatever is asked for."""
 
-    def __init__(self, cosines: Mapping[Key, float] | None) -> None:
+    def __init__(self, cosines: Mapping[ToolKey, float] | None) -> None:
         self.near = cosines
-        self.known: dict[str, list[Key]] = {}
+        self.known: dict[str, list[ToolKey]] = {}
         self.told: list[tuple[str, str]] = []
-        self.also: list[Key] = []
+        self.also: list[ToolKey] = []
 
-    def put(self, server: str, documents: Sequence[Document]) -> None:
+    def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
         self.known[server] = [document.key for document in documents]
         self.told.append(("put", server))
 
@@ -87,8 +87,8 @@ class ScriptedMeaning:
         self.told.append(("remove", server))
 
     async def cosines(
-        self, query: str, limit: int, *, allowed: Callable[[Key], bool] | None, also: Collection[Key]
-    ) -> Mapping[Key, float] | None:
+        self, query: str, limit: int, *, allowed: Callable[[ToolKey], bool] | None, also: Collection[ToolKey]
+    ) -> Mapping[ToolKey, float] | None:
         self.also = list(also)
         if self.near is None:
             return None
@@ -219,7 +219,7 @@ async def test_what_may_not_be_seen_is_never_found() -> None:
     finder = finder_of(office())
     assert DELETE in {one.key for one in await finder.find(ToolQuery("delete a file"))}
 
-    def allowed(key: Key) -> bool:
+    def allowed(key: ToolKey) -> bool:
         return key[0] != "files"
 
     for query in ("delete a file", "delete_file", "files", "read the complete contents of a file"):

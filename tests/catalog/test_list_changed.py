@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.public_names import Key
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, tool

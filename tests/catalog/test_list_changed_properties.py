@@ -6,9 +6,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.kind import Kind
 from headgate.domain.listing import SERVER_MODES, Curation, Mode

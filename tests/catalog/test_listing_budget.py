@@ -30,13 +30,13 @@ from headgate.catalog.own_tools import (
     retrieve_definition,
 )
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
 from headgate.protocol.protocol_version import Era
 from headgate.responses.tools.definitions import DEFINITIONS
 from headgate.responses.tools.definitions import STUBS as READER_STUBS
 from headgate.responses.tools.names import NAMES
+from headgate.search.token_counter import count_tokens
 from tests.catalog.real_servers import real_catalog, real_servers
 from tests.catalog.sample_catalog import catalog_of
 from tests.catalog.sample_listings import OWN_TOOLS, ListingFixture

@@ -5,16 +5,16 @@ import threading
 
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.paged_listing import CacheHint
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.call import LOCAL, Caller
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
+from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of, tool
 from tests.catalog.sample_listings import (
     ONE,

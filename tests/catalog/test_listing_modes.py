@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.call import Caller
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
 from headgate.protocol.protocol_version import Era
+from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import SAMPLING, InMemoryNameOwners, catalog_of, target
 from tests.catalog.sample_listings import (
     ONE,

@@ -1,7 +1,7 @@
 """What is far too large for a budget is not counted to its end, and what may fit is counted exactly."""
 
 from headgate.catalog.listing_budget import ListingTokenMeter
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.search.token_counter import count_tokens
 
 BUDGET = 500
 

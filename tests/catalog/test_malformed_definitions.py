@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_validation import ValidatedListing
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import target
 from tests.catalog.sample_listings import ONE, OWN_TOOLS, ListingFixture, session, stateless, wordy
 

@@ -9,13 +9,12 @@ from msgspec import Raw
 
 from headgate.access.local import LocalAccess
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.expansion.expand import ExpandSchema
+from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_changes import ListingChangeLog
 from headgate.catalog.own_tools import ExpandableTools, OwnToolDefinition
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Request
@@ -24,6 +23,7 @@ from headgate.domain.listing import Curation, Mode
 from headgate.responses.tools.arguments import wanted
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import NAMES
+from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import InMemoryNameOwners, tool
 from tests.catalog.sample_listings import (
     ONE,

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
+from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_forms import ToolForms
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind

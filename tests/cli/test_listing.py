@@ -14,11 +14,11 @@ from typing import Any
 import click
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.cli import commands
 from headgate.domain.listing import Mode
 from headgate.responses.tools.names import NAMES
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import clean_environment, running_gateway
 from tests.real.listing import sources
 from tests.real.raw import legacy_http_client, pages

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.errors import ConfigError
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.meaning import LARGE_WORK, ToolMeanings, open_meaning
@@ -25,11 +25,11 @@ from tests.embedding.endpoint import Endpoint, Reply, Script, embeddings, runnin
 REST_SECONDS = 0.02
 
 
-def tool(name: str, description: str = "", server: str = "s") -> Document:
-    return Document((server, name), name, name, description=description)
+def tool(name: str, description: str = "", server: str = "s") -> ToolDocument:
+    return ToolDocument((server, name), name, name, description=description)
 
 
-def key(name: str, server: str = "s") -> Key:
+def key(name: str, server: str = "s") -> ToolKey:
     return server, name
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
+from headgate.catalog.tool_dialects import Dialect
 from headgate.delivery.transactions.names import STEP
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from headgate.access.local import LocalAccess
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.expansion.expand import ExpandSchema
+from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.retrieve_tools import RetrieveTools
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.call import Answer, Caller, Owner
 from headgate.domain.errors import (
     Exhausted,

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from headgate.domain.errors import EmbedderAway
-from headgate.domain.words import terms
 from headgate.knowledge.store import Intake
+from headgate.search.text_analysis import terms
 
 DIMENSIONS = 64
 

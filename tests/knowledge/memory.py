@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from headgate.domain.errors import StoreAway
-from headgate.domain.words import words
 from headgate.knowledge.bm25 import (
     Blocks,
     Collection,
@@ -40,6 +39,7 @@ from headgate.knowledge.values import (
     Statistics,
     Vicinity,
 )
+from headgate.search.text_analysis import words
 from tests.knowledge.claims import Claims
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.knowledge.chunking import chunked, pieces
 from headgate.knowledge.reading import Section
+from headgate.search.token_counter import count_tokens
 
 
 def count(text: str) -> int:

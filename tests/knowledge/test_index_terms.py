@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.domain.words import terms
 from headgate.knowledge.index_terms import codes, exact_terms, index_terms
+from headgate.search.text_analysis import terms
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.knowledge.writing import written
 from headgate.responses.tables import expanded
+from headgate.search.token_counter import count_tokens
 
 VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text('ab"\\é漢\n{[', max_size=5)
 LIKE = st.lists(st.sampled_from(["chunk_id", "rank", "via", "chunk_text"]), unique=True, min_size=1).flatmap(

@@ -10,7 +10,7 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import Implementation
 
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.real.raw import modern_http_client, pages
 from tests.real.upstreams import depot_command, stdio_entry, tool, write_listing

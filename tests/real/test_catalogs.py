@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
 from tests.real.listing import Definition, definitions, members, sources

@@ -10,8 +10,8 @@ import pytest
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.parts import Parts
 from tests.real.mcp_clients import McpClient, stdio_gate_command, words

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.mcp_clients import McpClient
 from tests.real.test_catalogs import catalogs

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
 from tests.real.mcp_clients import McpClient

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.listing import Mode
+from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
 from tests.real.pipeline import call_all

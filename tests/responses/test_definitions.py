@@ -8,10 +8,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec import Raw
 
 from headgate.catalog.public_names import RESULT_READERS
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.responses.tools.arguments import wanted
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import NAMES
+from headgate.search.token_counter import count_tokens
 
 EXAMPLES: dict[str, Any] = {
     "cache_id": "0a",

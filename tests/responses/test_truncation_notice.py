@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.output_schema import admits_notice, referred
 from headgate.responses.anatomy import measured
 from headgate.responses.excerpt.head_tail import MARKER, head_tail
 from headgate.responses.excerpting import excerpt
 from headgate.responses.jobs import Done, Excerpt
 from headgate.responses.notice import MESSAGE
+from headgate.schema.notice_compatibility import admits_notice
+from headgate.schema.references import resolve_reference
 from tests.responses.results import IMAGE, opened, result, results, text, texts_of
 
 ID = "0123456789abcdef01234567"
@@ -277,7 +278,7 @@ def _example(schema: Any, root: Any, depth: int = 0) -> Any:  # noqa: PLR0911 (o
     if not isinstance(schema, dict) or depth > 8:
         return None
     if "$ref" in schema:
-        return _example(referred(root, schema["$ref"]), root, depth + 1)
+        return _example(resolve_reference(root, schema["$ref"]), root, depth + 1)
     if "const" in schema or "enum" in schema:
         return schema.get("const", schema.get("enum", [None])[0])
     for word in ("anyOf", "oneOf", "allOf"):

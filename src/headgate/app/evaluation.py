@@ -14,20 +14,26 @@ from headgate import __version__
 from headgate.app.known_tools import known_tools
 from headgate.app.progress import Progress
 from headgate.app.search import embedder_of
-from headgate.catalog.evaluation.asking import Answer, ask
-from headgate.catalog.evaluation.check import requests_for
-from headgate.catalog.evaluation.labelled import QUESTIONS, TOOLS, BadSet, LabelledSet, read_set
-from headgate.catalog.evaluation.report import (
-    CatalogReport,
-    Report,
-    SetReport,
-    at_most,
+from headgate.catalog.evaluation.evaluation_report import (
+    EvaluationReport,
+    LabelledSetReport,
+    SearchabilityReport,
+    format_report,
+    limit_rows,
     report_on_catalog,
     report_on_set,
 )
-from headgate.catalog.evaluation.wording import worded
+from headgate.catalog.evaluation.labelled_set import (
+    QUERIES_FILE,
+    TOOLS_FILE,
+    InvalidLabelledSet,
+    LabelledSet,
+    read_labelled_set,
+)
+from headgate.catalog.evaluation.retrieval_metrics import QueryRun, run_queries
+from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
-from headgate.catalog.search.document import document_of
+from headgate.catalog.search.tool_document import document_of
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderAway
 from headgate.domain.item import Item
@@ -48,7 +54,9 @@ _LOOK_SECONDS = 0.1
 _NEVER_SECONDS = 30 * 86_400.0
 
 
-async def evaluate(settings: Settings, directory: Path | None, stream: TextIO, *, refresh: bool) -> Report:
+async def evaluate(
+    settings: Settings, directory: Path | None, stream: TextIO, *, refresh: bool
+) -> EvaluationReport:
     """Ask the set of the directory, or without one for the tools of the configured servers.
 
     `stream` is told how far it is. Raises ConfigError for what cannot be asked.
@@ -59,15 +67,15 @@ async def evaluate(settings: Settings, directory: Path | None, stream: TextIO, *
     return await _evaluate_catalog(settings, progress, refresh=refresh)
 
 
-def printed(report: Report, *, as_json: bool, rows: int | None) -> str:
+def printed(report: EvaluationReport, *, as_json: bool, rows: int | None) -> str:
     """The report for standard output: as JSON, or as text as wide as the terminal."""
     if as_json:
-        shown = at_most(report, rows) if rows is not None else report
+        shown = limit_rows(report, rows) if rows is not None else report
         return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
-    return worded(report, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns, rows or _USUAL_ROWS)
+    return format_report(report, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns, rows or _USUAL_ROWS)
 
 
-async def _evaluate_set(settings: Settings, directory: Path, progress: Progress) -> SetReport:
+async def _evaluate_set(settings: Settings, directory: Path, progress: Progress) -> LabelledSetReport:
     """Ask the labelled requests of a directory; raises BadSet, and ConfigError where there is no embedder."""
     labelled = await asyncio.to_thread(_read, directory)
     questions = [question.text for question in labelled.questions]
@@ -77,32 +85,34 @@ async def _evaluate_set(settings: Settings, directory: Path, progress: Progress)
 
 
 def _read(directory: Path) -> LabelledSet:
-    return read_set(_lines(directory / TOOLS), _lines(directory / QUESTIONS))
+    return read_labelled_set(_lines(directory / TOOLS_FILE), _lines(directory / QUERIES_FILE))
 
 
 def _lines(path: Path) -> list[bytes]:
     try:
         return read_regular(path).removeprefix(BOM_UTF8).split(b"\n")
     except OSError as error:
-        raise BadSet(str(path), f"cannot be read: {error.strerror}") from error
+        raise InvalidLabelledSet(str(path), f"cannot be read: {error.strerror}") from error
 
 
-async def _evaluate_catalog(settings: Settings, progress: Progress, *, refresh: bool) -> CatalogReport:
+async def _evaluate_catalog(settings: Settings, progress: Progress, *, refresh: bool) -> SearchabilityReport:
     """Ask for each tool of the configured servers; raises ConfigError."""
     items, unreached = await known_tools(settings, progress, refresh=refresh)
     documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
-    asked = requests_for(documents)
+    asked = synthetic_queries_for(documents)
     answers, model = await _answers(settings, items, [one.text for one in asked], progress)
     return report_on_catalog(documents, asked, answers, unreached, version=__version__, model=model)
 
 
 async def _answers(
     settings: Settings, items: list[Item], requests: Sequence[str], progress: Progress
-) -> tuple[list[Answer], str | None]:
+) -> tuple[list[QueryRun], str | None]:
     """The answer to each request, and the model that had a say if one had."""
     embedder = await _embedder(settings, progress)
     async with _prepared(settings, items, embedder, progress) as finder:
-        answers = await ask(finder, requests, lambda done: progress.count("asked", done, len(requests)))
+        answers = await run_queries(
+            finder, requests, lambda done: progress.count("asked", done, len(requests))
+        )
     progress.clear()
     return answers, embedder.name if embedder else None
 

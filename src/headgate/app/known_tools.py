@@ -9,7 +9,7 @@ from headgate.app.core import Core, open_core
 from headgate.app.progress import Progress
 from headgate.app.recollection import Recollection
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.evaluation.report import Unreached
+from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
@@ -24,7 +24,7 @@ _CONNECT_SECONDS = 90.0
 
 async def known_tools(
     settings: Settings, progress: Progress, *, refresh: bool
-) -> tuple[list[Item], list[Unreached]]:
+) -> tuple[list[Item], list[UnreachedServer]]:
     """Every tool, and the servers whose tools nobody knows; raises ConfigError where there is no tool.
 
     Servers that told nothing yet are connected first; `refresh` connects to all.
@@ -41,7 +41,7 @@ async def known_tools(
         settings, listing="full", embedder="BM25", list_changed_exec=None, reset_data=False
     )
     items, unknown = await _remembered(quiet, enabled)
-    unreached: list[Unreached] = []
+    unreached: list[UnreachedServer] = []
     if asked := enabled if refresh else unknown:
         async with open_core(quiet, forget=False) as core:
             failed = await _connect(core, asked, progress)
@@ -76,7 +76,7 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
     return list(catalog.every_tool), [name for name in enabled if not catalog.has_own_listing(name, PLAIN)]
 
 
-async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> list[Unreached]:
+async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> list[UnreachedServer]:
     """Wait until each has told its tools or has failed, within a bound."""
     progress.say(f"connecting to {', '.join(servers)}")
     async with asyncio.TaskGroup() as group:
@@ -87,16 +87,16 @@ async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> li
     return [one for task in reaching if (one := task.result()) is not None]
 
 
-def _ended(tasks: Sequence["asyncio.Task[Unreached | None]"]) -> int:
+def _ended(tasks: Sequence["asyncio.Task[UnreachedServer | None]"]) -> int:
     return sum(task.done() for task in tasks)
 
 
-async def _reach(core: Core, server: str) -> Unreached | None:
+async def _reach(core: Core, server: str) -> UnreachedServer | None:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await core.fleet.await_ready(server)
     except UpstreamUnavailable as error:
-        return Unreached(server, error.message)
+        return UnreachedServer(server, error.message)
     except TimeoutError:
-        return Unreached(server, f"{server!r} was not ready in {_CONNECT_SECONDS:g} s")
+        return UnreachedServer(server, f"{server!r} was not ready in {_CONNECT_SECONDS:g} s")
     return None

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from headgate.app.operator_ledger import ledger_exists, open_operator_ledger
-from headgate.catalog.evaluation.columns import columns, printable
 from headgate.config.settings import Settings
 from headgate.delivery.ledger import Operation, Outcome, State, effect_of
 from headgate.delivery.transactions.plan import Phase
 from headgate.domain.errors import InvalidArguments, OperationNotFound
+from headgate.domain.terminal_text import printable, table_lines
 from headgate.storage.ledger import LEDGER_NAME, LedgerFile
 
 # Those that somebody may have to do something about.
@@ -131,7 +131,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     others = [max(len(printable(row[place])) for row in (head, *rows)) for place in range(len(head) - 1)]
     # An id is there to be copied: the widest column gives way, and so that has to be the last one.
     width = sum(others) + max(others) + 1 + _GAP * len(head)
-    return columns(head, rows, max(width, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns))
+    return table_lines(head, rows, max(width, shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns))
 
 
 def printed_operation(operation: Operation, *, as_json: bool) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from headgate.catalog.evaluation.columns import beginning, printable, span
+from headgate.domain.terminal_text import cut_to_width, display_width, printable
 
 # A line that is written over may change often; a log that grows must not.
 _OVER_SECONDS = 0.2
@@ -61,13 +61,13 @@ class Progress:
         text = "  ".join([f"{what} {drawn} {count}", *speeds, *([printable(name)] if name else [])])
         # A line that is wider than the terminal could not be written over. The last column stays free.
         width = shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns - 1
-        self._show(beginning(text[:width], width))
+        self._show(cut_to_width(text[:width], width))
 
     def _show(self, text: str) -> None:
         if self._over:
-            self._stream.write(f"\r{text}{' ' * (self._length - span(text))}")
+            self._stream.write(f"\r{text}{' ' * (self._length - display_width(text))}")
             self._stream.flush()
-            self._length = span(text)
+            self._length = display_width(text)
         else:
             self.say(text)
         self._next = self._clock() + self._pause

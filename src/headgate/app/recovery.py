@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from headgate.app.operations import json_text, table
-from headgate.catalog.evaluation.columns import printable
 from headgate.config.settings import Settings
 from headgate.delivery.ledger import LedgerDamaged, StoreFailed
 from headgate.domain.errors import ConfigError
+from headgate.domain.terminal_text import printable
 from headgate.storage.ledger import LEDGER_NAME
 from headgate.storage.ledger_check import check_ledger
 from headgate.storage.ledger_guard import LedgerGuard

@@ -9,8 +9,7 @@ from headgate.access.local import LocalAccess
 from headgate.app.delivery import delivery_tools_of
 from headgate.app.results import readers_of
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.expansion.expand import ExpandSchema
+from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder, ToolSemanticSearch
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_builder import ListingBuilder
@@ -19,7 +18,7 @@ from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.public_names import EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.retrieve_tools import AwaitTools, NotifyListChanged, RetrieveTools
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
 from headgate.config.settings import Settings
@@ -30,6 +29,7 @@ from headgate.domain.profile import PLAIN
 from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder
 from headgate.gateway.gateway import GatewayTool
+from headgate.search.token_counter import count_tokens
 from headgate.storage.catalog import CatalogFile
 from headgate.storage.state import StateFile
 

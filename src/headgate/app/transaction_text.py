@@ -12,13 +12,13 @@ from headgate.app.transactions import (
     caller_of,
     word_of_phase,
 )
-from headgate.catalog.evaluation.columns import printable
 from headgate.delivery.ledger import Operation, State
 from headgate.delivery.transactions.decisions import Decision, decided, stuck_operation_key, stuck_step
 from headgate.delivery.transactions.plan import Phase, Remedy, StepState, remaining, shown
 from headgate.delivery.transactions.record import Step, Transaction
 from headgate.domain.errors import TransactionFailed
 from headgate.domain.redaction import without_secret_members, without_secrets
+from headgate.domain.terminal_text import printable
 
 _HEAD = ("transaction", "state", "started", "age", "caller", "done", "problem")
 # As much of the arguments of one call as a person wants to see, and a program.

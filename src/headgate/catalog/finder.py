@@ -7,29 +7,28 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.catalog.search.document import Document, Key, document_of
-from headgate.catalog.search.duplicates import DuplicateGroups
-from headgate.catalog.search.hit import Explanation
-from headgate.catalog.search.index import FLOOR, LexicalIndex
-from headgate.catalog.search.sight import Allowed
-from headgate.catalog.search.vocabulary import prepare
+from headgate.catalog.search.duplicate_tools import DuplicateGroups
+from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex, SearchExplanation
+from headgate.catalog.search.search_filter import Allowed
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey, document_of
 from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.item import Item
+from headgate.search.lexicon import preload
 from headgate.search.score_fusion import MIN_CONFIDENCE, FusedScore, fuse, match_confidence
 
 
 class ToolSemanticSearch(Protocol):
     """Compares requests with tools by what they mean."""
 
-    def put(self, server: str, documents: Sequence[Document]) -> None:
+    def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
         """These are the server's tools from now on; their vectors follow in the background."""
 
     def remove(self, server: str) -> None:
         """The server is gone with all its tools."""
 
     async def cosines(
-        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[Key]
-    ) -> Mapping[Key, float] | None:
+        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[ToolKey]
+    ) -> Mapping[ToolKey, float] | None:
         """The nearest tools, and those of `also`; None while there are no vectors, or none can be had."""
 
     def progress(self) -> tuple[int, int]:
@@ -79,7 +78,7 @@ class MatchReason(msgspec.Struct, frozen=True):
     words: float
     meaning: float | None
     cosine: float | None
-    explanation: Explanation | None
+    explanation: SearchExplanation | None
 
 
 class Finder:
@@ -101,7 +100,7 @@ class Finder:
         self._indexed: list[Item] | None = None
         # What is indexed of each server, to leave alone what did not change.
         self._servers: dict[str, list[Item]] = {}
-        self._read_only: set[Key] = set()
+        self._read_only: set[ToolKey] = set()
         self._refreshing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -144,7 +143,7 @@ class Finder:
     async def _refresh(self) -> None:
         """Index what has changed, and let others have their turn in between."""
         # Reading it is work for another thread; afterwards it is there for every search.
-        await asyncio.to_thread(prepare)
+        await asyncio.to_thread(preload)
         time_slice = TimeSlice()
         while self._indexed is not (items := self._every_tool()):
             for step, _ in enumerate(self._index_changes(items), start=1):
@@ -166,7 +165,7 @@ class Finder:
                 yield from self._put(server, own)
 
     def _put(self, server: str, items: list[Item]) -> Iterator[None]:
-        documents: list[Document] = []
+        documents: list[ToolDocument] = []
         for item in items:
             documents.append(_clipped(document_of(server, item.name, item.public_name, item.definition)))
             yield
@@ -223,7 +222,7 @@ class Finder:
         lowest = found[-1].score
         return [msgspec.structs.replace(one, score=min(one.score, lowest)) for one in ranking]
 
-    def _documents(self, ranking: Sequence[FusedScore]) -> Iterator[Document]:
+    def _documents(self, ranking: Sequence[FusedScore]) -> Iterator[ToolDocument]:
         documents = (self._lexical.document(one.key) for one in ranking)
         return (document for document in documents if document is not None)
 
@@ -242,7 +241,7 @@ class Finder:
         words = {hit.key: hit.score for hit in found}
         cosines = await self._cosines(tool_query, visible, words)
         if not cosines:
-            return fuse(words, None), bool(found) and found[0].score >= FLOOR
+            return fuse(words, None), bool(found) and found[0].score >= CONFIDENCE_FLOOR
         if not words and max(cosines.values()) < _NO_SIGNAL_COSINE:
             return [], False
         return fuse(words, cosines, tool_query.query, floor=0.0), match_confidence(
@@ -254,7 +253,7 @@ class Finder:
         if allowed is None and tool_query.servers is None and not tool_query.read_only:
             return None
 
-        def visible(key: Key) -> bool:
+        def visible(key: ToolKey) -> bool:
             return (
                 (tool_query.servers is None or key[0] in tool_query.servers)
                 and (not tool_query.read_only or key in self._read_only)
@@ -264,8 +263,8 @@ class Finder:
         return visible
 
     async def _cosines(
-        self, tool_query: ToolQuery, visible: Allowed | None, also: Collection[Key]
-    ) -> dict[Key, float] | None:
+        self, tool_query: ToolQuery, visible: Allowed | None, also: Collection[ToolKey]
+    ) -> dict[ToolKey, float] | None:
         if self._semantic is None or not tool_query.query.strip():
             return None
         limit = max(_BY_MEANING, tool_query.limit)
@@ -273,12 +272,12 @@ class Finder:
         return dict(found) if found else None
 
     async def explain(
-        self, tool_query: ToolQuery, allowed: Allowed | None, keys: Sequence[Key]
-    ) -> dict[Key, MatchReason]:
+        self, tool_query: ToolQuery, allowed: Allowed | None, keys: Sequence[ToolKey]
+    ) -> dict[ToolKey, MatchReason]:
         """Why each of these tools was found."""
         found = await self.candidates(tool_query, allowed, more=0)
         ranked = {one.key: one for group in found.groups for one in group}
-        reasons: dict[Key, MatchReason] = {}
+        reasons: dict[ToolKey, MatchReason] = {}
         time_slice = TimeSlice()
         for key in keys:
             if key not in ranked:
@@ -295,7 +294,7 @@ class Finder:
         return reasons
 
 
-def _clipped(document: Document) -> Document:
+def _clipped(document: ToolDocument) -> ToolDocument:
     """The document without what goes on for ever: each of its words would take its time in one step."""
     if max(map(len, _texts(document))) <= _LONGEST_TEXT:
         return document
@@ -310,7 +309,7 @@ def _clipped(document: Document) -> Document:
     )
 
 
-def _texts(document: Document) -> tuple[str, str, str, str, str]:
+def _texts(document: ToolDocument) -> tuple[str, str, str, str, str]:
     return (
         document.name,
         document.title,

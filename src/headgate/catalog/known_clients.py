@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
-from headgate.catalog.dialects.dialect import Dialect, dialect_of
+from headgate.catalog.tool_dialects import Dialect, dialect_of
 from headgate.domain.listing import Mode
 
 T = TypeVar("T")

@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.catalog.dialects.adapting import Adapted
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.listing_budget import (
     DetailLevel,
     FittedListing,
@@ -36,6 +34,7 @@ from headgate.catalog.public_names import (
     RETRIEVE_TOOLS,
     Key,
 )
+from headgate.catalog.tool_dialects import AdaptedTool, Dialect
 from headgate.catalog.tool_forms import ReducedTools, ToolForms
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
@@ -305,7 +304,7 @@ class _ListingBuild:
                 changed[item.public_name] = changes
         return changed
 
-    def _served(self, form: bytes) -> Adapted:
+    def _served(self, form: bytes) -> AdaptedTool:
         return self._tool_forms.adapted(form, self._listing_format.dialect)
 
     def _level(self, item: Item) -> DetailLevel:

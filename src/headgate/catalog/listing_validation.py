@@ -20,9 +20,9 @@ from headgate.catalog.definition_text import (
 )
 from headgate.domain.item import Definition, Mirror, Source
 from headgate.domain.kind import Kind
-from headgate.domain.output_schema import admits_notice
 from headgate.protocol.json_members import insert_first_member, remove_member, replace_member
 from headgate.protocol.mcp_headers import mirrored_parameters
+from headgate.schema.notice_compatibility import admits_notice
 
 # To look through a larger one takes so long that others would notice.
 _LONGEST_SCHEMA = 128 * 1024

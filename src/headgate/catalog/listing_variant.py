@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.dialects.dialect import Dialect
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.call import LOCAL, Caller, Owner, Request, visibility_group_of
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, Profile

@@ -5,12 +5,14 @@ from typing import Final
 
 import msgspec
 
-from headgate.catalog.dialects.adapting import Adapted, adapt
-from headgate.catalog.dialects.agreement import agrees
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.slim.forms import Forms, forms
-from headgate.catalog.slim.partition import partitioned
-from headgate.catalog.slim.shared import Shared, shared
+from headgate.catalog.slim_tools import (
+    SharedText,
+    SlimForms,
+    find_shared_text,
+    make_slim_forms,
+    partition_tool,
+)
+from headgate.catalog.tool_dialects import AdaptedTool, Dialect, adapt_tool, is_restorable
 from headgate.domain.item import Item
 
 # Of definitions, each server's as clients of a profile see it; a server may list something new every second.
@@ -35,7 +37,7 @@ class ToolForms:
         self._bytes = 0
         self._servers: dict[tuple[bool, tuple[bytes, ...]], ReducedTools] = {}
         self._partitioned: dict[tuple[bool, bytes], bytes] = {}
-        self._adapted: dict[tuple[Dialect, bytes], Adapted] = {}
+        self._adapted: dict[tuple[Dialect, bytes], AdaptedTool] = {}
 
     def reduced(self, items: Sequence[Item], dialect: Dialect = Dialect.PLAIN) -> dict[str, ReducedTools]:
         """By server, still to be adapted to the dialect; what takes long is done here."""
@@ -64,9 +66,9 @@ class ToolForms:
         key = (dialect is Dialect.OPENAI, definition)
         form = self._partitioned.get(key)
         if form is None:
-            form = partitioned(definition)
+            form = partition_tool(definition)
             # A strict client fills in what the schema says, and the tool must be able to read it.
-            if dialect is Dialect.OPENAI and not agrees(form, definition):
+            if dialect is Dialect.OPENAI and not is_restorable(form, definition):
                 form = definition
             # Another thread may do the same meanwhile, so nothing is read again.
             if len(self._partitioned) >= _MOST_ADAPTED:
@@ -74,14 +76,14 @@ class ToolForms:
             self._partitioned[key] = form
         return form
 
-    def adapted(self, definition: bytes, dialect: Dialect) -> Adapted:
+    def adapted(self, definition: bytes, dialect: Dialect) -> AdaptedTool:
         """The definition in that dialect, and what was changed."""
         if dialect is Dialect.PLAIN:
-            return Adapted(definition, ())
+            return AdaptedTool(definition, ())
         key = (dialect, definition)
         adapted = self._adapted.get(key)
         if adapted is None:
-            adapted = adapt(definition, dialect)
+            adapted = adapt_tool(definition, dialect)
             # Another thread may do the same meanwhile, so nothing is read again.
             if len(self._adapted) >= _MOST_ADAPTED:
                 self._adapted.clear()
@@ -94,19 +96,19 @@ def _size(definitions: tuple[bytes, ...]) -> int:
 
 
 def _reduced_tools(definitions: tuple[bytes, ...], *, strict: bool) -> ReducedTools:
-    common: Shared = shared(definitions)
+    common: SharedText = find_shared_text(definitions)
     formed = {definition: _forms(definition, common, strict=strict) for definition in definitions}
     return ReducedTools(
-        common.said,
+        common.summary,
         {definition: both.slim for definition, both in formed.items()},
         {definition: both.stub for definition, both in formed.items()},
     )
 
 
-def _forms(definition: bytes, common: Shared, *, strict: bool) -> Forms:
+def _forms(definition: bytes, common: SharedText, *, strict: bool) -> SlimForms:
     # A strict client cannot give an argument without a type.
-    both = forms(definition, common, every_type=strict)
-    if strict and not agrees(both.slim, definition):
+    both = make_slim_forms(definition, common, every_type=strict)
+    if strict and not is_restorable(both.slim, definition):
         # What it writes for the few words could not be read by the tool's own schema.
-        return Forms(definition, both.stub)
+        return SlimForms(definition, both.stub)
     return both

@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.dialects.restoring import restored
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_budget import NamedDefinition
 from headgate.catalog.listing_builder import ListingBuilder
@@ -24,6 +22,7 @@ from headgate.catalog.public_names import (
     RETRIEVE_TOOLS,
     Key,
 )
+from headgate.catalog.tool_dialects import Dialect, restore_arguments
 from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import Caller, Request, visibility_group_of
 from headgate.domain.item import Item
@@ -195,7 +194,7 @@ class ToolListings:
         if dialect is Dialect.PLAIN or "arguments" not in request.params:
             return request
         given = bytes(request.params["arguments"])
-        arguments = restored(given, tool.definition, dialect)
+        arguments = restore_arguments(given, tool.definition, dialect)
         if arguments == given:
             return request
         params = {**request.params, "arguments": msgspec.Raw(arguments)}

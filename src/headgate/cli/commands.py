@@ -138,7 +138,7 @@ def listing(  # noqa: PLR0913 (one for each option)
     from headgate.app.listing.preview import ListingPreviewOptions, preview_listing
     from headgate.app.listing.preview_report import format_preview
     from headgate.app.reload import warn
-    from headgate.catalog.dialects.dialect import Dialect
+    from headgate.catalog.tool_dialects import Dialect
     from headgate.config.settings import Flags
     from headgate.domain.listing import Mode
 

@@ -10,7 +10,7 @@ from headgate.config.values import refusal, shown
 from headgate.delivery.templates import fill
 from headgate.domain.care import Care, Priority, Probe, Rate, Resting, Retrying, ServerCare, ToolClass
 from headgate.domain.errors import ConfigError
-from headgate.domain.patterns import fits
+from headgate.domain.wildcards import matches_any
 
 # A process whose connection is gone is gone a moment later.
 _SETTLE_SECONDS = 1.0
@@ -49,7 +49,7 @@ class _Reader:
         """What is said of single tools."""
         cares: dict[str, Care] = {}
         for tool, said in self._entry.tools.items():
-            before = next((pattern for pattern in cares if fits(tool, (pattern,))), None)
+            before = next((pattern for pattern in cares if matches_any(tool, (pattern,))), None)
             place = f"tool {shown(tool)}"
             if before is not None:
                 self._warn(place, f"has no effect: {shown(before)} before it stands for it too")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from headgate.domain.care import Rate, ServerCare
-from headgate.domain.patterns import fits
+from headgate.domain.wildcards import matches_any
 
 # Less than this is not waited for: it is what sums of fractions leave over.
 _NOTHING_SECONDS = 1e-6
@@ -77,7 +77,7 @@ class Rates:
     def _own(self, tool: str) -> Bucket | None:
         """What the operator says of the tool by itself; each that a pattern fits has its own bucket."""
         if tool not in self._tools:
-            cares = (care for name, care in self._care.tools.items() if fits(tool, (name,)))
+            cares = (care for name, care in self._care.tools.items() if matches_any(tool, (name,)))
             care = next(cares, None)
             rate = care.rate if care is not None else None
             self._tools[tool] = Bucket(rate, self._now) if rate is not None else None

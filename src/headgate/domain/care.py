@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from headgate.domain.patterns import fits
+from headgate.domain.wildcards import matches_any
 
 
 class ToolClass(StrEnum):
@@ -104,7 +104,7 @@ class ServerCare(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, tool: str) -> Care:
         """What is said of one tool, completed by what is said of all."""
-        own = next((care for name, care in self.tools.items() if fits(tool, (name,))), None)
+        own = next((care for name, care in self.tools.items() if matches_any(tool, (name,))), None)
         if own is None:
             return self.all
         said = {

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from headgate.domain.patterns import fits
 from headgate.domain.redaction import without_secrets
+from headgate.domain.wildcards import matches_any
 
 # What every program needs to run.
 _PLAIN = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
@@ -82,7 +82,7 @@ def loads_code(name: str) -> bool:
 
 
 def _is_named(name: str, named: tuple[str, ...]) -> bool:
-    return name in named if loads_code(name) else fits(name, named)
+    return name in named if loads_code(name) else matches_any(name, named)
 
 
 def _is_harmless(name: str, value: str) -> bool:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from headgate.domain.patterns import fits
+from headgate.domain.wildcards import matches_any
 
 
 class Mode(StrEnum):
@@ -44,16 +44,16 @@ class Curation(msgspec.Struct, frozen=True):
 
     def pins(self, tool: str) -> bool:
         """Whether the tool is shown in full before any other."""
-        return fits(tool, self.pinned)
+        return matches_any(tool, self.pinned)
 
     def hides(self, tool: str) -> bool:
         """Whether the tool does not exist for clients: neither listed, nor found, nor called."""
-        return fits(tool, self.hidden)
+        return matches_any(tool, self.hidden)
 
     def idle(self, tools: Collection[str]) -> "Curation":
         """What of this hides or renames none of these tools."""
         return Curation(
-            hidden=tuple(one for one in self.hidden if not any(fits(tool, (one,)) for tool in tools)),
+            hidden=tuple(one for one in self.hidden if not any(matches_any(tool, (one,)) for tool in tools)),
             renamed={tool: name for tool, name in self.renamed.items() if tool not in tools},
         )
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from itertools import islice
 from typing import Final, Protocol
 
-from headgate.catalog.search.document import Document, Key
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.errors import EmbedderAway, HeadgateError
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.offloop import OffLoop, TextsOfTool
@@ -80,11 +80,11 @@ class _Loaded:
         self.model = offloop.fingerprint
         self.index: VectorIndex | None = None
         # The hash of the text of each tool that has its vector in the index.
-        self.placed: dict[Key, str] = {}
+        self.placed: dict[ToolKey, str] = {}
         # Hashes that the store has; None until it was asked.
         self.stored: dict[str, None] | None = None
 
-    def place(self, vectors: Mapping[Key, bytes], hashes: Mapping[Key, str]) -> None:
+    def place(self, vectors: Mapping[ToolKey, bytes], hashes: Mapping[ToolKey, str]) -> None:
         """Compare these from now on; raises WrongDimensions where they are of another model."""
         if not vectors:
             return
@@ -93,7 +93,7 @@ class _Loaded:
         self.index.put(vectors)
         self.placed |= hashes
 
-    def drop(self, keys: Collection[Key]) -> None:
+    def drop(self, keys: Collection[ToolKey]) -> None:
         gone = [key for key in keys if self.placed.pop(key, None) is not None]
         if self.index is not None:
             self.index.remove(gone)
@@ -125,7 +125,7 @@ class ToolMeanings:
     def __init__(self, store: VectorStore, rest: Rest) -> None:
         self._store = store
         self._rest = rest
-        self._tools: dict[str, dict[Key, Document]] = {}
+        self._tools: dict[str, dict[ToolKey, ToolDocument]] = {}
         self._changed = asyncio.Event()
         self._work = _Work()
         self._loaded: _Loaded | None = None
@@ -133,7 +133,7 @@ class ToolMeanings:
 
     # What the catalog says and asks.
 
-    def put(self, server: str, documents: Sequence[Document]) -> None:
+    def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
         """These are the server's tools from now on; their vectors follow in the background."""
         before = self._tools.get(server, {})
         now = {document.key: document for document in documents}
@@ -148,8 +148,8 @@ class ToolMeanings:
         self._changed.set()
 
     async def cosines(
-        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[Key]
-    ) -> Mapping[Key, float] | None:
+        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[ToolKey]
+    ) -> Mapping[ToolKey, float] | None:
         """The nearest tools, and those of `also`; None while there are no vectors, or none can be had."""
         loaded = self._loaded
         if loaded is None:
@@ -184,8 +184,8 @@ class ToolMeanings:
         question: Sequence[bytes],
         limit: int,
         allowed: Allowed | None,
-        also: Collection[Key],
-    ) -> Mapping[Key, float] | None:
+        also: Collection[ToolKey],
+    ) -> Mapping[ToolKey, float] | None:
         if loaded.index is None or not loaded.placed:
             return None
         try:
@@ -195,7 +195,7 @@ class ToolMeanings:
             self._start_over(loaded)
             return None
 
-    def _drop(self, keys: Collection[Key]) -> None:
+    def _drop(self, keys: Collection[ToolKey]) -> None:
         if self._loaded is not None:
             self._loaded.drop(keys)
 
@@ -237,7 +237,7 @@ class ToolMeanings:
         await self._place_made(loaded, [one for one in missing if one.key not in loaded.placed], texts)
 
     async def _place_stored(
-        self, loaded: _Loaded, documents: Sequence[Document], texts: Mapping[Key, "_Texts"]
+        self, loaded: _Loaded, documents: Sequence[ToolDocument], texts: Mapping[ToolKey, "_Texts"]
     ) -> None:
         if loaded.stored is not None and not any(texts[one.key].hash in loaded.stored for one in documents):
             return
@@ -252,7 +252,7 @@ class ToolMeanings:
             await asyncio.sleep(0)
 
     async def _place_made(
-        self, loaded: _Loaded, documents: Sequence[Document], texts: Mapping[Key, "_Texts"]
+        self, loaded: _Loaded, documents: Sequence[ToolDocument], texts: Mapping[ToolKey, "_Texts"]
     ) -> None:
         """Make the vectors of these, until the tools change: then it is seen anew what is missing."""
         self._work.begin(len(documents), loaded.embedder.name)
@@ -273,9 +273,9 @@ class ToolMeanings:
     def _place(
         self,
         loaded: _Loaded,
-        documents: Sequence[Document],
-        vectors: Mapping[Key, bytes],
-        texts: Mapping[Key, "_Texts"],
+        documents: Sequence[ToolDocument],
+        vectors: Mapping[ToolKey, bytes],
+        texts: Mapping[ToolKey, "_Texts"],
     ) -> None:
         """Place the vectors of the tools that still say what they said when their vectors were asked for."""
         still = [
@@ -310,7 +310,7 @@ class ToolMeanings:
             await asyncio.shield(self._store.forget_vectors(loaded.model, gone))
             log.info("vectors forgotten", extra={"vectors": len(gone)})
 
-    def _every_tool(self) -> Iterator[Document]:
+    def _every_tool(self) -> Iterator[ToolDocument]:
         for server in sorted(self._tools):
             yield from self._tools[server].values()
 
@@ -352,26 +352,26 @@ class _Texts:
 
     __slots__ = ("hash", "texts")
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ToolDocument) -> None:
         self.texts: TextsOfTool = tool_texts(document.key[0], document.name, document.description)
         said = "\0".join(self.texts).encode("utf-8", "surrogatepass")
         self.hash = hashlib.sha256(said).hexdigest()
 
 
-async def _texts_of(documents: Sequence[Document]) -> dict[Key, _Texts]:
-    texts: dict[Key, _Texts] = {}
+async def _texts_of(documents: Sequence[ToolDocument]) -> dict[ToolKey, _Texts]:
+    texts: dict[ToolKey, _Texts] = {}
     for batch in _batches(documents, READ_VECTORS):
         texts |= {document.key: _Texts(document) for document in batch}
         await asyncio.sleep(0)
     return texts
 
 
-def _batches(documents: Sequence[Document], size: int) -> Iterator[Sequence[Document]]:
+def _batches(documents: Sequence[ToolDocument], size: int) -> Iterator[Sequence[ToolDocument]]:
     for start in range(0, len(documents), size):
         yield documents[start : start + size]
 
 
-def _same(one: Document, other: Document | None) -> bool:
+def _same(one: ToolDocument, other: ToolDocument | None) -> bool:
     """Whether both have the same vector."""
     return other is not None and (one.name, one.description) == (other.name, other.description)
 

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.domain.errors import ConfigError
-from headgate.domain.stems import stem
-from headgate.domain.words import SOFT_STOPS, telling, terms
 from headgate.knowledge.query import Boosts
 from headgate.knowledge.values import VENDOR_TYPES, Chunk, Entity, name_key
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, terms
 
 # A name of more words is known by a shorter one too.
 _LONGEST_NAME_WORDS: Final = 5
@@ -78,7 +78,7 @@ def _spellings(words: str) -> Iterable[str]:
     plain = bare.strip(".")
     found = dict.fromkeys(map(name_key, (words, bare, plain, _POSSESSIVE.sub("", plain))))
     # `us` and `it` are names too, but hardly ever meant as such.
-    return [key for key in found if key and telling(key)]
+    return [key for key in found if key and content_words(key)]
 
 
 def wishes(text: str, found: Iterable[Span], known: Iterable[Entity]) -> Wishes:
@@ -97,7 +97,7 @@ def wishes(text: str, found: Iterable[Span], known: Iterable[Entity]) -> Wishes:
         if not any(_within(span, other) for other in matched)
         for entity in names[span.key]
     ]
-    subjects = frozenset(stem(word) for word in telling(text) if word not in SOFT_STOPS)
+    subjects = frozenset(stem(word) for word in content_words(text) if word not in WEAK_STOP_WORDS)
     return Wishes(
         vendors=frozenset(entity.id for entity in meant if entity.type.upper() in VENDOR_TYPES),
         entities=frozenset(entity.id for entity in meant if entity.type.upper() not in VENDOR_TYPES),

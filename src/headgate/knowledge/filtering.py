@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.domain.patterns import fits
+from headgate.domain.wildcards import matches_any
 from headgate.knowledge.values import Filters
 
 # What people call the types of documents, often by the ends of their files. Nothing that a document may call
@@ -30,7 +30,7 @@ def passes(filters: Filters, file: str, category: str, doc_type: str, date: str)
     """Whether a source passes; phrases are a matter of its chunks. Case matters only in files."""
     return (
         _one_of(category, filters.categories)
-        and (not filters.files or fits(file, filters.files))
+        and (not filters.files or matches_any(file, filters.files))
         and (_one_of(doc_type, filters.doc_types) or _ends(file, endings_of(filters.doc_types)))
         # Without a date nobody knows whether it is in the range.
         and (not filters.date_from or (bool(date) and date >= filters.date_from))

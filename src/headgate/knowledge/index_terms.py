@@ -8,9 +8,9 @@ import re
 import unicodedata
 from typing import Final
 
-from headgate.domain.stems import stem
-from headgate.domain.words import EDITION as WORDS_EDITION
-from headgate.domain.words import telling, terms
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import ANALYZER_VERSION as WORDS_EDITION
+from headgate.search.text_analysis import content_words, terms
 
 # Grows with that of the words, and whenever the same text would give other terms: stores keep them.
 EDITION: Final = WORDS_EDITION * 100 + 1
@@ -56,7 +56,7 @@ def codes(text: str) -> list[str]:
 
 def _numbered(word: str, number: str) -> str:
     """Empty for a word that says nothing, as in `of 12`; no other term has a `#` in it."""
-    said = telling("section" if word[0] == "\u00a7" else word)
+    said = content_words("section" if word[0] == "\u00a7" else word)
     return f"{stem(said[-1])}#{number}" if said else ""
 
 

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from headgate.domain.errors import ConfigError, StoreAway
-from headgate.domain.words import words
 from headgate.knowledge import chunking
 from headgate.knowledge.backlog import Backlog, Progress, Sleep
 from headgate.knowledge.places import Digest, Places, short_hash
@@ -30,6 +29,7 @@ from headgate.knowledge.reading import (
 from headgate.knowledge.store import Intake
 from headgate.knowledge.values import Document, NewChunk, NewEntity, NewRelationship, Source
 from headgate.knowledge.vectors import Vectors
+from headgate.search.text_analysis import words
 
 log = logging.getLogger("headgate.knowledge")
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from headgate.domain.words import words
 from headgate.knowledge.query import Query
 from headgate.knowledge.query import Warning as Notice
+from headgate.search.text_analysis import words
 
 # A quote within a word, as that of inches is, opens and closes nothing. What closes in German opens in
 # English, so German comes first; its angled ones are the French ones turned round.

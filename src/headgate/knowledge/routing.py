@@ -3,10 +3,10 @@
 import re
 from typing import Final, NamedTuple
 
-from headgate.domain.words import terms, words
 from headgate.knowledge.phrases import phrases_of
 from headgate.knowledge.query import Strategy
 from headgate.knowledge.query import Warning as Notice
+from headgate.search.text_analysis import terms, words
 
 # From so many words on a query is a question of somebody, whatever else stands in it.
 _LONG_WORDS: Final = 8

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from headgate.domain.errors import KnowledgeError, SearchFailed
-from headgate.domain.words import terms
 from headgate.knowledge.boosting import Wishes, checked, shares, spans, wishes
 from headgate.knowledge.cache import Cache, CacheStatistics, Made
 from headgate.knowledge.fusion import Fused, Fusion, bm25_alone, vector_alone
@@ -27,6 +26,7 @@ from headgate.knowledge.routing import route
 from headgate.knowledge.store import Graph, Passages
 from headgate.knowledge.values import ANYTHING, Found
 from headgate.knowledge.vectors import Vectors
+from headgate.search.text_analysis import terms
 
 log = logging.getLogger("headgate.knowledge")
 

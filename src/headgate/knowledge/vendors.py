@@ -12,11 +12,11 @@ from typing import Final
 from rapidfuzz import fuzz, process, utils
 
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, Match, VendorAmbiguous, VendorNotFound
-from headgate.domain.words import words
 from headgate.knowledge.legal_forms import LEGAL_FORMS, agree, without_legal_form
 from headgate.knowledge.resolving import keys_to_ask
 from headgate.knowledge.store import Graph
 from headgate.knowledge.values import VENDOR_TYPES, Entity, NewEntity, name_key
+from headgate.search.text_analysis import words
 
 _ID: Final = re.compile(r"(?:id\s*:?\s*)?(\d{1,18})", re.IGNORECASE)
 _SURELY_ID: Final = re.compile(r"id\s*:?\s*\d{1,18}", re.IGNORECASE)

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from headgate.domain.output_schema import NOTICE_MEMBER
 from headgate.protocol.jsonrpc import encode_object
 from headgate.responses.anatomy import outer_members
 from headgate.responses.content import Content, characters, clipped
@@ -24,6 +23,7 @@ from headgate.responses.savings import shown
 from headgate.responses.server_notices import imitations_of
 from headgate.responses.shares import shares
 from headgate.responses.tables import compacted
+from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 # Of what is cut in the middle, so much of its end is looked at; no character has more than four bytes.
 _TAIL_BYTES = 256

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from headgate.domain.output_schema import NOTICE_MEMBER
 from headgate.protocol.jsonrpc import encode_object
 from headgate.responses.anatomy import Anatomy, outer_members
 from headgate.responses.content import Content, characters, first_sign, is_json
@@ -31,6 +30,7 @@ from headgate.responses.processors.search.grep import GrepProcessor
 from headgate.responses.savings import shown
 from headgate.responses.shares import shares
 from headgate.responses.tables import compacted
+from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 # Members of a result that are about the call and not about what it gave.
 _KEPT = ("resultType", "isError", "_meta")

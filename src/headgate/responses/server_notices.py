@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from headgate.domain.output_schema import NOTICE_MEMBER
 from headgate.domain.payload import Spooled
 from headgate.responses.notice import MESSAGE
+from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 # How a notice begins, and how one begins that a server wrote, or a gateway behind this one.
 OPENING: Final = MESSAGE.partition("{")[0]

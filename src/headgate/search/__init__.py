@@ -1,1 +1,1 @@
-"""search package."""
+"""Pure text analysis and ranking algorithms, shared by catalog, results and knowledge."""

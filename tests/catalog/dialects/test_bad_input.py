@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.adapting import adapt
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.dialects.restoring import restored
-from tests.catalog.dialects.rules import gemini_faults, strict_faults
-from tests.catalog.dialects.samples import an_object, encoded, schema_of, tool
+from headgate.catalog.tool_dialects import Dialect, adapt_tool, restore_arguments
+from tests.catalog.dialects.provider_rules import gemini_faults, strict_faults
+from tests.catalog.dialects.schema_samples import an_object, encoded, schema_of, tool
 
 TEXT = {"type": "string"}
 RULES = {Dialect.GEMINI: gemini_faults, Dialect.OPENAI: strict_faults}
@@ -82,10 +80,10 @@ SAID = {
 @pytest.mark.parametrize("schema", SAID.values(), ids=SAID.keys())
 def test_an_odd_schema_is_said_in_the_dialect(schema: dict[str, Any], dialect: Dialect) -> None:
     definition = json.dumps({"name": "x", "inputSchema": schema}).encode()
-    found = adapt(definition, dialect)
+    found = adapt_tool(definition, dialect)
     assert RULES[dialect](schema_of(found.definition)) == []
-    assert adapt(found.definition, dialect).definition == found.definition
-    assert restored(b'{"a":{"a":[null]}}', definition, dialect) == b'{"a":{"a":[null]}}'
+    assert adapt_tool(found.definition, dialect).definition == found.definition
+    assert restore_arguments(b'{"a":{"a":[null]}}', definition, dialect) == b'{"a":{"a":[null]}}'
 
 
 AS_IT_IS = {
@@ -100,11 +98,11 @@ AS_IT_IS = {
 @pytest.mark.parametrize("schema", AS_IT_IS.values(), ids=AS_IT_IS.keys())
 def test_what_takes_too_long_is_served_as_it_is(schema: dict[str, Any], dialect: Dialect) -> None:
     definition = tool(schema)
-    found = adapt(definition, dialect)
+    found = adapt_tool(definition, dialect)
     assert found.definition is definition
     (line,) = found.changes
     assert line.startswith("inputSchema: served as it is: ")
-    assert restored(b'{"a":null}', definition, dialect) == b'{"a":null}'
+    assert restore_arguments(b'{"a":null}', definition, dialect) == b'{"a":null}'
 
 
 @pytest.mark.parametrize("dialect", RULES)
@@ -124,7 +122,7 @@ def test_what_takes_too_long_is_served_as_it_is(schema: dict[str, Any], dialect:
     ],
 )
 def test_what_cannot_be_read_is_served_as_it_is(definition: bytes, dialect: Dialect) -> None:
-    found = adapt(definition, dialect)
+    found = adapt_tool(definition, dialect)
     assert found.definition is definition
     assert len(found.changes) == 1
 
@@ -132,17 +130,17 @@ def test_what_cannot_be_read_is_served_as_it_is(definition: bytes, dialect: Dial
 def test_references_that_multiply_end_somewhere() -> None:
     schema = an_object({"a": {"$ref": "#/$defs/D0"}}, **wide(40))
     for dialect in RULES:
-        assert len(adapt(tool(schema), dialect).definition) < 2_000_000
+        assert len(adapt_tool(tool(schema), dialect).definition) < 2_000_000
 
 
 def test_of_two_equal_names_the_last_counts() -> None:
     twice = b'{"a":{"type":"string"},"a":{"type":["integer","null"]}}'
     definition = b'{"inputSchema":{"type":"object","properties":' + twice + b"}}"
-    found = schema_of(adapt(definition, Dialect.GEMINI).definition)
+    found = schema_of(adapt_tool(definition, Dialect.GEMINI).definition)
     assert found["properties"] == {"a": {"type": "integer", "nullable": True}}
 
 
 def test_lines_of_a_report_are_short() -> None:
     schema = an_object({"n" * 10_240: {"$ref": "#/" + "x" * 10_000}})
-    for line in adapt(encoded({"inputSchema": schema}), Dialect.OPENAI).changes:
+    for line in adapt_tool(encoded({"inputSchema": schema}), Dialect.OPENAI).changes:
         assert len(line) < 500

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.adapting import Adapted, adapt
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.dialects.restoring import restored
-from tests.catalog.dialects.rules import gemini_faults, strict_faults
-from tests.catalog.dialects.samples import (
+from headgate.catalog.tool_dialects import AdaptedTool, Dialect, adapt_tool, restore_arguments
+from tests.catalog.dialects.provider_rules import gemini_faults, strict_faults
+from tests.catalog.dialects.schema_samples import (
     DATA,
     catalog_tools,
     encoded,
@@ -19,17 +17,19 @@ from tests.catalog.dialects.samples import (
     values_of,
     written_strictly,
 )
-from tests.catalog.dialects.test_made_schemas import without_nulls
+from tests.catalog.dialects.test_generated_schemas import without_nulls
 
 RULES = {Dialect.GEMINI: gemini_faults, Dialect.OPENAI: strict_faults}
 
 
 @pytest.fixture(scope="module", params=list(RULES))
-def adapted(request: pytest.FixtureRequest) -> tuple[Dialect, list[tuple[bytes, Adapted]]]:
-    return request.param, [(definition, adapt(definition, request.param)) for definition in catalog_tools()]
+def adapted(request: pytest.FixtureRequest) -> tuple[Dialect, list[tuple[bytes, AdaptedTool]]]:
+    return request.param, [
+        (definition, adapt_tool(definition, request.param)) for definition in catalog_tools()
+    ]
 
 
-Every = tuple[Dialect, list[tuple[bytes, Adapted]]]
+Every = tuple[Dialect, list[tuple[bytes, AdaptedTool]]]
 
 
 def test_there_are_as_many_as_the_catalogs_have(adapted: Every) -> None:
@@ -46,7 +46,7 @@ def test_every_tool_is_said_in_the_dialect(adapted: Every) -> None:
 def test_to_adapt_what_is_adapted_changes_nothing(adapted: Every) -> None:
     dialect, tools = adapted
     for _, found in tools:
-        assert adapt(found.definition, dialect).definition == found.definition
+        assert adapt_tool(found.definition, dialect).definition == found.definition
 
 
 def test_every_change_is_reported_and_nothing_else_is_touched(adapted: Every) -> None:
@@ -62,7 +62,7 @@ def rest(definition: bytes) -> dict[str, Any]:
 def test_names_of_arguments_and_what_is_required_stay_for_gemini() -> None:
     for definition in catalog_tools():
         before = schema_of(definition)
-        after = schema_of(adapt(definition, Dialect.GEMINI).definition)
+        after = schema_of(adapt_tool(definition, Dialect.GEMINI).definition)
         assert list(after.get("properties", {})) == list(before.get("properties", {}))
         assert set(after.get("required", [])) == set(before.get("required", []))
 
@@ -72,10 +72,10 @@ def test_calls_written_under_the_strict_schema_are_what_the_tool_takes() -> None
     calls = 0
     for definition in catalog_tools():
         schema = schema_of(definition)
-        strict = schema_of(adapt(definition, Dialect.OPENAI).definition)
+        strict = schema_of(adapt_tool(definition, Dialect.OPENAI).definition)
         for value in values_of(schema, Random(1), 1):
             written = written_strictly(value, strict)
-            back = json.loads(restored(encoded(written), definition, Dialect.OPENAI))
+            back = json.loads(restore_arguments(encoded(written), definition, Dialect.OPENAI))
             assert is_valid(back, schema)
             assert without_nulls(back) == without_nulls(value)
             calls += 1
@@ -88,7 +88,7 @@ def test_odd_tools_are_said_in_the_dialect_or_served_as_they_are() -> None:
     for dialect, faults in RULES.items():
         for tool in (one for one in tools if isinstance(one, dict)):
             definition = encoded(tool)
-            found = adapt(definition, dialect)
+            found = adapt_tool(definition, dialect)
             if found.definition != definition:
                 assert faults(schema_of(found.definition)) == []
             elif isinstance(tool.get("inputSchema"), dict) and not found.changes:

@@ -5,18 +5,16 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.adapting import adapt
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.dialects.restoring import restored
-from tests.catalog.dialects.rules import gemini_faults
-from tests.catalog.dialects.samples import an_object, schema_of, tool
+from headgate.catalog.tool_dialects import Dialect, adapt_tool, restore_arguments
+from tests.catalog.dialects.provider_rules import gemini_faults
+from tests.catalog.dialects.schema_samples import an_object, schema_of, tool
 
 TEXT = {"type": "string"}
 
 
 def adapted(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema as Gemini gets it, checked against the rules."""
-    found = schema_of(adapt(tool(schema), Dialect.GEMINI).definition)
+    found = schema_of(adapt_tool(tool(schema), Dialect.GEMINI).definition)
     assert gemini_faults(found) == []
     return found
 
@@ -28,8 +26,8 @@ def property_of(schema: Any, **more: Any) -> Any:
 
 def test_a_schema_that_fits_keeps_its_bytes() -> None:
     definition = b'{ "name":"x", "inputSchema" : {"properties":{"a":{"type" : "string"}}, "type":"object"}}'
-    assert adapt(definition, Dialect.GEMINI).definition is definition
-    assert adapt(definition, Dialect.GEMINI).changes == ()
+    assert adapt_tool(definition, Dialect.GEMINI).definition is definition
+    assert adapt_tool(definition, Dialect.GEMINI).changes == ()
 
 
 def test_everything_but_the_schema_keeps_its_bytes() -> None:
@@ -37,7 +35,7 @@ def test_everything_but_the_schema_keeps_its_bytes() -> None:
         b'{ "name" : "x\\u00e9",  "inputSchema":',
         b', "outputSchema": {"type":"object", "$ref":"#"} }',
     )
-    found = adapt(before + b'{"type":"object","additionalProperties":false}' + after, Dialect.GEMINI)
+    found = adapt_tool(before + b'{"type":"object","additionalProperties":false}' + after, Dialect.GEMINI)
     assert found.definition == before + b'{"type":"object"}' + after
     assert found.changes == ("inputSchema: additionalProperties dropped",)
 
@@ -105,7 +103,7 @@ def test_an_object_that_is_closed_somewhere_is_closed() -> None:
 
 def test_references_are_written_out() -> None:
     root = {"$defs": {"Place": an_object({"city": {"type": "string", "const": "Rome"}}, "city")}}
-    found = adapt(
+    found = adapt_tool(
         tool(an_object({"it": {"$ref": "#/$defs/Place", "description": "Where"}}, **root)), Dialect.GEMINI
     )
     assert schema_of(found.definition)["properties"]["it"] == {
@@ -130,7 +128,7 @@ def test_a_property_with_the_name_of_a_keyword_is_a_property() -> None:
 
 
 def test_only_properties_that_exist_are_required() -> None:
-    found = adapt(tool(an_object({"a": {"type": "string"}}, "a", "b", "a")), Dialect.GEMINI)
+    found = adapt_tool(tool(an_object({"a": {"type": "string"}}, "a", "b", "a")), Dialect.GEMINI)
     assert schema_of(found.definition)["required"] == ["a"]
     assert found.changes == ("inputSchema: required names that are no properties dropped: b",)
 
@@ -184,7 +182,7 @@ def test_a_property_that_allows_nothing_is_dropped() -> None:
 
 def test_long_reports_are_cut() -> None:
     schema = an_object({f"p{number}": {"type": ["string", "null"]} for number in range(80)})
-    changes = adapt(tool(schema), Dialect.GEMINI).changes
+    changes = adapt_tool(tool(schema), Dialect.GEMINI).changes
     assert len(changes) == 51
     assert changes[-1] == "and 30 more"
 
@@ -192,11 +190,11 @@ def test_long_reports_are_cut() -> None:
 def test_arguments_stay_as_they_are() -> None:
     arguments = b'{"a": null, "b":"{}" }'
     definition = tool(an_object({"a": {"type": "string"}, "b": {"type": "object"}}))
-    assert restored(arguments, definition, Dialect.GEMINI) is arguments
-    assert restored(arguments, definition, Dialect.PLAIN) is arguments
+    assert restore_arguments(arguments, definition, Dialect.GEMINI) is arguments
+    assert restore_arguments(arguments, definition, Dialect.PLAIN) is arguments
 
 
 def test_plain_is_the_same_bytes_object() -> None:
     definition = tool({"type": "object", "$schema": "x"})
-    assert adapt(definition, Dialect.PLAIN).definition is definition
-    assert json.loads(adapt(definition, Dialect.GEMINI).definition)["inputSchema"] == {"type": "object"}
+    assert adapt_tool(definition, Dialect.PLAIN).definition is definition
+    assert json.loads(adapt_tool(definition, Dialect.GEMINI).definition)["inputSchema"] == {"type": "object"}

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from headgate.catalog.dialects.adapting import adapt
-from headgate.catalog.dialects.dialect import Dialect
-from tests.catalog.dialects.rules import strict_faults
-from tests.catalog.dialects.samples import an_object, schema_of, tool
+from headgate.catalog.tool_dialects import Dialect, adapt_tool
+from tests.catalog.dialects.provider_rules import strict_faults
+from tests.catalog.dialects.schema_samples import an_object, schema_of, tool
 
 TEXT = {"type": "string"}
 
 
 def adapted(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema as OpenAI gets it, checked against the rules."""
-    found = schema_of(adapt(tool(schema), Dialect.OPENAI).definition)
+    found = schema_of(adapt_tool(tool(schema), Dialect.OPENAI).definition)
     assert strict_faults(found) == []
     return found
 
@@ -31,12 +30,12 @@ def closed(properties: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_schema_that_is_strict_keeps_its_bytes() -> None:
     definition = tool(closed({"a": TEXT, "b": {"type": ["integer", "null"]}, "c": closed({})}))
-    assert adapt(definition, Dialect.OPENAI).definition is definition
-    assert adapt(definition, Dialect.OPENAI).changes == ()
+    assert adapt_tool(definition, Dialect.OPENAI).definition is definition
+    assert adapt_tool(definition, Dialect.OPENAI).changes == ()
 
 
 def test_every_property_is_required_and_optional_ones_may_be_null() -> None:
-    found = adapt(
+    found = adapt_tool(
         tool(an_object({"a": TEXT, "b": TEXT, "c": {"enum": ["x"]}, "d": closed({})}, "a")), Dialect.OPENAI
     )
     assert schema_of(found.definition) == closed(
@@ -150,13 +149,13 @@ def test_lists_beyond_the_limits_are_told() -> None:
 
 def test_arguments_of_any_name_are_served_as_they_are() -> None:
     definition = tool({"type": "object", "additionalProperties": {"type": "string"}})
-    found = adapt(definition, Dialect.OPENAI)
+    found = adapt_tool(definition, Dialect.OPENAI)
     assert found.definition is definition
     assert found.changes == ("inputSchema: served as it is: arguments of any name have no strict form",)
 
 
 def test_members_beyond_the_named_ones_are_reported() -> None:
-    found = adapt(tool(an_object({"a": TEXT}, "a", additionalProperties=True)), Dialect.OPENAI)
+    found = adapt_tool(tool(an_object({"a": TEXT}, "a", additionalProperties=True)), Dialect.OPENAI)
     assert schema_of(found.definition) == closed({"a": TEXT})
     assert "inputSchema: only the properties that are named can be given" in found.changes
 

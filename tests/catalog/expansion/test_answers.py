@@ -6,14 +6,22 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.catalog.expansion.expand import ExpandSchema
+from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.own_tools import EXPAND_DEFINITION
 from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.errors import ExpansionRefused, SchemaNotFound
 from headgate.protocol.jsonrpc_errors import ProtocolViolation
 from headgate.protocol.protocol_version import Era
 from headgate.server.reply import encode_gateway_error
-from tests.catalog.expansion.asking import NAME, Desk, Shelf, an_object, blocks, item, tool
+from tests.catalog.expansion.expand_schema_client import (
+    NAME,
+    ExpandSchemaClient,
+    StaticTools,
+    an_object,
+    blocks,
+    item,
+    tool,
+)
 
 ODD_SPELLING = b'{ "type" :"object" , "properties":{"a":{ "const":1.10e2,"title":"\\u00e9\\/"}, "b":{}} }'
 SHIPPING = an_object(name={"type": "string"}, address=an_object(city={"type": "string"}))
@@ -21,17 +29,19 @@ PAYMENT = an_object(amount={"type": "number"}, metadata=an_object(shipping=SHIPP
 
 
 async def test_without_a_path_the_schema_comes_byte_for_byte() -> None:
-    assert await Desk(tool(ODD_SPELLING)).text() == ODD_SPELLING.decode()
+    assert await ExpandSchemaClient(tool(ODD_SPELLING)).text() == ODD_SPELLING.decode()
 
 
 @pytest.mark.parametrize("path", [None, [], "", "[]"])
 @pytest.mark.parametrize("mode", [None, "schema", ""])
 async def test_every_way_to_leave_an_argument_out_means_the_whole_schema(path: Any, mode: Any) -> None:
-    assert await Desk(tool(ODD_SPELLING)).text(path, mode) == ODD_SPELLING.decode()
+    assert await ExpandSchemaClient(tool(ODD_SPELLING)).text(path, mode) == ODD_SPELLING.decode()
 
 
 async def test_a_part_comes_byte_for_byte() -> None:
-    assert await Desk(tool(ODD_SPELLING)).text(["a"]) == '{ "const":1.10e2,"title":"\\u00e9\\/"}'
+    assert (
+        await ExpandSchemaClient(tool(ODD_SPELLING)).text(["a"]) == '{ "const":1.10e2,"title":"\\u00e9\\/"}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,14 +53,14 @@ async def test_a_part_comes_byte_for_byte() -> None:
     ],
 )
 async def test_docs_are_everything_but_the_schema_byte_for_byte(place: bytes) -> None:
-    text = await Desk(item(place)).text(mode="docs")
+    text = await ExpandSchemaClient(item(place)).text(mode="docs")
     assert json.loads(text) == {"name": "x", "description": "dé", "_meta": {"a": 1.0}}
     assert '"d\\u00e9"' in text
     assert '{"a": 1.0}' in text
 
 
 async def test_a_second_answer_is_the_first_one_again() -> None:
-    desk = Desk(tool(PAYMENT, description="Pay."))
+    desk = ExpandSchemaClient(tool(PAYMENT, description="Pay."))
     for path, mode in ((None, "schema"), (["metadata"], "schema"), (None, "docs"), (["metadata"], "docs")):
         first = await desk.answer({"toolName": NAME, "path": path, "mode": mode})
         before = json.dumps(first)
@@ -59,7 +69,7 @@ async def test_a_second_answer_is_the_first_one_again() -> None:
 
 
 async def test_answers_and_refusals_are_counted() -> None:
-    desk = Desk(tool(PAYMENT))
+    desk = ExpandSchemaClient(tool(PAYMENT))
     await desk.texts()
     await desk.texts(["amount"])
     await desk.refusal(["nothing"])
@@ -88,7 +98,7 @@ async def test_answers_and_refusals_are_counted() -> None:
 )
 async def test_without_a_tool_nothing_is_expanded(arguments: Any) -> None:
     with pytest.raises(ExpansionRefused) as refused:
-        await Desk(tool(PAYMENT)).answer(arguments)
+        await ExpandSchemaClient(tool(PAYMENT)).answer(arguments)
     assert refused.value.message == "toolName is required"
 
 
@@ -104,7 +114,7 @@ async def test_without_a_tool_nothing_is_expanded(arguments: Any) -> None:
 )
 async def test_arguments_that_nobody_can_read_are_refused(params: dict[str, Raw], message: str) -> None:
     with pytest.raises(ExpansionRefused) as refused:
-        await ExpandSchema(Shelf()).run(Request(caller=LOCAL, params=params))
+        await ExpandSchema(StaticTools()).run(Request(caller=LOCAL, params=params))
     assert refused.value.message.startswith(message)
 
 
@@ -119,13 +129,13 @@ async def test_arguments_that_nobody_can_read_are_refused(params: dict[str, Raw]
 )
 async def test_an_unknown_tool_is_answered_with_the_nearest_names(name: str, message: str) -> None:
     with pytest.raises(SchemaNotFound) as missing:
-        await Desk(tool(PAYMENT)).answer({"toolName": name})
+        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": name})
     assert missing.value.message == message
 
 
 async def test_what_a_client_does_not_see_is_not_found() -> None:
     with pytest.raises(SchemaNotFound):
-        await Desk(tool(PAYMENT)).answer({"toolName": NAME}, Caller("stranger"))
+        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": NAME}, Caller("stranger"))
 
 
 @pytest.mark.parametrize("era", Era)
@@ -145,17 +155,17 @@ def test_a_refusal_is_an_error_of_the_protocol_with_its_message_alone(
 
 @pytest.mark.parametrize("mode", ["full", 5, ["docs"], {}, False, "DOCS"])
 async def test_a_mode_that_does_not_exist_is_refused(mode: Any) -> None:
-    assert await Desk(tool(PAYMENT)).refusal(None, mode) == 'mode must be "schema" or "docs"'
+    assert await ExpandSchemaClient(tool(PAYMENT)).refusal(None, mode) == 'mode must be "schema" or "docs"'
 
 
 @pytest.mark.parametrize("path", [{}, True, 1.5, [["a"]], [None], [True], [1.5], ["a", {}]])
 async def test_a_path_of_another_type_is_refused(path: Any) -> None:
-    told = await Desk(tool(PAYMENT)).refusal(path)
+    told = await ExpandSchemaClient(tool(PAYMENT)).refusal(path)
     assert told == 'path must be a list of names, such as ["metadata","shipping"]'
 
 
 async def test_a_path_is_not_followed_for_ever() -> None:
-    desk = Desk(tool(an_object(x={"$ref": "#"})))
+    desk = ExpandSchemaClient(tool(an_object(x={"$ref": "#"})))
     assert await desk.value(*["x"] * 100) == an_object(x={"$ref": "#"})
     assert await desk.refusal(["x"] * 101) == "path has 101 names, and at most 100 are followed"
 
@@ -182,25 +192,25 @@ async def test_a_path_is_not_followed_for_ever() -> None:
 async def test_a_bad_path_names_the_deepest_part_that_exists_and_its_children(
     path: list[str], message: str, mode: str
 ) -> None:
-    assert await Desk(tool(PAYMENT | {"required": ["amount"]})).refusal(path, mode) == message
+    assert await ExpandSchemaClient(tool(PAYMENT | {"required": ["amount"]})).refusal(path, mode) == message
 
 
 async def test_of_many_children_the_first_are_named() -> None:
-    told = await Desk(tool(an_object(**{f"p{i}": {} for i in range(50)}))).refusal(["x"])
+    told = await ExpandSchemaClient(tool(an_object(**{f"p{i}": {} for i in range(50)}))).refusal(["x"])
     assert told.endswith("p18, p19 and 30 more")
-    exactly = await Desk(tool(an_object(**{f"p{i}": {} for i in range(20)}))).refusal(["x"])
+    exactly = await ExpandSchemaClient(tool(an_object(**{f"p{i}": {} for i in range(20)}))).refusal(["x"])
     assert exactly.endswith("p18, p19")
 
 
 async def test_a_refusal_is_short_whatever_the_names_are() -> None:
     long = "n" * 10_000
-    desk = Desk(tool(an_object(**{long: an_object(**{f"{long}{i}": {} for i in range(30)})})))
+    desk = ExpandSchemaClient(tool(an_object(**{long: an_object(**{f"{long}{i}": {} for i in range(30)})})))
     assert len(await desk.refusal([long, long, long])) < 3_000
     assert await desk.value(long, f"{long}7") == {}
 
 
 async def test_an_empty_name_is_named() -> None:
-    desk = Desk(tool(an_object(**{"": an_object(**{"": {"const": 1}})})))
+    desk = ExpandSchemaClient(tool(an_object(**{"": an_object(**{"": {"const": 1}})})))
     assert await desk.value("", "") == {"const": 1}
     assert (await desk.refusal(["x"])).endswith("there are: ''")
 
@@ -214,6 +224,6 @@ async def test_its_own_definition_is_one_that_clients_can_use() -> None:
     assert definition["inputSchema"]["required"] == ["toolName"]
     assert set(definition["inputSchema"]["properties"]) == {"toolName", "path", "mode"}
     assert definition["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
-    own = Desk(item(EXPAND_DEFINITION))
+    own = ExpandSchemaClient(item(EXPAND_DEFINITION))
     assert await own.value("path", "items") == {"type": "string"}
     assert blocks(await own.answer({"toolName": NAME}))

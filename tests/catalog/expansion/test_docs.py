@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.catalog.expansion.asking import Desk, an_object, tool
+from tests.catalog.expansion.expand_schema_client import ExpandSchemaClient, an_object, tool
 
 PART = an_object(
     street={"type": "string", "description": "With number.", "minLength": 1},
@@ -29,7 +29,7 @@ CHILDREN = {
 
 
 async def docs(*path: str, schema: dict[str, Any] = SCHEMA) -> Any:
-    return await Desk(tool(schema)).value(*path, mode="docs")
+    return await ExpandSchemaClient(tool(schema)).value(*path, mode="docs")
 
 
 async def test_a_part_tells_its_prose_and_a_line_about_each_child() -> None:

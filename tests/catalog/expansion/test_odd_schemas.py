@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ExpansionRefused, HeadgateError, SchemaNotFound
 from headgate.domain.item import Item
-from tests.catalog.expansion.asking import NAME, Desk, an_object, ask, item, tool
+from tests.catalog.expansion.expand_schema_client import NAME, ExpandSchemaClient, an_object, ask, item, tool
 from tests.protocol.json_spelling import Pen, pens, scalars, values
 
 KEYWORDS = [
@@ -91,7 +91,7 @@ def test_what_is_found_stands_in_the_schema(schema: dict[str, Any], path: list[s
 @given(st.one_of(st.just(NAME), values), st.one_of(values, paths), st.one_of(values, modes))
 def test_any_arguments_are_answered_or_refused(name: Any, path: Any, mode: Any) -> None:
     for arguments in ({"toolName": name, "path": path, "mode": mode}, {"toolName": NAME, "path": path}, path):
-        desk = Desk(tool(an_object(a=an_object(b={}))))
+        desk = ExpandSchemaClient(tool(an_object(a=an_object(b={}))))
         with suppress(ExpansionRefused, SchemaNotFound):
             asyncio.run(desk.answer(arguments))
         assert desk.tool.expansions + desk.tool.refused == 1

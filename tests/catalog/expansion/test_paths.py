@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.catalog.expansion.asking import NAME, Desk, an_object, tool
+from tests.catalog.expansion.expand_schema_client import NAME, ExpandSchemaClient, an_object, tool
 
 TEXT, NUMBER, YES = {"type": "string"}, {"type": "number"}, {"const": "yes"}
 
 
-def desk(**properties: Any) -> Desk:
-    return Desk(tool(an_object(**properties)))
+def desk(**properties: Any) -> ExpandSchemaClient:
+    return ExpandSchemaClient(tool(an_object(**properties)))
 
 
 # Through properties, arrays and maps.
@@ -99,7 +99,7 @@ async def test_an_optional_list_is_a_list() -> None:
 
 async def test_branches_of_the_arguments_as_a_whole_are_looked_through() -> None:
     schema = {"type": "object", "oneOf": [an_object(a=TEXT), an_object(b=YES)]}
-    assert await Desk(tool(schema)).value("b") == YES
+    assert await ExpandSchemaClient(tool(schema)).value("b") == YES
 
 
 async def test_a_name_that_several_branches_have_is_shown_once_and_the_others_are_named() -> None:
@@ -132,16 +132,16 @@ async def test_a_property_comes_before_the_keyword_of_its_name(name: str) -> Non
         "additionalProperties": TEXT,
         "$defs": {"inner": TEXT},
     }
-    assert await Desk(tool(schema)).value(name) == an_object(inner=YES)
-    assert await Desk(tool(schema)).value(name, "inner") == YES
-    nested = Desk(tool(an_object(outer=schema)))
+    assert await ExpandSchemaClient(tool(schema)).value(name) == an_object(inner=YES)
+    assert await ExpandSchemaClient(tool(schema)).value(name, "inner") == YES
+    nested = ExpandSchemaClient(tool(an_object(outer=schema)))
     assert await nested.value("outer", name, "inner") == YES
 
 
 async def test_a_property_of_a_branch_comes_before_a_keyword() -> None:
     schema = {"type": "object", "anyOf": [an_object(anyOf=YES)]}
-    assert await Desk(tool(schema)).value("anyOf") == YES
-    assert await Desk(tool(schema)).value("anyOf", "0") == an_object(anyOf=YES)
+    assert await ExpandSchemaClient(tool(schema)).value("anyOf") == YES
+    assert await ExpandSchemaClient(tool(schema)).value("anyOf", "0") == an_object(anyOf=YES)
 
 
 async def test_the_word_properties_may_be_said() -> None:
@@ -169,7 +169,7 @@ async def test_what_a_keyword_has_beside_its_property_is_still_reached() -> None
 
 async def test_a_reference_is_followed_on_the_way_and_at_the_end() -> None:
     schema = an_object(who={"$ref": "#/$defs/Person"}) | {"$defs": {"Person": an_object(name=YES)}}
-    made = Desk(tool(schema))
+    made = ExpandSchemaClient(tool(schema))
     assert await made.value("who", "name") == YES
     assert await made.text(["who"]) == json.dumps(an_object(name=YES))
     assert await made.text(["$defs", "Person"]) == json.dumps(an_object(name=YES))
@@ -179,7 +179,7 @@ async def test_what_stands_beside_a_reference_is_kept_and_its_target_comes_too()
     schema = an_object(who={"$ref": "#/$defs/P", "description": "Who."}) | {
         "$defs": {"P": an_object(name=YES)}
     }
-    itself, target, note = await Desk(tool(schema)).texts(["who"])
+    itself, target, note = await ExpandSchemaClient(tool(schema)).texts(["who"])
     assert json.loads(itself) == {"$ref": "#/$defs/P", "description": "Who."}
     assert json.loads(target) == an_object(name=YES)
     assert note == 'Expand $ref with path: ["$defs","P"]'
@@ -190,14 +190,14 @@ async def test_a_part_with_references_says_how_to_read_on() -> None:
         a={"$ref": "#/$defs/A"}, b={"anyOf": [{"$ref": "#/definitions/B"}, {"$ref": "#/$defs/A"}]}
     )
     schema = an_object(part=inner) | {"$defs": {"A": YES}, "definitions": {"B": TEXT}}
-    text, note = await Desk(tool(schema)).texts(["part"])
+    text, note = await ExpandSchemaClient(tool(schema)).texts(["part"])
     assert text == json.dumps(inner)
     assert note == 'Expand $ref with path: ["$defs","A"], ["definitions","B"]'
 
 
 async def test_the_whole_schema_needs_no_such_note() -> None:
     schema = an_object(a={"$ref": "#/$defs/A"}) | {"$defs": {"A": YES}}
-    assert await Desk(tool(schema)).text() == json.dumps(schema)
+    assert await ExpandSchemaClient(tool(schema)).text() == json.dumps(schema)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_the_whole_schema_needs_no_such_note() -> None:
 )
 async def test_references_are_read_with_their_escapes(reference: str, name: str) -> None:
     schema = an_object(x={"$ref": reference}, y=an_object(z={"$ref": reference})) | {"$defs": {name: YES}}
-    made = Desk(tool(schema))
+    made = ExpandSchemaClient(tool(schema))
     assert await made.value("x") == YES
     _, note = await made.texts(["y"])
     assert await made.value(*json.loads(note.removeprefix("Expand $ref with path: "))) == YES
@@ -234,7 +234,7 @@ async def test_a_reference_may_lead_anywhere_in_the_schema(reference: str, targe
         pair={"prefixItems": [TEXT, YES]},
         x=an_object(y={"$ref": reference}),
     ) | {"components": {"schemas": {"Thing": YES}}}
-    made = Desk(tool(schema))
+    made = ExpandSchemaClient(tool(schema))
     _, note = await made.texts(["x"])
     assert await made.value(*json.loads(note.removeprefix("Expand $ref with path: "))) == target
     assert await made.value(reference) == await made.value("x", "y") == target
@@ -244,7 +244,7 @@ async def test_a_reference_that_names_would_miss_is_a_path_itself() -> None:
     schema = an_object(**{"$defs": an_object(A=TEXT), "x": an_object(y={"$ref": "#/$defs/A"})}) | {
         "$defs": {"A": YES}
     }
-    made = Desk(tool(schema))
+    made = ExpandSchemaClient(tool(schema))
     _, note = await made.texts(["x"])
     assert note == 'Expand $ref with path: ["#/$defs/A"]'
     assert await made.value("#/$defs/A") == YES
@@ -252,9 +252,9 @@ async def test_a_reference_that_names_would_miss_is_a_path_itself() -> None:
 
 async def test_a_reference_to_everything_is_the_empty_path() -> None:
     tree = an_object(children={"type": "array", "items": {"$ref": "#"}})
-    _, note = await Desk(tool(tree)).texts(["children"])
+    _, note = await ExpandSchemaClient(tool(tree)).texts(["children"])
     assert note == "Expand $ref with path: []"
-    assert await Desk(tool(tree)).value(*["children"] * 40) == tree["properties"]["children"]
+    assert await ExpandSchemaClient(tool(tree)).value(*["children"] * 40) == tree["properties"]["children"]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ async def test_references_that_turn_in_a_circle_end() -> None:
             "D": {"allOf": [{"$ref": "#/$defs/C"}]},
         }
     }
-    made = Desk(tool(schema))
+    made = ExpandSchemaClient(tool(schema))
     assert "$ref" in await made.value("x")
     assert (await made.refusal(["x", "y"])).startswith(f"""No 'y' in ["x"] of {NAME}""")
     assert await made.value("$defs", "D", "c") == YES
@@ -301,7 +301,12 @@ async def test_references_that_turn_in_a_circle_end() -> None:
 
 async def test_references_are_followed_from_one_to_the_next() -> None:
     defs = {f"D{i}": {"$ref": f"#/$defs/D{i + 1}"} for i in range(30)} | {"D30": an_object(end=YES)}
-    assert await Desk(tool(an_object(x={"$ref": "#/$defs/D0"}) | {"$defs": defs})).value("x", "end") == YES
+    assert (
+        await ExpandSchemaClient(tool(an_object(x={"$ref": "#/$defs/D0"}) | {"$defs": defs})).value(
+            "x", "end"
+        )
+        == YES
+    )
 
 
 # Paths as models write them.
@@ -331,7 +336,9 @@ async def test_a_path_may_be_written_in_many_ways(path: Any) -> None:
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", "[x]", "[", "$", "#", "#/$defs/A", " ", "é", "a~1b"])
 async def test_a_name_is_a_name_before_it_is_a_path(name: str) -> None:
-    made = Desk(tool(an_object(a=an_object(b=TEXT), x=TEXT, **{name: YES}) | {"$defs": {"A": TEXT}}))
+    made = ExpandSchemaClient(
+        tool(an_object(a=an_object(b=TEXT), x=TEXT, **{name: YES}) | {"$defs": {"A": TEXT}})
+    )
     assert json.loads(await made.text(name)) == YES
     assert await made.value(name) == YES
 

@@ -10,7 +10,7 @@ import pytest
 from headgate.catalog.listing_validation import validate_listing
 from headgate.domain.item import Item, published
 from headgate.domain.kind import Kind
-from tests.catalog.expansion.asking import Desk, blocks
+from tests.catalog.expansion.expand_schema_client import ExpandSchemaClient, blocks
 from tests.real.listing import items, members
 from tests.real.test_catalogs import DATA, catalogs
 
@@ -32,7 +32,7 @@ def tools() -> list[Item]:
     return list(real_tools())
 
 
-async def expanded(desk: Desk, tool: Item, path: list[str], mode: str) -> str:
+async def expanded(desk: ExpandSchemaClient, tool: Item, path: list[str], mode: str) -> str:
     return blocks(await desk.answer({"toolName": tool.public_name, "path": path, "mode": mode}))[0]
 
 
@@ -48,7 +48,7 @@ def spans(text: str) -> dict[str, str]:
 
 async def test_schema_and_docs_together_are_the_definition(tools: list[Item]) -> None:
     assert len(tools) > 3_250
-    desk = Desk(*tools)
+    desk = ExpandSchemaClient(*tools)
     for tool in tools:
         schema = await expanded(desk, tool, [], "schema")
         docs = await expanded(desk, tool, [], "docs")
@@ -60,7 +60,7 @@ async def test_schema_and_docs_together_are_the_definition(tools: list[Item]) ->
 # Some twenty thousand of them.
 @pytest.mark.timeout(180)
 async def test_every_property_is_found_by_its_path(tools: list[Item]) -> None:
-    desk = Desk(*tools)
+    desk = ExpandSchemaClient(*tools)
     walked = 0
     for tool in tools:
         schema = json.loads(tool.definition)["inputSchema"]
@@ -72,7 +72,7 @@ async def test_every_property_is_found_by_its_path(tools: list[Item]) -> None:
 
 
 async def test_a_property_tells_its_own_description(tools: list[Item]) -> None:
-    desk = Desk(*tools)
+    desk = ExpandSchemaClient(*tools)
     for tool in tools:
         schema = json.loads(tool.definition)["inputSchema"]
         for path, part in islice(properties(schema, schema), 2):
@@ -106,7 +106,7 @@ def referred(schema: Any, root: Any) -> Any:
 
 
 async def test_every_property_of_an_element_or_a_branch_is_found_without_saying_so(tools: list[Item]) -> None:
-    desk = Desk(*tools)
+    desk = ExpandSchemaClient(*tools)
     walked = 0
     for tool in tools:
         schema = json.loads(tool.definition)["inputSchema"]

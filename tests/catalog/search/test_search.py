@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.catalog.search.document import Document
-from headgate.catalog.search.index import LexicalIndex
+from headgate.catalog.search.lexical_index import LexicalIndex
+from headgate.catalog.search.tool_document import ToolDocument
 from tests.catalog.search.tools import OFFICE, found, index_of, tool
 
 INDEX = index_of(OFFICE)
@@ -88,7 +88,7 @@ def test_identical_tools_of_two_servers_are_two_tools_in_the_order_of_their_name
 
 def test_a_parameter_and_its_values_can_be_asked_for() -> None:
     plain = tool("maps", "draw", "Draws.")
-    styled = Document(
+    styled = ToolDocument(
         ("maps", "paint"),
         "maps_paint",
         "paint",

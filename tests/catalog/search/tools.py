@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from headgate.catalog.search.document import Document
-from headgate.catalog.search.index import LexicalIndex
+from headgate.catalog.search.lexical_index import LexicalIndex
+from headgate.catalog.search.tool_document import ToolDocument
 
 
-def tool(server: str, name: str, description: str = "", *, read_only: bool = False) -> Document:
+def tool(server: str, name: str, description: str = "", *, read_only: bool = False) -> ToolDocument:
     """One tool."""
-    return Document((server, name), f"{server}_{name}", name, description=description, read_only=read_only)
+    return ToolDocument(
+        (server, name), f"{server}_{name}", name, description=description, read_only=read_only
+    )
 
 
 OFFICE = (
@@ -22,7 +24,7 @@ OFFICE = (
 )
 
 
-def index_of(documents: Sequence[Document]) -> LexicalIndex:
+def index_of(documents: Sequence[ToolDocument]) -> LexicalIndex:
     """An index of the documents, put server by server in the order in which they come."""
     index = LexicalIndex()
     for server in dict.fromkeys(document.key[0] for document in documents):

@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.catalog.slim.forms import slim, stub
-from headgate.catalog.slim.partition import partition_schema
-from headgate.catalog.slim.shared import shared
-from tests.catalog.slim.tools import LONG, a_tool, arguments
+from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
+from headgate.schema.partition import partition_schema
+from tests.catalog.slim.tool_samples import LONG, a_tool, arguments
 
 
 def nested(depth: int) -> str:
@@ -66,14 +65,14 @@ ODD = {
 @pytest.mark.parametrize("definition", ODD.values(), ids=ODD)
 @pytest.mark.timeout(5)
 def test_an_odd_definition_has_small_forms_or_stays(definition: bytes) -> None:
-    repeated = shared([definition] * 6)
-    for form in (slim(definition), slim(definition, repeated)):
-        assert len(stub(definition)) <= len(definition)
+    repeated = find_shared_text([definition] * 6)
+    for form in (slim_tool(definition), slim_tool(definition, repeated)):
+        assert len(stub_tool(definition)) <= len(definition)
         assert form == definition or len(form) < len(definition)
         if form != definition:
             assert json.loads(form)["name"] == json.loads(definition)["name"]
             assert json.loads(form)["inputSchema"]["type"] == "object"
-    assert len(stub(definition, repeated)) <= len(slim(definition, repeated))
+    assert len(stub_tool(definition, repeated)) <= len(slim_tool(definition, repeated))
 
 
 @pytest.mark.parametrize("definition", ODD.values(), ids=ODD)
@@ -93,9 +92,9 @@ def test_an_odd_schema_can_be_partitioned_or_stays(definition: bytes) -> None:
 )
 def test_slim_forms_are_small_whatever_there_was(case: str) -> None:
     # Every argument is named, up to 500 of them.
-    assert len(slim(ODD[case])) < (15_000 if "arguments" in case or "needed" in case else 1_500)
+    assert len(slim_tool(ODD[case])) < (15_000 if "arguments" in case or "needed" in case else 1_500)
 
 
 def test_a_reference_that_cannot_be_followed_leaves_the_type_open() -> None:
     for case in ("a cycle", "nowhere", "the network", "an anchor"):
-        assert arguments(slim(ODD[case]))["a"] == {}
+        assert arguments(slim_tool(ODD[case]))["a"] == {}

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from headgate.catalog.slim.forms import slim, stub
-from headgate.catalog.slim.partition import partition_schema
-from headgate.catalog.slim.shared import shared
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.slim_tools import find_shared_text, slim_tool, stub_tool
+from headgate.schema.partition import partition_schema
+from headgate.search.token_counter import count_tokens
 from tests.real.test_catalogs import catalogs
 
 
@@ -25,18 +24,18 @@ def definitions() -> dict[str, list[bytes]]:
 def slimmed() -> list[tuple[Any, Any]]:
     """Each tool as it was and as it is slim."""
     return [
-        (json.loads(one), json.loads(slim(one, repeated)))
+        (json.loads(one), json.loads(slim_tool(one, repeated)))
         for own in definitions().values()
-        for repeated in [shared(own)]
+        for repeated in [find_shared_text(own)]
         for one in own
     ]
 
 
 def test_slim_forms_are_a_fifth_and_stubs_a_tenth() -> None:
     full = sum(len(one) for own in definitions().values() for one in own)
-    said = sum(len(shared(own).said) for own in definitions().values())
+    said = sum(len(find_shared_text(own).summary) for own in definitions().values())
     slim_size = sum(len(msgspec.json.encode(after)) for _, after in slimmed())
-    stub_size = sum(len(stub(one)) for own in definitions().values() for one in own)
+    stub_size = sum(len(stub_tool(one)) for own in definitions().values() for one in own)
     assert (slim_size + said) / full < 0.20
     assert stub_size / full < 0.10
 

@@ -3,13 +3,13 @@
 import datetime
 from typing import Any
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.call import LOCAL, Caller
 from headgate.knowledge.budget import TokenBudget
 from headgate.knowledge.searching import Search
 from headgate.knowledge.tools.knowledge import KnowledgeTools
 from headgate.knowledge.values import Document, NewChunk, NewEntity, NewRelationship, Source
 from headgate.knowledge.writing import written
+from headgate.search.token_counter import count_tokens
 from tests.knowledge.meaning import Meaning, embed_all
 from tests.knowledge.memory import Memory
 

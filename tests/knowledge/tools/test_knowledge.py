@@ -7,13 +7,13 @@ import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.domain.call import LOCAL, Caller
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, SearchFailed, StoreAway
 from headgate.knowledge.modes import Mode
 from headgate.knowledge.prices import price_of_results
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.failures import failure
+from headgate.search.token_counter import count_tokens
 from tests.knowledge.tools.desk import Desk, tokens_of
 
 CALLS: dict[str, dict[str, Any]] = {

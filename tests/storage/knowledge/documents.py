@@ -6,7 +6,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.domain.words import terms, words
 from headgate.knowledge.store import Store
 from headgate.knowledge.values import (
     ANYTHING,
@@ -20,6 +19,7 @@ from headgate.knowledge.values import (
     NewRelationship,
     Source,
 )
+from headgate.search.text_analysis import terms, words
 
 START = 1_800_000_000.0
 MODEL = "a model"

@@ -15,7 +15,6 @@ import msgspec
 from headgate.app.knowledge.opening import Knowledge, open_knowledge
 from headgate.app.knowledge.summary import Imported, Ingested, IngestionProgress
 from headgate.app.progress import Progress
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.config.settings import Settings
 from headgate.documents.failed_files import FailedFiles
 from headgate.documents.library import Files, open_library
@@ -29,6 +28,7 @@ from headgate.knowledge.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion import Ingestion
 from headgate.knowledge.places import Places
 from headgate.knowledge.values import NewChunk, NewEntity, NewRelationship
+from headgate.search.token_counter import count_tokens
 
 log = logging.getLogger("headgate.knowledge")
 

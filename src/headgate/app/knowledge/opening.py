@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-from headgate.catalog.tokens.counter import count_tokens
 from headgate.config.settings import Settings
 from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.passages import PassageEmbedder
@@ -18,6 +17,7 @@ from headgate.knowledge.query import Boosts
 from headgate.knowledge.searching import Search
 from headgate.knowledge.store import Store
 from headgate.knowledge.tools.knowledge import KnowledgeTools
+from headgate.search.token_counter import count_tokens
 
 FILE = "knowledge.db"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.catalog.evaluation.columns import columns, printable, span, wrapped
+from headgate.domain.terminal_text import display_width, printable, table_lines, wrap_text
 from headgate.knowledge.searching import DEPTH
 from headgate.knowledge.values import Statistics
 
@@ -89,18 +89,18 @@ def _glimpses(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) ->
     shown = {**first, "where": "context_header"}
     rows = [[_cell(result[key]) for key in shown.values()] for result in results]
     # Where a chunk stands is set apart, so that no path is broken.
-    head, *begins = columns(list(shown)[:-1], [row[:-1] for row in rows], _WIDEST)
+    head, *begins = table_lines(list(shown)[:-1], [row[:-1] for row in rows], _WIDEST)
     yield f"{head}{_GAP}where"
     for begin, result, row in zip(begins, results, rows, strict=True):
         yield from _whole_words(f"{begin}{_GAP}", printable(row[-1]))
-        snippet = wrapped(printable(result["chunk_snippet"]), max(_NARROWEST, width() - len(_DEEPER)))
+        snippet = wrap_text(printable(result["chunk_snippet"]), max(_NARROWEST, width() - len(_DEEPER)))
         yield from (f"{_DEEPER}{line}" for line in snippet)
         yield ""
 
 
 def _whole_words(begin: str, text: str) -> list[str]:
     """The text after its begin, in lines that are broken between words alone."""
-    longest = max(map(span, text.split()), default=0)
+    longest = max(map(display_width, text.split()), default=0)
     beside = longest <= line_width() - len(begin)
     indent = " " * len(begin) if beside else _BELOW
     lines = textwrap.wrap(
@@ -125,10 +125,10 @@ def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> li
 
 def _with_files(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table whose last column has paths; they are neither cut nor broken, rather each gets its own line."""
-    table = columns(head, rows, _WIDEST)
-    if max(map(span, table)) <= line_width():
+    table = table_lines(head, rows, _WIDEST)
+    if max(map(display_width, table)) <= line_width():
         return table
-    begins = columns(head[:-1], [row[:-1] for row in rows], _WIDEST)
+    begins = table_lines(head[:-1], [row[:-1] for row in rows], _WIDEST)
     paths = [printable(row[-1]) for row in (head, *rows)]
     return [
         line for pair in zip(begins, (f"{_DEEPER}{path}" for path in paths), strict=True) for line in pair
@@ -167,8 +167,8 @@ def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
         rows.append(
             (_cell(result["rank"]), *lists, _cell(said["fused"]), _cell(said["score"]), boosts or "-")
         )
-    table = columns(head, rows, _WIDEST)
-    return ["", *(table if max(map(span, table)) <= line_width() else _one_by_one(head, rows))]
+    table = table_lines(head, rows, _WIDEST)
+    return ["", *(table if max(map(display_width, table)) <= line_width() else _one_by_one(head, rows))]
 
 
 def _one_by_one(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -258,7 +258,9 @@ def _distribution(statistics: Mapping[str, Any], kind: str) -> str:
 def _entities(entities: Sequence[Mapping[str, Any]]) -> list[str]:
     shown = ("entity_id", "entity_type", "confidence", "mentions")
     rows = [[*(_cell(entity[key]) for key in shown), _entity(entity)] for entity in entities]
-    return ["", *columns(("id", "type", "confidence", "mentions", "entity"), rows, width())] if rows else []
+    return (
+        ["", *table_lines(("id", "type", "confidence", "mentions", "entity"), rows, width())] if rows else []
+    )
 
 
 def _entity(entity: Mapping[str, Any]) -> str:
@@ -286,7 +288,7 @@ def _relationships(relationships: Sequence[Mapping[str, Any]]) -> list[str]:
         )
         for one in relationships
     ]
-    return ["", *columns(("id", "confidence", "relationship"), rows, width())] if rows else []
+    return ["", *table_lines(("id", "confidence", "relationship"), rows, width())] if rows else []
 
 
 def printed_statistics(statistics: Statistics, *, as_json: bool) -> str:

@@ -8,8 +8,8 @@ import msgspec
 
 from headgate.app.knowledge.printing import document, line_width, many
 from headgate.app.progress import Progress, speed
-from headgate.catalog.evaluation.columns import columns, printable
 from headgate.documents.formats import known_extensions
+from headgate.domain.terminal_text import printable, table_lines
 from headgate.knowledge.ingestion import Summary
 from headgate.knowledge.reading import Failure
 
@@ -187,7 +187,7 @@ def _notes(failed: Sequence[Failure], advice: str) -> Iterator[str]:
         yield ""
         groups = list(_by_reason(failed))
         rows = [_failed_row(files, reason) for files, reason in groups[:_MOST_FAILED]]
-        yield from columns(("not read", "why"), rows, line_width())
+        yield from table_lines(("not read", "why"), rows, line_width())
         more = sum(len(files) for files, _ in groups[_MOST_FAILED:])
         if more:
             yield f"  and {more:,} more: --json names them all"

@@ -7,17 +7,17 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.catalog import Catalog
-from headgate.catalog.dialects.dialect import Dialect
 from headgate.catalog.listing_builder import ListingBuilder
 from headgate.catalog.listing_variant import ListingFormat
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.catalog.public_names import Key, public_name, sanitised_name
-from headgate.catalog.tokens.counter import count_tokens
+from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_forms import ToolForms
 from headgate.domain.item import Item
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
 from headgate.protocol.protocol_version import Era
+from headgate.search.token_counter import count_tokens
 
 OWN: Final = "own"
 WHOLE: Final = "whole"

@@ -35,9 +35,9 @@ from headgate.app.listing.recorded_catalog import RecordedCatalog, load_recorded
 from headgate.app.progress import Progress
 from headgate.app.results import readers_of
 from headgate.app.search import clients_of
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.evaluation.report import Unreached
+from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.public_names import default_limit
+from headgate.catalog.tool_dialects import Dialect
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
 from headgate.domain.item import Item
@@ -111,7 +111,7 @@ async def preview_listing(
 
 async def _complete_catalog(
     settings: Settings, progress: Progress, *, refresh: bool
-) -> tuple[RecordedCatalog, Sequence[Unreached]]:
+) -> tuple[RecordedCatalog, Sequence[UnreachedServer]]:
     """What is known of the tools, once servers have told it that nobody knew; and those that did not."""
     remembered = await load_recorded_catalog(settings)
     if not refresh and not remembered.unknown:
@@ -136,7 +136,7 @@ class _ReportHeadFields(TypedDict):
     budget_tokens: int
     most_tools: int | None
     tools: int
-    unreached: tuple[Unreached, ...]
+    unreached: tuple[UnreachedServer, ...]
 
 
 class _ListingPreview:
@@ -147,7 +147,7 @@ class _ListingPreview:
         settings: Settings,
         options: ListingPreviewOptions,
         remembered: RecordedCatalog,
-        unreached: Sequence[Unreached],
+        unreached: Sequence[UnreachedServer],
     ) -> None:
         clients = clients_of(settings)
         self._client = options.client

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from headgate.app.listing.mode_listing import SEARCH
-from headgate.catalog.dialects.dialect import Dialect
-from headgate.catalog.evaluation.columns import columns, printable, wrapped
-from headgate.catalog.evaluation.report import Unreached
+from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.listing_builder import choice_line
+from headgate.catalog.tool_dialects import Dialect
 from headgate.domain.listing import Mode
+from headgate.domain.terminal_text import printable, table_lines, wrap_text
 
 
 class ModeChoice(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class _ReportHead(msgspec.Struct, frozen=True, kw_only=True):
     # The most tools that the client can handle, if that is known.
     most_tools: int | None
     tools: int
-    unreached: tuple[Unreached, ...]
+    unreached: tuple[UnreachedServer, ...]
 
 
 class ListingOverview(_ReportHead, frozen=True, kw_only=True, tag_field="kind", tag="overview"):
@@ -199,10 +199,10 @@ class _ReportText:
         if rows:
             yield ""
             yield from self._paragraph(title)
-            yield from columns(head, rows, max(self._width, width))
+            yield from table_lines(head, rows, max(self._width, width))
 
     def _paragraph(self, text: str) -> list[str]:
-        return wrapped(printable(text), self._width) if text else []
+        return wrap_text(printable(text), self._width) if text else []
 
 
 def _client_line(report: PreviewReport) -> str:

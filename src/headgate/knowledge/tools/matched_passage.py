@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headgate.domain.stems import stem
-from headgate.domain.words import terms
 from headgate.knowledge.chunking import short_heading
 from headgate.knowledge.index_terms import codes
 from headgate.knowledge.values import Chunk
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import terms
 
 LENGTH: Final = 200
 _DOTS: Final = "..."

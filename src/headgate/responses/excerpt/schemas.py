@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from headgate.domain.output_schema import referred
+from headgate.schema.references import resolve_reference
 
 # Several schemas that apply to one value.
 Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
@@ -122,7 +122,7 @@ class RuleBook:
 
     def _referred(self, reference: Any) -> Any:
         try:
-            return referred(self._root, reference)
+            return resolve_reference(self._root, reference)
         except LookupError:
             raise _NotUnderstood from None
 

@@ -4,9 +4,9 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 
-from headgate.domain.words import words
 from headgate.knowledge import bm25
 from headgate.knowledge.index_terms import EDITION, index_terms
+from headgate.search.text_analysis import words
 from headgate.storage.knowledge import schema
 
 # Of a chunk: its id, its header and its text.

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.domain.words import words
 from headgate.knowledge import bm25
 from headgate.knowledge.index_terms import EDITION, index_terms
+from headgate.search.text_analysis import words
 from headgate.storage.postgres.knowledge.passages import stem_key
 from headgate.storage.postgres.knowledge.rows import Numbers, done, rows
 from headgate.storage.postgres.knowledge.selecting import in_words, lexeme

@@ -1,0 +1,274 @@
+"""What `headgate eval` reports, as values for JSON and as text for a terminal."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.evaluation.labelled_set import LabelledQuery, LabelledSet
+from headgate.catalog.evaluation.retrieval_metrics import (
+    QueryLatency,
+    QueryRun,
+    RetrievalMetrics,
+    measure,
+    measure_latency,
+)
+from headgate.catalog.evaluation.searchability import (
+    Confusion,
+    HardToFindTool,
+    SearchabilityCheck,
+    ServerRecall,
+    SyntheticQuery,
+    check_searchability,
+)
+from headgate.catalog.search.tool_document import ToolDocument
+from headgate.domain.terminal_text import printable, table_lines, wrap_text
+
+# Of a request that missed, so many of the tools that it found are told.
+_MOST_FOUND_LISTED: Final = 5
+
+
+class MissedLabelledQuery(msgspec.Struct, frozen=True):
+    """A request that did not find all that it wants among the first five."""
+
+    request: str
+    # Of each group one is wanted.
+    wanted: tuple[tuple[str, ...], ...]
+    # The groups of which none was found.
+    missing: tuple[tuple[str, ...], ...]
+    found: tuple[str, ...]
+
+
+class UnreachedServer(msgspec.Struct, frozen=True):
+    """A server whose tools nobody knows, and why."""
+
+    name: str
+    reason: str
+
+
+class LabelledSetReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="set"):
+    """How well a labelled set is found."""
+
+    version: str
+    set: str
+    # None is words alone.
+    model: str | None
+    tools: int
+    metrics: RetrievalMetrics
+    # How many requests were answered with nothing.
+    unanswered: int
+    # How many were answered by words alone although there is a model.
+    without_model: int
+    time: QueryLatency
+    # Kept by the set for the end, and not asked.
+    left_out: int
+    misses: tuple[MissedLabelledQuery, ...]
+
+
+class SearchabilityReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="catalog"):
+    """How well the tools of the operator's own servers are found."""
+
+    version: str
+    model: str | None
+    tools: int
+    metrics: RetrievalMetrics
+    unanswered: int
+    without_model: int
+    time: QueryLatency
+    servers: tuple[ServerRecall, ...]
+    unreached: tuple[UnreachedServer, ...]
+    confusions: tuple[Confusion, ...]
+    weaknesses: tuple[HardToFindTool, ...]
+
+
+EvaluationReport = LabelledSetReport | SearchabilityReport
+
+
+def report_on_set(
+    name: str, labelled: LabelledSet, answers: Sequence[QueryRun], *, version: str, model: str | None
+) -> LabelledSetReport:
+    """Judge the answers to the questions of a set."""
+    found = [[labelled.identifiers[key] for key in answer.keys] for answer in answers]
+    groups = [question.groups for question in labelled.questions]
+    misses = [
+        miss
+        for question, one in zip(labelled.questions, found, strict=True)
+        if (miss := _missed(question, one[:_MOST_FOUND_LISTED])).missing
+    ]
+    return LabelledSetReport(
+        version=version,
+        set=name,
+        model=model,
+        tools=len(labelled.items),
+        metrics=measure(list(zip(groups, found, strict=True))),
+        unanswered=_unanswered(answers),
+        without_model=_without_model(answers, model),
+        time=measure_latency(answers),
+        left_out=labelled.left_out,
+        misses=tuple(sorted(misses, key=lambda one: -len(one.missing) / len(one.wanted))),
+    )
+
+
+def _missed(question: LabelledQuery, found: Sequence[str]) -> MissedLabelledQuery:
+    wanted = [tuple(sorted(group)) for group in question.groups]
+    missing = [group for group in wanted if not set(group) & set(found)]
+    return MissedLabelledQuery(question.text, tuple(wanted), tuple(missing), tuple(found))
+
+
+def report_on_catalog(
+    documents: Sequence[ToolDocument],
+    asked: Sequence[SyntheticQuery],
+    answers: Sequence[QueryRun],
+    unreached: Sequence[UnreachedServer],
+    *,
+    version: str,
+    model: str | None,
+) -> SearchabilityReport:
+    """Judge the answers to requests that were made up."""
+    checked: SearchabilityCheck = check_searchability(documents, asked, [answer.keys for answer in answers])
+    return SearchabilityReport(
+        version=version,
+        model=model,
+        tools=len(documents),
+        metrics=checked.metrics,
+        unanswered=_unanswered(answers),
+        without_model=_without_model(answers, model),
+        time=measure_latency(answers),
+        servers=checked.servers,
+        unreached=tuple(unreached),
+        confusions=checked.confusions,
+        weaknesses=checked.weaknesses,
+    )
+
+
+def limit_rows(report: EvaluationReport, rows: int) -> EvaluationReport:
+    """The report with so many rows of each list of findings, the worst first as they are."""
+    if isinstance(report, LabelledSetReport):
+        return msgspec.structs.replace(report, misses=report.misses[:rows])
+    return msgspec.structs.replace(
+        report, confusions=report.confusions[:rows], weaknesses=report.weaknesses[:rows]
+    )
+
+
+def _unanswered(answers: Sequence[QueryRun]) -> int:
+    return sum(not answer.keys for answer in answers)
+
+
+def _without_model(answers: Sequence[QueryRun], model: str | None) -> int:
+    # An answer with nothing in it does not say who gave it.
+    return sum(bool(answer.keys) and not answer.by_meaning for answer in answers) if model else 0
+
+
+_NARROWEST: Final = 60
+
+
+def format_report(report: EvaluationReport, width: int, rows: int) -> str:
+    """The report as text no wider than the terminal, each list of findings with at most so many rows."""
+    page = _ReportFormatter(max(width, _NARROWEST), rows)
+    lines = page.labelled_set(report) if isinstance(report, LabelledSetReport) else page.searchability(report)
+    return "\n".join(lines)
+
+
+class _ReportFormatter:
+    def __init__(self, width: int, rows: int) -> None:
+        self._width = width
+        self._rows = rows
+
+    def labelled_set(self, report: LabelledSetReport) -> Iterator[str]:
+        asked = _count(report.metrics.questions, "labelled request")
+        yield from self._paragraph(f"{report.set}: {asked} over {_count(report.tools, 'tool')}")
+        if report.left_out:
+            kept = _count(report.left_out, "request")
+            yield from self._paragraph(
+                f"{kept} of the split 'test' left out, as the set keeps them for the end."
+            )
+        yield from self._figures(report)
+        yield from self._table(
+            "Requests that did not find all they want among the first five",
+            ("missing", "found first", "request"),
+            [
+                (_groups(one.missing), one.found[0] if one.found else "nothing", one.request)
+                for one in report.misses
+            ],
+        )
+
+    def searchability(self, report: SearchabilityReport) -> Iterator[str]:
+        asked = _count(report.metrics.questions, "request")
+        servers = _count(len(report.servers), "server")
+        made = "made up from what the tools say of themselves, without the words of their names"
+        yield from self._paragraph(f"{_count(report.tools, 'tool')} of {servers}, {asked} {made}")
+        for one in report.unreached:
+            yield from self._paragraph(f"Not checked: {one.reason}")
+        yield from self._figures(report)
+        yield from self._table(
+            "Servers",
+            ("server", "tools", "requests", "R@1", "R@5"),
+            [
+                (
+                    one.name,
+                    str(one.tools),
+                    str(one.requests),
+                    _share(one.recall_at_1),
+                    _share(one.recall_at_5),
+                )
+                if one.requests
+                else (one.name, str(one.tools), "0", "-", "-")
+                for one in report.servers
+            ],
+            every=True,
+        )
+        yield from self._table(
+            "Confused: who asks for the first finds the second",
+            ("wanted", "found first", "times"),
+            [(str(one.wanted), str(one.found), str(one.times)) for one in report.confusions],
+        )
+        yield from self._table(
+            "What to improve",
+            ("tool", "found", "how"),
+            [
+                (str(one.name), f"{one.found} of {one.requests}", "; ".join(one.advice))
+                for one in report.weaknesses
+            ],
+        )
+
+    def _figures(self, report: EvaluationReport) -> Iterator[str]:
+        metrics = report.metrics
+        search = f"words and {report.model}" if report.model else "words alone"
+        figures = [
+            ("search by", search),
+            ("R@1", f"{_share(metrics.recall_at_1)}  the right tool is found first"),
+            ("R@5", f"{_share(metrics.recall_at_5)}  it is among the first five"),
+            ("NDCG@10", f"{_share(metrics.ndcg_at_10)}  how far up it stands"),
+            ("nothing found", f"{report.unanswered} of {metrics.questions}"),
+            ("time per request", f"p50 {report.time.p50_ms:.2f} ms, p99 {report.time.p99_ms:.2f} ms"),
+        ]
+        if report.without_model:
+            figures.append(("without the model", f"{report.without_model} of {metrics.questions}"))
+        yield ""
+        yield from (f"  {name:17}  {printable(figure)}" for name, figure in figures)
+
+    def _table(
+        self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, every: bool = False
+    ) -> Iterator[str]:
+        if not rows:
+            return
+        shown = rows if every else rows[: self._rows]
+        more = f" ({len(shown)} of {len(rows)}; --limit shows more)" if len(shown) < len(rows) else ""
+        yield ""
+        yield from self._paragraph(title + more)
+        yield from table_lines(head, shown, self._width)
+
+    def _paragraph(self, text: str) -> list[str]:
+        return wrap_text(printable(text), self._width)
+
+
+def _groups(groups: Sequence[Sequence[str]]) -> str:
+    return ", ".join(" or ".join(group) for group in groups)
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,153 @@
+"""Reads a labelled set of tools and queries: `tools.jsonl` and `queries.jsonl`."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey, document_of
+from headgate.domain.errors import ConfigError
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+
+TOOLS_FILE: Final = "tools.jsonl"
+QUERIES_FILE: Final = "queries.jsonl"
+# What a set keeps for the end is not looked at.
+_HELD_OUT_SPLIT: Final = "test"
+# In a message: enough to find the line.
+_LONGEST_SHOWN: Final = 60
+
+Lines = Iterable[bytes | str]
+T = TypeVar("T")
+
+
+class InvalidLabelledSet(ConfigError):
+    """A set that cannot be asked; says in which file, where in it, and what is wrong."""
+
+    def __init__(self, file: str, problem: str, *, line: int | None = None) -> None:
+        where = file if line is None else f"line {line} of {file}"
+        super().__init__(f"{where} {problem}", hint="docs/evaluation.md says what a set looks like")
+
+
+class LabelledQuery(msgspec.Struct, frozen=True):
+    """A request, and the tools that answer it: of each group one."""
+
+    text: str
+    groups: tuple[frozenset[str], ...]
+    split: str = ""
+
+
+class LabelledSet(msgspec.Struct, frozen=True):
+    """Tools as the catalog has them, the identifier of each in the set, and what to ask."""
+
+    items: list[Item]
+    identifiers: dict[ToolKey, str]
+    questions: list[LabelledQuery]
+    # Kept for the end, and not asked.
+    left_out: int
+
+
+class _LabelledToolLine(msgspec.Struct):
+    id: str
+    name: str
+    server: str = ""
+    description: str | None = None
+    input_schema: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _LabelledQueryLine(msgspec.Struct):
+    query: str
+    gold_groups: list[list[str]] = []
+    gold: list[str] = []
+    split: str = ""
+
+
+def read_labelled_set(tools: Lines, questions: Lines) -> LabelledSet:
+    """The whole set; raises BadSet for a line that cannot be used, and where there is nothing to ask."""
+    items: dict[str, Item] = {}
+    taken: set[ToolKey] = set()
+    for number, tool in _decoded(tools, _LabelledToolLine, TOOLS_FILE):
+        if tool.id in items:
+            raise InvalidLabelledSet(
+                TOOLS_FILE, f"has the id {_short(tool.id)} for the second time", line=number
+            )
+        items[tool.id] = item = _item(tool, taken)
+        taken.add((item.server, item.name))
+    if not items:
+        raise InvalidLabelledSet(TOOLS_FILE, "has no tool")
+    asked = _answerable(questions, items)
+    kept = [one for one in asked if one.split != _HELD_OUT_SPLIT] or asked
+    identifiers = {(item.server, item.name): identifier for identifier, item in items.items()}
+    return LabelledSet(list(items.values()), identifiers, kept, len(asked) - len(kept))
+
+
+def _answerable(lines: Lines, tools: Collection[str]) -> list[LabelledQuery]:
+    found = []
+    for number, query in _decoded(lines, _LabelledQueryLine, QUERIES_FILE):
+        question = _question(query)
+        for identifier in sorted(frozenset[str]().union(*question.groups)):
+            if identifier not in tools:
+                raise InvalidLabelledSet(
+                    QUERIES_FILE, f"wants {_short(identifier)}, which {TOOLS_FILE} does not have", line=number
+                )
+        if question.groups:
+            found.append(question)
+    if not found:
+        raise InvalidLabelledSet(QUERIES_FILE, "has no question with an answer")
+    return found
+
+
+def read_labelled_tools(lines: Lines) -> list[ToolDocument]:
+    """The tools, each under its server and its id in the set; raises BadSet for other lines."""
+    return [_document(tool) for _, tool in _decoded(lines, _LabelledToolLine, TOOLS_FILE)]
+
+
+def read_labelled_queries(lines: Lines) -> list[LabelledQuery]:
+    """The questions that have an answer; raises BadSet for other lines."""
+    read = [_question(query) for _, query in _decoded(lines, _LabelledQueryLine, QUERIES_FILE)]
+    return [one for one in read if one.groups]
+
+
+def _decoded(lines: Lines, kind: type[T], file: str) -> Iterator[tuple[int, T]]:
+    """What stands in each line that is not blank, with its number."""
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, decoder.decode(line)
+        except msgspec.ValidationError as error:
+            raise InvalidLabelledSet(file, f"is not as it should be: {error}", line=number) from error
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise InvalidLabelledSet(file, "is not JSON", line=number) from error
+
+
+def _document(tool: _LabelledToolLine) -> ToolDocument:
+    document = document_of(_server(tool), tool.name, tool.name, _definition(tool))
+    return msgspec.structs.replace(document, key=(_server(tool), tool.id))
+
+
+def _item(tool: _LabelledToolLine, taken: Collection[ToolKey]) -> Item:
+    server, name = _server(tool), tool.name
+    # A server has each name once, a set may have it more often; what is no letter is no part of a word.
+    while (server, name) in taken:
+        name += "~"
+    return Item(Kind.TOOLS, server, name, tool.name, _definition(tool))
+
+
+def _server(tool: _LabelledToolLine) -> str:
+    # A set without servers says so with a hyphen.
+    return "" if tool.server == "-" else tool.server
+
+
+def _definition(tool: _LabelledToolLine) -> bytes:
+    return msgspec.json.encode({"description": tool.description, "inputSchema": tool.input_schema})
+
+
+def _question(query: _LabelledQueryLine) -> LabelledQuery:
+    groups = query.gold_groups or [[identifier] for identifier in query.gold]
+    return LabelledQuery(query.query, tuple(frozenset(group) for group in groups if group), query.split)
+
+
+def _short(identifier: str) -> str:
+    return repr(identifier if len(identifier) <= _LONGEST_SHOWN else f"{identifier[:_LONGEST_SHOWN]}...")

@@ -1,0 +1,206 @@
+"""Reads the arguments of expandSchema leniently, and words its refusals with what can be asked instead."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, Literal
+
+import msgspec
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder
+
+from headgate.catalog.public_names import EXPAND_SCHEMA
+from headgate.domain.arguments import unknown_argument, unknown_names
+from headgate.domain.errors import ExpansionRefused
+from headgate.schema.path_lookup import LONGEST_PATH, NavigableSchema, PathNotFound, SchemaPart
+from headgate.schema.references import string_value
+
+MOST_NAMED: Final = 20
+_LONGEST_NAME: Final = 100
+_LONGEST_PATH_TEXT: Final = 300
+
+
+def join_names(names: Iterable[str], total: int = 0) -> str:
+    """The first of the names, and how many more there are; `total` counts more than the names given."""
+    every = list(names)
+    first = ", ".join(name or "''" for name in every[:MOST_NAMED])
+    more = max(total, len(every)) - MOST_NAMED
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def shorten_name(name: str) -> str:
+    """A name short enough for a sentence."""
+    return replace_lone_surrogates(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…")
+
+
+def path_text(path: Iterable[str]) -> str:
+    """A path as a client can send it; of a long one the beginning."""
+    text = msgspec.json.encode([replace_lone_surrogates(step) for step in path]).decode()
+    return text if len(text) <= _LONGEST_PATH_TEXT else text[:_LONGEST_PATH_TEXT] + "…"
+
+
+def replace_lone_surrogates(name: str) -> str:
+    """A name without halves of surrogate pairs, which no client could read."""
+    return name.encode(errors="replace").decode()
+
+
+_MOST_DEAD_ENDS: Final = 3
+
+
+def missing_tool_name() -> ExpansionRefused:
+    """Nobody knows whose schema is wanted."""
+    return ExpansionRefused("toolName is required")
+
+
+def unreadable_arguments() -> ExpansionRefused:
+    """Arguments that no parser takes."""
+    return ExpansionRefused(
+        "the arguments cannot be read: a text in them is broken, or they are nested too deep"
+    )
+
+
+def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> ExpansionRefused:
+    """Members that the tool does not have, and those that it has."""
+    return ExpansionRefused(unknown_argument(EXPAND_SCHEMA, unknown, known))
+
+
+def invalid_path() -> ExpansionRefused:
+    """A path of another type."""
+    return ExpansionRefused('path must be a list of names, such as ["metadata","shipping"]')
+
+
+def path_too_long(length: int) -> ExpansionRefused:
+    """A path that no schema has."""
+    return ExpansionRefused(f"path has {length} names, and at most {LONGEST_PATH} are followed")
+
+
+def invalid_mode() -> ExpansionRefused:
+    """A mode that does not exist."""
+    return ExpansionRefused('mode must be "schema" or "docs"')
+
+
+def nested_too_deep(tool: str) -> ExpansionRefused:
+    """A definition that no parser takes."""
+    return ExpansionRefused(f"{tool} is nested too deep to be taken apart; leave path out to get it whole")
+
+
+def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> ExpansionRefused:
+    """A path that ends before its last name: how far it leads, and where it could go from there."""
+    where = path_text(map(shorten_name, not_found.steps)) if not_found.steps else "the arguments"
+    missing = shorten_name(not_found.missing)
+    # Before anything is opened only to be named.
+    unsure = schema.json.exhausted
+    problems = [f"No {missing!r} in {where} of {tool}"]
+    if unsure:
+        problems = [f"{tool} is too large to be searched for {missing!r} in {where}"]
+    children = schema.children(not_found.part, MOST_NAMED)
+    if children.first:
+        problems.append(f"there are: {join_names(map(shorten_name, children.first), children.total)}")
+    elif not schema.json.exhausted:
+        problems.append("nothing is inside")
+    problems += _dead_ends(schema, not_found.part)
+    if unsure:
+        problems.append("leave path out to get it whole")
+    return ExpansionRefused("; ".join(problems))
+
+
+def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:
+    """References where the missing name may be, in what is not here."""
+    if part.container:
+        return []
+    references = (
+        schema.json.member(subschema.value, "$ref")
+        for subschema in schema.subschemas.with_branches(part.value)
+    )
+    dead = (
+        f"its $ref {shorten_name(said)!r} {unresolved_reason(said)}"
+        for reference in references
+        if (said := string_value(reference)) is not None and not schema.subschemas.reference_target(reference)
+    )
+    return list(islice(dead, _MOST_DEAD_ENDS))
+
+
+def unresolved_reason(reference: str) -> str:
+    """Why nothing is found at the end of a reference."""
+    return "leads nowhere" if reference.startswith("#") else "is outside of the schema and never fetched"
+
+
+_NOTHING: Final = Raw(b"null")
+_ARGUMENT_NAMES: Final = ("toolName", "path", "mode")
+
+_object = Decoder(dict[str, Raw])
+_text = Decoder(str)
+# An index may be a number.
+_steps = Decoder(list[str | int])
+_one_step = Decoder(str | int)
+# Null and nothing are what some models write for an argument that they leave out.
+_mode = Decoder(Literal["schema", "docs", ""] | None)
+
+
+class ExpandSchemaArguments(msgspec.Struct, frozen=True):
+    """Which tool, which part of its arguments, and whether its schema or its prose."""
+
+    tool: str
+    # Empty for the whole.
+    path: tuple[str, ...] = ()
+    docs: bool = False
+
+
+def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArguments:
+    """What is to be expanded; raises ExpansionRefused."""
+    arguments = bytes(params.get("arguments", b""))
+    try:
+        given = _object.decode(arguments) if arguments[:1] == b"{" else {}
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable_arguments() from error
+    # First, because clients know that sentence word for word.
+    tool = _tool(given.get("toolName", _NOTHING))
+    unknown = unknown_names(given, _ARGUMENT_NAMES)
+    if unknown:
+        raise unknown_members(unknown, _ARGUMENT_NAMES)
+    return ExpandSchemaArguments(
+        tool,
+        _path(given.get("path", _NOTHING)),
+        _docs(given.get("mode", _NOTHING)),
+    )
+
+
+def _tool(value: Raw) -> str:
+    try:
+        name = _text.decode(value)
+    except (DecodeError, UnicodeDecodeError):
+        name = ""
+    if not name.strip():
+        raise missing_tool_name()
+    return name
+
+
+def _path(value: Raw) -> tuple[str, ...]:
+    raw = bytes(value)
+    if raw in (b"null", b'""'):
+        return ()
+    try:
+        steps = _steps.decode(raw) if raw[:1] == b"[" else _unquoted(_one_step.decode(raw))
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise invalid_path() from error
+    if len(steps) > LONGEST_PATH:
+        raise path_too_long(len(steps))
+    return tuple(map(str, steps))
+
+
+def _unquoted(step: str | int) -> list[str | int]:
+    """The one name that was sent, or the list that was sent as a text."""
+    if isinstance(step, str) and step.lstrip()[:1] == "[":
+        try:
+            return _steps.decode(step)
+        except (DecodeError, RecursionError):
+            # A name may begin with a bracket.
+            return [step]
+    return [step]
+
+
+def _docs(value: Raw) -> bool:
+    try:
+        mode: str | None = _mode.decode(value)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise invalid_mode() from error
+    return mode == "docs"

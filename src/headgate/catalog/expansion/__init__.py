@@ -1,1 +1,0 @@
-"""expandSchema: gives back what a listing leaves out of a tool, whole or part by part."""

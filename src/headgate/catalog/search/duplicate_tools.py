@@ -1,0 +1,116 @@
+"""Groups near-duplicates: one tool that several servers offer, or several versions of a tool."""
+
+import re
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
+from headgate.search.text_analysis import words
+
+# The share of the words of either that both have.
+_NEARLY_ALL: Final = 0.8
+# Servers write "Search." about tools that have nothing else in common.
+_SHORTEST_SHARED: Final = 2
+# Under different names, only a whole sentence shows that two servers offer the same tool.
+_SENTENCE_SPACES: Final = 4
+# In characters; keeps the comparison of forty candidates under a few milliseconds.
+_LONGEST_COMPARED: Final = 1_000
+# Names are kept in a cache.
+_LONGEST_NAME: Final = 200
+_VERSION: Final = re.compile(r"v\d+")
+
+
+class DuplicateGroups:
+    """Documents in groups of near-duplicates; groups and members keep the order in which they came."""
+
+    def __init__(self) -> None:
+        self._groups: list[list[_ComparedTool]] = []
+        self._groups_by_key: dict[Hashable, list[list[_ComparedTool]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, documents: Iterable[ToolDocument]) -> None:
+        """Take in more documents."""
+        for document in documents:
+            self._add(_ComparedTool(document))
+
+    @property
+    def tools(self) -> list[list[ToolKey]]:
+        """The tools of each group."""
+        return [[one.document.key for one in group] for group in self._groups]
+
+    def _add(self, one: "_ComparedTool") -> None:
+        blocking_keys = list(one.blocking_keys())
+        likely = (
+            group for blocking_key in blocking_keys for group in self._groups_by_key.get(blocking_key, ())
+        )
+        group = next((group for group in likely if group[0].is_same(one)), None)
+        if group is not None:
+            group.append(one)
+            return
+        self._groups.append([one])
+        for blocking_key in blocking_keys:
+            self._groups_by_key.setdefault(blocking_key, []).append(self._groups[-1])
+
+
+class _ComparedTool:
+    """A document with what is compared of it, each part worked out once and only when it is needed."""
+
+    def __init__(self, document: ToolDocument) -> None:
+        self.document = document
+        self.parameters = frozenset(document.parameters.split())
+        self.server_words = _server_words(document.key[0])
+        self.bare_name = _bare_name(document.key[0], document.name[:_LONGEST_NAME])
+        self._described: frozenset[str] | None = None
+
+    @property
+    def described(self) -> frozenset[str]:
+        """The words of the description."""
+        if self._described is None:
+            self._described = frozenset(words(self.document.description[:_LONGEST_COMPARED]))
+        return self._described
+
+    def blocking_keys(self) -> Iterator[Hashable]:
+        """What two documents share if they may be the same tool, so that few are compared in full."""
+        yield "name", self.bare_name
+        if self.document.description.count(" ") >= _SENTENCE_SPACES:
+            yield "description", self.document.description
+
+    def is_same(self, other: "_ComparedTool") -> bool:
+        if self.document.read_only != other.document.read_only:
+            return False
+        if self.bare_name == other.bare_name:
+            return _overlap(self.parameters, other.parameters) >= _NEARLY_ALL and self._says_the_same(other)
+        # A server that describes two of its tools in the same words still has two tools.
+        return self.document.key[0] != other.document.key[0] and (
+            self.document.description == other.document.description and self.parameters == other.parameters
+        )
+
+    def _says_the_same(self, other: "_ComparedTool") -> bool:
+        if min(len(self.described), len(other.described)) < _SHORTEST_SHARED:
+            return False
+        # "Cities of Uganda" by the server uganda and "cities of Egypt" by the server egypt are two tools.
+        if (self.described ^ other.described) & (self.server_words | other.server_words):
+            return False
+        return _overlap(self.described, other.described) >= _NEARLY_ALL
+
+
+# Cutting forty names into words takes as long as the search itself, and popular tools come back.
+@lru_cache(maxsize=1024)
+def _server_words(server: str) -> frozenset[str]:
+    return frozenset(words(server))
+
+
+@lru_cache(maxsize=8192)
+def _bare_name(server: str, name: str) -> tuple[str, ...]:
+    """The words of the name without those of the server and without a version."""
+    own = words(name)
+    bare = [word for word in own if word not in _server_words(server) and not _VERSION.fullmatch(word)]
+    return tuple(bare or own)
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of all words that both have; two empty sets are the same."""
+    return len(one & other) / len(one | other) if one or other else 1.0

@@ -1,0 +1,162 @@
+"""What search indexes of one tool: its fields, their term impacts (BM25F) and its vector."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from typing import Any, Final
+
+import msgspec
+
+from headgate.search.lexicon import MAX_QUANTIZED, VECTOR_LENGTH, ZERO_POINT, Lexicon, TextVector, unit_vector
+from headgate.search.text_analysis import terms
+
+ToolKey = tuple[str, str]
+# Deeper than any schema that a person wrote by hand.
+_DEEPEST: Final = 8
+# Time zones and country codes come in hundreds and would drown the rest.
+_MOST_CHOICES: Final = 64
+
+
+class ToolDocument(msgspec.Struct, frozen=True):
+    """One tool: whose it is, what it is called, and what is said about it."""
+
+    # Server, and name of the tool there.
+    key: ToolKey
+    public_name: str
+    name: str
+    title: str = ""
+    description: str = ""
+    parameters: str = ""
+    # Descriptions of the parameters, and the values they can take.
+    parameter_texts: str = ""
+    read_only: bool = False
+
+
+def document_of(server: str, name: str, public_name: str, definition: bytes) -> ToolDocument:
+    """The document of a tool; what is not as it should be in its definition is left out."""
+    try:
+        tool = msgspec.json.decode(definition)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        tool = None
+    tool = _object(tool)
+    annotations = _object(tool.get("annotations"))
+    names: list[str] = []
+    texts: list[str] = []
+    for parameter, schema in _parameters(tool.get("inputSchema"), _DEEPEST):
+        names.append(parameter)
+        texts += [text for text in _schema_texts(schema) if text]
+    return ToolDocument(
+        key=(server, name),
+        public_name=public_name,
+        name=name,
+        title=_text(tool.get("title")) or _text(annotations.get("title")),
+        description=_text(tool.get("description")),
+        parameters=" ".join(names),
+        parameter_texts=" ".join(texts),
+        read_only=annotations.get("readOnlyHint") is True,
+    )
+
+
+def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every parameter, those of parameters that are objects or lists of objects too."""
+    for name, inner in _object(_object(schema).get("properties")).items():
+        yield name, _object(inner)
+        if depth and isinstance(inner, dict):
+            yield from _parameters(inner, depth - 1)
+            yield from _parameters(inner.get("items"), depth - 1)
+
+
+def _schema_texts(schema: dict[str, Any]) -> Iterator[str]:
+    for part in (schema, _object(schema.get("items"))):
+        yield _text(part.get("description"))
+        choices = part.get("enum")
+        if isinstance(choices, list):
+            yield from (choice for choice in choices[:_MOST_CHOICES] if isinstance(choice, str))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+class SearchField(msgspec.Struct, frozen=True):
+    """One field of a document: its weight, and how far its length counts against it."""
+
+    name: str
+    weight: float
+    length_share: float
+    usual_length: float
+
+
+SEARCH_FIELDS: Final = (
+    SearchField("name", 2.0, 0.4, 3.0),
+    SearchField("server", 2.0, 0.2, 2.0),
+    SearchField("description", 1.0, 0.85, 20.0),
+    SearchField("parameters", 0.5, 0.75, 6.0),
+    SearchField("parameter descriptions", 0.4, 0.75, 30.0),
+)
+_SATURATION: Final = 0.9
+# The largest impact. Small whole numbers are shared objects, and an index has hundreds of thousands of them;
+# and sums of whole numbers are the same in whatever order they are added up.
+MAX_IMPACT: Final = 255
+
+
+def field_terms(document: ToolDocument) -> tuple[list[str], ...]:
+    """The terms of each field, in the order of FIELDS."""
+    return (
+        terms(f"{document.name} {document.title}")
+        if document.title != document.name
+        else terms(document.name),
+        terms(document.key[0]),
+        terms(document.description),
+        terms(document.parameters),
+        terms(document.parameter_texts),
+    )
+
+
+def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Every term of a document with its impact, from 1 to 255, by the terms of its fields."""
+    frequencies: dict[str, float] = defaultdict(float)
+    for field, found in zip(SEARCH_FIELDS, fields, strict=True):
+        relative = len(found) / field.usual_length
+        each = field.weight / (1 - field.length_share + field.length_share * relative)
+        for term in found:
+            frequencies[term] += each
+    return {
+        term: max(1, round(MAX_IMPACT * frequency / (frequency + _SATURATION)))
+        for term, frequency in frequencies.items()
+    }
+
+
+# What lifts a number to where gists have it, and rounds it.
+_ROUNDING_OFFSET: Final = ZERO_POINT + 0.5
+
+
+# Name, server, description, parameters, their descriptions: what it is weighs more than what it takes.
+_VECTOR_FIELD_WEIGHTS: Final = (1.0, 0.5, 1.0, 0.2, 0.1)
+
+
+# What a tool is for stands at the beginning.
+_MOST_FIELD_TERMS: Final = 200
+
+
+def vector_of_fields(fields: Sequence[Sequence[str]], lexicon: Lexicon) -> TextVector | None:
+    """What a tool is about, by the terms of its fields; None when none of its words is known."""
+    weights: dict[str, float] = {}
+    for weight, found in zip(_VECTOR_FIELD_WEIGHTS, fields, strict=True):
+        if not found:
+            continue
+        each = weight / sqrt(min(len(found), _MOST_FIELD_TERMS))
+        for term in found[:_MOST_FIELD_TERMS]:
+            weights[term] = weights.get(term, 0.0) + each
+
+    direction = unit_vector(weights.items(), lexicon)
+    if direction is None:
+        return None
+    numbers = [int(number * VECTOR_LENGTH + _ROUNDING_OFFSET) for number in direction]
+    if min(numbers) < 1 or max(numbers) > MAX_QUANTIZED:
+        numbers = [max(1, min(MAX_QUANTIZED, number)) for number in numbers]
+    return bytes(numbers)

@@ -1,0 +1,219 @@
+"""Scores candidate tools by words and by word vectors, with the confidence that the best one answers the query."""
+
+import math
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
+from operator import mul
+from typing import Final
+
+import msgspec
+
+from headgate.catalog.search.query_terms import ParsedQuery, QueryTerm, matched_query_terms
+from headgate.catalog.search.search_filter import SearchFilter
+from headgate.search.inverted_index import InvertedIndex
+from headgate.search.lexicon import CosineComparer, Lexicon, TextVector, unit_vector
+
+# The best clause of a long request against the request as a whole.
+_CLAUSE_SHARE: Final = 0.4
+# So many entries of the index are read to find candidates, those that tell most first: a long request in a
+# large catalog would take tens of milliseconds otherwise. What candidates get is then added up in full.
+_MOST_ENTRIES_READ: Final = 800
+_MOST_CANDIDATES: Final = 40
+
+
+class LexicalScore(msgspec.Struct, frozen=True):
+    """One document; `value` orders, the best has 1 or a little less."""
+
+    number: int
+    value: float
+
+
+def rank_by_words(
+    query: ParsedQuery,
+    words: Sequence[QueryTerm],
+    postings: InvertedIndex,
+    search_filter: SearchFilter | None,
+) -> list[LexicalScore]:
+    """The best documents that may be seen, in no order."""
+    candidates = _candidates(words, postings, search_filter)
+    if not candidates:
+        return []
+    gains = _gains(words, postings, candidates)
+    whole = [sum(row.values()) for row in gains]
+    most = max(whole)
+    clauses = _best_clause(query, words, gains)
+    most_clause = max(clauses)
+    if not most_clause:
+        return [LexicalScore(number, value / most) for number, value in zip(candidates, whole, strict=True)]
+    one, other = (1 - _CLAUSE_SHARE) / most, _CLAUSE_SHARE / most_clause
+    return [
+        LexicalScore(number, one * value + other * clause)
+        for number, value, clause in zip(candidates, whole, clauses, strict=True)
+    ]
+
+
+def _candidates(
+    words: Sequence[QueryTerm], postings: InvertedIndex, search_filter: SearchFilter | None
+) -> list[int]:
+    """The best by the entries that were read, and all that equal the last of them."""
+    senses = sorted([one for word in words for one in word.scan_order])
+    left = _MOST_ENTRIES_READ
+    totals: dict[int, int] = {}
+    known = totals.get
+    for loss, term, most in senses:
+        if left <= 0:
+            break
+        if search_filter is None:
+            numbers, impacts = postings.top_entries(term, min(most, left))
+        else:
+            numbers, impacts = search_filter.top_visible_entries(term, min(most, left), postings)
+        left -= len(numbers)
+        for number, impact in zip(numbers, impacts, strict=True):
+            totals[number] = known(number, 0) - loss * impact
+    if len(totals) <= _MOST_CANDIDATES:
+        return list(totals)
+    last = nlargest(_MOST_CANDIDATES, totals.values())[-1]
+    return [number for number, value in totals.items() if value >= last]
+
+
+def _gains(
+    words: Sequence[QueryTerm], postings: InvertedIndex, candidates: Sequence[int]
+) -> list[dict[int, int]]:
+    """What each candidate gets from the words that it answers: of each word that of its best meaning."""
+    query_terms: dict[str, list[tuple[int, int]]] = {}
+    for place, word in enumerate(words):
+        for loss, term, _ in word.scan_order:
+            query_terms.setdefault(term, []).append((place, -loss))
+    impacts = {term: postings.posting(term) or {} for term in query_terms}
+    shared = frozenset(query_terms).intersection
+    gains = []
+    for number in candidates:
+        row: dict[int, int] = {}
+        for term in shared(postings.terms_of(number)):
+            impact = impacts[term][number]
+            for place, gain in query_terms[term]:
+                value = gain * impact
+                if value > row.get(place, 0):
+                    row[place] = value
+        gains.append(row)
+    return gains
+
+
+def _best_clause(query: ParsedQuery, words: Sequence[QueryTerm], gains: list[dict[int, int]]) -> list[float]:
+    """For each candidate how well it answers the clause that it answers best."""
+    clauses = query.clauses
+    if not clauses:
+        return [0.0] * len(gains)
+    of_word = [[number for number, clause in enumerate(clauses) if word.term in clause] for word in words]
+    sums = []
+    for row in gains:
+        own = [0] * len(clauses)
+        for place, gain in row.items():
+            for clause in of_word[place]:
+                own[clause] += gain
+        sums.append(own)
+    # Half-way between clauses as equals and clauses by how much they say.
+    scales = [max(column) ** -0.5 if any(column) else 0.0 for column in zip(*sums, strict=True)]
+    return [max(map(mul, own, scales)) for own in sums]
+
+
+# Fitted once on requests whose tool is in the catalog, and the same requests with its server taken out;
+# each set of requests weighs the same.
+_ANSWERED: Final = 8.2
+_ANSWERABLE: Final = -3.3
+_STRONGEST: Final = 1.5
+_STRONG: Final = 2.6
+_START: Final = -3.5
+
+
+def confidence(words: Sequence[QueryTerm], postings: InvertedIndex, number: int) -> float:
+    """From 0, when the document answers by chance at most, to 1."""
+    worth = sum([word.max_gain for word in words])
+    if not worth:
+        return 0.0
+    known = sum([word.max_gain for word in words if postings.posting(word.term) is not None])
+    found = list(matched_query_terms(words, postings, number))
+    same = [
+        (word.max_gain * sense.same_word_probability, gain)
+        for word, sense, gain in found
+        if sense.same_word_probability
+    ]
+    scale = math.log(postings.size + 1)
+    log_odds = (
+        _START
+        + _ANSWERED * sum([worth_of for worth_of, _ in same]) / worth
+        # A request whose other words other tools answer is rather meant for those.
+        + _ANSWERABLE * known / worth
+        + _STRONGEST * max([gain for _, gain in same], default=0.0) / scale
+        + _STRONG * sum(nlargest(3, [gain for _, _, gain in found])) / scale
+    )
+    return 1 / (1 + math.exp(-log_odds))
+
+
+# The nearest clause of a long request against the request as a whole.
+_VECTOR_CLAUSE_SHARE: Final = 0.7
+
+
+def vector_similarity(
+    query: ParsedQuery, vectors: Mapping[int, TextVector | None], lexicon: Lexicon
+) -> dict[int, float]:
+    """Of each document that has a gist how near it is, from -1 to 1; empty when the request has none."""
+    weights = query.weights
+    whole = unit_vector(weights.items(), lexicon)
+    if whole is None:
+        return {}
+    parts = [
+        unit_vector([(term, weights[term]) for term in clause if term in weights], lexicon)
+        for clause in query.clauses
+    ]
+    cosines = CosineComparer([whole, *(part for part in parts if part is not None)]).cosines
+    found = {}
+    for number, vector in vectors.items():
+        if vector is not None:
+            near, *clauses = cosines(vector)
+            found[number] = near + _VECTOR_CLAUSE_SHARE * (max(clauses) - near) if clauses else near
+    return found
+
+
+# How much meaning counts when words are not sure at all; when they are, it counts half as much.
+_MEANING_SHARE: Final = 0.5
+_TRUST_IN_WORDS: Final = 0.5
+
+
+class BlendedScore(msgspec.Struct, frozen=True):
+    """One document: `value` orders; the best by words has `words` 1, the best by meaning `meaning` 1."""
+
+    number: int
+    value: float
+    words: float
+    # None where nothing is known of what the document or the request means.
+    meaning: float | None = None
+
+
+class BlendedRanking(msgspec.Struct, frozen=True):
+    """What was found, in no order, with how sure it is that the best was asked for, from 0 to 1."""
+
+    confidence: float
+    scores: list[BlendedScore]
+    # The largest value.
+    best_value: float
+    # How much meaning counted.
+    meaning_share: float
+
+
+def blend_scores(found: Sequence[LexicalScore], near: Mapping[int, float], sure: float) -> BlendedRanking:
+    """Place what was found by words, given how near each comes in meaning and how sure words are."""
+    most = max([one.value for one in found])
+    nearest = max(near.values(), default=0.0)
+    share = _MEANING_SHARE * (1 - _TRUST_IN_WORDS * sure) if nearest > 0 else 0.0
+    placed = []
+    for one in found:
+        words = one.value / most
+        cosine = near.get(one.number)
+        if not share or cosine is None:
+            # What is not known is taken to be what is known.
+            placed.append(BlendedScore(one.number, words, words))
+        else:
+            meaning = max(0.0, cosine / nearest)
+            placed.append(BlendedScore(one.number, words + share * (meaning - words), words, meaning))
+    return BlendedRanking(sure, placed, max([one.value for one in placed]), share)

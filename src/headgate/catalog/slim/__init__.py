@@ -1,1 +1,0 @@
-"""Makes tools small: names, types and a few telling words, with everything else left to expandSchema."""

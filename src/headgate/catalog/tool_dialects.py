@@ -1,0 +1,361 @@
+"""Serves a tool in the schema dialect of a client, and restores the arguments that a model wrote under it."""
+
+import json
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from headgate.catalog.definition_text import single_member
+from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
+from headgate.schema.dereference import UnsupportedSchema
+from headgate.schema.gemini_dialect import GeminiSchemaWriter
+from headgate.schema.openai_strict_dialect import (
+    StrictSchemaWriter,
+    arguments_shape,
+    is_json_text,
+    nesting_level_inside,
+)
+from headgate.schema.shape_reader import read_shapes
+from headgate.schema.shapes import SchemaChanges, SchemaNode, ShapeUnion, ValueShape, is_of_type, json_type_of
+
+
+class Dialect(StrEnum):
+    """A part of JSON Schema that some model provider takes."""
+
+    PLAIN = "plain"
+    GEMINI = "gemini"
+    # What OpenAI calls strict.
+    OPENAI = "openai"
+
+
+# Clients that hand a schema on to a provider that refuses parts of it; docs/decisions/0026 has the evidence.
+_BY_NAME: Final = {"antigravity-client": Dialect.GEMINI}
+# The name goes on with that of the server; the releases that write it so leave out tools they cannot read.
+_BY_PREFIX: Final = {"gemini-cli-mcp-client-": Dialect.GEMINI}
+
+
+def dialect_of(client_name: str) -> Dialect:
+    """What a client of that `clientInfo.name` needs: PLAIN unless it is known to need something else."""
+    for beginning, dialect in _BY_PREFIX.items():
+        if client_name.startswith(beginning):
+            return dialect
+    return _BY_NAME.get(client_name, Dialect.PLAIN)
+
+
+# To look through a larger one takes so long that others would notice.
+_LONGEST_SCHEMA: Final = 128 * 1024
+# More digits take long to read, and nobody means them.
+_MOST_DIGITS: Final = 310
+
+
+def find_input_schema(text: str) -> tuple[JsonMember, SchemaNode]:
+    """Where the schema of the arguments stands in a definition, and the schema; raises ValueError."""
+    member = single_member(text, "inputSchema")
+    if member is None:
+        raise UnsupportedSchema("no inputSchema")
+    if member.end - member.start > _LONGEST_SCHEMA:
+        raise UnsupportedSchema(f"more than {_LONGEST_SCHEMA} characters")
+    schema = parse_json(text[member.start : member.end])
+    if not isinstance(schema, dict):
+        raise UnsupportedSchema("no object")
+    return member, schema
+
+
+def parse_json(text: str) -> Any:
+    """A value of JSON, in which a number that nothing can hold is infinite; raises ValueError."""
+    return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) < _MOST_DIGITS else float("inf")
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def encode_json(value: Any) -> str:
+    """JSON; raises ValueError where a number is infinite."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half of a character, which only an escape can say.
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text
+
+
+# What may be there or not without a difference, if it is empty.
+_EMPTY: Final = {Dialect.GEMINI: ("properties", "required"), Dialect.OPENAI: ("required",)}
+
+
+class AdaptedTool(msgspec.Struct, frozen=True):
+    """A tool as a client of some dialect sees it, and what that changed."""
+
+    definition: bytes
+    changes: tuple[str, ...] = ()
+
+
+def adapt_tool(definition: bytes, dialect: Dialect) -> AdaptedTool:
+    """The tool in that dialect, or as it is where it cannot be said in it; then the only change says why."""
+    if dialect is Dialect.PLAIN:
+        return AdaptedTool(definition)
+    try:
+        text = definition.decode()
+        member, schema = find_input_schema(text)
+        changes = SchemaChanges()
+        written = _write_schema(schema, dialect, changes)
+        if _without_empty(written, dialect) == _without_empty(schema, dialect):
+            return AdaptedTool(definition)
+        # What is too small for a line of its own: a default that is null, or an example.
+        lines = changes.lines() or ("inputSchema: written in the words of the dialect",)
+        return AdaptedTool(replace_member(text, member, encode_json(written)).encode(), lines)
+    except (ValueError, RecursionError) as error:
+        return AdaptedTool(definition, (f"inputSchema: served as it is: {_reason(error)}",))
+
+
+def _write_schema(schema: SchemaNode, dialect: Dialect, changes: SchemaChanges) -> SchemaNode:
+    choice = read_shapes(schema, changes)
+    return (
+        GeminiSchemaWriter(changes).write_root(choice)
+        if dialect is Dialect.GEMINI
+        else StrictSchemaWriter(changes).write_root(choice)
+    )
+
+
+def _without_empty(schema: SchemaNode, dialect: Dialect) -> SchemaNode:
+    return {
+        key: value for key, value in schema.items() if value not in ({}, []) or key not in _EMPTY[dialect]
+    }
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:200] if isinstance(error, UnsupportedSchema) else "it cannot be read"
+
+
+def is_restorable(short: bytes, definition: bytes) -> bool:
+    """Whether `restored` by the definition is right for arguments under the strict form of `short`.
+
+    It is not if one names arguments that the other does not, or where a text may hold JSON for one and not
+    for the other. Never raises.
+    """
+    try:
+        short_shape, full_shape = (
+            arguments_shape(read_shapes(find_input_schema(form.decode())[1], SchemaChanges()))
+            for form in (short, definition)
+        )
+    except (ValueError, RecursionError):
+        return False
+    if short_shape.properties.keys() != full_shape.properties.keys():
+        return False
+    return all(
+        _shapes_agree(inner, full_shape.properties[name], 2) for name, inner in short_shape.properties.items()
+    )
+
+
+def _shapes_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) -> bool:
+    # Where the tool takes no text, JSON is taken out of every one.
+    if any(shape.kind == "string" for shape in full_shape.shapes):
+        kinds = {shape.kind for shape in full_shape.shapes}
+        texts, own_texts = _json_text_types(short_shape, level), _json_text_types(full_shape, level)
+        if bool(texts) != bool(own_texts) or not texts & kinds <= own_texts:
+            return False
+    return _lists_agree(short_shape, full_shape, level)
+
+
+def _json_text_types(choice: ShapeUnion, level: int) -> set[str]:
+    inside = nesting_level_inside(choice, level)
+    return {shape.kind for shape in choice.shapes if is_json_text(shape, inside)}
+
+
+def _lists_agree(short_shape: ShapeUnion, full_shape: ShapeUnion, level: int) -> bool:
+    lists, own_lists = _lists(short_shape), _lists(full_shape)
+    if not lists or not own_lists:
+        return True
+    if len(lists) + len(own_lists) > 2:
+        # Which of several was meant is found by what is in them, and that is not the same for both.
+        return False
+    items, own_items = lists[0].items, own_lists[0].items
+    if items is None:
+        # The whole list is JSON in a text.
+        return True
+    return own_items is not None and _shapes_agree(items, own_items, level + 1)
+
+
+def _lists(choice: ShapeUnion) -> list[ValueShape]:
+    return [shape for shape in choice.shapes if shape.kind == "array"]
+
+
+# Of one call's arguments; who sends more sends it as it is.
+_MOST_VALUES: Final = 20_000
+_JSON_BEGINS: Final = ("{", "[", '"')
+
+
+def restore_arguments(arguments: bytes, definition: bytes, dialect: Dialect) -> bytes:
+    """The arguments for the tool's own schema: nulls that mean "left out" gone, and JSON taken out of texts.
+
+    Never raises: what cannot be read, or is right already, comes back as it is.
+    """
+    if dialect is not Dialect.OPENAI:
+        return arguments
+    try:
+        shape = arguments_shape(read_shapes(find_input_schema(definition.decode())[1], SchemaChanges()))
+        text = arguments.decode()
+        found = _ArgumentRestorer().arguments(text, shape)
+        return arguments if found == text else found.encode()
+    except (ValueError, RecursionError):
+        return arguments
+
+
+class _ArgumentRestorer:
+    def __init__(self, values: int = 0, *, literal: bool = False) -> None:
+        """What came out of a text is `literal`: no text in it stands for JSON unless no text is wanted."""
+        self._values = values
+        self._literal = literal
+
+    def arguments(self, text: str, shape: ValueShape) -> str:
+        # From the last to the first, so that the places of the others stay right.
+        for member in reversed(list(object_members(text))):
+            inner = shape.properties.get(member.key)
+            # A text that is one may be a whole file, which is not read twice.
+            if inner is None or (
+                text[member.start] == '"' and not _types_in_text(inner, nesting_level_inside(inner, 2))
+            ):
+                continue
+            value = parse_json(text[member.start : member.end])
+            if _is_left_out(value, inner, member.key, shape):
+                text = remove_member(text, member)
+                continue
+            found = self._value(value, inner, 2)
+            if found is not value:
+                text = replace_member(text, member, encode_json(found))
+        return text
+
+    def _value(self, value: Any, choice: ShapeUnion, level: int) -> Any:
+        """The value for one place; the same object where there is nothing to change."""
+        self._count()
+        level = nesting_level_inside(choice, level)
+        if isinstance(value, str):
+            return self._text(value, choice, level)
+        if isinstance(value, dict | list):
+            return self._container(value, choice, level)
+        return value
+
+    def _text(self, value: str, choice: ShapeUnion, level: int) -> Any:
+        if self._literal and _takes_text(choice):
+            return value
+        found = _parse_json_text(value, choice, level)
+        if isinstance(found, str):
+            return found
+        inner = _ArgumentRestorer(self._values, literal=True)
+        found = inner._container(found, choice, level)
+        self._values = inner._values
+        return found
+
+    def _container(self, value: Any, choice: ShapeUnion, level: int) -> Any:
+        shape = self._shape_of(value, choice, level)
+        if shape is None:
+            return value
+        if isinstance(value, dict):
+            return self._object(value, shape, level)
+        return self._array(value, shape.items, level) if shape.items is not None else value
+
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise UnsupportedSchema(f"more than {_MOST_VALUES} values")
+
+    def _object(self, value: dict[str, Any], shape: ValueShape, level: int) -> Any:
+        found: dict[str, Any] = {}
+        changed = False
+        for name, old in value.items():
+            inner = shape.properties.get(name)
+            if inner is None:
+                found[name] = old
+            elif _is_left_out(old, inner, name, shape):
+                changed = True
+            else:
+                found[name] = self._value(old, inner, level + 1)
+                changed |= found[name] is not old
+        return found if changed else value
+
+    def _array(self, value: list[Any], items: ShapeUnion, level: int) -> Any:
+        found = [self._value(old, items, level + 1) for old in value]
+        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+
+    def _shape_of(self, value: Any, choice: ShapeUnion, level: int) -> ValueShape | None:
+        """The alternative that a model had in mind: of objects best the one with just these members."""
+        likely = [
+            shape
+            for shape in choice.shapes
+            if shape.kind == json_type_of(value) and not is_json_text(shape, level)
+        ]
+        if len(likely) < 2:
+            return likely[0] if likely else None
+        if isinstance(value, dict):
+            likely.sort(key=lambda shape: shape.properties.keys() != value.keys())
+        return next((shape for shape in likely if self._fits(value, shape, level)), None)
+
+    def _fits(self, value: Any, shape: ValueShape, level: int) -> bool:
+        self._count()
+        if is_json_text(shape, level):
+            return is_of_type(value, shape.kind) if self._literal else isinstance(value, str)
+        if not is_of_type(value, shape.kind):
+            return False
+        if isinstance(value, dict):
+            return all(
+                name in shape.properties and self._fits_any(inner, shape.properties[name], level + 1)
+                for name, inner in value.items()
+            )
+        if isinstance(value, list) and shape.items is not None:
+            # Nothing can be left out of a list.
+            return all(
+                self._fits_any(inner, shape.items, level + 1) if inner is not None else shape.items.null
+                for inner in value
+            )
+        values = shape.keywords.get("enum")
+        return values is None or value in values
+
+    def _fits_any(self, value: Any, choice: ShapeUnion, level: int) -> bool:
+        level = nesting_level_inside(choice, level)
+        # Where null is not allowed it stands for a member that is left out.
+        return value is None or any(self._fits(value, shape, level) for shape in choice.shapes)
+
+
+def _is_left_out(value: Any, choice: ShapeUnion, name: str, shape: ValueShape) -> bool:
+    # Without a member that need not be there it is right in any case.
+    return value is None and name not in shape.required and (choice.guessed or not choice.null)
+
+
+def _types_in_text(choice: ShapeUnion, level: int) -> set[str]:
+    """The types of what may be written as JSON in a text at that place.
+
+    Where no text is wanted these are all that JSON has braces for: a client that saw the tool in fewer words
+    was not told what is inside, and wrote that as a text.
+    """
+    takes_text = _takes_text(choice)
+    return {
+        shape.kind
+        for shape in choice.shapes
+        if is_json_text(shape, level) or (shape.kind in ("object", "array") and not takes_text)
+    }
+
+
+def _takes_text(choice: ShapeUnion) -> bool:
+    return any(shape.kind == "string" for shape in choice.shapes)
+
+
+def _parse_json_text(value: str, choice: ShapeUnion, level: int) -> Any:
+    kinds = _types_in_text(choice, level)
+    is_beside = _takes_text(choice)
+    if not kinds or (is_beside and not value.lstrip().startswith(_JSON_BEGINS)):
+        return value
+    try:
+        found = parse_json(value)
+    except (ValueError, RecursionError):
+        return value
+    if is_beside and isinstance(found, str):
+        # A text that looks like JSON is put into quotes, so that it can be told from JSON.
+        return found if found.lstrip().startswith(_JSON_BEGINS) else value
+    return found if json_type_of(found) in kinds else value

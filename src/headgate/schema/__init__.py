@@ -1,0 +1,1 @@
+"""JSON Schema algorithms: references, navigation, reduction and provider dialects."""

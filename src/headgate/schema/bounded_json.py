@@ -1,0 +1,179 @@
+"""Opens JSON level by level, each value as the bytes that stand there, within a bound on the work."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from msgspec import DecodeError, Raw, defstruct
+from msgspec.json import Decoder
+from msgspec.structs import astuple
+
+from headgate.protocol.json_members import object_members
+from headgate.protocol.json_scan import array_elements
+
+# A few nanoseconds each: some tens of milliseconds in all.
+_MOST_UNITS: Final = 8_000_000
+# Kept for saying what is there, when looking around has used up the rest.
+_RESERVE: Final = 2_000_000
+# For what a path names by its word, however large the rest is: a few levels of some megabytes.
+_MOST_EXACT_PATH_UNITS: Final = 32_000_000
+_UNITS_A_MEMBER: Final = 200
+_UNITS_AN_ELEMENT: Final = 10
+# For each byte of what only the slow reader takes.
+_UNITS_A_SLOW_BYTE: Final = 30
+
+# Of a larger object one member is looked for without making a value of each.
+_LARGE: Final = 64 * 1024
+# Whoever looks for more does better to open it.
+_MOST_PICKED: Final = 4
+
+_object = Decoder(dict[str, Raw])
+_array = Decoder(list[Raw])
+
+
+class BoundedJson:
+    """What has been opened of one schema, and what may still be."""
+
+    def __init__(self) -> None:
+        self._units_left = _MOST_UNITS
+        self._units_left_for_exact_path = _MOST_EXACT_PATH_UNITS
+        # A value becomes bytes when it is asked for; most never are.
+        self._objects: dict[bytes, dict[str, Raw | bytes]] = {}
+        self._arrays: dict[bytes, list[Raw] | list[bytes]] = {}
+        self._picked: dict[bytes, dict[str, bytes]] = {}
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nobody looks around any more, so that what was not found may still be there."""
+        return self._units_left < _RESERVE or self._units_left_for_exact_path < 0
+
+    def spend(self, units: int) -> bool:
+        """Whether that much can be spent on looking around."""
+        self._units_left -= units
+        return self._units_left >= _RESERVE
+
+    @contextmanager
+    def exact_path_budget(self) -> Iterator[None]:
+        """What is opened here is what the path names, and leaves the looking around what it has."""
+        self._units_left, self._units_left_for_exact_path = self._units_left_for_exact_path, self._units_left
+        try:
+            yield
+        finally:
+            self._units_left, self._units_left_for_exact_path = (
+                self._units_left_for_exact_path,
+                self._units_left,
+            )
+
+    def names(self, value: bytes) -> Iterable[str]:
+        """The names of an object's members; none of anything else."""
+        return self._object(value)
+
+    def member(self, value: bytes, name: str) -> bytes:
+        """One member of an object; nothing where there is none."""
+        opened = self._object(value)
+        found = opened.get(name, b"")
+        if isinstance(found, Raw):
+            # Kept, so that it is hashed once however often it is opened.
+            found = opened[name] = bytes(found)
+        return found
+
+    def pick(self, value: bytes, name: str) -> bytes:
+        """The same, of an object that may have a hundred thousand others."""
+        if len(value) <= _LARGE or value[:1] != b"{" or value in self._objects:
+            return self.member(value, name)
+        picked = self._picked.setdefault(value, {})
+        if name in picked:
+            return picked[name]
+        if len(picked) >= _MOST_PICKED:
+            return self.member(value, name)
+        if not self._affords(len(value)):
+            return b""
+        found = _pick_member(value, name)
+        if found is None:
+            return self.member(value, name)
+        picked[name] = found
+        return found
+
+    def count(self, value: bytes) -> int:
+        """How many elements an array has; none of anything else."""
+        return len(self._array(value))
+
+    def element(self, value: bytes, position: int) -> bytes:
+        """One element of an array; nothing where there is none."""
+        opened = self._array(value)
+        return bytes(opened[position]) if position < len(opened) else b""
+
+    def elements(self, value: bytes, most: int) -> list[bytes]:
+        """The first elements of an array; none of anything else."""
+        return [bytes(element) for element in self._array(value)[:most]]
+
+    def _object(self, value: bytes) -> dict[str, Raw | bytes]:
+        if value[:1] != b"{":
+            return {}
+        opened = self._objects.get(value)
+        if opened is None:
+            opened = self._open_object(value)
+            if opened is None:
+                # Not remembered, for a path may still name it.
+                return {}
+            self._objects[value] = opened
+            self._units_left -= _UNITS_A_MEMBER * len(opened)
+        return opened
+
+    def _open_object(self, value: bytes) -> dict[str, Raw | bytes] | None:
+        """The members; None where that would take more than is left."""
+        if not self._affords(len(value)):
+            return None
+        try:
+            return dict(_object.decode(value))
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            # Half of a surrogate pair, which servers do send, is more than that parser takes.
+            pass
+        if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
+            return None
+        try:
+            text = value.decode()
+            return {one.key: text[one.start : one.end].encode() for one in object_members(text)}
+        except (ValueError, RecursionError):
+            return {}
+
+    def _array(self, value: bytes) -> list[Raw] | list[bytes]:
+        if value[:1] != b"[":
+            return []
+        opened = self._arrays.get(value)
+        if opened is None:
+            opened = self._open_array(value)
+            if opened is None:
+                return []
+            self._arrays[value] = opened
+            self._units_left -= _UNITS_AN_ELEMENT * len(opened)
+        return opened
+
+    def _open_array(self, value: bytes) -> list[Raw] | list[bytes] | None:
+        """The elements; None where that would take more than is left."""
+        if not self._affords(len(value)):
+            return None
+        try:
+            return _array.decode(value)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        if not self._affords(_UNITS_A_SLOW_BYTE * len(value)):
+            return None
+        try:
+            return array_elements(value)
+        except ValueError:
+            return []
+
+    def _affords(self, units: int) -> bool:
+        self._units_left -= units
+        return self._units_left >= 0
+
+
+def _pick_member(value: bytes, name: str) -> bytes | None:
+    """One member; None of a name with a quote in it, and of what only the slow reader takes."""
+    try:
+        one = defstruct("One", [("member", Raw, Raw(b""))], rename={"member": name})
+        (found,) = astuple(Decoder(one).decode(value))
+    except (ValueError, DecodeError, RecursionError):
+        return None
+    return bytes(found)

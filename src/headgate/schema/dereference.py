@@ -1,0 +1,180 @@
+"""Follows the `$ref`s of one schema and merges `allOf`, within bounds on depth and size."""
+
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from headgate.schema.shapes import SchemaChanges, SchemaNode, json_type_of
+
+# The type of what two schemas that contradict each other allow.
+NO_TYPE: Final = "nothing"
+_HIGHER: Final = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}
+_LOWER: Final = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}
+_OF_SCHEMAS: Final = {"properties", "patternProperties", "$defs", "definitions"}
+
+
+def merge_schemas(over: SchemaNode, under: SchemaNode) -> SchemaNode:
+    """What both ask; where only one can be kept, as of descriptions, it is that of `over`."""
+    both = over | {
+        key: _joined(key, over[key], value) if key in over and over[key] != value else value
+        for key, value in under.items()
+    }
+    if both.get("enum") == [] and over.get("enum"):
+        both["type"] = NO_TYPE
+    return both
+
+
+def _joined(key: str, over: Any, under: Any) -> Any:
+    if type(over) is not type(under):
+        return _joined_of_two_types(key, over, under)
+    if key in _OF_SCHEMAS and isinstance(over, dict):
+        return over | {
+            name: _both(over[name], schema) if name in over else schema for name, schema in under.items()
+        }
+    if key in ("items", "additionalProperties") and isinstance(over, dict):
+        return _both(over, under)
+    if key == "required" and isinstance(over, list):
+        return list(dict.fromkeys(name for name in [*over, *under] if isinstance(name, str)))
+    if key == "enum" and isinstance(over, list):
+        known = {_key(value) for value in under}
+        return [value for value in over if _key(value) in known]
+    return _bound(key, over, under)
+
+
+def _joined_of_two_types(key: str, over: Any, under: Any) -> Any:
+    if key == "type":
+        return _common_types(over, under)
+    if key == "additionalProperties":
+        # `false` says most, and `true` least.
+        return (over is not False and under is not False) and (under if over is True else over)
+    return _bound(key, over, under)
+
+
+def _bound(key: str, over: Any, under: Any) -> Any:
+    if key == "type":
+        return _common_types(over, under)
+    if key == "additionalProperties":
+        return over and under
+    if key in _HIGHER | _LOWER and {json_type_of(over), json_type_of(under)} <= {"integer", "number"}:
+        return max(over, under) if key in _HIGHER else min(over, under)
+    return over
+
+
+def _both(over: Any, under: Any) -> Any:
+    return over if over == under else {"allOf": [over, under]}
+
+
+def _key(value: Any) -> str:
+    """The same for equal values only: 1 and true are none."""
+    return f"{json_type_of(value)} {value!r}"
+
+
+def _common_types(over: Any, under: Any) -> Any:
+    """The types that both name; an integer is a number, too."""
+    first, second = (kinds if isinstance(kinds, list) else [kinds] for kinds in (over, under))
+    common = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
+    common += [kind for kind in second if kind == "integer" and "number" in first and kind not in common]
+    return common or NO_TYPE
+
+
+# References inside references, and parts inside parts.
+MOST_DEPTH: Final = 32
+_MOST_PARTS: Final = 200
+# Written out again and again, a few references can become a schema of any size.
+_MOST_WRITTEN: Final = 1000
+
+# The references that lead to a place, so that one that leads back is seen.
+ReferenceTrail = frozenset[str]
+
+
+class UnsupportedSchema(ValueError):
+    """A schema that is served as it is, with the reason."""
+
+
+class DereferencedSchema(NamedTuple):
+    """A schema without references and `allOf` of its own; its inner ones are as they were."""
+
+    node: SchemaNode
+    trail: ReferenceTrail
+    # The reference that was not followed, because it leads back or too far.
+    cut: str = ""
+
+
+class Dereferencer:
+    """One schema, and what its references mean."""
+
+    def __init__(self, root: SchemaNode, changes: SchemaChanges) -> None:
+        self._root = root
+        self._changes = changes
+        self._written = 0
+
+    def dereference(
+        self, schema: Any, where: str, trail: ReferenceTrail, depth: int = 0
+    ) -> DereferencedSchema:
+        """One schema of the document, as the place asks it that `trail` leads to; raises Unsayable."""
+        if not isinstance(schema, dict):
+            return DereferencedSchema({}, trail)
+        if "$ref" not in schema and "allOf" not in schema:
+            return DereferencedSchema(_with_enum(schema), trail)
+        node = _with_enum({key: value for key, value in schema.items() if key not in ("$ref", "allOf")})
+        reference = schema.get("$ref")
+        cut = ""
+        if isinstance(reference, str):
+            node, trail, cut = self._follow(reference, node, where, trail, depth)
+        parts = schema.get("allOf")
+        if isinstance(parts, list) and parts:
+            node, trail = self._merge_all_of(parts, node, where, trail, depth)
+        return DereferencedSchema(node, trail, cut)
+
+    def lookup(self, reference: str) -> Any:
+        """What a reference leads to, or None."""
+        found: Any = self._root
+        if not reference.startswith("#"):
+            return None
+        for part in reference[1:].split("/")[1:]:
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict):
+                found = found.get(name)
+            elif isinstance(found, list) and name.isdecimal() and len(name) < 6 and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return None
+        # A name that is no pointer is an anchor, which hardly any tool has.
+        return found if reference in ("#", "#/") or reference.startswith("#/") else None
+
+    def _follow(
+        self, reference: str, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int
+    ) -> DereferencedSchema:
+        target = self.lookup(reference)
+        if not isinstance(target, dict):
+            self._changes.add(where, f"$ref {reference} leads nowhere in this schema and was dropped")
+            return DereferencedSchema(node, trail)
+        # A large one takes longer to join with what stands beside it.
+        self._written += 1 + sum(len(one) for one in target.values() if isinstance(one, dict | list)) // 20
+        if reference in trail or depth >= MOST_DEPTH or self._written > _MOST_WRITTEN:
+            self._changes.add(where, f"$ref {reference} leads back or too far and was cut off")
+            return DereferencedSchema(node, trail, reference)
+        self._changes.add(where, f"$ref {reference} written out")
+        found = self.dereference(target, where, trail | {reference}, depth + 1)
+        return DereferencedSchema(merge_schemas(node, found.node), found.trail, found.cut)
+
+    def _merge_all_of(
+        self, parts: list[Any], node: SchemaNode, where: str, trail: ReferenceTrail, depth: int
+    ) -> tuple[SchemaNode, ReferenceTrail]:
+        if len(parts) > _MOST_PARTS:
+            raise UnsupportedSchema(f"{len(parts)} schemas in one allOf")
+        if depth >= MOST_DEPTH:
+            self._changes.add(where, "allOf is too deep and was dropped")
+            return node, trail
+        self._changes.add(where, "allOf merged")
+        for part in parts:
+            found = self.dereference(part, where, trail, depth + 1)
+            node, trail = merge_schemas(node, found.node), found.trail
+        return node, trail
+
+
+def _with_enum(node: SchemaNode) -> SchemaNode:
+    """A constant is a choice of one."""
+    if "const" not in node:
+        return node
+    constant = {"enum": [node["const"]]}
+    return merge_schemas(constant, {key: value for key, value in node.items() if key != "const"})

@@ -1,0 +1,169 @@
+"""Decides whether an output schema lets a truncated result carry its notice in `structuredContent`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import DecodeError
+
+from headgate.schema.references import resolve_reference
+
+# The member with the notice, the cache_id, and how much is shown of how much.
+NOTICE_MEMBER: Final = "_headgate"
+
+# Characters; to parse a larger schema would delay other clients.
+_LONGEST: Final = 128 * 1024
+_MOST_SCHEMAS: Final = 500
+_MOST_HOPS: Final = 10
+
+# Annotations, and the keywords of other types: they say nothing about which members an object has.
+# fmt: off
+_ANNOTATIONS: Final = frozenset([
+    "$schema", "$comment", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$vocabulary",
+    "title", "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly",
+    "nullable", "discriminator", "externalDocs", "markdownDescription"
+])
+_OF_OTHER_TYPES: Final = frozenset([
+    "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
+    "maxContains", "minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern",
+    "format", "contentEncoding", "contentMediaType", "contentSchema", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf"
+])
+# fmt: on
+
+
+def admits_notice(schema: str | bytes) -> bool:
+    """Whether every object that satisfies the schema also does so with the notice added.
+
+    False also where that is not certain: an unknown keyword, a remote reference, a root that is not
+    `"type": "object"`, or a schema of more than 128 KiB.
+    """
+    if len(schema) > _LONGEST:
+        return False
+    try:
+        root = msgspec.json.decode(schema)
+        if not isinstance(root, Mapping) or root.get("type") != "object":
+            return False
+        return _NoticeCompatibilityCheck(root).ignores_notice(root)
+    except (DecodeError, UnicodeDecodeError, RecursionError, LookupError):
+        return False
+
+
+class _NoticeCompatibilityCheck:
+    """Looks through a schema for whatever depends on the member with the notice."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._seen: set[int] = set()
+        self._rules: dict[str, Callable[[Any], bool]] = {
+            "type": lambda named: _types(named) is not None,
+            "required": lambda names: isinstance(names, list) and NOTICE_MEMBER not in names,
+            "properties": lambda named: isinstance(named, Mapping) and NOTICE_MEMBER not in named,
+            "additionalProperties": self._accepts_notice,
+            "unevaluatedProperties": self._accepts_notice,
+            "patternProperties": self._pattern_ignores,
+            "propertyNames": _is_any_text,
+            **dict.fromkeys(("allOf", "anyOf", "oneOf"), self._each_ignores),
+            **dict.fromkeys(("not", "if", "then", "else"), self.ignores_notice),
+            **dict.fromkeys(
+                ("dependentRequired", "dependentSchemas", "dependencies"), self._dependencies_ignore
+            ),
+            "$ref": lambda reference: self.ignores_notice(resolve_reference(self._root, reference)),
+            "const": lambda value: not isinstance(value, Mapping),
+            "enum": _has_no_object,
+        }
+
+    def ignores_notice(self, schema: Any) -> bool:
+        """Whether an object satisfies the schema with the notice exactly when it does without it.
+
+        Stronger than needed at the root, so that it also holds below `oneOf`, `not` and `if`.
+        """
+        if isinstance(schema, bool):
+            return True
+        if not isinstance(schema, Mapping) or len(self._seen) > _MOST_SCHEMAS:
+            return False
+        # What a recursive schema says was looked at when it was first met.
+        if id(schema) in self._seen or _is_never_an_object(schema):
+            return True
+        self._seen.add(id(schema))
+        return all(
+            self._keyword_ignores(schema, keyword, keyword_value) for keyword, keyword_value in schema.items()
+        )
+
+    def _keyword_ignores(self, schema: Mapping[str, Any], keyword: str, keyword_value: Any) -> bool:
+        if keyword in ("minProperties", "$id"):
+            return schema is self._root
+        rule = self._rules.get(keyword)
+        return rule(keyword_value) if rule is not None else _says_nothing_of_members(keyword)
+
+    def _each_ignores(self, schemas: Any) -> bool:
+        return isinstance(schemas, list) and all(map(self.ignores_notice, schemas))
+
+    def _pattern_ignores(self, schemas: Any) -> bool:
+        # No pattern is tried, because it may be one that never ends.
+        return isinstance(schemas, Mapping) and all(map(self._accepts_notice, schemas.values()))
+
+    def _dependencies_ignore(self, dependencies: Any) -> bool:
+        if not isinstance(dependencies, Mapping) or NOTICE_MEMBER in dependencies:
+            return False
+        return all(
+            NOTICE_MEMBER not in needed if isinstance(needed, list) else self.ignores_notice(needed)
+            for needed in dependencies.values()
+        )
+
+    def _accepts_notice(self, schema: Any, depth: int = 0) -> bool:
+        """Whether the notice itself, an object with texts and numbers, satisfies the schema."""
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, Mapping) or depth > _MOST_HOPS:
+            return False
+        return all(
+            self._keyword_accepts(keyword, keyword_value, depth + 1)
+            for keyword, keyword_value in schema.items()
+        )
+
+    def _keyword_accepts(self, keyword: str, keyword_value: Any, depth: int) -> bool:
+        match keyword:
+            case "type":
+                return "object" in (_types(keyword_value) or ())
+            case "additionalProperties":
+                return keyword_value is True or keyword_value == {}
+            case "allOf":
+                return isinstance(keyword_value, list) and all(
+                    self._accepts_notice(one, depth) for one in keyword_value
+                )
+            case "anyOf":
+                return isinstance(keyword_value, list) and any(
+                    self._accepts_notice(one, depth) for one in keyword_value
+                )
+            case "$ref":
+                return self._accepts_notice(resolve_reference(self._root, keyword_value), depth)
+        return _says_nothing_of_members(keyword)
+
+
+def _says_nothing_of_members(keyword: str) -> bool:
+    return keyword in _ANNOTATIONS or keyword in _OF_OTHER_TYPES or keyword.startswith("x-")
+
+
+def _has_no_object(values: Any) -> bool:
+    return isinstance(values, list) and not any(isinstance(one, Mapping) for one in values)
+
+
+def _types(keyword_value: Any) -> list[str] | None:
+    """The types that are named, None where they cannot be read."""
+    named = keyword_value if isinstance(keyword_value, list) else [keyword_value]
+    return named if all(isinstance(name, str) for name in named) else None
+
+
+def _is_never_an_object(schema: Mapping[str, Any]) -> bool:
+    # Up to draft 7 nothing that stands beside a reference counts.
+    if "type" not in schema or "$ref" in schema:
+        return False
+    named = _types(schema["type"])
+    return named is not None and "object" not in named
+
+
+def _is_any_text(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return schema is True
+    return schema.get("type", "string") == "string" and schema.keys() <= {*_ANNOTATIONS, "type"}

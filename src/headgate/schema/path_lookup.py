@@ -1,0 +1,254 @@
+"""Finds the part of a schema that a path means, as people and models write paths."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from headgate.schema.bounded_json import BoundedJson
+from headgate.schema.references import array_index, pointer_steps, string_value
+from headgate.schema.subschemas import Subschema, SubschemaWalker
+
+LONGEST_PATH: Final = 100
+# Other parts that the same path could mean; a model looks at few.
+_MOST_OTHERS: Final = 20
+# Names, of one schema; a list of more is not read to its end.
+_MOST_REQUIRED: Final = 10_000
+_UNITS_A_STEP: Final = 20_000
+
+# Their values are schemas under names or numbers, and no schemas themselves.
+_CONTAINERS: Final = frozenset(
+    {
+        "properties",
+        "patternProperties",
+        "$defs",
+        "definitions",
+        "dependentSchemas",
+        "dependencies",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "prefixItems",
+    }
+)
+_SCHEMAS: Final = frozenset(
+    {
+        "items",
+        "additionalItems",
+        "additionalProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "propertyNames",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+    }
+)
+_KEYWORDS: Final = _CONTAINERS | _SCHEMAS
+# No schemas are there; whoever names one of these means a property that does not exist.
+_VALUES: Final = frozenset({"required", "type", "enum", "const", "default", "examples"})
+# Where a path that was sent as one text may be cut: a.b, a/b, a[].b, a[0].b
+_PATH_SEPARATORS: Final = re.compile(r"[./\[\]]+")
+_ROOTS: Final = ("", "#", "$")
+
+
+class SchemaPart(NamedTuple):
+    """One part of a schema: its bytes, and the whole path that leads there."""
+
+    value: bytes
+    at: tuple[str, ...] = ()
+    container: bool = False
+
+
+class SchemaChild(NamedTuple):
+    """What is found one step further."""
+
+    value: bytes
+    required: bool = False
+
+
+class SchemaChildren(NamedTuple):
+    """The first of what is one step further, by name, and how many there are."""
+
+    first: dict[str, SchemaChild]
+    total: int
+
+
+class PathFound(NamedTuple):
+    """The part that a path means, and where others stand that it could mean as well."""
+
+    part: SchemaPart
+    others: list[tuple[str, ...]]
+
+
+class PathNotFound(NamedTuple):
+    """How far a path leads: the steps that exist, the next one that does not, and the part before it."""
+
+    steps: tuple[str, ...]
+    missing: str
+    part: SchemaPart
+
+
+class NavigableSchema:
+    """The inputSchema of one tool, opened only where a path leads."""
+
+    def __init__(self, value: bytes) -> None:
+        self.json = BoundedJson()
+        self.subschemas = SubschemaWalker(value, self.json)
+        self._root = SchemaPart(value)
+
+    def find(self, path: Sequence[str]) -> PathFound | PathNotFound:
+        """The part at the path, which is read as it is first, and then as it may have been meant."""
+        found = self._walk(path)
+        if isinstance(found, PathFound):
+            return found
+        with self.json.exact_path_budget():
+            exact = self._at_pointer(path)
+        if exact is not None:
+            return PathFound(exact, [])
+        pieces = [piece for step in path for piece in _PATH_SEPARATORS.split(step) if piece not in _ROOTS]
+        if not 0 < len(pieces) <= LONGEST_PATH or pieces == list(path):
+            return found
+        again = self._walk(pieces)
+        return again if isinstance(again, PathFound) or len(again.steps) > len(found.steps) else found
+
+    def _at_pointer(self, path: Sequence[str]) -> SchemaPart | None:
+        """A place that is no property, named as a `$ref` names it."""
+        if path[0] in _VALUES:
+            return None
+        steps = pointer_steps(path[0]) if len(path) == 1 else None
+        value = self._root.value
+        for step in path if steps is None else steps:
+            value = self.subschemas.child_value(value, step)
+        if value[:1] not in (b"{", b"["):
+            return None
+        return SchemaPart(value, tuple(path), container=value[:1] == b"[")
+
+    def _walk(self, path: Sequence[str]) -> PathFound | PathNotFound:
+        # First, so that whatever is looked at on the way cannot use up what it takes.
+        with self.json.exact_path_budget():
+            straight = self._exact_part(path)
+        reached, deepest = self._root, 0
+        found: SchemaPart | None = None
+        others: dict[tuple[str, ...], None] = {}
+        for depth, part in self._steps(path):
+            if depth > deepest:
+                reached, deepest = part, depth
+            if depth < len(path):
+                continue
+            if found is None:
+                found = part
+            elif part.at != found.at and part.value != found.value:
+                others[part.at] = None
+            if len(others) == _MOST_OTHERS:
+                break
+        if found is not None:
+            return PathFound(found, list(others))
+        if straight is not None:
+            return PathFound(straight, [])
+        return PathNotFound(tuple(path[:deepest]), path[deepest], reached)
+
+    def _exact_part(self, path: Sequence[str]) -> SchemaPart | None:
+        """Where the path leads by its word: each step a property, or a keyword, of the part before it."""
+        part: SchemaPart | None = self._root
+        for step in path:
+            if part is None:
+                return None
+            part = next(self._next_parts(part, step, self.subschemas.with_references), None)
+        return part
+
+    def _steps(self, path: Sequence[str]) -> Iterator[tuple[int, SchemaPart]]:
+        """Every part that is reached, and after how many steps; a step that leads nowhere is taken back."""
+        ways: list[Iterator[SchemaPart]] = [iter([self._root])]
+        while ways:
+            part = next(ways[-1], None)
+            if part is None:
+                ways.pop()
+                continue
+            depth = len(ways) - 1
+            yield depth, part
+            if depth < len(path) and self.json.spend(_UNITS_A_STEP):
+                ways.append(self._possible_parts(part, path[depth]))
+
+    def _possible_parts(self, part: SchemaPart, step: str) -> Iterator[SchemaPart]:
+        """What a step may mean: a property, then a keyword, then a property of what is inside."""
+        yield from self._next_parts(part, step, self.subschemas.with_branches)
+        if not part.container:
+            for subschema in self.subschemas.of_contents(part.value):
+                yield from self._properties(part, subschema, step)
+
+    def _next_parts(
+        self, part: SchemaPart, step: str, faces: Callable[[bytes], Iterator[Subschema]]
+    ) -> Iterator[SchemaPart]:
+        """A property of one of these faces, then a keyword."""
+        if part.container:
+            value = self.subschemas.child_value(part.value, step)
+            if value:
+                yield SchemaPart(value, (*part.at, step))
+            return
+        for subschema in faces(part.value):
+            yield from self._properties(part, subschema, step)
+        for subschema in faces(part.value):
+            yield from self._keywords(part, subschema, step)
+
+    def _properties(self, part: SchemaPart, subschema: Subschema, step: str) -> Iterator[SchemaPart]:
+        for keyword, at in (("properties", (step,)), ("patternProperties", ("patternProperties", step))):
+            value = self.json.pick(self.json.member(subschema.value, keyword), step)
+            if value:
+                yield SchemaPart(value, (*part.at, *subschema.at, *at))
+
+    def _keywords(self, part: SchemaPart, subschema: Subschema, step: str) -> Iterator[SchemaPart]:
+        at = (*part.at, *subschema.at)
+        value = self.json.member(subschema.value, step) if step in _KEYWORDS else b""
+        if value:
+            yield SchemaPart(value, (*at, step), container=step in _CONTAINERS or value[:1] == b"[")
+        position = array_index(step)
+        if position is None:
+            return
+        for keyword in ("prefixItems", "items"):
+            element = self.json.element(self.json.member(subschema.value, keyword), position)
+            if element:
+                yield SchemaPart(element, (*at, keyword, step))
+        for keyword in ("items", "additionalItems"):
+            value = self.json.member(subschema.value, keyword)
+            if value[:1] == b"{":
+                yield SchemaPart(value, (*at, keyword))
+
+    def children(self, part: SchemaPart, most: int) -> SchemaChildren:
+        """What is one step further: properties, or those of what is inside, or keywords that lead on."""
+        if part.container:
+            return self._contents(part.value, most)
+        for faces in (self.subschemas.with_branches, self.subschemas.of_contents):
+            children = self._properties_of(faces(part.value), most)
+            if children.total:
+                return children
+        return self._keywords_of(part)
+
+    def _contents(self, value: bytes, most: int) -> SchemaChildren:
+        names = list(self.json.names(value)) or list(map(str, range(self.json.count(value))))
+        first = {name: SchemaChild(self.subschemas.child_value(value, name)) for name in names[:most]}
+        return SchemaChildren(first, len(names))
+
+    def _properties_of(self, faces: Iterator[Subschema], most: int) -> SchemaChildren:
+        first: dict[str, SchemaChild] = {}
+        names: set[str] = set()
+        for subschema in faces:
+            required = self.json.member(subschema.value, "required")
+            needed = set(map(string_value, self.json.elements(required, _MOST_REQUIRED)))
+            for keyword in ("properties", "patternProperties"):
+                properties = self.json.member(subschema.value, keyword)
+                names.update(self.json.names(properties))
+                for name in islice(self.json.names(properties), most - len(first)):
+                    first.setdefault(name, SchemaChild(self.json.member(properties, name), name in needed))
+        return SchemaChildren(first, len(names))
+
+    def _keywords_of(self, part: SchemaPart) -> SchemaChildren:
+        first: dict[str, SchemaChild] = {}
+        for subschema in islice(self.subschemas.with_branches(part.value), _MOST_OTHERS):
+            for keyword in _KEYWORDS.intersection(self.json.names(subschema.value)):
+                value = self.json.member(subschema.value, keyword)
+                if value[:1] in (b"{", b"["):
+                    first.setdefault(keyword, SchemaChild(value))
+        return SchemaChildren(dict(sorted(first.items())), len(first))

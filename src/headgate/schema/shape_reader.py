@@ -1,0 +1,395 @@
+"""Reads a schema into the shapes that it allows, and joins alternatives that differ in little."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.schema.dereference import (
+    MOST_DEPTH,
+    NO_TYPE,
+    Dereferencer,
+    ReferenceTrail,
+    UnsupportedSchema,
+    merge_schemas,
+)
+from headgate.schema.description_notes import example_notes, title_and_description
+from headgate.schema.shapes import (
+    ANYTHING,
+    JSON_TYPES,
+    NEVER,
+    TYPE_KEYWORDS,
+    SchemaChanges,
+    SchemaNode,
+    ShapeUnion,
+    ValueShape,
+    is_of_type,
+    json_type_of,
+)
+
+# An alternative that has nothing else says no more than which members are needed.
+_REQUIREMENT_KEYWORDS: Final = {"required", "not", "type", "title", "description", "$comment"}
+
+
+def only_require_members(branches: Sequence[Any], rest: SchemaNode) -> bool:
+    """Whether the alternatives only say which of the members are needed that `rest` describes."""
+    return "properties" in rest and all(
+        isinstance(one, dict)
+        and _REQUIREMENT_KEYWORDS.issuperset(one)
+        and ("required" in one or "not" in one)
+        for one in branches
+    )
+
+
+def join_shapes(choices: Sequence[ShapeUnion]) -> tuple[ValueShape, ...]:
+    """The shapes of all, without those that were there before; bare lists of values become one list."""
+    found: list[ValueShape] = []
+    plain: set[str] = set()
+    # Where the list of each type stands, and its values.
+    lists: dict[str, tuple[int, dict[str, Any]]] = {}
+    for choice in choices:
+        for shape in choice.shapes:
+            annotations = shape.annotations or (choice.annotations if len(choice.shapes) == 1 else {})
+            if _has_annotations(annotations) or shape.kind in ("object", "array"):
+                found.append(msgspec.structs.replace(shape, annotations=annotations))
+            elif shape.keywords.keys() == {"enum"}:
+                place, values = lists.setdefault(shape.kind, (len(found), {}))
+                values.update((repr(value), value) for value in shape.keywords["enum"])
+                if place == len(found):
+                    found.append(shape)
+            elif shape.keywords or shape.kind not in plain:
+                found.append(shape)
+                plain.update(() if shape.keywords else (shape.kind,))
+    for kind, (place, values) in lists.items():
+        found[place] = ValueShape(kind, {"enum": list(values.values())})
+    return tuple(found)
+
+
+def _has_annotations(annotations: SchemaNode) -> bool:
+    """Whether a model would read any of it: what is empty, or no text, is written by no dialect."""
+    return annotations.get("default") is not None or bool(
+        title_and_description(annotations, example_notes(annotations, default=False))
+    )
+
+
+def join_objects(branches: Sequence[SchemaNode], rest: SchemaNode) -> SchemaNode:
+    """One object with the members of all alternatives, of which those are required that all require."""
+    properties: dict[str, list[Any]] = {}
+    required: list[set[str]] = []
+    for branch in branches:
+        inner = branch.get("properties")
+        for name, schema in inner.items() if isinstance(inner, dict) else ():
+            known = properties.setdefault(name, [])
+            if schema not in known[-3:]:
+                known.append(schema)
+        names = branch.get("required")
+        required.append(
+            {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+        )
+    own = rest.get("properties")
+    own = own if isinstance(own, dict) else {}
+    extra = {name: _either(schemas) for name, schemas in properties.items() if name not in own}
+    needed = rest.get("required")
+    common = set.intersection(*required) if required else set()
+    return rest | {
+        "properties": own | extra,
+        "required": [*(needed if isinstance(needed, list) else []), *sorted(common)],
+    }
+
+
+def _either(schemas: list[Any]) -> Any:
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+# Places of one schema: what a tool of the largest real server has, several times over.
+_MOST_PLACES: Final = 1000
+_MOST_CHARACTERS: Final = 100_000
+_ANNOTATIONS: Final = ("title", "description", "default", "example", "examples")
+# What has no bearing on a value.
+_WITHOUT_EFFECT: Final = {"$schema", "$id", "$comment", "$defs", "definitions", "$anchor", "nullable"}
+_MADE_OF: Final = {
+    "object": ("properties", "required", "additionalProperties", "patternProperties"),
+    "array": ("items", "prefixItems", "additionalItems"),
+}
+_INSIDE: Final = {"properties", "items", "prefixItems", "anyOf", "oneOf"}
+_KNOWN: Final = {
+    "type",
+    "enum",
+    "anyOf",
+    "oneOf",
+    "nullable",
+    *_ANNOTATIONS,
+    *(key for keys in (*TYPE_KEYWORDS.values(), *_MADE_OF.values()) for key in keys),
+}
+# A schema without a type has the one whose keywords it uses.
+_TELLTALE: Final = tuple(
+    (kind, {*_MADE_OF.get(kind, ()), *TYPE_KEYWORDS[kind]} - {"enum", "required", "format"})
+    for kind in ("object", "array", "string", "number")
+)
+
+
+def read_shapes(schema: SchemaNode, changes: SchemaChanges) -> ShapeUnion:
+    """What the schema of a tool's arguments allows, always one object; raises Unsayable."""
+    reader = _ShapeReader(schema, changes)
+    return reader.read_root(schema)
+
+
+class _ShapeReader:
+    def __init__(self, schema: SchemaNode, changes: SchemaChanges) -> None:
+        self._dereferencer = Dereferencer(schema, changes)
+        self._changes = changes
+        self._places = 0
+        self._characters = 0
+
+    def read_root(self, schema: SchemaNode) -> ShapeUnion:
+        where = "inputSchema"
+        opened = self._dereferencer.dereference(schema, where, frozenset(("#",)))
+        node = opened.node
+        hints: tuple[str, ...] = ()
+        branches, rest = self._branches(node, where)
+        if branches:
+            node, hints = self._one_object(branches, rest, where, opened.trail)
+        self._note_unknown(node, where)
+        shape = self._object(node | {"type": "object"}, where, opened.trail, 0)
+        return ShapeUnion((shape,), annotations=_annotations(node), hints=hints)
+
+    def _one_object(
+        self, branches: Sequence[Any], rest: SchemaNode, where: str, trail: ReferenceTrail
+    ) -> tuple[SchemaNode, tuple[str, ...]]:
+        """Alternatives of the whole, of which no dialect has any, as one object with the members of all."""
+        if only_require_members(branches, rest):
+            return rest, self._hint(branches, where)
+        self._changes.add(where, "alternatives merged into one object")
+        return join_objects(
+            [self._dereferencer.dereference(one, where, trail).node for one in branches], rest
+        ), ()
+
+    def read_subschema(self, schema: Any, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
+        self._places += 1
+        if self._places > _MOST_PLACES:
+            raise UnsupportedSchema(f"more than {_MOST_PLACES} places")
+        if schema is False:
+            return NEVER
+        node, trail, cut = self._dereferencer.dereference(schema, where, trail)
+        if cut:
+            return _open_shapes(self._dereferencer.lookup(cut), node, cut)
+        if depth > MOST_DEPTH and not _INSIDE.isdisjoint(node):
+            self._changes.add(where, "too deep and cut off")
+            return _open_shapes(node, node)
+        self._note_unknown(node, where)
+        branches, rest = self._branches(node, where)
+        if not branches:
+            return self._plain(node, where, trail, depth)
+        if only_require_members(branches, rest):
+            plain = self._plain(rest, where, trail, depth)
+            return msgspec.structs.replace(plain, hints=self._hint(branches, where))
+        return self._union(branches, rest, where, trail, depth)
+
+    def _branches(self, node: SchemaNode, where: str) -> tuple[list[Any], SchemaNode]:
+        """The alternatives, and what holds for all of them."""
+        found = [key for key in ("anyOf", "oneOf") if isinstance(node.get(key), list) and node[key]]
+        if not found:
+            return [], node
+        if "oneOf" in found:
+            both = len(found) > 1
+            self._changes.add(where, "oneOf dropped beside anyOf" if both else "oneOf became anyOf")
+        return node[found[0]], {key: value for key, value in node.items() if key not in ("anyOf", "oneOf")}
+
+    def _hint(self, branches: Sequence[Any], where: str) -> tuple[str, ...]:
+        """Alternatives that only say which members are needed, in words."""
+        needed = [one["required"] for one in branches if isinstance(one.get("required"), list)]
+        self._changes.add(where, "alternatives that only say what is required dropped")
+        said = " | ".join(" + ".join(str(name)[:40] for name in names[:8]) for names in needed[:8] if names)
+        return (f"needs {said}",) if said else ()
+
+    def _union(
+        self, branches: list[Any], rest: SchemaNode, where: str, trail: ReferenceTrail, depth: int
+    ) -> ShapeUnion:
+        own = {
+            key: value
+            for key, value in rest.items()
+            if key not in _WITHOUT_EFFECT and key not in _ANNOTATIONS
+        }
+        found = [
+            self.read_subschema(
+                merge_schemas(branch, own) if own and isinstance(branch, dict) else branch,
+                f"{where}.anyOf[{position}]",
+                trail,
+                depth + 1,
+            )
+            for position, branch in enumerate(branches)
+        ]
+        return ShapeUnion(
+            join_shapes(found),
+            null=any(one.null for one in found),
+            nullable=rest.get("nullable") is True or any(one.nullable for one in found),
+            # What one alternative surely allows, the others need not.
+            guessed=any(one.guessed for one in found)
+            and not any(one.null and not one.guessed for one in found),
+            annotations=_annotations(rest),
+            hints=tuple(dict.fromkeys(hint for one in found for hint in one.hints))[:3],
+        )
+
+    def _plain(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
+        if node.get("type") == NO_TYPE:
+            return NEVER
+        kinds, null = _kinds(node)
+        if not kinds and not null:
+            self._changes.add(where, "no type: alternatives of every type written")
+            return ShapeUnion(ANYTHING.shapes, null=True, annotations=_annotations(node))
+        if len(kinds) > 1:
+            self._changes.add(where, "several types became alternatives")
+        elif kinds and "type" not in node:
+            self._changes.add(where, f"type {kinds[0]} added")
+        return ShapeUnion(
+            tuple(self._shape(kind, node, where, trail, depth) for kind in kinds),
+            null=null,
+            nullable=node.get("nullable") is True,
+            annotations=_annotations(node),
+        )
+
+    def _shape(
+        self, kind: str, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int
+    ) -> ValueShape:
+        if kind == "object":
+            return self._object(node, where, trail, depth)
+        if kind == "array":
+            return ValueShape(kind, _type_keywords(kind, node), items=self._items(node, where, trail, depth))
+        return ValueShape(kind, _type_keywords(kind, node))
+
+    def _object(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ValueShape:
+        found = {}
+        properties = node.get("properties")
+        for name, schema in properties.items() if isinstance(properties, dict) else ():
+            self._characters += len(name)
+            if self._characters > _MOST_CHARACTERS:
+                raise UnsupportedSchema(f"property names of more than {_MOST_CHARACTERS} characters")
+            inner = self.read_subschema(schema, f"{where}.properties.{name[:60]}", trail, depth + 1)
+            if not inner.shapes and not inner.null:
+                self._changes.add(where, f"property {name[:60]} allows no value and was dropped")
+            else:
+                found[name] = inner
+        more = node.get("additionalProperties")
+        patterns = node.get("patternProperties")
+        return ValueShape(
+            "object",
+            _type_keywords("object", node),
+            properties=found,
+            required=self._required(node, found, where),
+            closed=more is False and not patterns,
+            open=more is True or isinstance(more, dict) or bool(patterns),
+            values=self._values(more, where, trail),
+        )
+
+    def _required(self, node: SchemaNode, found: dict[str, ShapeUnion], where: str) -> tuple[str, ...]:
+        required = node.get("required")
+        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        unknown = [name[:60] for name in names if name not in found]
+        if unknown:
+            self._changes.add(
+                where, f"required names that are no properties dropped: {', '.join(unknown[:5])}"
+            )
+        return tuple(dict.fromkeys(name for name in names if name in found))
+
+    def _values(self, more: Any, where: str, trail: ReferenceTrail) -> str:
+        """The type of further members, where one word says it."""
+        kind = self._dereferencer.dereference(more, where, trail).node.get("type")
+        return kind if isinstance(kind, str) and kind in JSON_TYPES else ""
+
+    def _items(self, node: SchemaNode, where: str, trail: ReferenceTrail, depth: int) -> ShapeUnion:
+        items = node.get("items")
+        several = items if isinstance(items, list) else node.get("prefixItems")
+        if isinstance(several, list) and several:
+            self._changes.add(where, "items by position became items of any position")
+            # What comes behind those that are named.
+            behind = node.get("additionalItems") if several is items else items
+            several = [*several, *([behind] if isinstance(behind, dict) else [])]
+            found = self._union(several, {}, where, trail, depth)
+        else:
+            found = (
+                self.read_subschema(items, f"{where}.items", trail, depth + 1)
+                if isinstance(items, dict)
+                else NEVER
+            )
+        # Nothing is said, or nothing that a value could hold to.
+        return found if found.shapes or found.null else ANYTHING
+
+    def _note_unknown(self, node: SchemaNode, where: str) -> None:
+        unknown = [key[:40] for key in node if key not in _KNOWN]
+        if unknown:
+            self._changes.add(where, f"{', '.join(unknown[:10])} dropped")
+
+
+def _open_shapes(target: Any, node: SchemaNode, reference: str = "") -> ShapeUnion:
+    """A place whose types are those of `target`, with what is inside left open."""
+    known = target if isinstance(target, dict) else {}
+    kinds, null = _kinds(known)
+    null = null or any(
+        isinstance(one, dict) and _kinds(one)[1]
+        for key in ("anyOf", "oneOf")
+        for one in _listed(known.get(key))
+    )
+    name = reference.rsplit("/", 1)[-1][:60]
+    shapes = tuple(ValueShape(kind, open=kind == "object", cut=name) for kind in kinds)
+    return ShapeUnion(
+        shapes or ANYTHING.shapes,
+        null=null or not kinds,
+        guessed=not (kinds or null),
+        annotations=_annotations(node),
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _annotations(node: SchemaNode) -> SchemaNode:
+    return {key: node[key] for key in _ANNOTATIONS if key in node}
+
+
+def _kinds(node: SchemaNode) -> tuple[list[str], bool]:
+    """The types that a schema names or lets guess, and whether null is one of them; nothing is anything."""
+    named = node.get("type")
+    named = named if isinstance(named, list) else [named]
+    kinds = [kind for kind in JSON_TYPES if kind in named]
+    null = "null" in named
+    values = node.get("enum")
+    if isinstance(values, list) and values:
+        fitting = list(dict.fromkeys(json_type_of(value) for value in values))
+        null = "null" in fitting and (null or not kinds)
+        kinds = [kind for kind in kinds if any(is_of_type(value, kind) for value in values)] or kinds
+        kinds = kinds or [kind for kind in JSON_TYPES if kind in fitting]
+    elif not kinds and not null:
+        kinds = [kind for kind, keys in _TELLTALE if not keys.isdisjoint(node)][:1]
+    return [kind for kind in kinds if kind != "integer" or "number" not in kinds], null
+
+
+def _type_keywords(kind: str, node: SchemaNode) -> SchemaNode:
+    """The keywords of that type which the schema has in a form that means something."""
+    said = {key: node[key] for key in TYPE_KEYWORDS[kind] if key in node and _is_meaningful(key, node[key])}
+    if "enum" in said:
+        said["enum"] = [value for value in said["enum"] if is_of_type(value, kind) and _is_finite(value)]
+        if not said["enum"]:
+            del said["enum"]
+    return said
+
+
+def _is_meaningful(key: str, value: Any) -> bool:
+    if key == "enum":
+        return isinstance(value, list)
+    if key in ("format", "pattern"):
+        return isinstance(value, str)
+    if key == "uniqueItems":
+        return value is True
+    if not is_of_type(value, "number") or not _is_finite(value):
+        return False
+    return key[:3] not in ("min", "max") or key in ("minimum", "maximum") or _is_count(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether every reader of JSON can hold the number, if it is one."""
+    return not is_of_type(value, "number") or -(2**63) < value < 2**63
+
+
+def _is_count(value: Any) -> bool:
+    return is_of_type(value, "integer") and 0 <= value < 2**31

@@ -1,0 +1,209 @@
+"""Splits text and identifiers into normalised words, drops stop words and stems the rest."""
+
+import re
+import unicodedata
+from typing import Final
+
+from headgate.search.stemmer import stem
+
+# Raised whenever some text would give other words or stems than before, or a name would be looked up in
+# another way: stores keep what these were.
+ANALYZER_VERSION: Final = 2
+# They say nothing about what is wanted.
+_STOP_WORDS: Final = frozenset(
+    [
+        "a",
+        "about",
+        "am",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "being",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "may",
+        "me",
+        "might",
+        "must",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "please",
+        "shall",
+        "she",
+        "so",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "us",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
+)
+# They say little, but a tool may be called after one of them.
+WEAK_STOP_WORDS: Final = frozenset(
+    [
+        "able",
+        "all",
+        "also",
+        "another",
+        "any",
+        "based",
+        "currently",
+        "data",
+        "each",
+        "every",
+        "find",
+        "first",
+        "get",
+        "give",
+        "given",
+        "help",
+        "information",
+        "interested",
+        "just",
+        "know",
+        "let",
+        "like",
+        "look",
+        "looking",
+        "make",
+        "many",
+        "more",
+        "most",
+        "much",
+        "need",
+        "needs",
+        "new",
+        "one",
+        "only",
+        "other",
+        "provide",
+        "provided",
+        "recently",
+        "show",
+        "some",
+        "specific",
+        "such",
+        "sure",
+        "tell",
+        "try",
+        "trying",
+        "two",
+        "use",
+        "used",
+        "using",
+        "very",
+        "via",
+        "want",
+    ]
+)
+_CONTRACTION: Final = re.compile(r"['\u2019](?:s|re|ve|ll|d|m|t)\b", re.IGNORECASE)
+# The plural of an abbreviation has none at its end: `PDFs`.
+_CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+# Whether there is one at all: begins with what is rare in a text, which makes it several times as fast.
+_HAS_CAMEL_CASE: Final = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
+_WORD: Final = re.compile(r"[^\W_]+")
+# Scripts that put no space between words.
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+
+
+def words(text: str) -> list[str]:
+    """The words in lower case, without accents, ß as ss; names are cut at humps, hyphens, dots and so on."""
+    if "'" in text or "\u2019" in text:
+        text = _CONTRACTION.sub(" ", text)
+    if not text.isascii():
+        text = _without_accents(text)
+    if _HAS_CAMEL_CASE.search(text):
+        text = _CAMEL_CASE_BOUNDARY.sub(" ", text)
+    found = _WORD.findall(text.lower())
+    if text.isascii():
+        return found
+    return [part for word in found for part in ([word] if word.isascii() else _bigrams(word))]
+
+
+def terms(text: str) -> list[str]:
+    """The stems of the words that say something."""
+    return [stem(word) for word in words(text) if word not in _STOP_WORDS]
+
+
+def content_words(text: str) -> list[str]:
+    """The words that say something, as they are."""
+    return [word for word in words(text) if word not in _STOP_WORDS]
+
+
+def _without_accents(text: str) -> str:
+    # Two letters stand for it where the key is missing, and in Switzerland always.
+    text = text.replace("ß", "ss").replace("\u1e9e", "SS")
+    parts = unicodedata.normalize("NFKD", text)
+    kept = "".join(letter for letter in parts if not unicodedata.combining(letter))
+    # Syllables that the first step took apart belong together again.
+    return unicodedata.normalize("NFC", kept)
+
+
+def _bigrams(word: str) -> list[str]:
+    """The word, and where its script has no spaces every two neighbours of it instead."""
+    found: list[str] = []
+    rest = 0
+    for run in _UNSPACED.finditer(word):
+        found.append(word[rest : run.start()])
+        letters = run.group()
+        found += [letters[place : place + 2] for place in range(max(1, len(letters) - 1))]
+        rest = run.end()
+    found.append(word[rest:])
+    return [part for part in found if part]
