@@ -22,7 +22,7 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, SealedRequestState
 from headgate.input_requests.task_registry import MemoryTaskRegistry
-from headgate.storage.seal import Seal
+from headgate.storage.files.sealer import Sealer
 
 _CANARY = "only-for-the-first-client"
 _INVALID_PARAMS = -32602
@@ -79,7 +79,7 @@ async def _check_sessions(trial: Trial, gate: Gate, caller: Client) -> None:
         "cut": caller.session[:-1],
         "longer": caller.session + "A",
         "twice": caller.session * 2,
-        "sealed by a stranger": Seal([key]).seal("session", b"\x94\x00", 60),
+        "sealed by a stranger": Sealer([key]).seal("session", b"\x94\x00", 60),
         "a path": "../../etc/passwd",
         "encoded": "%2e%2e%2f",
         "1.5 KB": "A" * 1500,
@@ -186,7 +186,7 @@ class _Forger:
     def __init__(self, gate: Gate) -> None:
         key = (Path(gate.log).parent / "data" / "seal.key").read_bytes()
         self._key = key
-        self.seal = Seal([key])
+        self.seal = Sealer([key])
 
     def content(self, state: str) -> SealedRequestState:
         """What is in a reminder."""
@@ -196,7 +196,7 @@ class _Forger:
         self, sealed_state: SealedRequestState, *, age: float = 0.0, purpose: str = "requestState"
     ) -> str:
         """A reminder as the gate would have made it so many seconds ago."""
-        past = Seal([self._key], clock=lambda: time.time() - age)
+        past = Sealer([self._key], clock=lambda: time.time() - age)
         return past.seal(purpose, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
 
 
@@ -245,7 +245,7 @@ async def _check_reminders(trial: Trial, caller: Client, forger: _Forger, server
         "another tool": ({"name": f"{server}_echo", "arguments": call["arguments"]}, state),
         "another server": ({"name": "twin_ask", "arguments": call["arguments"]}, state),
         "for another purpose": (call, forger.made(sealed_state, purpose="session")),
-        "of another gate": (call, Seal([secrets.token_bytes(32)]).seal("requestState", b"x", 60)),
+        "of another gate": (call, Sealer([secrets.token_bytes(32)]).seal("requestState", b"x", 60)),
         "the server's own": (call, "1/new"),
     }
     before = _executed(trial)

@@ -25,10 +25,10 @@ from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.responses.tools.arguments import Wanted
-from headgate.storage.seal import KEY_BYTES, Seal
+from headgate.storage.files.sealer import KEY_BYTES, Sealer
 from tests.catalog.sample_catalog import catalog_of
 from tests.catalog.sample_listings import tool_listings_of
-from tests.delivery.scripted import DONE, Desk
+from tests.delivery.scripted_upstream import DONE, DeliveryHarness
 
 
 class WholeResponses:
@@ -100,7 +100,7 @@ class GatewayHarness:
         responses: LargeResultHandler | None = None,
         transactions: TransactionSteps | None = None,
     ) -> None:
-        self.desk = Desk(answer)
+        self.desk = DeliveryHarness(answer)
         self.catalog = catalog_of(*(servers or ("bank",)), prefixed=prefixed)
         self.pools = ToolPools(15, lambda: 0.0)
         self.tool_listings = tool_listings_of(
@@ -112,7 +112,7 @@ class GatewayHarness:
             self.catalog,
             self.tool_listings,
             delivery,
-            InputBridge(delivery, RequestStateSealer(Seal([bytes(KEY_BYTES)]))),
+            InputBridge(delivery, RequestStateSealer(Sealer([bytes(KEY_BYTES)]))),
             MemoryTaskRegistry(),
             responses or WholeResponses(),
             transactions or NoTransactions(),

@@ -14,7 +14,7 @@ from bench.listing.mcp_client import McpClient, Unreadable
 from bench.load.course import percentile
 from bench.path.summary import Figure, spread
 from bench.responses.desk import visiting
-from headgate.delivery.transactions.names import BEGIN, COMMIT, STEP
+from headgate.delivery.transactions.tool_definitions import BEGIN_TOOL, COMMIT_TOOL, STEP_TOOL
 
 PLAIN: Final = "3 plain calls"
 KEYED: Final = "3 calls with a key"
@@ -94,13 +94,13 @@ def _keyed(mcp_client: McpClient) -> None:
 
 
 def _grouped(mcp_client: McpClient) -> None:
-    begun = _ask(mcp_client, {"name": BEGIN, "arguments": {}})
+    begun = _ask(mcp_client, {"name": BEGIN_TOOL, "arguments": {}})
     named = {"transaction_id": begun["structuredContent"]["transaction_id"]}
     undone = {"tool": _CALL["name"], "args": {"path": "$arguments.path"}}
     step = named | {"tool": _CALL["name"], "args": _CALL["arguments"], "compensate": undone}
     for number in range(_STEPS):
-        _ask(mcp_client, {"name": STEP, "arguments": step | {"sequence": number + 1}})
-    _ask(mcp_client, {"name": COMMIT, "arguments": named})
+        _ask(mcp_client, {"name": STEP_TOOL, "arguments": step | {"sequence": number + 1}})
+    _ask(mcp_client, {"name": COMMIT_TOOL, "arguments": named})
 
 
 def _ask(mcp_client: McpClient, params: dict[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _measured(
             warm_up_seconds=0.1,
             port=gateway_process.port,
             pid=gateway_process.pid,
-            ticket=_ticket(way),
+            delivery_request=_ticket(way),
         )
     )
     return Sample(outcome, tallied.commits_per_call())

@@ -17,8 +17,8 @@ import msgspec
 from bench.delivery.desk import SERVER, WRITTEN, opened
 from bench.path.summary import Figure, spread
 from bench.process import ROOT, StartFailed, wait_until
-from headgate.delivery.ledger import State
-from headgate.storage.ledger import LEDGER_NAME
+from headgate.delivery.ledger import OperationState
+from headgate.storage.sqlite.ledger import LEDGER_NAME
 
 _ROWS: Final = 100_000
 _OPEN: Final = 1_000
@@ -48,7 +48,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 class _Start(msgspec.Struct, frozen=True):
     ready: float
     settled: float
-    states: dict[State, int]
+    states: dict[OperationState, int]
 
 
 def recovery(*, quick: bool) -> list[Recovered]:
@@ -93,27 +93,27 @@ def _start(ledger: Path | None) -> _Start:
                 return _Start(ready, ready, {})
             file = data / LEDGER_NAME
             settled = wait_until(
-                lambda: not states_of(file).get(State.INTENT), gateway_process.pid, "recovery"
+                lambda: not states_of(file).get(OperationState.INTENT), gateway_process.pid, "recovery"
             )
             return _Start(ready, settled - gateway_process.began, states_of(file))
 
 
-def states_of(file: Path) -> dict[State, int]:
+def states_of(file: Path) -> dict[OperationState, int]:
     """How many operations there are in each state."""
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
         counted = connection.execute("SELECT state, count(*) FROM operations GROUP BY state").fetchall()
-    return {State(state): count for state, count in counted}
+    return {OperationState(state): count for state, count in counted}
 
 
 def _summary(starts: Sequence[_Start], rows: int, left_open: int, size: int) -> Recovered:
-    in_doubt = min(start.states.get(State.DOUBT, 0) for start in starts)
+    in_doubt = min(start.states.get(OperationState.DOUBT, 0) for start in starts)
     return Recovered(
         rows=rows,
         open=left_open,
         rounds=len(starts),
         ready_seconds=spread(start.ready for start in starts),
         settled_seconds=spread(start.settled for start in starts),
-        answered=min(start.states.get(State.DONE, 0) for start in starts) - (rows - left_open),
+        answered=min(start.states.get(OperationState.DONE, 0) for start in starts) - (rows - left_open),
         in_doubt=in_doubt,
         bytes=size,
     )

@@ -14,11 +14,11 @@ from typing import Final
 
 from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, WRITTEN
 from bench.upstreams.answers import payload_result
-from headgate.delivery.fingerprint import fingerprint
-from headgate.delivery.ledger import Intent, Outcome, State
+from headgate.delivery.idempotency_key import fingerprint
+from headgate.delivery.ledger import Intent, OperationOutcome, OperationState
 from headgate.domain.call import Answer
-from headgate.domain.care import ToolClass
-from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
+from headgate.domain.upstream_policy import ToolClass
+from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
 
 _ARGUMENTS: Final = b'{"path":"reports/daily","limit":10}'
 # As many as share a commit at the most.
@@ -39,8 +39,8 @@ def main() -> None:
 async def _write(directory: Path, rows: int, left_open: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     async with (
-        ledger_committer(directory) as committer,
-        open_ledger(committer, directory) as ledger,
+        ledger_group_commit(directory) as group_commit,
+        open_ledger(group_commit, directory) as ledger,
     ):
         await fill(ledger, rows, left_open)
         sys.stdout.buffer.write(WRITTEN)
@@ -48,7 +48,7 @@ async def _write(directory: Path, rows: int, left_open: int) -> None:
         await asyncio.Event().wait()
 
 
-async def fill(ledger: LedgerFile, rows: int, left_open: int) -> None:
+async def fill(ledger: SqliteLedger, rows: int, left_open: int) -> None:
     """So many calls, of which the last ones are under way."""
     intents = [_intent(number, rows - left_open) for number in range(rows)]
     for start in range(0, rows, _AT_ONCE):
@@ -57,8 +57,8 @@ async def fill(ledger: LedgerFile, rows: int, left_open: int) -> None:
         await _finish(ledger, part[: max(0, rows - left_open - start)])
 
 
-async def _finish(ledger: LedgerFile, intents: Sequence[Intent]) -> None:
-    outcome = Outcome(state=State.DONE, answer=Answer(payload_result(RESULT_BYTES)))
+async def _finish(ledger: SqliteLedger, intents: Sequence[Intent]) -> None:
+    outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(payload_result(RESULT_BYTES)))
     await asyncio.gather(*(ledger.finish(intent.op_id, 1, outcome) for intent in intents))
 
 

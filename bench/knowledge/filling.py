@@ -18,10 +18,10 @@ from headgate.knowledge.index_terms import EDITION, index_terms
 from headgate.search.text_analysis import words
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.store import open_store as open_file
-from headgate.storage.opening import opened
 from headgate.storage.postgres.knowledge.nearness import making
 from headgate.storage.postgres.knowledge.selecting import in_words, lexeme
 from headgate.storage.postgres.opening import open_store as open_postgres
+from headgate.storage.sqlite.database_file import open_database_file
 
 CHUNKS_PER_SOURCE: Final = 20
 CATEGORIES: Final = ("contracts", "manuals", "minutes", "offers")
@@ -115,7 +115,7 @@ def fill_file(path: Path, corpus: Corpus, made: Any, model: str) -> None:
     """A file that `storage.knowledge` opens as its own."""
     _say("SQLite", corpus.size)
     postings = Postings()
-    with closing(opened(path, schema.TABLES, _BUSY_SECONDS)) as connection:
+    with closing(open_database_file(path, schema.TABLES, _BUSY_SECONDS)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         tokens: Counter[int] = Counter()
         for one in stored(corpus):

@@ -31,9 +31,9 @@ from headgate.knowledge.values import ANYTHING, Found
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.nearness import PROMISING, SHORTLIST, Nearness, code_of
 from headgate.storage.knowledge.store import open_store
-from headgate.storage.opening import opened
 from headgate.storage.postgres.knowledge.nearness import making
 from headgate.storage.postgres.opening import open_store as open_postgres
+from headgate.storage.sqlite.database_file import open_database_file
 
 VECTORS: Final = 60_000
 DEPTHS: Final = (10, 100, 200)
@@ -106,7 +106,7 @@ def of_file(made: Any, questions: Sequence[bytes], true: Sequence[list[int]]) ->
     """What the index of `storage.knowledge` finds, in several ways."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory,
-        closing(opened(Path(directory) / "knowledge.db", schema.TABLES, _BUSY_SECONDS)) as file,
+        closing(open_database_file(Path(directory) / "knowledge.db", schema.TABLES, _BUSY_SECONDS)) as file,
     ):
         file.execute("BEGIN")
         for id, vector in enumerate(made, 1):

@@ -23,7 +23,7 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile
 from headgate.gateway.gateway import GatewayTool
 from headgate.protocol.protocol_version import Era
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
 
 
 class NotIndexed(Exception):

@@ -24,10 +24,10 @@ class Refused(Exception):
 class Client:
     """One client of one era; with `none` it says nothing before its first call."""
 
-    def __init__(self, port: int, era: Era, path: str = "/mcp", ticket: Ticket = PLAIN) -> None:
+    def __init__(self, port: int, era: Era, path: str = "/mcp", delivery_request: Ticket = PLAIN) -> None:
         self._port, self._path = port, path
         self._era = era
-        self._ticket = ticket
+        self._ticket = delivery_request
         self._session = ""
         self.received = 0
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)

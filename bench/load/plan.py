@@ -24,7 +24,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     path: str = "/mcp"
     era: Era = "legacy"
-    ticket: Ticket = PLAIN
+    delivery_request: Ticket = PLAIN
     pid: int = 0
     # Over stdio: the command to start, whose own CPU is counted.
     command: list[str] = []

@@ -35,7 +35,7 @@ def _http(plan: Plan) -> Outcome:
         prepared = []
         name = ""
         for _ in range(plan.lanes):
-            client = Client(plan.port, plan.era, plan.path, plan.ticket)
+            client = Client(plan.port, plan.era, plan.path, plan.delivery_request)
             stack.callback(client.leave)
             client.introduce()
             name = name or client.public_name(plan.tool)

@@ -22,8 +22,8 @@ from bench.load.plan import Era, Outcome, Plan
 from bench.load.tickets import NUMBER, Ticket
 from bench.pages import Whole, filled
 from bench.tests.delivery_example import FIGURE, MEASURED
-from headgate.delivery.ledger import State
-from headgate.storage.ledger import LEDGER_NAME
+from headgate.delivery.ledger import OperationState
+from headgate.storage.sqlite.ledger import LEDGER_NAME
 
 ERAS: list[Era] = ["legacy", "modern"]
 KEY_OF: dict[str, Callable[[dict[str, str], dict[str, Any]], object]] = {
@@ -36,7 +36,7 @@ KEY_OF: dict[str, Callable[[dict[str, str], dict[str, Any]], object]] = {
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("way", ["meta", "header", "rmcp"])
 def test_every_call_has_a_key_of_its_own(way: Any, era: Era) -> None:
-    pieces = Client(80, era, ticket=Ticket(way=way, key=f"k-{NUMBER}")).call_bytes("pay")
+    pieces = Client(80, era, delivery_request=Ticket(way=way, key=f"k-{NUMBER}")).call_bytes("pay")
     for number in (FIRST_ID, FIRST_ID + 1):
         headers, body = _read(str(number).encode().join(pieces))
         message = json.loads(body)
@@ -105,7 +105,7 @@ def test_calls_that_failed_are_no_success_whatever_the_others_took() -> None:
 
 def test_a_killed_ledger_has_its_rows_and_what_was_under_way(tmp_path: Path) -> None:
     written_and_killed(tmp_path, rows=20, left_open=6)
-    assert states_of(tmp_path / LEDGER_NAME) == {State.DONE: 14, State.INTENT: 6}
+    assert states_of(tmp_path / LEDGER_NAME) == {OperationState.DONE: 14, OperationState.INTENT: 6}
 
 
 def test_calls_with_a_key_go_through_a_gateway_and_are_written_twice_each() -> None:
@@ -120,16 +120,16 @@ def test_calls_with_a_key_go_through_a_gateway_and_are_written_twice_each() -> N
             warm_up_seconds=0.0,
             port=gateway_process.port,
             pid=gateway_process.pid,
-            ticket=Ticket(way="rmcp", key=f"k-{NUMBER}"),
+            delivery_request=Ticket(way="rmcp", key=f"k-{NUMBER}"),
         )
         outcome = load.run(plan)
         assert (outcome.calls, outcome.first_error) == (5, "")
         assert tallied.commits() >= 10
         tallied = Tallied(gateway_process)
         # Nothing is recorded of a plain one, and every call of a server that is kept is.
-        load.run(msgspec.structs.replace(plan, ticket=Ticket()))
+        load.run(msgspec.structs.replace(plan, delivery_request=Ticket()))
         assert tallied.commits_per_call() < 1
-        load.run(msgspec.structs.replace(plan, ticket=Ticket(), tool=f"{KEPT}_{TOOL}"))
+        load.run(msgspec.structs.replace(plan, delivery_request=Ticket(), tool=f"{KEPT}_{TOOL}"))
         assert tallied.commits() >= 10
 
 

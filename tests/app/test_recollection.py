@@ -8,7 +8,7 @@ from headgate.app.recollection import Recollection
 from headgate.catalog.paged_listing import NO_HINT
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec, Transport
-from headgate.storage.catalog import CatalogFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 from tests.catalog.sample_catalog import called, catalog_of, tool
 
 SERVER = ServerSpec(name="s", transport=Transport.STDIO, command="serve")
@@ -18,7 +18,7 @@ TOOLS = [tool("a"), tool("b")]
 async def told(path: Path, now: float, server: ServerSpec = SERVER) -> list[str]:
     """One life of a gateway in which the server tells the same; what was listed before it did."""
     catalog = catalog_of("s")
-    recollection = Recollection(CatalogFile(path, lambda: now), catalog)
+    recollection = Recollection(SqliteCatalogStore(path, lambda: now), catalog)
     await recollection.recall([server])
     before = called(catalog, Kind.TOOLS)
     intake = catalog.replace_listing("s", Kind.TOOLS, TOOLS)

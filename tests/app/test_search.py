@@ -11,7 +11,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
 from headgate.config.settings import Settings
 from headgate.domain.kind import Kind
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_listings import ONE, listed_by, request_of, wordy
 
 FEW, MANY = 2, 200

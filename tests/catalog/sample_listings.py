@@ -19,7 +19,7 @@ from headgate.domain.profile import PLAIN, Profile
 from headgate.protocol.protocol_version import Era
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 PAGE_BYTES = 256 * 1024
 OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]

@@ -16,7 +16,7 @@ from headgate.domain.call import LOCAL
 from headgate.domain.errors import PromptNotFound, ToolNotFound
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, public, target, tool
 from tests.gateway_harness import GatewayHarness, request
 

@@ -15,7 +15,7 @@ from headgate.domain.listing import SERVER_MODES, Curation, Mode
 from headgate.domain.profile import PLAIN, Profile
 from tests.catalog.sample_catalog import SAMPLING, target
 from tests.catalog.sample_listings import OWN_TOOLS, ListingFixture, session, wordy
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 SERVERS = ("a", "b", "c")
 NAMES = [f"do{number}" for number in range(6)]

@@ -11,7 +11,7 @@ from headgate.domain.listing import Mode
 from headgate.domain.profile import profile_of
 from tests.catalog.sample_catalog import tool
 from tests.catalog.sample_listings import InMemoryListingState, ListingFixture, session, stateless
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 DAY = 24 * 3600.0
 

@@ -22,7 +22,7 @@ from headgate.catalog.public_names import (
 )
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
 from tests.catalog.real_servers import real_catalog
 from tests.catalog.sample_catalog import InMemoryNameOwners, catalog_of, public, target, tool
 

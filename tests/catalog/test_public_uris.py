@@ -11,7 +11,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import ResourceNotFound
 from headgate.domain.kind import Kind
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, reader, tool
 
 

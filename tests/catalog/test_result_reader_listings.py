@@ -37,7 +37,7 @@ from tests.catalog.sample_listings import (
     stateless,
     wordy,
 )
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 READERS = tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in NAMES)
 EXPAND = "expandSchema"

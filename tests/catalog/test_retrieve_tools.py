@@ -18,7 +18,7 @@ from headgate.domain.profile import PLAIN, Profile
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, catalog_of
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.catalog.test_finder import OFFICE, tool
-from tests.delivery.scripted import WAIT_SECONDS, Clock
+from tests.delivery.scripted_upstream import WAIT_SECONDS, Clock
 from tests.gateway_harness import request
 from tests.waiting import eventually
 

@@ -21,7 +21,7 @@ from tests.catalog.sample_listings import (
     session,
     stateless,
 )
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 LONG = CacheHint(60_000, public=True)
 A, B, C = ("s", "a"), ("s", "b"), ("s", "c")

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.catalog.public_names import Key
 from headgate.catalog.tool_pool import PoolUpdate, ToolPool, ToolPools, weight
-from tests.delivery.scripted import Clock
+from tests.delivery.scripted_upstream import Clock
 
 MINUTE = 60.0
 

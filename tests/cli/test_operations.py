@@ -20,11 +20,11 @@ from headgate.app.operations import (
 )
 from headgate.config.loading import load
 from headgate.config.settings import Flags, Settings
-from headgate.delivery.ledger import LedgerDamaged, Outcome, State
+from headgate.delivery.ledger import LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.errors import ConfigError, InvalidArguments
-from headgate.storage.ledger import LEDGER_NAME, LedgerFile
+from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger
 from tests.gateway_process import clean_environment
-from tests.storage.ledgers import SqliteStage, ended, granted, intent, sqlite_stage
+from tests.storage.ledger_stages import SqliteStage, ended, granted, intent, sqlite_stage
 
 SECONDS = 20.0
 
@@ -37,7 +37,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[SqliteStage]:
 
 
 @pytest.fixture
-async def ledger(stage: SqliteStage) -> LedgerFile:
+async def ledger(stage: SqliteStage) -> SqliteLedger:
     """A gateway that runs meanwhile."""
     return await stage.gateway()
 
@@ -77,12 +77,14 @@ async def refused(directory: Path, *arguments: str) -> str:
 
 
 async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
-    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile, settings: Settings
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, settings: Settings
 ) -> None:
     doubt = await granted(ledger, intent("order\x1b[31m 7"))
-    outcome = Outcome(state=State.DOUBT, attempts=2, error_code="TIMEOUT", error="no answer in time " * 5)
+    outcome = OperationOutcome(
+        state=OperationState.DOUBT, attempts=2, error_code="TIMEOUT", error="no answer in time " * 5
+    )
     await ledger.finish(doubt.op_id, 1, outcome)
-    await ended(ledger, State.DONE, intent("done"))
+    await ended(ledger, OperationState.DONE, intent("done"))
     stage.clock.time += 3600
     under_way = await granted(ledger, intent("under way", lease_until=stage.clock.time + 1000))
     lines = (await told(tmp_path, "list")).splitlines()
@@ -92,7 +94,7 @@ async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
     assert lines[-1].split()[:3] == [under_way.op_id, "intent", "1m"]
     place = lines[0].index("error")
     assert " ".join(line[place:] for line in lines[1:-1]).startswith("TIMEOUT: no answer in time no answer")
-    found = await list_operations(settings, (State.DONE, State.DOUBT))
+    found = await list_operations(settings, (OperationState.DONE, OperationState.DOUBT))
     named = json.loads(printed_list(found, as_json=True))
     assert [(one["key"], one["state"]) for one in named] == [
         ("order\x1b[31m 7", "in_doubt"),
@@ -101,9 +103,9 @@ async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
 
 
 async def test_one_operation_is_shown_with_everything_that_is_known_of_it(
-    tmp_path: Path, ledger: LedgerFile, settings: Settings
+    tmp_path: Path, ledger: SqliteLedger, settings: Settings
 ) -> None:
-    doubt = await ended(ledger, State.DOUBT)
+    doubt = await ended(ledger, OperationState.DOUBT)
     shown = dict(line.split(maxsplit=1) for line in (await told(tmp_path, "show", doubt.op_id)).splitlines())
     assert (shown["op_id"], shown["state"], shown["effect"]) == (doubt.op_id, "in_doubt", "unknown")
     assert shown["arguments"] == '{"amount":1}'
@@ -112,34 +114,34 @@ async def test_one_operation_is_shown_with_everything_that_is_known_of_it(
     assert (document["class"], document["created"]) == ("unsafe", doubt.created)
 
 
-async def test_an_operator_settles_a_doubt_while_a_gateway_runs(tmp_path: Path, ledger: LedgerFile) -> None:
-    doubt = await ended(ledger, State.DOUBT)
+async def test_an_operator_settles_a_doubt_while_a_gateway_runs(tmp_path: Path, ledger: SqliteLedger) -> None:
+    doubt = await ended(ledger, OperationState.DOUBT)
     assert await told(tmp_path, "resolve", doubt.op_id, "--happened") == f"Operation {doubt.op_id} is done.\n"
     found = await ledger.find(doubt.op_id)
     assert found is not None
-    assert (found.state, found.resolved_by) == (State.DONE, "operator")
+    assert (found.state, found.resolved_by) == (OperationState.DONE, "operator")
 
 
-async def test_what_did_not_happen_may_be_tried_again(ledger: LedgerFile, settings: Settings) -> None:
-    doubt = await ended(ledger, State.DOUBT)
+async def test_what_did_not_happen_may_be_tried_again(ledger: SqliteLedger, settings: Settings) -> None:
+    doubt = await ended(ledger, OperationState.DOUBT)
     settled = await resolve_operation(settings, doubt.op_id, happened=False)
-    assert (settled.state, settled.resolved_by) == (State.FAILED, "operator")
+    assert (settled.state, settled.resolved_by) == (OperationState.FAILED, "operator")
     assert (await granted(ledger)).op_id == doubt.op_id
 
 
 async def test_what_a_dead_gateway_left_can_be_settled_before_one_starts_again(
-    stage: SqliteStage, ledger: LedgerFile, settings: Settings
+    stage: SqliteStage, ledger: SqliteLedger, settings: Settings
 ) -> None:
     left = await granted(ledger)
     await stage.end(ledger)
     settled = await resolve_operation(settings, left.op_id, happened=True)
-    assert (settled.state, settled.fence) == (State.DONE, 2)
+    assert (settled.state, settled.fence) == (OperationState.DONE, 2)
 
 
 async def test_what_is_not_in_doubt_is_not_settled(
-    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile, settings: Settings
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger, settings: Settings
 ) -> None:
-    done = await ended(ledger, State.DONE, intent("done"))
+    done = await ended(ledger, OperationState.DONE, intent("done"))
     with pytest.raises(InvalidArguments, match="is done, not in doubt"):
         await resolve_operation(settings, done.op_id, happened=False)
     under_way = await granted(ledger, intent("under way", lease_until=stage.clock.time + 10_000))
@@ -150,7 +152,7 @@ async def test_what_is_not_in_doubt_is_not_settled(
 async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
     tmp_path: Path, settings: Settings
 ) -> None:
-    none = await list_operations(settings, (State.DOUBT,))
+    none = await list_operations(settings, (OperationState.DOUBT,))
     said = f"No call has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
     assert printed_list(none, as_json=False) == said
     assert json.loads(printed_list(none, as_json=True)) == []
@@ -159,12 +161,12 @@ async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
 
 
 async def test_where_nothing_is_found_the_sentence_says_what_was_looked_for(
-    ledger: LedgerFile, settings: Settings
+    ledger: SqliteLedger, settings: Settings
 ) -> None:
-    await ended(ledger, State.DONE)
+    await ended(ledger, OperationState.DONE)
     open_ones = await list_operations(settings, OPEN_STATES)
     assert printed_list(open_ones, as_json=False) == "No operation is in doubt or under way."
-    failed = await list_operations(settings, (State.FAILED,))
+    failed = await list_operations(settings, (OperationState.FAILED,))
     assert printed_list(failed, as_json=False) == "No operation is failed."
 
 
@@ -172,27 +174,27 @@ async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(tmp_path: Path,
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / LEDGER_NAME).write_bytes(b"something else " * 100)
     with pytest.raises(ConfigError, match="is not a database"):
-        await list_operations(settings, (State.DOUBT,))
+        await list_operations(settings, (OperationState.DOUBT,))
 
 
-async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: LedgerFile) -> None:
-    doubt = await ended(ledger, State.DOUBT)
+async def test_a_word_that_says_nothing_is_a_mistake(tmp_path: Path, ledger: SqliteLedger) -> None:
+    doubt = await ended(ledger, OperationState.DOUBT)
     done = await run(tmp_path, "resolve", doubt.op_id)
     assert done.returncode == 2
     assert "--did-not-happen" in done.stderr
     done = await run(tmp_path, "resolve", doubt.op_id, "--happened", "--did-not-happen")
     assert done.returncode == 2
     assert "contradict each other" in done.stderr
-    assert await ledger.doubts() != []
+    assert await ledger.list_in_doubt() != []
 
 
 # A damaged ledger.
 
 
 async def test_a_ledger_that_is_lost_is_named_with_what_to_do(
-    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger
 ) -> None:
-    await ended(ledger, State.DONE)
+    await ended(ledger, OperationState.DONE)
     assert "nothing to recover" not in await refused(tmp_path, "recover")
     await stage.end(ledger)
     assert await told(tmp_path, "recover") == "The ledger is whole, or there is none: nothing to recover.\n"
@@ -209,9 +211,9 @@ async def test_a_ledger_that_is_lost_is_named_with_what_to_do(
 
 
 async def test_damage_that_the_command_finds_is_refused_until_the_operator_decides(
-    tmp_path: Path, stage: SqliteStage, ledger: LedgerFile
+    tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger
 ) -> None:
-    await ended(ledger, State.DONE)
+    await ended(ledger, OperationState.DONE)
     await stage.end(ledger)
     path = tmp_path / "data" / LEDGER_NAME
     content = path.read_bytes()

@@ -26,15 +26,15 @@ from headgate.app.transactions import (
 )
 from headgate.config.loading import load
 from headgate.config.settings import Flags, Settings
-from headgate.delivery.ledger import State
-from headgate.delivery.transactions.decisions import Decision
-from headgate.delivery.transactions.plan import Phase
+from headgate.delivery.ledger import OperationState
+from headgate.delivery.transactions.operator_decision import OperatorDecision
+from headgate.delivery.transactions.saga_rules import Phase
 from headgate.domain.call import LOCAL, Caller, Request
-from headgate.domain.care import ToolClass
+from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import ConfigError, TransactionFailed
-from headgate.domain.ticket import Ticket
-from headgate.storage.ledger import LEDGER_NAME
-from tests.delivery.transacting import (
+from headgate.domain.upstream_policy import ToolClass
+from headgate.storage.sqlite.ledger import LEDGER_NAME
+from tests.delivery.transaction_gateway import (
     LOST_AFTER,
     LOST_BEFORE,
     REFUSES,
@@ -106,15 +106,15 @@ async def stuck(gate: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, 
 
 
 async def resolve(
-    settings: Settings, id: str, decision: Decision, *, repeats_doubt: bool = False, note: str = ""
+    settings: Settings, id: str, decision: OperatorDecision, *, repeats_doubt: bool = False, note: str = ""
 ) -> Resolution:
     return await resolve_transaction(settings, id, None, decision, repeats_doubt=repeats_doubt, note=note)
 
 
 async def go_on(gate: TransactionHarness) -> None:
     """What a running gateway does within about a second."""
-    await gate.sagas.take_over()
-    await gate.sagas.settle()
+    await gate.saga_runner.resume_handed_over()
+    await gate.saga_runner.wait_until_idle()
 
 
 async def run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -234,15 +234,15 @@ async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
     gate: TransactionHarness, settings: Settings
 ) -> None:
     line = "for a person: `headgate transactions list` shows"
-    assert line not in printed_list(await list_operations(settings, (State.DOUBT,)), as_json=False)
+    assert line not in printed_list(await list_operations(settings, (OperationState.DOUBT,)), as_json=False)
     await stuck(gate)
-    found = await list_operations(settings, (State.DOUBT,))
+    found = await list_operations(settings, (OperationState.DOUBT,))
     assert printed_list(found, as_json=False).splitlines() == [
         "No operation is in doubt.",
         f"1 transaction is stuck and waits {line} it.",
     ]
     await stuck(gate)
-    found = await list_operations(settings, (State.DONE,))
+    found = await list_operations(settings, (OperationState.DONE,))
     assert (
         printed_list(found, as_json=False).splitlines()[-1]
         == f"2 transactions are stuck and wait {line} them."
@@ -320,7 +320,7 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
 
 
 def plain(id: str, caller: Caller = LOCAL) -> Request:
-    return asked("reserve", caller, Ticket(transaction=id, sequence=1), n="reserve")
+    return asked("reserve", caller, DeliveryRequest(transaction=id, sequence=1), n="reserve")
 
 
 # Decisions.
@@ -328,7 +328,7 @@ def plain(id: str, caller: Caller = LOCAL) -> Request:
 
 async def test_a_retry_runs_the_remaining_compensations(gate: TransactionHarness, settings: Settings) -> None:
     id = await stuck(gate)
-    resolution = await resolve(settings, id, Decision.RETRY, note="mended")
+    resolution = await resolve(settings, id, OperatorDecision.RETRY, note="mended")
     assert resolution.gateway_runs
     assert "the gateway that runs on" in printed_resolution(resolution, as_json=False)
     assert await gate.state(id) == "in_progress"
@@ -346,11 +346,11 @@ async def test_a_retry_that_fails_waits_for_a_person_again(
     gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate, [REFUSES] * 10)
-    await resolve(settings, id, Decision.RETRY)
+    await resolve(settings, id, OperatorDecision.RETRY)
     await go_on(gate)
     assert await gate.state(id) == "failed"
     assert len((await list_transactions(settings, ("stuck",))).transactions) == 1
-    await resolve(settings, id, Decision.RETRY)
+    await resolve(settings, id, OperatorDecision.RETRY)
     await go_on(gate)
     assert (await gate.state(id), gate.shop.effects[2:]) == ("rolled_back", ["undo_charge", "undo_reserve"])
 
@@ -361,7 +361,7 @@ async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
     (tmp_path / "data").mkdir()
     async with harness(tmp_path / "data", shop) as gate:
         id = await stuck(gate)
-    resolution = await resolve(settings, id, Decision.RETRY)
+    resolution = await resolve(settings, id, OperatorDecision.RETRY)
     assert not resolution.gateway_runs
     assert "No gateway runs on" in printed_resolution(resolution, as_json=False)
     async with harness(tmp_path / "data", shop) as gate:
@@ -376,18 +376,18 @@ async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
     tmp_path: Path, gate: TransactionHarness, settings: Settings, outcome: str, *, happened: bool
 ) -> None:
     id = await stuck(gate, [outcome])
-    before = await gate.sagas.look(place_of(id))
+    before = await gate.saga_runner.find_transaction(place_of(id))
     line = await refused(tmp_path, "resolve", id, "--retry")
     op_id = before.steps[1].undo_op_id
     assert f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`" in line
     assert "--on-doubt retry" in line
-    assert await gate.sagas.look(place_of(id)) == before
+    assert await gate.saga_runner.find_transaction(place_of(id)) == before
     shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
     assert f"headgate operations resolve {op_id} --did-not-happen" in shown
     assert f"resolve {id} --retry --on-doubt retry" in shown
     assert f"resolve {id} --retry " not in shown.replace("--retry --on-doubt", "")
     await resolve_operation(settings, op_id, happened=happened)
-    await resolve(settings, id, Decision.RETRY)
+    await resolve(settings, id, OperatorDecision.RETRY)
     await go_on(gate)
     assert await gate.state(id) == "rolled_back"
     assert gate.shop.effects[2:] == ["undo_charge", "undo_reserve"]
@@ -397,7 +397,7 @@ async def test_consent_makes_a_compensation_in_doubt_again(
     gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate, [LOST_AFTER])
-    await resolve(settings, id, Decision.RETRY, repeats_doubt=True)
+    await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=True)
     await go_on(gate)
     after = await gate.ask("get_transaction", transaction_id=id)
     assert (after["state"], gate.shop.effects[2:]) == (
@@ -414,7 +414,7 @@ async def test_a_compensation_that_may_be_repeated_needs_no_consent(
     (tmp_path / "data").mkdir()
     async with harness(tmp_path / "data", shop, kind=ToolClass.IDEMPOTENT) as gate:
         id = await stuck(gate, [LOST_BEFORE] * 5)
-        await resolve(settings, id, Decision.RETRY)
+        await resolve(settings, id, OperatorDecision.RETRY)
         await go_on(gate)
         assert await gate.state(id) == "rolled_back"
 
@@ -431,12 +431,12 @@ async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
     gate.clock.forward(8 * 86_400.0)
     await gate.sweep()
     with pytest.raises(TransactionFailed, match="may have been carried out") as refusal:
-        await resolve(settings, id, Decision.RETRY)
+        await resolve(settings, id, OperatorDecision.RETRY)
     assert "--compensated" in refusal.value.hint
     assert "operations resolve" not in refusal.value.hint
     shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "operations resolve" not in shown
-    await resolve(settings, id, Decision.COMPENSATED)
+    await resolve(settings, id, OperatorDecision.COMPENSATED)
     assert await gate.state(id) == "rolled_back"
 
 
@@ -449,7 +449,7 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
             shop, clock = Shop(), Clock()
             async with harness(directory, shop, clock) as gate:
                 id = await stuck(gate)
-            await resolve(settings, id, Decision.RETRY)
+            await resolve(settings, id, OperatorDecision.RETRY)
             async with harness(directory, shop, clock) as gate:
                 fuse = Fuse(point)
                 gate.arm(fuse)
@@ -464,7 +464,7 @@ async def test_a_gateway_that_is_killed_at_any_point_of_a_retry_makes_no_compens
             else:
                 found = (await show_transaction(settings, id, None)).transaction
                 assert "may have been carried out" in found.reason, point
-                await resolve(settings, id, Decision.LEAVE)
+                await resolve(settings, id, OperatorDecision.LEAVE)
     # Each of the two compensations alone passes five.
     assert point > 10
 
@@ -478,11 +478,11 @@ async def test_a_step_in_doubt_is_settled_first(gate: TransactionHarness, settin
     await gate.ask("transaction_rollback", transaction_id=id)
     for repeats_doubt in (False, True):
         with pytest.raises(TransactionFailed, match="which decides what is undone") as refusal:
-            await resolve(settings, id, Decision.RETRY, repeats_doubt=repeats_doubt)
-    op_id = (await gate.sagas.look(place_of(id))).steps[1].op_id
+            await resolve(settings, id, OperatorDecision.RETRY, repeats_doubt=repeats_doubt)
+    op_id = (await gate.saga_runner.find_transaction(place_of(id))).steps[1].op_id
     assert op_id in refusal.value.hint
     await resolve_operation(settings, op_id, happened=True)
-    await resolve(settings, id, Decision.RETRY)
+    await resolve(settings, id, OperatorDecision.RETRY)
     await go_on(gate)
     assert await gate.state(id) == "rolled_back"
     assert gate.shop.effects == ["reserve", "charge", "undo_charge", "undo_reserve"]
@@ -495,10 +495,10 @@ async def test_a_step_without_a_compensation_is_not_retried(
     with pytest.raises(
         TransactionFailed, match="no compensation to retry: its compensation cannot be filled"
     ):
-        await resolve(settings, id, Decision.RETRY)
+        await resolve(settings, id, OperatorDecision.RETRY)
     shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "--retry" not in shown
-    await resolve(settings, id, Decision.COMPENSATED)
+    await resolve(settings, id, OperatorDecision.COMPENSATED)
     assert await gate.state(id) == "rolled_back"
 
 
@@ -506,7 +506,7 @@ async def test_what_was_undone_by_hand_is_rolled_back(
     tmp_path: Path, gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate, [LOST_AFTER])
-    op_id = (await gate.sagas.look(place_of(id))).steps[1].undo_op_id
+    op_id = (await gate.saga_runner.find_transaction(place_of(id))).steps[1].undo_op_id
     said = await told(
         tmp_path, "resolve", id, "--compensated", "--note", os.fsdecode(b"by\n phone\xff \x1b[31m")
     )
@@ -540,20 +540,20 @@ async def test_what_is_left_stays_failed_and_asks_for_nobody(
     assert (after["state"], after["not_undone"], "waits_for" in after) == ("failed", [2, 1], False)
     assert after["reason"] == "an operator left it as it is; not undone: 2, 1"
     await gate.resume()
-    assert (await gate.sagas.counts())[Phase.STUCK] == 0
+    assert (await gate.saga_runner.counts())[Phase.STUCK] == 0
     with pytest.raises(TransactionFailed, match="left it as it is"):
         await gate.ask("transaction_rollback", transaction_id=id)
     assert gate.shop.effects == ["reserve", "charge"]
     assert [one.id for one in (await list_transactions(settings, ("left",))).transactions] == [id]
 
 
-@pytest.mark.parametrize("decision", Decision)
+@pytest.mark.parametrize("decision", OperatorDecision)
 async def test_what_is_not_stuck_is_not_resolved(
-    gate: TransactionHarness, settings: Settings, decision: Decision
+    gate: TransactionHarness, settings: Settings, decision: OperatorDecision
 ) -> None:
     running, done, left = await gate.begin(), await gate.begin(), await stuck(gate)
     await gate.ask("transaction_commit", transaction_id=done)
-    await resolve(settings, left, Decision.LEAVE)
+    await resolve(settings, left, OperatorDecision.LEAVE)
     for id, state in ((running, "initiated"), (done, "completed"), (left, "failed")):
         with pytest.raises(TransactionFailed, match=f"is {state}.*, not stuck"):
             await resolve(settings, id, decision)
@@ -565,13 +565,16 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
     for _ in range(5):
         id = await stuck(gate)
         outcomes = await asyncio.gather(
-            *(resolve(settings, id, decision) for decision in (Decision.LEAVE, Decision.COMPENSATED)),
+            *(
+                resolve(settings, id, decision)
+                for decision in (OperatorDecision.LEAVE, OperatorDecision.COMPENSATED)
+            ),
             return_exceptions=True,
         )
         (won,) = (one for one in outcomes if isinstance(one, Resolution))
         (lost,) = (one for one in outcomes if isinstance(one, TransactionFailed))
         assert "was quicker" in lost.message or "not stuck" in lost.message
-        found = await gate.sagas.look(place_of(id))
+        found = await gate.saga_runner.find_transaction(place_of(id))
         assert structs.replace(found, history=(), revision=0) == structs.replace(
             won.transaction, history=(), revision=0
         )
@@ -581,11 +584,11 @@ async def test_a_decision_about_an_older_state_is_not_recorded(
     gate: TransactionHarness, settings: Settings
 ) -> None:
     id = await stuck(gate)
-    old = await gate.sagas.look(place_of(id))
-    await resolve(settings, id, Decision.LEAVE)
-    newest = await gate.sagas.look(place_of(id))
-    assert not await gate.store.decide(old, old.history[0], old.steps)
-    assert await gate.sagas.look(place_of(id)) == newest
+    old = await gate.saga_runner.find_transaction(place_of(id))
+    await resolve(settings, id, OperatorDecision.LEAVE)
+    newest = await gate.saga_runner.find_transaction(place_of(id))
+    assert not await gate.store.save_decision(old, old.history[0], old.steps)
+    assert await gate.saga_runner.find_transaction(place_of(id)) == newest
 
 
 @pytest.mark.parametrize(

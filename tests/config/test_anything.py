@@ -36,8 +36,8 @@ nested = st.one_of(
         if is_struct(kind := plain_type(field.type))
     ]
 )
-cares = st.dictionaries(st.sampled_from([*fields_of(CareEntry)]) | texts, nested | values, max_size=5)
-tools = st.dictionaries(texts, cares | values, max_size=3)
+policies = st.dictionaries(st.sampled_from([*fields_of(CareEntry)]) | texts, nested | values, max_size=5)
+tools = st.dictionaries(texts, policies | values, max_size=3)
 entries = values | st.dictionaries(
     st.sampled_from([*FIELDS, *LATER]) | texts, values | nested | tools, max_size=5
 )
@@ -71,7 +71,7 @@ def test_any_json_is_settings_or_one_sentence(document: Any) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(cares, tools)
+@given(policies, tools)
 def test_anything_said_of_calls_is_a_server_or_one_sentence(said: Any, of_tools: Any) -> None:
     entry = {**said, "command": "x", "tools": of_tools}
     outcome(json.dumps({"mcpServers": {"a": entry}}).encode(), {})

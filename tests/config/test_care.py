@@ -4,8 +4,17 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.care import Care, Priority, Probe, Rate, Resting, Retrying, ServerCare, ToolClass
 from headgate.domain.server import ServerSpec
+from headgate.domain.upstream_policy import (
+    BreakerSettings,
+    Priority,
+    Probe,
+    Rate,
+    RetrySettings,
+    ToolClass,
+    ToolSafety,
+    UpstreamPolicy,
+)
 from tests.config.place import Place
 
 REMOTE = {"url": "https://bank.example.com/mcp"}
@@ -39,7 +48,7 @@ SAID = {
     "rate": {"perSecond": 0.5, "burst": 3},
     "callTimeout": 30,
 }
-MEANT = Care(
+MEANT = ToolSafety(
     kind=ToolClass.KEYED,
     key_argument="request_id",
     key_header="Idempotency-Key",
@@ -64,12 +73,12 @@ def test_what_is_said_of_calls_is_part_of_the_server(place: Place) -> None:
         maxQueue=0,
     )
     assert warnings == ()
-    assert spec.care == ServerCare(
+    assert spec.policy == UpstreamPolicy(
         all=MEANT,
-        tools={"pay": MEANT, "get_*": Care(kind=ToolClass.READ)},
+        tools={"pay": MEANT, "get_*": ToolSafety(kind=ToolClass.READ)},
         trusts_annotations=False,
-        retrying=Retrying(attempts=5, base_seconds=0.1, longest_seconds=2.0),
-        resting=Resting(failures=3, rest_seconds=10.0),
+        retry_settings=RetrySettings(attempts=5, base_seconds=0.1, longest_seconds=2.0),
+        breaker_settings=BreakerSettings(failures=3, rest_seconds=10.0),
         window=4,
         queue=0,
     )
@@ -82,8 +91,8 @@ def test_a_server_of_which_nothing_is_said_is_plain(place: Place) -> None:
     ]
     for said in nothing:
         spec, warnings = load(place, **said)
-        assert (spec.care, warnings) == (ServerCare(), ())
-        assert spec.care.is_plain
+        assert (spec.policy, warnings) == (UpstreamPolicy(), ())
+        assert spec.policy.is_default
     assert (spec.cold, spec.idle_timeout_seconds, spec.max_restarts) == (False, None, 20)
 
 
@@ -94,8 +103,8 @@ def test_snake_case_and_null_mean_the_same_inside_of_objects(place: Place) -> No
         retry={"base_delay": 1},
     )
     assert warnings == ()
-    assert spec.care.tools == {"pay": Care(key_argument="id", rate=Rate(2.0, 1))}
-    assert spec.care.retrying == Retrying(base_seconds=1.0)
+    assert spec.policy.tools == {"pay": ToolSafety(key_argument="id", rate=Rate(2.0, 1))}
+    assert spec.policy.retry_settings == RetrySettings(base_seconds=1.0)
 
 
 def test_words_and_numbers_inside_of_objects_may_come_from_variables(place: Place) -> None:
@@ -111,9 +120,9 @@ def test_words_and_numbers_inside_of_objects_may_come_from_variables(place: Plac
     }
     spec, _ = place.load_server(entry, CLASS="Probeable", RATE="5", ACCOUNT="007")
     assert spec is not None
-    care = spec.care.tools["pay"]
-    assert (care.kind, care.rate) == (ToolClass.PROBEABLE, Rate(5.0))
-    assert care.probe == Probe("look", b'{"account":"007"}')
+    policy = spec.policy.tools["pay"]
+    assert (policy.kind, policy.rate) == (ToolClass.PROBEABLE, Rate(5.0))
+    assert policy.probe == Probe("look", b'{"account":"007"}')
     spec, warnings = place.load_server(entry, CLASS="read", RATE="5")
     assert spec is not None
     assert not spec.enabled
@@ -122,13 +131,13 @@ def test_words_and_numbers_inside_of_objects_may_come_from_variables(place: Plac
 
 def test_a_longest_wait_is_never_shorter_than_the_first(place: Place) -> None:
     spec, _ = load(place, retry={"baseDelay": 20})
-    assert spec.care.retrying.longest_seconds == 20
+    assert spec.policy.retry_settings.longest_seconds == 20
 
 
 @pytest.mark.parametrize("word", ToolClass)
 def test_every_class_can_be_named(place: Place, word: ToolClass) -> None:
     spec, warnings = load(place, **{"class": word.upper()}, keyArgument="id", probe={"tool": "look"})
-    assert (spec.care.all.kind, warnings) == (word, ())
+    assert (spec.policy.all.kind, warnings) == (word, ())
 
 
 @pytest.mark.parametrize(
@@ -266,7 +275,7 @@ def test_a_keyed_class_without_a_key_depends_on_the_server_and_is_a_warning(plac
 
 def test_reads_can_be_recorded_too(place: Place) -> None:
     spec, warnings = load(place, **{"class": "read", "ledger": "all"})
-    assert (spec.care.all, warnings) == (Care(kind=ToolClass.READ, ledger="all"), ())
+    assert (spec.policy.all, warnings) == (ToolSafety(kind=ToolClass.READ, ledger="all"), ())
 
 
 def test_a_header_for_keys_has_no_effect_where_there_are_no_headers(place: Place) -> None:
@@ -278,7 +287,7 @@ def test_a_header_for_keys_has_no_effect_where_there_are_no_headers(place: Place
         "'keyHeader' in tool 'pay' of server 'it' has no effect on a server with 'command'",
     )
     # A tool counts as keyed when it has one, so it must not have one that never arrives.
-    assert spec.care == ServerCare(tools={"pay": Care()})
+    assert spec.policy == UpstreamPolicy(tools={"pay": ToolSafety()})
 
 
 @pytest.mark.parametrize(
@@ -347,5 +356,5 @@ def test_the_no_of_a_probe_of_a_remote_server_is_not_believed_soon_unless_the_op
     local, _ = load(place, command="x", probe=probe)
     remote, _ = load(place, command="", url="http://127.0.0.1:1/mcp", probe=probe)
     told, _ = load(place, command="", url="http://127.0.0.1:1/mcp", probe={**probe, "settle": 3})
-    settled = [spec.care.all.probe for spec in (local, remote, told)]
+    settled = [spec.policy.all.probe for spec in (local, remote, told)]
     assert [probe.settle_seconds for probe in settled if probe is not None] == [1.0, None, 3.0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.delivery.fingerprint import canonical, fingerprint
+from headgate.delivery.idempotency_key import canonical, fingerprint
 
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(

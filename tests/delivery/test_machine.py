@@ -23,13 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headgate.delivery.ledger import State
+from headgate.delivery.ledger import OperationState
 from headgate.domain.call import LOCAL
-from headgate.domain.care import ToolClass
-from tests.delivery.bank import Bank, Fault
-from tests.delivery.hurried import HurriedLoop
-from tests.delivery.life import REJOIN_SECONDS, Life, Told, order
-from tests.delivery.machine import Entry, Model, Span
+from headgate.domain.upstream_policy import ToolClass
+from tests.delivery.delivery_model import Entry, Model, Span
+from tests.delivery.fake_bank import Bank, Fault
+from tests.delivery.gateway_process import REJOIN_SECONDS, GatewayProcess, Told, order
+from tests.delivery.virtual_time_loop import HurriedLoop
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Promises(RuleBasedStateMachine):
         name = _order(key, kind, argument)
         self.model.forget(self._now, key)
         entry = self.model.entries.get(key)
-        if entry is not None and (entry.state is not State.FAILED or entry.order != name):
+        if entry is not None and (entry.state is not OperationState.FAILED or entry.order != name):
             return
         if entry is None:
             entry = self.model.entries[key] = Entry(kind, name, self._now)
@@ -144,10 +144,10 @@ class Promises(RuleBasedStateMachine):
             return
         if end in ("answered", "back again"):
             words = words or self.model.run(entry)
-            self.model.end(entry, State.DONE, self._now, words)
+            self.model.end(entry, OperationState.DONE, self._now, words)
             self._shown(entry, told[-1])
         else:
-            self.model.end(entry, State.DOUBT, self._now)
+            self.model.end(entry, OperationState.DOUBT, self._now)
             entry.at_work = True
         expected = {"answered": [words, f"again {words}"], "back again": [f"again {words}"]}.get(end, [])
         assert [one.words for one in told] == expected
@@ -157,17 +157,22 @@ class Promises(RuleBasedStateMachine):
     def resolve(self, key: str) -> None:
         """A caller who knows what happened says so."""
         entry = self.model.entries.get(key)
-        if entry is None or entry.state is not State.DOUBT:
+        if entry is None or entry.state is not OperationState.DOUBT:
             return
         if not entry.runs and any(parked.entry is entry for parked in self.model.parked):
             # It has not happened yet: nobody can know.
             return
-        if entry.owed is not None and entry.owed[0] is not State.DOUBT:
+        if entry.owed is not None and entry.owed[0] is not OperationState.DOUBT:
             # The gateway knows how it ended and writes that down first, so that there is no doubt to resolve.
             return
         happened = entry.runs > 0
         self._run(self._resolved(key, happened=happened))
-        self.model.end(entry, State.DONE if happened else State.FAILED, self._now, "word" if happened else "")
+        self.model.end(
+            entry,
+            OperationState.DONE if happened else OperationState.FAILED,
+            self._now,
+            "word" if happened else "",
+        )
 
     # What happens to them.
 
@@ -242,7 +247,12 @@ class Promises(RuleBasedStateMachine):
 
     def _shown(self, entry: Entry | None, told: Told) -> None:
         """An answer that somebody has seen is the answer for good."""
-        if entry is None or entry.state is not State.DONE or told.answer is None or entry.words == "word":
+        if (
+            entry is None
+            or entry.state is not OperationState.DONE
+            or told.answer is None
+            or entry.words == "word"
+        ):
             return
         seen = told.answer.error or told.result
         entry.shown = entry.shown or seen
@@ -255,8 +265,8 @@ class Promises(RuleBasedStateMachine):
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    async def _started(self) -> Life:
-        return await Life(self.bank, self._directory).__aenter__()
+    async def _started(self) -> GatewayProcess:
+        return await GatewayProcess(self.bank, self._directory).__aenter__()
 
     async def _asked(self, calls: list[Any]) -> list[Told]:
         return list(await asyncio.gather(*map(self.life.ask, calls)))
@@ -301,7 +311,7 @@ class Promises(RuleBasedStateMachine):
         give_up_at = time.monotonic() + _DISK_SECONDS
         while time.monotonic() < give_up_at:
             records = await self.life.records()
-            if all(record.state is not State.INTENT for record in records if record.key in keys):
+            if all(record.state is not OperationState.INTENT for record in records if record.key in keys):
                 return
             await asyncio.sleep(0)
         raise TimeoutError("an operation is still under way")

@@ -11,7 +11,7 @@ from headgate.domain.errors import (
     TransactionFailed,
     UpstreamUnreachable,
 )
-from tests.delivery.transacting import (
+from tests.delivery.transaction_gateway import (
     AWAY,
     REFUSES,
     WRONG,
@@ -88,7 +88,7 @@ async def test_a_transaction_tells_its_steps_and_its_history(gate: TransactionHa
 class Talkative(Shop):
     """Cannot be reached, and says more about it than it should."""
 
-    async def deliver(self, call: Call) -> Answer:
+    async def send_with_retry(self, call: Call) -> Answer:
         raise UpstreamUnreachable("shop", "token=abc is not in /home/ann/tokens")
 
 
@@ -108,8 +108,8 @@ async def test_the_call_of_a_step_is_recorded_under_a_key_of_its_own(gate: Trans
     id = await gate.begin()
     step = await gate.step(id, "reserve")
     [call] = gate.shop.received
-    assert call.request.ticket is not None
-    assert call.request.ticket.key == f"headgate:tx/{id}/1"
+    assert call.request.delivery_request is not None
+    assert call.request.delivery_request.key == f"headgate:tx/{id}/1"
     op_id = (await gate.ask("get_transaction", transaction_id=id))["steps"][0]["op_id"]
     told = await gate.ask("get_operation", op_id=op_id)
     assert (told["state"], told["tool"], told["transaction_id"]) == ("done", "reserve", id)
@@ -157,8 +157,8 @@ async def test_a_compensation_gets_what_its_step_was_asked_and_answered(gate: Tr
     undo = gate.shop.received[-1].request
     filled = {"id": "reserve-1", "of": "reserve", "step": f"headgate:tx/{id}/1", "price": "$5"}
     assert json.decode(undo.params["arguments"]) == filled
-    assert undo.ticket is not None
-    assert undo.ticket.key == f"headgate:tx/{id}/1/undo"
+    assert undo.delivery_request is not None
+    assert undo.delivery_request.key == f"headgate:tx/{id}/1/undo"
 
 
 @pytest.mark.parametrize("outcome", [AWAY, WRONG])

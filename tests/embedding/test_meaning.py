@@ -19,7 +19,7 @@ from headgate.embedding.minilm import MiniLM
 from headgate.embedding.offloop import BATCH_TOOLS
 from headgate.embedding.openai import OpenAI
 from headgate.embedding.texts import TEXTS_PER_TOOL
-from headgate.storage.catalog import CatalogFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 from tests.embedding.endpoint import Endpoint, Reply, Script, embeddings, running_endpoint
 
 REST_SECONDS = 0.02
@@ -57,7 +57,7 @@ async def opened(
     make: Callable[[], Embedder], directory: Path, **options: Any
 ) -> AsyncIterator[ToolMeanings]:
     """A real file for the vectors, as the gateway has one."""
-    file = CatalogFile(directory / "proxy.db")
+    file = SqliteCatalogStore(directory / "proxy.db")
     try:
         async with open_meaning(make, file, first_rest_seconds=REST_SECONDS, **options) as meaning:
             yield meaning
@@ -315,7 +315,7 @@ async def test_a_question_that_gets_no_vector_is_not_asked_again_at_once(tmp_pat
     switch = Switch(failing(503))
     switch.well = True
     with running_endpoint(switch) as endpoint:
-        file = CatalogFile(tmp_path / "proxy.db")
+        file = SqliteCatalogStore(tmp_path / "proxy.db")
         async with open_meaning(remote(endpoint), file, first_rest_seconds=30) as meaning:
             meaning.put("s", [tool("a")])
             await complete(meaning)

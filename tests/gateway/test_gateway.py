@@ -11,7 +11,7 @@ import pytest
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_dialects import Dialect
-from headgate.delivery.transactions.names import STEP
+from headgate.delivery.transactions.tool_definitions import STEP_TOOL
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
     Effect,
@@ -29,7 +29,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.gateway.gateway import Gateway, ToolCaller
 from headgate.protocol.protocol_version import Era
-from tests.delivery.scripted import DONE, SUBSCRIBED, WAIT_SECONDS
+from tests.delivery.scripted_upstream import DONE, SUBSCRIBED, WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness, Large, request
 from tests.waiting import eventually
 
@@ -443,7 +443,7 @@ class Taking:
     """Takes the tool that makes steps, and says so instead of making any."""
 
     def is_step(self, request: Request) -> bool:
-        return request.name == STEP
+        return request.name == STEP_TOOL
 
     async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
         raise Exhausted("this was a step")
@@ -452,13 +452,13 @@ class Taking:
 @pytest.mark.parametrize("prefixed", [True, False])
 async def test_a_servers_tool_of_the_same_name_makes_no_step(*, prefixed: bool) -> None:
     harness = GatewayHarness("bank", prefixed=prefixed, transactions=Taking())
-    harness.offer("bank", Kind.TOOLS, a_tool(STEP))
+    harness.offer("bank", Kind.TOOLS, a_tool(STEP_TOOL))
     if prefixed:
         # The server's own goes by another name.
         with pytest.raises(Exhausted, match="a step"):
-            await harness.gateway.call(request("tools/call", STEP))
+            await harness.gateway.call(request("tools/call", STEP_TOOL))
     else:
-        assert await harness.gateway.call(request("tools/call", STEP)) is DONE
+        assert await harness.gateway.call(request("tools/call", STEP_TOOL)) is DONE
     assert len(harness.sent) == (0 if prefixed else 1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import (
     AnswerNotStored,
     Effect,
@@ -20,15 +21,14 @@ from headgate.domain.errors import (
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
-from headgate.domain.ticket import Ticket
 from headgate.gateway.gateway import ToolCaller
 from headgate.protocol.message_meta import SplicedJson, with_edited_meta_on_disk
 from headgate.responses import work
 from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.tools.names import NAMES
-from headgate.storage.results import KeptResults, open_results
-from tests.delivery.scripted import DONE, WRONG
+from headgate.storage.files.result_store import LocalResultStore, open_results
+from tests.delivery.scripted_upstream import DONE, WRONG
 from tests.gateway_harness import GatewayHarness, request
 from tests.responses.hands import Hands
 from tests.responses.results import LINK, facts_of, result, spooled, text, texts_of
@@ -43,7 +43,7 @@ LOOK = {"name": "look", "inputSchema": SCHEMA}
 class Library:
     """A house whose large results are kept."""
 
-    def __init__(self, store: KeptResults, *servers: str, answer: Answer, **more: Any) -> None:
+    def __init__(self, store: LocalResultStore, *servers: str, answer: Answer, **more: Any) -> None:
         self.store = store
         responses = LargeResponses(store, Hands(), _work, Display(), lambda request: True)
         self.harness = GatewayHarness(*(servers or ("bank",)), answer=answer, responses=responses, **more)
@@ -146,7 +146,7 @@ async def test_a_structure_that_is_cut_has_the_notice_also_in_a_step_of_a_transa
     library.harness.offer("bank", Kind.TOOLS, LOOK, PROMISING)
     check_typed(await library.told("bank_typed"))
     check_typed(await library.told("call_tool", {"name": "bank_typed"}))
-    check_typed(await library.told("bank_typed", ticket=Ticket(transaction="t")))
+    check_typed(await library.told("bank_typed", delivery_request=DeliveryRequest(transaction="t")))
     assert steps.made == ["bank_typed"]
     assert "structuredContent" not in json.loads(await library.told("bank_look"))
 
@@ -192,7 +192,7 @@ class Steps:
         self.made: list[str] = []
 
     def is_step(self, request: Request) -> bool:
-        return request.ticket is not None and bool(request.ticket.transaction)
+        return request.delivery_request is not None and bool(request.delivery_request.transaction)
 
     async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
         self.made.append(request.name)
@@ -202,7 +202,9 @@ class Steps:
 async def test_a_call_that_is_made_to_be_looked_at_is_a_step_of_its_clients_transaction(build: Build) -> None:
     steps = Steps()
     library = build(transactions=steps)
-    await library.told("proxy_read", {"tool": "bank_look"}, ticket=Ticket(transaction="order-1"))
+    await library.told(
+        "proxy_read", {"tool": "bank_look"}, delivery_request=DeliveryRequest(transaction="order-1")
+    )
     await library.told("proxy_read", {"tool": "bank_look"})
     assert steps.made == ["bank_look"]
     assert len(library.harness.sent) == 2

@@ -30,7 +30,7 @@ from headgate.domain.profile import Profile
 from headgate.gateway.gateway import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_listings import UnreachableChannel
-from tests.delivery.scripted import DONE, WAIT_SECONDS, WRONG
+from tests.delivery.scripted_upstream import DONE, WAIT_SECONDS, WRONG
 from tests.gateway_harness import GatewayHarness, request
 from tests.waiting import eventually
 

@@ -13,7 +13,7 @@ from headgate.domain.kind import Kind
 from headgate.domain.profile import Profile, profile_of
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
-from headgate.storage.seal import KEY_BYTES, Seal
+from headgate.storage.files.sealer import KEY_BYTES, Sealer
 from tests.upstream.conversation import Client
 
 ABLE = profile_of(b'{"elicitation":{},"sampling":{},"roots":{}}')
@@ -47,7 +47,7 @@ class ScriptedServer:
     def sends_requests_during_calls(self, server: str) -> bool:
         return self._holds
 
-    async def deliver(self, call: Call) -> Answer:
+    async def send_recorded(self, call: Call) -> Answer:
         self.received.append(call)
         step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if isinstance(step, Exception):
@@ -72,7 +72,7 @@ class BridgeHarness:
     def __init__(self, *script: Step, holds: bool = False) -> None:
         loop = asyncio.get_running_loop()
         self.server = ScriptedServer(*script, holds=holds)
-        seal = Seal([bytes(KEY_BYTES)], clock=loop.time)
+        seal = Sealer([bytes(KEY_BYTES)], clock=loop.time)
         self.input_bridge = InputBridge(self.server, RequestStateSealer(seal, loop.time))
 
     async def deliver_with_input(self, call: Call) -> Answer:

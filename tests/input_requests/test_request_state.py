@@ -9,7 +9,7 @@ import pytest
 from headgate.domain.call import Answer, Call
 from headgate.domain.errors import Effect, ReminderRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, RequestStateSealer
-from headgate.storage.seal import KEY_BYTES, Seal
+from headgate.storage.files.sealer import KEY_BYTES, Sealer
 from tests.input_requests.bridge_harness import DONE, FORM, BridgeHarness, ask_for, stateless
 from tests.upstream.virtual_clock import in_no_time
 
@@ -144,7 +144,7 @@ async def test_what_was_never_given_is_refused(table: MakeTable, nonsense: Any) 
 @in_no_time
 async def test_a_reminder_of_another_gateway_is_refused() -> None:
     here, there = stateless_server(), stateless_server()
-    foreign = RequestStateSealer(Seal([b"x" * KEY_BYTES], clock=asyncio.get_running_loop().time))
+    foreign = RequestStateSealer(Sealer([b"x" * KEY_BYTES], clock=asyncio.get_running_loop().time))
     state = foreign.seal_state("upstream", stateless(), "s1")
     await assert_refused(here, state=state)
     state, responses = await given(there)
@@ -162,7 +162,7 @@ async def test_a_call_that_waits_at_another_gateway_cannot_go_on_here() -> None:
 
 @in_no_time
 async def test_a_token_that_was_sealed_for_something_else_is_no_reminder() -> None:
-    seal = Seal([bytes(KEY_BYTES)], clock=asyncio.get_running_loop().time)
+    seal = Sealer([bytes(KEY_BYTES)], clock=asyncio.get_running_loop().time)
     await assert_refused(stateless_server(), state=seal.seal("session", b"{}", 100))
     await assert_refused(stateless_server(), state=seal.seal("requestState", b"\x00nonsense", 100))
 
@@ -181,7 +181,7 @@ async def test_answers_that_are_no_object_are_refused(responses: Any) -> None:
 async def test_reminders_that_were_used_are_remembered_for_as_long_as_they_could_be_used() -> None:
     loop = asyncio.get_running_loop()
     # A seal whose clock stands still, so that only the memory can refuse.
-    state_sealer = RequestStateSealer(Seal([bytes(KEY_BYTES)], clock=lambda: 0.0), loop.time)
+    state_sealer = RequestStateSealer(Sealer([bytes(KEY_BYTES)], clock=lambda: 0.0), loop.time)
     token = state_sealer.seal_state("upstream", stateless(), "s1")
     call = stateless(state=token)
     assert state_sealer.open_state(call).content == "s1"

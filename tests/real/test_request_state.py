@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from headgate.storage.seal import Seal, seal_key
+from headgate.storage.files.sealer import Sealer, load_seal_key
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import ANSWERS_ALL, Handshaker, Message, Stateless
 from tests.real.upstreams import configuration, http_server, lines_of, whole_command
@@ -151,9 +151,9 @@ def test_a_state_of_another_gateway_is_refused(town: Town, asked: Asked) -> None
 
 
 def test_a_state_that_is_too_old_is_refused(town: Town, asked: Asked) -> None:
-    key = seal_key(town.gate.data_dir)
-    content = Seal([key]).open("requestState", asked.state)
-    an_hour_ago = Seal([key], lambda: time.time() - 3600)
+    key = load_seal_key(town.gate.data_dir)
+    content = Sealer([key]).open("requestState", asked.state)
+    an_hour_ago = Sealer([key], lambda: time.time() - 3600)
 
     answer = asked.come_back(an_hour_ago.seal("requestState", content, 600))
 

@@ -20,7 +20,7 @@ from headgate.responses.jobs import Excerpt
 from headgate.responses.limits import Display
 from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.store import Limits
-from headgate.storage.results import KeptResults, open_results
+from headgate.storage.files.result_store import LocalResultStore, open_results
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.responses.hands import Hands
 from tests.responses.results import IMAGE, facts_of, result, spooled, text, texts_of
@@ -35,7 +35,7 @@ ALICE, BOB = Caller("alice"), Caller("bob")
 class Desk:
     """Responses with a real store, and workers at hand."""
 
-    def __init__(self, store: KeptResults, display: Display, *, listed: bool) -> None:
+    def __init__(self, store: LocalResultStore, display: Display, *, listed: bool) -> None:
         self.store = store
         self.hands = Hands()
         self.loads = 0

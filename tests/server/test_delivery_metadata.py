@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.domain.call import Answer, Caller, Request
-from headgate.domain.care import Priority
+from headgate.domain.delivery_request import FEATURES, DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import (
     BrokenTransfer,
     HeadgateError,
@@ -20,7 +20,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.profile import PLAIN, profile_of
-from headgate.domain.ticket import FEATURES, Receipt, Ticket
+from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
 from headgate.protocol.protocol_version import Era
@@ -84,8 +84,8 @@ def called(
 
 @ERAS
 def test_a_plain_call_has_no_ticket(era: Era) -> None:
-    assert called(None, era).ticket is None
-    assert called({"traceparent": "00"}, era).ticket is None
+    assert called(None, era).delivery_request is None
+    assert called({"traceparent": "00"}, era).delivery_request is None
 
 
 @ERAS
@@ -104,7 +104,7 @@ def test_everything_that_a_client_asks_is_on_the_ticket_and_nothing_in_the_meta(
         "timestamp": "2026-01-01T00:00:00Z",
     }
     request = called({name: said, "io.headgate/priority": "high", "x": 1}, era)
-    assert request.ticket == Ticket(
+    assert request.delivery_request == DeliveryRequest(
         key="k",
         retries_doubt=True,
         timeout_seconds=1.5,
@@ -128,8 +128,8 @@ def test_nothing_of_it_is_left_for_a_server_whatever_the_method(era: Era, method
     }
     request = called({**ours, "traceparent": "00"}, era, method=method, capabilities=SPEAKING)
     assert request.meta.keys() == {"traceparent"}
-    assert request.ticket is not None
-    assert request.ticket.transaction == "t"
+    assert request.delivery_request is not None
+    assert request.delivery_request.transaction == "t"
     assert request.profile is PLAIN
 
 
@@ -146,9 +146,9 @@ def test_nothing_of_it_is_left_for_a_server_whatever_the_method(era: Era, method
 def test_a_key_is_taken_from_wherever_it_stands(
     era: Era, meta: dict[str, Any] | None, header: bytes | None
 ) -> None:
-    ticket = called(meta, era, header).ticket
-    assert ticket is not None
-    assert ticket.key == "k"
+    delivery_request = called(meta, era, header).delivery_request
+    assert delivery_request is not None
+    assert delivery_request.key == "k"
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(
 
 @ERAS
 def test_a_client_that_speaks_rmcp_has_a_ticket_that_says_so(era: Era) -> None:
-    ticket = called(None, era, capabilities=SPEAKING).ticket
-    assert ticket is not None
-    assert "ack" in ticket.features
-    assert not ticket.request_id
+    delivery_request = called(None, era, capabilities=SPEAKING).delivery_request
+    assert delivery_request is not None
+    assert "ack" in delivery_request.features
+    assert not delivery_request.request_id
 
 
 async def test_a_session_remembers_what_was_negotiated_also_after_a_restart() -> None:
@@ -204,13 +204,17 @@ async def test_a_session_remembers_what_was_negotiated_also_after_a_restart() ->
 
 # What a client is told of an answer.
 
-SPOKE = Ticket(request_id="r-1", features=ALL)
+SPOKE = DeliveryRequest(request_id="r-1", features=ALL)
 PROCESSED = {"ack": True, "processed": True, "duplicate": False, "request_id": "r-1", "attempts": 1}
-RECORDED = Receipt(op_id="o-1", state="done", attempts=2, duplicate=True)
+RECORDED = DeliveryStatus(op_id="o-1", state="done", attempts=2, duplicate=True)
 
 
-async def told(answer: Answer, ticket: Ticket | None, era: Era = Era.HANDSHAKE) -> dict[str, Any]:
-    reply = encode_reply(b"7", "tools/call", "pay", await with_delivery_metadata(answer, ticket), era)
+async def told(
+    answer: Answer, delivery_request: DeliveryRequest | None, era: Era = Era.HANDSHAKE
+) -> dict[str, Any]:
+    reply = encode_reply(
+        b"7", "tools/call", "pay", await with_delivery_metadata(answer, delivery_request), era
+    )
     message: dict[str, Any] = json.loads(b"".join(reply.chunks()))
     return message
 
@@ -222,11 +226,17 @@ async def test_whoever_spoke_of_delivery_is_told_of_it(era: Era) -> None:
 
 
 @pytest.mark.parametrize(
-    "ticket", [None, Ticket(key="k", request_id="r-1"), Ticket(features=ALL), Ticket(timeout_seconds=1.0)]
+    "ticket",
+    [
+        None,
+        DeliveryRequest(key="k", request_id="r-1"),
+        DeliveryRequest(features=ALL),
+        DeliveryRequest(timeout_seconds=1.0),
+    ],
 )
-async def test_nobody_else_is(ticket: Ticket | None) -> None:
+async def test_nobody_else_is(delivery_request: DeliveryRequest | None) -> None:
     answer = Answer(b'{ "content" : [ ] }')
-    assert await with_delivery_metadata(answer, ticket) is answer
+    assert await with_delivery_metadata(answer, delivery_request) is answer
 
 
 @ERAS
@@ -238,8 +248,8 @@ async def test_a_recorded_call_is_named_whatever_its_client_speaks(
 ) -> None:
     kind = '"resultType":"complete",' if typed else ""
     whole = f'{{{kind}{meta}"content":[ 1.0 ]}}'.encode()
-    answer = Answer(Large(whole) if large else whole, typed=typed, receipt=RECORDED)
-    result = (await told(answer, Ticket(key="k"), era))["result"]
+    answer = Answer(Large(whole) if large else whole, typed=typed, delivery_status=RECORDED)
+    result = (await told(answer, DeliveryRequest(key="k"), era))["result"]
     operation = {"op_id": "o-1", "state": "done", "duplicate": True, "attempts": 2}
     assert result["_meta"] == {**({"x": 1} if meta else {}), "io.headgate/operation": operation}
     assert result["content"] == [1.0]
@@ -248,10 +258,10 @@ async def test_a_recorded_call_is_named_whatever_its_client_speaks(
 
 
 async def test_what_was_not_recorded_or_was_settled_by_somebody_is_said() -> None:
-    unrecorded = Answer(b"{}", receipt=Receipt(unrecorded=True))
+    unrecorded = Answer(b"{}", delivery_status=DeliveryStatus(unrecorded=True))
     meta = (await told(unrecorded, None))["result"]["_meta"]
     assert meta == {"io.headgate/operation": {"duplicate": False, "attempts": 1, "unrecorded": True}}
-    settled = Answer(b"{}", receipt=Receipt(op_id="o", state="done", resolved_by="probe"))
+    settled = Answer(b"{}", delivery_status=DeliveryStatus(op_id="o", state="done", resolved_by="probe"))
     meta = (await told(settled, None))["result"]["_meta"]
     assert meta["io.headgate/operation"]["resolved_by"] == "probe"
 
@@ -261,23 +271,25 @@ async def test_an_announcement_of_parts_stays_beside_the_rest() -> None:
     announced = Answer(json.dumps({"_meta": {"rmcp": {"ack": False, "chunked": chunked}}}).encode())
     said = (await told(announced, SPOKE))["result"]["_meta"]["rmcp"]
     assert said == {**PROCESSED, "final_status": "completed", "chunked": chunked}
-    unable = Ticket(request_id="r-1", features=frozenset({"ack"}))
+    unable = DeliveryRequest(request_id="r-1", features=frozenset({"ack"}))
     assert "chunked" not in (await told(announced, unable))["result"]["_meta"]["rmcp"]
 
 
 async def test_an_error_of_the_server_is_told_with_the_operation_in_its_data() -> None:
     for data in ("", ',"data":{"x":1}'):
         error = f'{{"code":-32000,"message":"no"{data}}}'.encode()
-        said = (await told(Answer(error=error, receipt=RECORDED), None))["error"]
+        said = (await told(Answer(error=error, delivery_status=RECORDED), None))["error"]
         assert said["data"]["_meta"]["io.headgate/operation"]["op_id"] == "o-1"
         assert said["data"].get("x") == (1 if data else None)
-    doubted = Answer(error=b'{"code":-32602,"message":"no"}', receipt=Receipt(op_id="o", state="in_doubt"))
+    doubted = Answer(
+        error=b'{"code":-32602,"message":"no"}', delivery_status=DeliveryStatus(op_id="o", state="in_doubt")
+    )
     assert "processed" not in (await told(doubted, SPOKE))["error"]["data"]["_meta"]["rmcp"]
-    strange = Answer(error=b'{"code":1,"message":"no","data":[1]}', receipt=RECORDED)
+    strange = Answer(error=b'{"code":1,"message":"no","data":[1]}', delivery_status=RECORDED)
     assert (await told(strange, None))["error"]["data"] == [1]
 
 
-RECORDED_ERROR = Receipt(op_id="o", state="done")
+RECORDED_ERROR = DeliveryStatus(op_id="o", state="done")
 QUESTION = b'{"resultType":"input_required","inputRequests":{}}'
 NO = b'{"code":-32602,"message":"no"}'
 COMPLETED = {"processed": True, "final_status": "completed"}
@@ -292,31 +304,37 @@ UNKNOWN = {"final_status": "failed", "error_code": "INVALID_PARAMS"}
         (Answer(b'{"isError":true}'), COMPLETED),
         (Answer(error=b'{"code":-32000,"message":"no"}'), COMPLETED),
         (
-            Answer(error=b'{"code":-32603,"message":"no"}', receipt=Receipt(op_id="o", state="done")),
+            Answer(
+                error=b'{"code":-32603,"message":"no"}',
+                delivery_status=DeliveryStatus(op_id="o", state="done"),
+            ),
             COMPLETED,
         ),
         (Answer(error=NO), NOT_DONE),
-        (Answer(error=NO, receipt=Receipt(op_id="o", state="failed")), NOT_DONE),
-        (Answer(error=NO, receipt=Receipt(unrecorded=True)), NOT_DONE),
-        (Answer(error=NO, receipt=Receipt(doubted=True)), UNKNOWN),
-        (Answer(error=NO, receipt=Receipt(op_id="o", state="in_doubt")), UNKNOWN),
+        (Answer(error=NO, delivery_status=DeliveryStatus(op_id="o", state="failed")), NOT_DONE),
+        (Answer(error=NO, delivery_status=DeliveryStatus(unrecorded=True)), NOT_DONE),
+        (Answer(error=NO, delivery_status=DeliveryStatus(doubted=True)), UNKNOWN),
+        (Answer(error=NO, delivery_status=DeliveryStatus(op_id="o", state="in_doubt")), UNKNOWN),
         (Answer(QUESTION, typed=True), {"processed": False}),
-        (Answer(QUESTION, typed=True, receipt=Receipt(op_id="o", state="asked")), {"processed": False}),
+        (
+            Answer(QUESTION, typed=True, delivery_status=DeliveryStatus(op_id="o", state="asked")),
+            {"processed": False},
+        ),
     ],
 )
 async def test_a_receipt_says_of_an_answer_what_the_ledger_says(answer: Answer, said: dict[str, Any]) -> None:
     shown = await with_delivery_metadata(answer, SPOKE)
     told = json.loads(shown.error)["data"] if shown.error else json.loads(bytes(shown.result))  # type: ignore[arg-type]
-    receipt = told["_meta"]["rmcp"]
+    delivery_status = told["_meta"]["rmcp"]
     common = {"ack": True, "duplicate": False, "request_id": "r-1", "attempts": 1}
-    assert receipt == {**common, **said}
+    assert delivery_status == {**common, **said}
 
 
 # What a client is told of a failure.
 
 
-def with_attempts(error: HeadgateError, **receipt: Any) -> HeadgateError:
-    error.receipt = Receipt(**receipt)
+def with_attempts(error: HeadgateError, **delivery_status: Any) -> HeadgateError:
+    error.delivery_status = DeliveryStatus(**delivery_status)
     return error
 
 
@@ -364,7 +382,7 @@ def test_a_failure_says_whether_the_call_was_taken_and_carried_out(
     expected = {"duplicate": False, "request_id": "r-1", "final_status": "failed", "error_code": error.code}
     assert meta["rmcp"] == {**expected, **said}
     assert meta["io.headgate/error"]["code"] == error.code
-    assert ("io.headgate/operation" in meta) == (error.receipt is not None)
+    assert ("io.headgate/operation" in meta) == (error.delivery_status is not None)
 
 
 def test_a_failure_that_is_no_result_tells_it_in_its_data() -> None:
@@ -378,7 +396,10 @@ def test_a_failure_that_is_no_result_tells_it_in_its_data() -> None:
 
 def test_a_plain_failure_says_nothing_of_delivery() -> None:
     assert error_delivery_metadata(UpstreamLost("bank", "pay", "eof"), None) == {}
-    assert error_delivery_metadata(UpstreamLost("bank", "pay", "eof"), Ticket(key="k", request_id="r")) == {}
+    assert (
+        error_delivery_metadata(UpstreamLost("bank", "pay", "eof"), DeliveryRequest(key="k", request_id="r"))
+        == {}
+    )
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])

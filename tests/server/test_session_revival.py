@@ -10,7 +10,7 @@ from headgate.server.http_request import HttpRequest
 from headgate.server.outbound_queue import OutboundBudget
 from headgate.server.reply import Reply
 from headgate.server.sessions import HandshakeSession, HttpSession, SessionStore, TooManySessions
-from headgate.storage.seal import Seal
+from headgate.storage.files.sealer import Sealer
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 DAY = 24 * 3600.0
@@ -51,7 +51,7 @@ class Start:
 
     def sessions(self, key: bytes = KEY, **settings: Any) -> SessionStore:
         self.clock.now += 1
-        seal = Seal([key], self.clock)
+        seal = Sealer([key], self.clock)
         given = {"most": 100, "idle_seconds": 60.0} | settings
         return SessionStore(
             ChangeNotifier(),
@@ -197,8 +197,8 @@ async def test_an_id_that_was_changed_or_made_up_is_unknown(start: Start) -> Non
     sessions = start.sessions()
     id = start.sessions().open(GREETING).id
     foreign = start.sessions(OTHER_KEY).open(GREETING).id
-    other_purpose = Seal([KEY], start.clock).seal("state", b"\x94", 60).encode()
-    other_content = Seal([KEY], start.clock).seal("session", b"\x94", 60).encode()
+    other_purpose = Sealer([KEY], start.clock).seal("state", b"\x94", 60).encode()
+    other_content = Sealer([KEY], start.clock).seal("session", b"\x94", 60).encode()
     changed = [id[:place] + bytes([id[place] ^ 1]) + id[place + 1 :] for place in range(len(id))]
     for wrong in [b"", b"x", b"\xff\xfe", b"A" * 100_000, foreign, other_purpose, other_content, *changed]:
         assert sessions.get(wrong) is None

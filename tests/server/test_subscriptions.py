@@ -16,7 +16,7 @@ from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, SessionPreferences
 from headgate.server.method_router import MethodRouter
-from tests.delivery.scripted import WAIT_SECONDS
+from tests.delivery.scripted_upstream import WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness
 from tests.upstream.scripted_server import SilentChannel
 from tests.waiting import eventually

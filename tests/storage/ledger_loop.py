@@ -7,10 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.delivery.ledger import Outcome, State, StoreFailed
+from headgate.delivery.ledger import OperationOutcome, OperationState, StoreFailed
 from headgate.domain.call import Answer
-from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
-from tests.storage.ledgers import granted, intent
+from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
+from tests.storage.ledger_stages import granted, intent
 
 # Several at a time, so that commits hold more than one.
 _AT_ONCE = 4
@@ -27,28 +27,28 @@ def answer_to(key: str) -> bytes:
 async def main() -> None:
     """Do what the first argument says in the directory that the second one names."""
     directory = Path(sys.argv[2])
-    committer = ledger_committer(directory)
-    async with committer, open_ledger(committer, directory) as ledger:
+    group_commit = ledger_group_commit(directory)
+    async with group_commit, open_ledger(group_commit, directory) as ledger:
         await (_go_on if sys.argv[1] == "loop" else _fill)(ledger)
 
 
-async def _go_on(ledger: LedgerFile) -> None:
+async def _go_on(ledger: SqliteLedger) -> None:
     await asyncio.gather(*(_loop(ledger, f"{os.getpid()}-{number}") for number in range(_AT_ONCE)))
 
 
-async def _loop(ledger: LedgerFile, name: str) -> None:
+async def _loop(ledger: SqliteLedger, name: str) -> None:
     number = 0
     while True:
         number += 1
         key = f"{name}-{number}"
         operation = await granted(ledger, intent(key, lease_until=_LONG_LEASE))
         _say(f"claimed {key} {operation.op_id}")
-        outcome = Outcome(state=State.DONE, answer=Answer(answer_to(key)))
+        outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(answer_to(key)))
         assert await ledger.finish(operation.op_id, operation.fence, outcome)
         _say(f"done {key} {operation.op_id}")
 
 
-async def _fill(ledger: LedgerFile) -> None:
+async def _fill(ledger: SqliteLedger) -> None:
     """No file may grow any more, which is what a full disk looks like, and then they may again."""
     done: list[str] = []
     claimed: list[str] = []
@@ -69,22 +69,23 @@ async def _fill(ledger: LedgerFile) -> None:
     except StoreFailed as failure:
         _say(f"answer refused: {failure}")
     assert await ledger.counts() == {
-        state: {State.DONE: len(done), State.INTENT: len(claimed)}.get(state, 0) for state in State
+        state: {OperationState.DONE: len(done), OperationState.INTENT: len(claimed)}.get(state, 0)
+        for state in OperationState
     }
     for op_id in done:
-        assert await ledger.answer(op_id) is not None
+        assert await ledger.read_answer(op_id) is not None
     resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
     await _finish(ledger, claimed[0], b'"%s"' % (b"x" * 1_000_000))
     await _claimed(ledger, "last")
     _say(f"kept {len(done)} and {len(claimed)}")
 
 
-async def _claimed(ledger: LedgerFile, key: str) -> str:
+async def _claimed(ledger: SqliteLedger, key: str) -> str:
     return (await granted(ledger, intent(key, lease_until=_LONG_LEASE))).op_id
 
 
-async def _finish(ledger: LedgerFile, op_id: str, result: bytes) -> None:
-    assert await ledger.finish(op_id, 1, Outcome(state=State.DONE, answer=Answer(result)))
+async def _finish(ledger: SqliteLedger, op_id: str, result: bytes) -> None:
+    assert await ledger.finish(op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(result)))
 
 
 def _say(line: str) -> None:

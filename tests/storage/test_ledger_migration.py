@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.delivery.ledger import State, Verdict
-from headgate.delivery.transactions.record import Place
-from headgate.storage.ledger import LEDGER_NAME, ledger_committer, open_ledger
-from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
-from tests.storage.first_shape import write_first_shape
-from tests.storage.ledgers import SqliteStage, intent, sqlite_stage
+from headgate.delivery.ledger import ClaimVerdict, OperationState
+from headgate.delivery.transactions.transaction_store import TransactionKey
+from headgate.storage.sqlite.ledger import LEDGER_NAME, ledger_group_commit, open_ledger
+from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from tests.storage.ledger_first_version import write_first_shape
+from tests.storage.ledger_stages import SqliteStage, intent, sqlite_stage
 
 CALLS = 30
 
@@ -32,24 +32,26 @@ async def test_calls_of_the_first_shape_are_known_after_it(
         ledger = await stage.gateway()
         for number in range(CALLS):
             claim = await ledger.claim(intent(f"order-{number}"))
-            assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DONE)
-            answer = await ledger.answer(claim.operation.op_id)
+            assert (claim.verdict, claim.operation.state) == (ClaimVerdict.KNOWN, OperationState.DONE)
+            answer = await ledger.read_answer(claim.operation.op_id)
             assert answer is not None
             assert answer.result == b'{"paid":%d}' % number
         assert await ledger.check() == CALLS + 1 + (transactions or 0)
         assert ledger.damage == ""
         await stage.end(ledger)
     again = await (await stage.gateway()).claim(intent(f"order-{CALLS}"))
-    assert (again.verdict, again.operation.fence) == (Verdict.GRANTED, 2)
+    assert (again.verdict, again.operation.fence) == (ClaimVerdict.GRANTED, 2)
 
 
 async def test_transactions_of_the_first_shape_keep_their_steps_and_history(tmp_path: Path) -> None:
     write_first_shape(tmp_path / LEDGER_NAME, calls=1, transactions=3)
     async with (
-        ledger_committer(tmp_path, TRANSACTION_TABLES) as committer,
-        open_ledger(committer, tmp_path) as ledger,
+        ledger_group_commit(tmp_path, TRANSACTION_TABLES) as group_commit,
+        open_ledger(group_commit, tmp_path) as ledger,
     ):
-        found = await TransactionFile(committer, ledger.presence).load(Place("shop", "ann", "t2"))
+        found = await SqliteTransactionStore(group_commit, ledger.liveness).load(
+            TransactionKey("shop", "ann", "t2")
+        )
         assert found is not None
         assert [step.number for step in found.steps] == [1, 2]
         assert [event.text for event in found.history] == ["begun"]

@@ -8,14 +8,21 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.delivery.ledger import Intent, Ledger, Outcome, State, Verdict
+from headgate.delivery.ledger import ClaimVerdict, Intent, Ledger, OperationOutcome, OperationState
 from headgate.domain.call import Answer
-from headgate.domain.care import ToolClass
-from tests.storage.ledgers import DOUBT_SECONDS, LEASE_SECONDS, START, WINDOW_SECONDS, intent, sqlite_stage
+from headgate.domain.upstream_policy import ToolClass
+from tests.storage.ledger_stages import (
+    DOUBT_SECONDS,
+    LEASE_SECONDS,
+    START,
+    WINDOW_SECONDS,
+    intent,
+    sqlite_stage,
+)
 
 KEYS = ("a", "b")
 GATEWAYS = st.integers(0, 1)
-ENDED = (State.DONE, State.FAILED, State.ASKED)
+ENDED = (OperationState.DONE, OperationState.FAILED, OperationState.ASKED)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Finishing:
     gateway: int
     key: str
     behind: int
-    state: State
+    state: OperationState
     answer: bytes | None
 
 
@@ -83,7 +90,7 @@ FINISHING = st.builds(
     GATEWAYS,
     st.sampled_from(KEYS),
     st.sampled_from((0, 0, 0, 1)),
-    st.sampled_from((*ENDED, State.DOUBT)),
+    st.sampled_from((*ENDED, OperationState.DOUBT)),
     st.sampled_from((None, b'"small"', b'"%s"' % (b"large" * 20_000))),
 )
 SECONDS = (1.0, LEASE_SECONDS + 1, WINDOW_SECONDS + 1, DOUBT_SECONDS + 1, -LEASE_SECONDS, -WINDOW_SECONDS)
@@ -111,7 +118,7 @@ class Entry:
     owner: int
     lease_until: float
     updated: float
-    state: State = State.INTENT
+    state: OperationState = OperationState.INTENT
     fence: int = 1
     answer: bytes | None = None
 
@@ -125,19 +132,19 @@ class Model:
     # Each start of a gateway is somebody else.
     running: list[int] = field(default_factory=lambda: [0, 1])
 
-    def claim(self, gateway: int, wanted: Intent) -> tuple[Verdict, str, int, State]:
+    def claim(self, gateway: int, wanted: Intent) -> tuple[ClaimVerdict, str, int, OperationState]:
         known = self.entries.get(wanted.key)
         if known is None or self._over(known):
             known = self.entries[wanted.key] = Entry(
                 wanted.op_id, wanted.fingerprint, self.running[gateway], wanted.lease_until, self.now
             )
-            return Verdict.GRANTED, known.op_id, 1, State.INTENT
-        verdict = Verdict.KNOWN
+            return ClaimVerdict.GRANTED, known.op_id, 1, OperationState.INTENT
+        verdict = ClaimVerdict.KNOWN
         if known.fingerprint != wanted.fingerprint:
-            verdict = Verdict.CONFLICT
+            verdict = ClaimVerdict.CONFLICT
         elif self._granted(known, wanted):
-            verdict = Verdict.GRANTED
-            known.state, known.answer, known.updated = State.INTENT, None, self.now
+            verdict = ClaimVerdict.GRANTED
+            known.state, known.answer, known.updated = OperationState.INTENT, None, self.now
             known.fence, known.owner, known.lease_until = (
                 known.fence + 1,
                 self.running[gateway],
@@ -146,19 +153,19 @@ class Model:
         return verdict, known.op_id, known.fence, known.state
 
     def _granted(self, known: Entry, wanted: Intent) -> bool:
-        if known.state is State.INTENT and self._orphaned(known):
+        if known.state is OperationState.INTENT and self._orphaned(known):
             if wanted.kind.repeatable:
                 return True
-            known.state, known.updated = State.DOUBT, self.now
-        if known.state is State.DOUBT:
+            known.state, known.updated = OperationState.DOUBT, self.now
+        if known.state is OperationState.DOUBT:
             return wanted.retries_doubt_since is not None
-        return known.state in (State.FAILED, State.ASKED)
+        return known.state in (OperationState.FAILED, OperationState.ASKED)
 
-    def finish(self, key: str, fence: int, outcome: Outcome) -> bool:
+    def finish(self, key: str, fence: int, outcome: OperationOutcome) -> bool:
         known = self.entries[key]
-        final = outcome.state in (State.DONE, State.FAILED)
+        final = outcome.state in (OperationState.DONE, OperationState.FAILED)
         if known.fence != fence or not (
-            known.state is State.INTENT or (known.state is State.DOUBT and final)
+            known.state is OperationState.INTENT or (known.state is OperationState.DOUBT and final)
         ):
             return False
         known.state, known.updated, known.answer = outcome.state, self.now, None
@@ -169,7 +176,7 @@ class Model:
 
     def adopt(self, gateway: int, key: str, lease_until: float) -> int | None:
         known = self.entries[key]
-        if known.state is not State.INTENT or not self._orphaned(known):
+        if known.state is not OperationState.INTENT or not self._orphaned(known):
             return None
         known.fence, known.owner, known.lease_until = known.fence + 1, self.running[gateway], lease_until
         known.updated = self.now
@@ -177,7 +184,9 @@ class Model:
 
     def orphans(self) -> set[str]:
         entries = self.entries.values()
-        return {entry.op_id for entry in entries if entry.state is State.INTENT and self._orphaned(entry)}
+        return {
+            entry.op_id for entry in entries if entry.state is OperationState.INTENT and self._orphaned(entry)
+        }
 
     def sweep(self) -> int:
         over = [key for key, entry in self.entries.items() if self._over(entry)]
@@ -192,9 +201,9 @@ class Model:
         return entry.owner not in self.running or self.now > entry.lease_until
 
     def _over(self, entry: Entry) -> bool:
-        if entry.state is State.INTENT:
+        if entry.state is OperationState.INTENT:
             return False
-        window = DOUBT_SECONDS if entry.state is State.DOUBT else WINDOW_SECONDS
+        window = DOUBT_SECONDS if entry.state is OperationState.DOUBT else WINDOW_SECONDS
         return self.now - window > entry.updated
 
 
@@ -243,7 +252,7 @@ async def same_step(ledger: Ledger, model: Model, step: Claiming | Finishing | A
             entry = model.entries[step.key]
             fence = entry.fence - step.behind
             answer = Answer(step.answer) if step.answer is not None else None
-            outcome = Outcome(state=step.state, answer=answer)
+            outcome = OperationOutcome(state=step.state, answer=answer)
             said_so = await ledger.finish(entry.op_id, fence, outcome)
             assert said_so == model.finish(step.key, fence, outcome)
         case Adopting() if step.key in model.entries:
@@ -257,13 +266,13 @@ async def same_step(ledger: Ledger, model: Model, step: Claiming | Finishing | A
 
 
 async def same_content(ledger: Ledger, model: Model) -> None:
-    assert {orphan.op_id for orphan in await ledger.orphans()} == model.orphans()
+    assert {orphan.op_id for orphan in await ledger.list_orphans()} == model.orphans()
     for entry in model.entries.values():
         found = await ledger.find(entry.op_id)
         assert found is not None
         assert (found.state, found.fence) == (entry.state, entry.fence)
         assert found.answered == (entry.answer is not None)
-        answer = await ledger.answer(entry.op_id)
+        answer = await ledger.read_answer(entry.op_id)
         assert (answer is None) == (entry.answer is None)
         if answer is not None:
             result = answer.result

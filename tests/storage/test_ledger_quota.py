@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.delivery.ledger import Outcome, State, Verdict
+from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState
 from headgate.domain.call import Answer
-from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
-from headgate.storage.ledger_quota import bytes_used
-from tests.storage.ledgers import START, Clock, granted, intent
+from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
+from headgate.storage.sqlite.ledger_quota import bytes_used
+from tests.storage.ledger_stages import START, Clock, granted, intent
 
 MEBIBYTE = 1 << 20
 QUOTA = 4 * MEBIBYTE
@@ -29,30 +29,30 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def ledger(tmp_path: Path, clock: Clock) -> AsyncIterator[LedgerFile]:
+async def ledger(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteLedger]:
     async with AsyncExitStack() as stack:
-        committer = await stack.enter_async_context(ledger_committer(tmp_path))
-        opened = open_ledger(committer, tmp_path, most_bytes=QUOTA, now=clock)
+        group_commit = await stack.enter_async_context(ledger_group_commit(tmp_path))
+        opened = open_ledger(group_commit, tmp_path, most_bytes=QUOTA, now=clock)
         yield await stack.enter_async_context(opened)
 
 
-async def paid(ledger: LedgerFile, clock: Clock, key: str, size: int) -> str:
+async def paid(ledger: SqliteLedger, clock: Clock, key: str, size: int) -> str:
     clock.time += 1
     operation = await granted(ledger, intent(key, lease_until=START + 10_000))
-    outcome = Outcome(state=State.DONE, answer=Answer(b"x" * size))
+    outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * size))
     assert await ledger.finish(operation.op_id, 1, outcome)
     return operation.op_id
 
 
-async def kept(ledger: LedgerFile, op_id: str) -> bool:
-    answer = await ledger.answer(op_id)
+async def kept(ledger: SqliteLedger, op_id: str) -> bool:
+    answer = await ledger.read_answer(op_id)
     if answer is not None and not isinstance(answer.result, bytes):
         answer.result.close()
     return answer is not None
 
 
 async def test_the_oldest_large_answers_are_dropped_and_their_calls_are_known(
-    tmp_path: Path, ledger: LedgerFile, clock: Clock
+    tmp_path: Path, ledger: SqliteLedger, clock: Clock
 ) -> None:
     ids, most = [], 0
     for number in range(20):
@@ -65,14 +65,14 @@ async def test_the_oldest_large_answers_are_dropped_and_their_calls_are_known(
     assert sum(found) == 3
     for number, op_id in enumerate(ids):
         claim = await ledger.claim(intent(f"order-{number}"))
-        assert (claim.verdict, claim.operation.state) == (Verdict.KNOWN, State.DONE)
+        assert (claim.verdict, claim.operation.state) == (ClaimVerdict.KNOWN, OperationState.DONE)
         assert claim.operation.dropped is not found[number]
         assert claim.operation.op_id == op_id
     assert await ledger.check() == 20
 
 
 async def test_large_answers_at_once_stay_within_the_quota(
-    tmp_path: Path, ledger: LedgerFile, clock: Clock
+    tmp_path: Path, ledger: SqliteLedger, clock: Clock
 ) -> None:
     ids = await asyncio.gather(*(paid(ledger, clock, f"{number}", MEBIBYTE) for number in range(12)))
     await ledger.sweep()
@@ -81,27 +81,27 @@ async def test_large_answers_at_once_stay_within_the_quota(
 
 
 async def test_an_answer_that_alone_is_too_large_is_not_kept(
-    tmp_path: Path, ledger: LedgerFile, clock: Clock
+    tmp_path: Path, ledger: SqliteLedger, clock: Clock
 ) -> None:
     before = await paid(ledger, clock, "before", MEBIBYTE)
     await paid(ledger, clock, "large", QUOTA + 1)
     claim = await ledger.claim(intent("large"))
-    assert (claim.operation.state, claim.operation.dropped) == (State.DONE, True)
+    assert (claim.operation.state, claim.operation.dropped) == (OperationState.DONE, True)
     assert await kept(ledger, before)
     assert used(tmp_path) < QUOTA
 
 
 async def test_answers_in_rows_are_dropped_too(tmp_path: Path, clock: Clock) -> None:
     async with (
-        ledger_committer(tmp_path) as committer,
-        open_ledger(committer, tmp_path, most_bytes=QUOTA, now=clock) as ledger,
+        ledger_group_commit(tmp_path) as group_commit,
+        open_ledger(group_commit, tmp_path, most_bytes=QUOTA, now=clock) as ledger,
     ):
         ids = [await paid(ledger, clock, f"order-{number}", 60_000) for number in range(200)]
         await ledger.sweep()
         found = [await kept(ledger, op_id) for op_id in ids]
         assert found == sorted(found)
         assert 0 < sum(found) < QUOTA // 60_000
-        assert (await ledger.claim(intent("order-0"))).verdict is Verdict.KNOWN
+        assert (await ledger.claim(intent("order-0"))).verdict is ClaimVerdict.KNOWN
         assert await ledger.check() == 200
     # 12 MB were written. A quarter of the file may be free.
     assert used(tmp_path) <= QUOTA * 4 / 3
@@ -109,8 +109,8 @@ async def test_answers_in_rows_are_dropped_too(tmp_path: Path, clock: Clock) -> 
 
 async def test_the_file_becomes_smaller_when_calls_are_forgotten(tmp_path: Path, clock: Clock) -> None:
     async with (
-        ledger_committer(tmp_path) as committer,
-        open_ledger(committer, tmp_path, window_seconds=1000, now=clock) as ledger,
+        ledger_group_commit(tmp_path) as group_commit,
+        open_ledger(group_commit, tmp_path, window_seconds=1000, now=clock) as ledger,
     ):
         for number in range(300):
             await paid(ledger, clock, f"order-{number}", 30_000)
@@ -125,8 +125,8 @@ async def test_answers_of_a_time_before_those_that_were_dropped_are_dropped_too(
     tmp_path: Path, clock: Clock
 ) -> None:
     async with (
-        ledger_committer(tmp_path) as committer,
-        open_ledger(committer, tmp_path, most_bytes=QUOTA, now=clock) as ledger,
+        ledger_group_commit(tmp_path) as group_commit,
+        open_ledger(group_commit, tmp_path, most_bytes=QUOTA, now=clock) as ledger,
     ):
         clock.time += 3600
         for number in range(200):
@@ -138,4 +138,4 @@ async def test_answers_of_a_time_before_those_that_were_dropped_are_dropped_too(
             await paid(ledger, clock, f"after-{number}", 60_000)
         clock.time += 7200
         await ledger.sweep()
-        assert await committer.read(bytes_used) <= QUOTA
+        assert await group_commit.read(bytes_used) <= QUOTA

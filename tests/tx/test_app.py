@@ -6,8 +6,8 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxApp, TxError, TxSession
+from tests.tx.fake_time import Sleeper
 from tests.tx.shop import Shop, temporary
-from tests.tx.sleeping import Sleeper
 
 
 async def test_to_call_the_function_is_to_call_the_tool() -> None:

@@ -22,8 +22,8 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from tests.tx.fake_time import Clock, Sleeper, middle
 from tests.tx.shop import FEATURES, Shop, gateway_error, temporary, text
-from tests.tx.sleeping import Clock, Sleeper, middle
 from tests.waiting import eventually
 
 ERAS = ["legacy", "auto"]

@@ -7,8 +7,8 @@ import pytest
 from mcp import Client
 
 from headgate.tx import RetryPolicy, TxConfig, TxError, TxSession
+from tests.tx.fake_time import Sleeper
 from tests.tx.shop import FEATURES, Shop
-from tests.tx.sleeping import Sleeper
 
 WORDS = 4000
 ONCE = RetryPolicy(max_attempts=1)

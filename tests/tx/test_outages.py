@@ -14,7 +14,7 @@ from mcp import Client
 from headgate.tx import RetryPolicy, TxConfig, TxInDoubtError, TxResult, TxSession
 from tests.gateway_process import GatewayProcess, free_port, running_gateway
 from tests.real.upstreams import configuration, http_server, stdio_entry
-from tests.tx.cutting import Proxy
+from tests.tx.cuttable_proxy import Proxy
 from tests.tx.shop import FEATURES
 from tests.waiting import eventually
 

@@ -111,7 +111,7 @@ def test_the_receipt_and_get_operation_say_what_the_ledger_says(yard: Yard, era:
         meta = call(client, tool, {"outcome": outcome, "order": order}, order)
         operation = meta["io.headgate/operation"]
         assert (operation["state"], operation["duplicate"]) == (expected.state, expected.duplicate)
-        assert receipt(meta) == (
+        assert delivery_status(meta) == (
             expected.ack,
             expected.processed,
             expected.status,
@@ -147,7 +147,7 @@ def test_a_key_of_another_call_is_refused_and_the_first_one_stays_done(yard: Yar
     client, order = yard.client(era), f"conflict {next(_orders)}"
     first = call(client, "s_pay", {"order": order}, order)["io.headgate/operation"]
     meta = call(client, "s_pay", {"order": order, "amount": 2}, order)
-    assert receipt(meta) == (False, False, "failed", "CONFLICT", False)
+    assert delivery_status(meta) == (False, False, "failed", "CONFLICT", False)
     assert "io.headgate/operation" not in meta
     assert get_operation(client, first["op_id"])["state"] == "done"
     assert yard.executions(order) == 1
@@ -168,7 +168,7 @@ def test_a_call_without_a_key_is_judged_by_the_same_rules(yard: Yard, era: str) 
         expected = TABLE[outcome][0]
         meta = call(client, "s_pay", {"outcome": outcome}, None)
         assert "io.headgate/operation" not in meta
-        assert receipt(meta) == (True, expected.processed, expected.status, expected.code, False)
+        assert delivery_status(meta) == (True, expected.processed, expected.status, expected.code, False)
 
 
 @ERAS
@@ -182,12 +182,12 @@ async def test_what_never_left_the_gateway_is_failed(tmp_path: Path, era: str) -
         client = Yard(gate, tmp_path).client(era)
         # A refused connection: recorded, and nothing happened.
         meta = call(client, "h_pay", {}, "first")
-        assert receipt(meta) == (True, False, "failed", "CONNECTION_ERROR", False)
+        assert delivery_status(meta) == (True, False, "failed", "CONNECTION_ERROR", False)
         operation = get_operation(client, meta["io.headgate/operation"]["op_id"])
         assert (operation["state"], operation["error_code"]) == ("failed", "CONNECTION_ERROR")
         # A server that is known to be away: nothing is recorded, because nothing is tried.
         meta = call(client, "h_pay", {}, "second")
-        assert receipt(meta) == (False, False, "failed", "TEMPORARY_FAILURE", False)
+        assert delivery_status(meta) == (False, False, "failed", "TEMPORARY_FAILURE", False)
         assert "io.headgate/operation" not in meta
         told = await library(Yard(gate, tmp_path), era, "h_pay", {}, "third")
         assert told == (False, "TEMPORARY_FAILURE", False)
@@ -208,7 +208,7 @@ def call(client: Handshaker | Stateless, tool: str, arguments: Message, key: str
     return meta
 
 
-def receipt(meta: Message) -> tuple[Any, ...]:
+def delivery_status(meta: Message) -> tuple[Any, ...]:
     """What rmcp says of a call."""
     said = meta["rmcp"]
     assert said["request_id"] == "r"

@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 
 from headgate.domain.errors import Effect
 from headgate.tx import RetryPolicy, Transaction, TxConfig, TxError, TxSession
-from headgate.tx.failures import of_exception
+from headgate.tx.failures import exception_failure
+from tests.tx.fake_time import Sleeper
 from tests.tx.shop import FEATURES, Shop, text
-from tests.tx.sleeping import Sleeper
 
 OUTCOMES = Path(__file__).parent / "outcomes.py"
 SOON = TxConfig(retry_policy=RetryPolicy(base_delay_ms=100))
@@ -130,10 +130,10 @@ async def test_what_a_gateway_has_on_record_holds_for_the_attempts_before_too(
 def test_what_the_sdk_says_of_its_own_connection_leaves_the_call_unknown(
     number: int, words: str, code: str
 ) -> None:
-    failure = of_exception(MCPError(number, words))
+    failure = exception_failure(MCPError(number, words))
     assert (failure.code, failure.effect, failure.is_answer) == (code, Effect.UNKNOWN, False)
     # With data it is a server's.
-    assert of_exception(MCPError(number, words, {"a": 1})).is_answer
+    assert exception_failure(MCPError(number, words, {"a": 1})).is_answer
 
 
 @pytest.mark.parametrize("failure", [MCPError(-32000, "sold out"), text("sold out", is_error=True)])

@@ -19,8 +19,8 @@ from headgate.tx import (
     TxSession,
     TxTimeoutError,
 )
+from tests.tx.fake_time import Clock, Sleeper
 from tests.tx.shop import FEATURES, Shop, gateway_error, text
-from tests.tx.sleeping import Clock, Sleeper
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def test_case_9_step_three_of_three_fails() -> None:
 
     async def work(t: Transaction) -> None:
         await t.call_tool("book", {"seat": 1}, compensate=("cancel", {"seat": 1}))
-        await t.call_tool("pay", {"amount": 5}, compensate=("refund", receipt))
+        await t.call_tool("pay", {"amount": 5}, compensate=("refund", refund_arguments))
         await t.call_tool("put", {"shelf": 1})
 
     async with at(shop) as tx:
@@ -77,7 +77,7 @@ async def within(t: Transaction, work: Callable[[Transaction], Awaitable[None]])
         await work(t)
 
 
-def receipt(result: Any) -> dict[str, str]:
+def refund_arguments(result: Any) -> dict[str, str]:
     """The arguments of a refund."""
     return {"receipt": result.content[0].text}
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.domain.call import Answer, Call, Errand
+from headgate.domain.call import Answer, Call, DeliveryOptions
 from headgate.domain.errors import (
     Effect,
     UpstreamError,
@@ -29,10 +29,12 @@ from tests.upstream.scripted_server import (
 from tests.upstream.virtual_clock import in_no_time
 
 
-def errand(given: Call | None = None, seconds: float | None = None, **more: Any) -> Call:
+def delivery_options(given: Call | None = None, seconds: float | None = None, **more: Any) -> Call:
     """A call with such an errand, whose deadline is so many seconds away."""
     deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-    return msgspec.structs.replace(given or call(), errand=Errand(deadline=deadline, **more))
+    return msgspec.structs.replace(
+        given or call(), delivery_options=DeliveryOptions(deadline=deadline, **more)
+    )
 
 
 def sent(scene: ScriptedFleet) -> OutgoingRequest:
@@ -49,7 +51,7 @@ async def test_no_attempt_takes_longer_than_anybody_waits(
 ) -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
-        await fleet.send_to_server(errand(seconds=seconds))
+        await fleet.send_to_server(delivery_options(seconds=seconds))
         assert sent(scene).timeout_seconds == pytest.approx(limit, abs=0.1)
         assert sent(scene).max_timeout_seconds == pytest.approx(most, abs=0.1)
         assert sent(scene).late_seconds == 900, "a late answer may take as long as any"
@@ -60,7 +62,7 @@ async def test_a_call_for_which_nobody_waits_any_more_is_not_sent() -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
         with pytest.raises(UpstreamUnavailable) as failed:
-            await fleet.send_to_server(errand(seconds=-1))
+            await fleet.send_to_server(delivery_options(seconds=-1))
         assert failed.value.effect is Effect.NONE
         assert scene.server.asked("tools/call") == []
 
@@ -78,7 +80,7 @@ async def test_a_call_does_not_wait_for_a_connection_longer_than_anybody_waits_f
             asked = call()
         started = asyncio.get_running_loop().time()
         with pytest.raises(UpstreamUnavailable) as failed:
-            await fleet.send_to_server(errand(asked, seconds=3))
+            await fleet.send_to_server(delivery_options(asked, seconds=3))
         assert failed.value.effect is Effect.NONE
         assert asyncio.get_running_loop().time() - started == pytest.approx(3, abs=0.5)
 
@@ -100,7 +102,7 @@ async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
 ) -> None:
     scene = ScriptedFleet(ScriptedServer(version))
     async with scene.fleet() as fleet:
-        await fleet.send_to_server(errand(key=key, key_header=header))
+        await fleet.send_to_server(delivery_options(key=key, key_header=header))
         assert sent(scene).idempotency_header == line
 
 
@@ -109,7 +111,7 @@ async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
 async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed: bool) -> None:
     scene, late = ScriptedFleet(ScriptedServer(version)), list[Answer]()
     async with scene.fleet() as fleet:
-        await fleet.send_to_server(errand(on_late=late.append))
+        await fleet.send_to_server(delivery_options(on_late=late.append))
         hear = sent(scene).on_late
         assert hear is not None
         hear(Answer(b"{}"))
@@ -133,7 +135,7 @@ async def test_a_server_that_is_silent_because_a_wanted_answer_takes_long_is_lef
         (link,) = scene.links
         scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         with pytest.raises(UpstreamTimeout):
-            await fleet.send_to_server(errand(seconds=2.0, on_late=lambda answer: None))
+            await fleet.send_to_server(delivery_options(seconds=2.0, on_late=lambda answer: None))
         asked = len(link.asked)
         await asyncio.sleep(100)
         assert len(link.asked) == asked, "it is not even asked whether it is there"
@@ -148,7 +150,7 @@ async def test_many_wanted_answers_do_not_hide_for_ever_that_none_comes() -> Non
         scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         for _ in range(40):
             with pytest.raises(UpstreamTimeout):
-                await fleet.send_to_server(errand(seconds=2.0, on_late=lambda answer: None))
+                await fleet.send_to_server(delivery_options(seconds=2.0, on_late=lambda answer: None))
             await asyncio.sleep(30)
         assert scene.server.asked("ping"), "it is asked whether it is there"
 

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Call, Errand, Request
+from headgate.domain.call import LOCAL, Answer, Call, DeliveryOptions, Request
+from headgate.domain.delivery_request import FEATURES, DeliveryRequest
 from headgate.domain.errors import (
     BrokenTransfer,
     Effect,
@@ -29,7 +30,6 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.domain.profile import profile_of
 from headgate.domain.server import ServerSpec, Transport
-from headgate.domain.ticket import FEATURES, Ticket
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult, negotiation_result_of
 from headgate.upstream.rmcp_client import RmcpClient
@@ -83,9 +83,9 @@ def peer(server: Server, version: str = LEGACY, features: tuple[str, ...] = FEAT
     return McpPeer(SPEC, server, greeting(version, *features))
 
 
-def a_call(errand: Errand | None = None, **request: Any) -> Call:
+def a_call(delivery_options: DeliveryOptions | None = None, **request: Any) -> Call:
     item = Item(Kind.TOOLS, "far", "pay", "far_pay")
-    return Call(Request(caller=LOCAL, name="far_pay", **request), item, errand)
+    return Call(Request(caller=LOCAL, name="far_pay", **request), item, delivery_options)
 
 
 def answering(rmcp: object, **others: Any) -> bytes:
@@ -99,9 +99,11 @@ def answering(rmcp: object, **others: Any) -> bytes:
 async def test_a_server_that_speaks_it_hears_everything_about_the_delivery(version: str) -> None:
     server = Server()
     deadline = asyncio.get_running_loop().time() + 5.0
-    errand = Errand(key="op-1", retry_count=2, deadline=deadline)
-    ticket = Ticket(key="the client's own", transaction="tx-1", request_id="of the client")
-    await peer(server, version).send_client_request(a_call(errand, ticket=ticket))
+    delivery_options = DeliveryOptions(key="op-1", retry_count=2, deadline=deadline)
+    delivery_request = DeliveryRequest(key="the client's own", transaction="tx-1", request_id="of the client")
+    await peer(server, version).send_client_request(
+        a_call(delivery_options, delivery_request=delivery_request)
+    )
     said = server.metas[0]["rmcp"]
     assert UUID(said.pop("request_id")).version == 4
     age = datetime.now(UTC) - datetime.fromisoformat(said.pop("timestamp"))
@@ -128,7 +130,7 @@ async def test_a_plain_call_to_it_has_no_member_that_is_null(version: str) -> No
 async def test_it_hears_only_of_what_both_have() -> None:
     server = Server()
     await peer(server, features=("ack",)).send_client_request(
-        a_call(Errand(key="op-1"), ticket=Ticket(transaction="tx-1"))
+        a_call(DeliveryOptions(key="op-1"), delivery_request=DeliveryRequest(transaction="tx-1"))
     )
     assert not {"idempotency_key", "transaction_id"} & server.metas[0]["rmcp"].keys()
 
@@ -137,7 +139,9 @@ async def test_it_hears_only_of_what_both_have() -> None:
 async def test_a_server_that_does_not_speak_it_hears_nothing(version: str) -> None:
     server = Server()
     speaker = peer(server, version, features=())
-    await speaker.send_client_request(a_call(Errand(key="op-1"), ticket=Ticket(key="k", transaction="tx-1")))
+    await speaker.send_client_request(
+        a_call(DeliveryOptions(key="op-1"), delivery_request=DeliveryRequest(key="k", transaction="tx-1"))
+    )
     await speaker.send_gateway_request("tools/list", {})
     assert not any(b"rmcp" in asked.params or b"op-1" in asked.params for asked in server.asked)
 
@@ -269,7 +273,7 @@ async def test_a_late_answer_is_told_without_what_it_says_of_delivery_and_a_late
         told.append(answer)
         heard.set()
 
-    await peer(server, MODERN).send_client_request(a_call(Errand(on_late=on_late)))
+    await peer(server, MODERN).send_client_request(a_call(DeliveryOptions(on_late=on_late)))
     late = server.asked[0].on_late
     assert late is not None
     late(Answer(answering({"ack": False})))
@@ -412,7 +416,7 @@ async def test_parts_that_do_not_come_do_not_take_longer_than_the_call_may() -> 
     deadline = asyncio.get_running_loop().time() + 0.05
     async with asyncio.timeout(5.0):
         with pytest.raises(UpstreamTimeout) as late:
-            await peer(server).send_client_request(a_call(Errand(deadline=deadline)))
+            await peer(server).send_client_request(a_call(DeliveryOptions(deadline=deadline)))
     assert late.value.effect is Effect.UNKNOWN
 
 

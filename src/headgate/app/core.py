@@ -26,12 +26,12 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
 from headgate.domain.call import Answer, Call, Request
-from headgate.domain.care import PLAIN_CARE
 from headgate.domain.federation import GatewayChain
 from headgate.domain.kind import Kind
 from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec
+from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.choice import Offline
 from headgate.gateway.gateway import Gateway, GatewayTool
 from headgate.input_requests.input_bridge import InputBridge
@@ -40,10 +40,10 @@ from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.method_router import MethodRouter
 from headgate.server.sessions import HandshakeSession, HttpSession
-from headgate.storage import catalog as catalog_file
-from headgate.storage.catalog import CatalogFile
-from headgate.storage.seal import Seal, seal_key
-from headgate.storage.state import StateFile
+from headgate.storage.files.sealer import Sealer, load_seal_key
+from headgate.storage.files.state_file import StateFile
+from headgate.storage.sqlite import catalog_store as catalog_file
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 from headgate.upstream.example_server import open_example_server
 from headgate.upstream.fleet import GatewayFederation, UpstreamFleet, run_fleet
 from headgate.upstream.transports.builtin import BuiltinServer
@@ -83,11 +83,11 @@ class Core:
         self._abilities = abilities
         self._recollection = recollection
         keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
-        self.seal = Seal(keys or [seal_key(settings.data_dir)])
+        self.seal = Sealer(keys or [load_seal_key(settings.data_dir)])
         self.call_metrics = call_metrics
         self.refreshing = Refreshing(search.tool_listings, change_notifier, search.prepare)
         self.bookkeeping = bookkeeping
-        self.input_bridge = InputBridge(bookkeeping.journal, RequestStateSealer(self.seal))
+        self.input_bridge = InputBridge(bookkeeping.idempotent_delivery, RequestStateSealer(self.seal))
         self.surroundings = Surroundings(abilities, fleet, search.tool_listings, results, catalog)
         self.tasks: set[asyncio.Task[None]] = set()
         access = LocalAccess()
@@ -99,7 +99,7 @@ class Core:
             return await gateway.call_upstream_tool(request)
 
         transactions = bookkeeping.tools(use)
-        own.update(transactions.own)
+        own.update(transactions.tools_by_name)
         gateway = Gateway(
             access,
             catalog,
@@ -126,10 +126,11 @@ class Core:
         self.arrange(servers)
         self.catalog.set_unavailable_servers(_reasons(servers, left_out))
         self._recollection.apply(servers)
-        self.bookkeeping.promises.apply(servers)
+        self.bookkeeping.delivery_policy.apply(servers)
         # How its tools are shown and called is nothing that a server has to be connected anew for.
         self.fleet.apply(
-            msgspec.structs.replace(server, curation=PLAIN_CURATION, care=PLAIN_CARE) for server in servers
+            msgspec.structs.replace(server, curation=PLAIN_CURATION, policy=DEFAULT_UPSTREAM_POLICY)
+            for server in servers
         )
         if self.fleet.starting():
             # None of them has listed yet: contested names go by the configuration, not by connection order.
@@ -207,7 +208,7 @@ async def open_core(
     state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
     if settings.reset_data:
         state_path.unlink(missing_ok=True)
-        catalog_file.remove(catalog_path)
+        catalog_file.remove_catalog_files(catalog_path)
     state = StateFile(state_path)
     catalog = Catalog(
         name_limit=settings.tool_name_limit or default_limit(settings.name),
@@ -218,7 +219,7 @@ async def open_core(
         truncates=settings.enable_auto_truncation,
     )
     abilities = MergedCapabilities(state)
-    file = CatalogFile(catalog_path)
+    file = SqliteCatalogStore(catalog_path)
     recollection = Recollection(file, catalog)
     change_notifier = ChangeNotifier()
     events = Events(catalog, abilities, recollection, change_notifier, federation)

@@ -10,25 +10,24 @@ from headgate.app.background import start
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
-from headgate.delivery.delivery import Count, Delivery
-from headgate.delivery.journal import Journal
-from headgate.delivery.ledger import Operation, State, StoreFailed
-from headgate.delivery.probing import Probing
-from headgate.delivery.promises import Promises
-from headgate.delivery.transactions.definitions import DEFINITIONS, STUBS
-from headgate.delivery.transactions.names import NAMES
-from headgate.delivery.transactions.plan import Phase
-from headgate.delivery.transactions.sagas import Sagas
-from headgate.delivery.transactions.tools import TransactionTools
+from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.execution_probe import ExecutionProbe
+from headgate.delivery.idempotent_delivery import IdempotentDelivery
+from headgate.delivery.ledger import Operation, OperationState, StoreFailed
+from headgate.delivery.transactions.saga_rules import Phase
+from headgate.delivery.transactions.saga_runner import SagaRunner
+from headgate.delivery.transactions.tool_definitions import DEFINITIONS, STUBS, TOOL_NAMES
+from headgate.delivery.transactions.transaction_tools import TransactionTools
+from headgate.delivery.upstream_delivery import CallCounter, UpstreamDelivery
 from headgate.domain.call import Caller
 from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.gateway.gateway import ToolCaller
-from headgate.storage.committing import Committer
-from headgate.storage.ledger import LedgerFile, ledger_committer, open_ledger
-from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
-from headgate.storage.transfers import Transfers, open_transfers
+from headgate.storage.files.result_transfers import ResultTransfers, open_transfers
+from headgate.storage.sqlite.group_commit import GroupCommit
+from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
+from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
 from headgate.upstream.fleet import UpstreamFleet
 from headgate.web.metrics import Counters, Gauges, server_label
 
@@ -48,49 +47,51 @@ class Bookkeeping:
         settings: Settings,
         fleet: UpstreamFleet,
         catalog: Catalog,
-        count: Count,
+        count: CallCounter,
         *,
-        committer: Committer,
-        ledger: LedgerFile,
-        transfers: Transfers,
+        group_commit: GroupCommit,
+        ledger: SqliteLedger,
+        transfers: ResultTransfers,
     ) -> None:
-        self.promises = Promises(settings.servers, fleet.honours_keys)
-        self.delivery = Delivery(fleet, self.promises, time.monotonic, count)
-        self.journal = Journal(
+        self.delivery_policy = DeliveryPolicy(settings.servers, fleet.honours_keys)
+        self.delivery = UpstreamDelivery(fleet, self.delivery_policy, time.monotonic, count)
+        self.idempotent_delivery = IdempotentDelivery(
             self.delivery,
             ledger,
-            self.promises,
-            Probing(self.delivery),
+            self.delivery_policy,
+            ExecutionProbe(self.delivery),
             now=time.time,
             longest_seconds=fleet.longest_seconds,
             rejoin_seconds=settings.rejoin_seconds,
         )
         self.transfers = transfers
         self._catalog = catalog
-        self._committer = committer
+        self._group_commit = group_commit
         self._ledger = ledger
         self._settings = settings
-        self._store = TransactionFile(
-            committer, ledger.presence, window_seconds=settings.ledger_window_seconds
+        self._store = SqliteTransactionStore(
+            group_commit, ledger.liveness, window_seconds=settings.ledger_window_seconds
         )
-        self._operations: dict[State, int] = {}
+        self._operations: dict[OperationState, int] = {}
         self._phases: dict[Phase, int] = {}
-        self._sagas: Sagas | None = None
+        self._saga_runner: SagaRunner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tools(self, use: ToolCaller) -> TransactionTools:
         """The tools for transactions, whose calls are made with `use`."""
-        self._sagas = Sagas(
+        self._saga_runner = SagaRunner(
             self._store,
-            self.journal,
+            self.idempotent_delivery,
             use,
-            self.promises.kind,
+            self.delivery_policy.tool_class,
             self._find,
             now=time.time,
             window_seconds=self._settings.ledger_window_seconds,
         )
         return TransactionTools(
-            self._sagas, self.journal, default_seconds=self._settings.transaction_timeout_seconds
+            self._saga_runner,
+            self.idempotent_delivery,
+            default_seconds=self._settings.transaction_timeout_seconds,
         )
 
     def _find(self, name: str, caller: Caller) -> None:
@@ -105,14 +106,14 @@ class Bookkeeping:
     async def _keep(self) -> None:
         """Go on with what was under way when a gateway ended, then keep the ledger tidy; never returns."""
         # A gateway that records nothing has none.
-        await self._committer.used.wait()
+        await self._group_commit.used.wait()
         await self._enter()
         await self._recover()
-        assert self._sagas is not None
+        assert self._saga_runner is not None
         async with asyncio.TaskGroup() as group:
             users = [
-                group.create_task(self._sagas.watch(), name="transactions"),
-                group.create_task(self._sagas.follow_operator(), name="decisions of operators"),
+                group.create_task(self._saga_runner.run_scheduler(), name="transactions"),
+                group.create_task(self._saga_runner.follow_operator(), name="decisions of operators"),
                 group.create_task(self._check(), name="check of the ledger"),
             ]
             group.create_task(self._sweep(users), name="ledger")
@@ -127,12 +128,12 @@ class Bookkeeping:
     async def _enter(self) -> None:
         """Be there before the first write, so that an operator knows that a gateway runs."""
         try:
-            await asyncio.to_thread(self._ledger.presence.enter)
+            await asyncio.to_thread(self._ledger.liveness.register)
         except OSError as error:
             log.warning("ledger not entered", extra={"reason": str(error)})
 
     async def _recover(self) -> None:
-        recovered = await self.journal.recover(self._tool)
+        recovered = await self.idempotent_delivery.recover(self._tool)
         if recovered:
             log.info("operations found under way", extra={"count": recovered})
 
@@ -160,8 +161,8 @@ class Bookkeeping:
         try:
             await self._ledger.sweep()
             self._operations = await self._ledger.counts()
-            if self._sagas is not None:
-                self._phases = await self._sagas.counts()
+            if self._saga_runner is not None:
+                self._phases = await self._saga_runner.counts()
         except (StoreFailed, HeadgateError) as failure:
             log.warning("ledger not swept", extra={"reason": str(failure)})
 
@@ -173,15 +174,15 @@ class Bookkeeping:
     def gauges(self) -> dict[str, float]:
         """What the ledger held when it was last looked at, and how the lanes are."""
         return {
-            "operations_in_doubt": self._operations.get(State.DOUBT, 0),
-            "operations_under_way": self._operations.get(State.INTENT, 0),
+            "operations_in_doubt": self._operations.get(OperationState.DOUBT, 0),
+            "operations_under_way": self._operations.get(OperationState.INTENT, 0),
             "operations_recorded": sum(self._operations.values()),
             "ledger_damaged": int(bool(self.damage)),
             "transactions_stuck": self._phases.get(Phase.STUCK, 0),
             "transfers": len(self.transfers),
         }
 
-    def lanes(self) -> Gauges:
+    def bulkhead_gauges(self) -> Gauges:
         """How the calls of each server are doing."""
         found: Gauges = {}
         for server, stats in self.delivery.stats().items():
@@ -198,30 +199,30 @@ class Bookkeeping:
             ("retries", server_label(server)): stats.retries
             for server, stats in self.delivery.stats().items()
         }
-        return {("ledger_commits", ""): self._committer.commits, **retries}
+        return {("ledger_commits", ""): self._group_commit.commits, **retries}
 
     async def close(self) -> None:
         """Record what is under way."""
         for task in self._tasks:
             task.cancel()
-        if self._sagas is not None:
-            await self._sagas.close()
-        await self.journal.close()
+        if self._saga_runner is not None:
+            await self._saga_runner.close()
+        await self.idempotent_delivery.close()
 
 
 @asynccontextmanager
 async def open_bookkeeping(
-    settings: Settings, fleet: UpstreamFleet, catalog: Catalog, count: Count
+    settings: Settings, fleet: UpstreamFleet, catalog: Catalog, count: CallCounter
 ) -> AsyncIterator[Bookkeeping]:
     """The ledger and what writes it, for as long as the block lasts."""
     directory = settings.data_dir
     async with AsyncExitStack() as stack:
-        committer = await stack.enter_async_context(
-            ledger_committer(directory, TRANSACTION_TABLES, on_damage=_log_damage)
+        group_commit = await stack.enter_async_context(
+            ledger_group_commit(directory, TRANSACTION_TABLES, on_damage=_log_damage)
         )
         ledger = await stack.enter_async_context(
             open_ledger(
-                committer,
+                group_commit,
                 directory,
                 window_seconds=settings.ledger_window_seconds,
                 doubt_seconds=settings.doubt_window_seconds,
@@ -232,7 +233,7 @@ async def open_bookkeeping(
             open_transfers(directory / "spool", settings.chunk_above_bytes, time.monotonic)
         )
         bookkeeping = Bookkeeping(
-            settings, fleet, catalog, count, committer=committer, ledger=ledger, transfers=transfers
+            settings, fleet, catalog, count, group_commit=group_commit, ledger=ledger, transfers=transfers
         )
         try:
             yield bookkeeping
@@ -252,5 +253,9 @@ def delivery_tools_of(settings: Settings) -> tuple[OwnToolDefinition, ...]:
     """The tools for transactions, as they are listed: where the operator cares about delivery."""
     wanted = settings.list_delivery_tools
     if wanted is None:
-        wanted = any(not server.care.is_plain for server in settings.servers if server.enabled)
-    return tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in NAMES) if wanted else ()
+        wanted = any(not server.policy.is_default for server in settings.servers if server.enabled)
+    return (
+        tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in TOOL_NAMES)
+        if wanted
+        else ()
+    )

@@ -40,7 +40,7 @@ from headgate.domain.item import Item
 from headgate.domain.regular_file import read_regular
 from headgate.embedding.choice import Offline
 from headgate.embedding.embedder import Embedder
-from headgate.storage.catalog import CatalogFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 if TYPE_CHECKING:
     from headgate.embedding.meaning import ToolMeanings
@@ -156,7 +156,7 @@ async def _meaning(settings: Settings, embedder: Embedder) -> AsyncIterator["Too
     # Imported here, so that words alone need no numpy.
     from headgate.embedding.meaning import open_meaning
 
-    file = CatalogFile(settings.data_dir / "proxy.db")
+    file = SqliteCatalogStore(settings.data_dir / "proxy.db")
     try:
         async with open_meaning(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as meaning:
             yield meaning

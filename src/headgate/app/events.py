@@ -11,7 +11,7 @@ from headgate.catalog.capabilities import MergedCapabilities, ServerDeclaration
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.public_uris import with_server
-from headgate.delivery.delivery import Delivery
+from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.call import Owner
 from headgate.domain.kind import Kind
 from headgate.domain.profile import PLAIN, Profile
@@ -24,7 +24,7 @@ from headgate.upstream.negotiation_result import NegotiationResult
 class Events:
     """What happens to upstreams; `delivery` is known once the fleet is, which tells all this."""
 
-    delivery: Delivery
+    delivery: UpstreamDelivery
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Events:
         self._abilities.declare(
             server, ServerDeclaration(negotiated.version, capabilities, negotiated.instructions)
         )
-        self.delivery.recovered(server)
+        self.delivery.on_reconnected(server)
 
     def resource_updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
         """A resource of the server has changed."""

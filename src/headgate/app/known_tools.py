@@ -15,8 +15,8 @@ from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
 from headgate.domain.item import Item
 from headgate.domain.profile import PLAIN
-from headgate.storage.catalog import CatalogFile
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 # A server that is downloaded before it starts may need most of it.
 _CONNECT_SECONDS = 90.0
@@ -66,7 +66,7 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
         owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
         truncates=settings.enable_auto_truncation,
     )
-    recollection = Recollection(CatalogFile(settings.data_dir / "proxy.db"), catalog)
+    recollection = Recollection(SqliteCatalogStore(settings.data_dir / "proxy.db"), catalog)
     try:
         catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
         catalog.curate({server.name: server.curation for server in settings.servers})

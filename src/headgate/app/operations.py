@@ -9,14 +9,14 @@ import msgspec
 
 from headgate.app.operator_ledger import ledger_exists, open_operator_ledger
 from headgate.config.settings import Settings
-from headgate.delivery.ledger import Operation, Outcome, State, effect_of
-from headgate.delivery.transactions.plan import Phase
+from headgate.delivery.ledger import Operation, OperationOutcome, OperationState, effect_of
+from headgate.delivery.transactions.saga_rules import Phase
 from headgate.domain.errors import InvalidArguments, OperationNotFound
 from headgate.domain.terminal_text import printable, table_lines
-from headgate.storage.ledger import LEDGER_NAME, LedgerFile
+from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger
 
 # Those that somebody may have to do something about.
-OPEN_STATES: Final = (State.DOUBT, State.INTENT)
+OPEN_STATES: Final = (OperationState.DOUBT, OperationState.INTENT)
 _MOST = 10_000
 _USUAL_WIDTH = 100
 # Beside each column.
@@ -26,11 +26,11 @@ _HEAD = ("op_id", "state", "age", "server", "tool", "key", "attempts", "error")
 
 # How an operation is that is in that state.
 _WORDS: Final = {
-    State.INTENT: "under way",
-    State.ASKED: "waiting for the client's answer",
-    State.DONE: "done",
-    State.FAILED: "failed",
-    State.DOUBT: "in doubt",
+    OperationState.INTENT: "under way",
+    OperationState.ASKED: "waiting for the client's answer",
+    OperationState.DONE: "done",
+    OperationState.FAILED: "failed",
+    OperationState.DOUBT: "in doubt",
 }
 
 
@@ -43,7 +43,7 @@ class Listing(msgspec.Struct, frozen=True):
     stuck: int = 0
 
 
-async def list_operations(settings: Settings, states: Collection[State]) -> Listing:
+async def list_operations(settings: Settings, states: Collection[OperationState]) -> Listing:
     """The operations in those states, oldest first; none where there is no ledger yet.
 
     Raises ConfigError when the ledger cannot be read, as all of these do.
@@ -53,7 +53,7 @@ async def list_operations(settings: Settings, states: Collection[State]) -> List
     async with open_operator_ledger(settings) as opened:
         stuck = (await opened.transactions.counts())[Phase.STUCK]
         nothing = f"No operation is {' or '.join(_WORDS[state] for state in states)}."
-        return Listing(await opened.calls.listed(states, _MOST), nothing, stuck)
+        return Listing(await opened.calls.list_operations(states, _MOST), nothing, stuck)
 
 
 async def show_operation(settings: Settings, op_id: str) -> Operation:
@@ -72,16 +72,16 @@ async def resolve_operation(settings: Settings, op_id: str, *, happened: bool) -
         ledger = opened.calls
         found = await _found(ledger, op_id)
         fence: int | None = found.fence
-        if found.state is State.INTENT:
+        if found.state is OperationState.INTENT:
             fence = await ledger.adopt(op_id, found.fence, time.time())
-        state = State.DONE if happened else State.FAILED
-        outcome = Outcome(state=state, attempts=found.attempts, resolved_by="operator")
+        state = OperationState.DONE if happened else OperationState.FAILED
+        outcome = OperationOutcome(state=state, attempts=found.attempts, resolved_by="operator")
         if found.state not in OPEN_STATES or fence is None or not await ledger.finish(op_id, fence, outcome):
             raise _no_doubt(await _found(ledger, op_id))
         return await _found(ledger, op_id)
 
 
-async def _found(ledger: LedgerFile, op_id: str) -> Operation:
+async def _found(ledger: SqliteLedger, op_id: str) -> Operation:
     found = await ledger.find(op_id)
     if found is None:
         raise OperationNotFound(op_id)
@@ -89,7 +89,7 @@ async def _found(ledger: LedgerFile, op_id: str) -> Operation:
 
 
 def _no_doubt(operation: Operation) -> InvalidArguments:
-    if operation.state is State.INTENT:
+    if operation.state is OperationState.INTENT:
         return InvalidArguments(
             "operations resolve",
             f"a gateway has operation {operation.op_id} under way",

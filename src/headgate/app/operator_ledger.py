@@ -9,21 +9,21 @@ from typing import NamedTuple
 from headgate.config.settings import Settings
 from headgate.delivery.ledger import LedgerDamaged, StoreFailed
 from headgate.domain.errors import ConfigError
-from headgate.storage.ledger import LEDGER_NAME, LedgerFile, ledger_committer, open_ledger
-from headgate.storage.ledger_guard import LedgerGuard
-from headgate.storage.transactions import TRANSACTION_TABLES, TransactionFile
+from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
+from headgate.storage.sqlite.ledger_integrity import LedgerGuard
+from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
 
 
 class OperatorLedger(NamedTuple):
     """The recorded calls and the transactions of one data directory."""
 
-    calls: LedgerFile
-    transactions: TransactionFile
+    calls: SqliteLedger
+    transactions: SqliteTransactionStore
 
     async def gateway_runs(self) -> bool:
         """Whether a gateway has this ledger open; raises StoreFailed."""
         try:
-            return await asyncio.to_thread(self.calls.presence.others_are_there)
+            return await asyncio.to_thread(self.calls.liveness.any_other_alive)
         except OSError as error:
             raise StoreFailed(f"the gateways that run cannot be seen ({error.strerror})") from error
 
@@ -46,10 +46,10 @@ async def ledger_exists(settings: Settings) -> bool:
 async def open_operator_ledger(settings: Settings) -> AsyncIterator[OperatorLedger]:
     """The ledger while the block lasts; raises ConfigError when it cannot be used."""
     path = settings.data_dir / LEDGER_NAME
-    committer = ledger_committer(settings.data_dir, TRANSACTION_TABLES)
+    group_commit = ledger_group_commit(settings.data_dir, TRANSACTION_TABLES)
     try:
-        async with committer, open_ledger(committer, settings.data_dir) as ledger:
-            yield OperatorLedger(ledger, TransactionFile(committer, ledger.presence))
+        async with group_commit, open_ledger(group_commit, settings.data_dir) as ledger:
+            yield OperatorLedger(ledger, SqliteTransactionStore(group_commit, ledger.liveness))
     except LedgerDamaged as damaged:
         raise ConfigError(
             f"{path} is damaged: {damaged}",

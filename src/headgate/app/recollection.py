@@ -13,7 +13,7 @@ from headgate.catalog.stored_listing import StoredListing, places
 from headgate.domain.item import Source
 from headgate.domain.kind import Kind
 from headgate.domain.server import ServerSpec
-from headgate.storage.catalog import CatalogFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 _USAGE_SECONDS = 60.0
 
@@ -21,7 +21,7 @@ _USAGE_SECONDS = 60.0
 class Recollection:
     """Joins the catalog and its file."""
 
-    def __init__(self, file: CatalogFile, catalog: Catalog) -> None:
+    def __init__(self, file: SqliteCatalogStore, catalog: Catalog) -> None:
         self._file = file
         self.catalog = catalog
         self._definitions: dict[str, str] = {}

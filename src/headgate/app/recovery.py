@@ -13,14 +13,13 @@ from headgate.config.settings import Settings
 from headgate.delivery.ledger import LedgerDamaged, StoreFailed
 from headgate.domain.errors import ConfigError
 from headgate.domain.terminal_text import printable
-from headgate.storage.ledger import LEDGER_NAME
-from headgate.storage.ledger_check import check_ledger
-from headgate.storage.ledger_guard import LedgerGuard
-from headgate.storage.ledger_recovery import Recovery, inspect, recover
-from headgate.storage.ledger_schema import LEDGER_TABLES
-from headgate.storage.opening import failure
-from headgate.storage.presence import Presence
-from headgate.storage.transactions import TRANSACTION_TABLES
+from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.sqlite.database_file import store_failure
+from headgate.storage.sqlite.ledger import LEDGER_NAME
+from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
+from headgate.storage.sqlite.ledger_recovery import LedgerRecoveryReport, inspect, recover
+from headgate.storage.sqlite.ledger_schema import LEDGER_TABLES
+from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES
 
 _BUSY_SECONDS = 5.0
 _HEAD = ("op_id", "state", "server", "tool", "key")
@@ -32,7 +31,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     # What is wrong with the ledger; empty when it is whole.
     damage: str
     # None where nothing is wrong.
-    found: Recovery | None = None
+    found: LedgerRecoveryReport | None = None
     # Whether a new ledger is in place.
     replaced: bool = False
     # Where the damaged files are now; empty when nothing was changed, or there was no file any more.
@@ -49,7 +48,7 @@ async def recover_ledger(settings: Settings, *, accept_loss: bool) -> Recovered:
         return await asyncio.to_thread(_recover, settings, path, accept_loss=accept_loss)
     except (OSError, sqlite3.Error, StoreFailed) as error:
         raise ConfigError(
-            f"{path} cannot be recovered: {failure(error)}",
+            f"{path} cannot be recovered: {store_failure(error)}",
             hint="make the data directory readable and writable, with room for a second ledger",
         ) from error
 
@@ -58,7 +57,7 @@ def _recover(settings: Settings, path: Path, *, accept_loss: bool) -> Recovered:
     guard = LedgerGuard(path)
     if not guard.has_ledger():
         return Recovered(damage="")
-    if Presence(settings.data_dir / "owners").others_are_there():
+    if ProcessLiveness(settings.data_dir / "owners").any_other_alive():
         raise ConfigError(
             f"a gateway uses {path}", hint="stop it, run this command again, then start the gateway"
         )
@@ -76,18 +75,18 @@ def _recover(settings: Settings, path: Path, *, accept_loss: bool) -> Recovered:
 
 def _damage(guard: LedgerGuard, path: Path) -> str:
     """What is wrong with the ledger; empty when it is whole. Raises StoreFailed or OSError."""
-    report = guard.report()
+    report = guard.read_damage_report()
     if report is not None:
         return report.reason
     try:
         with closing(guard.open((*LEDGER_TABLES, *TRANSACTION_TABLES), _BUSY_SECONDS)):
             check_ledger(path, lambda: False)
     except (sqlite3.Error, LedgerDamaged, UnicodeDecodeError) as error:
-        failed = failure(error)
+        failed = store_failure(error)
         if not isinstance(failed, LedgerDamaged):
             raise failed from error
         # A gateway that starts before the operator has decided must not use it either.
-        guard.notice(failed)
+        guard.note_failure(failed)
         return str(failed)
     finally:
         guard.close()
@@ -109,7 +108,7 @@ def printed_recovery(recovered: Recovered, *, as_json: bool, options: str = "") 
     return "\n".join(lines)
 
 
-def _kept(found: Recovery) -> list[str]:
+def _kept(found: LedgerRecoveryReport) -> list[str]:
     lines = [f"Kept: {found.kept} recorded calls and {found.transactions} transactions."]
     if found.doubted:
         lines.append(
@@ -132,7 +131,7 @@ def _done(aside: str) -> list[str]:
     ]
 
 
-def _refused(found: Recovery, options: str) -> list[str]:
+def _refused(found: LedgerRecoveryReport, options: str) -> list[str]:
     command = f"`headgate operations recover --accept-loss{options}` keeps the rest and ends the refusal"
     if found.loses_records:
         advice = (
@@ -144,7 +143,7 @@ def _refused(found: Recovery, options: str) -> list[str]:
     return ["Nothing was changed: calls that must not happen twice are still refused.", advice]
 
 
-def _lost(found: Recovery) -> list[str]:
+def _lost(found: LedgerRecoveryReport) -> list[str]:
     lines: list[str] = []
     if found.missing:
         lines.append(f"Lost: the records of {found.missing} known keys.")

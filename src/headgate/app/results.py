@@ -18,7 +18,7 @@ from headgate.responses.responses import LargeResponses, Work
 from headgate.responses.store import Limits
 from headgate.responses.tools.definitions import DEFINITIONS, STUBS
 from headgate.responses.tools.names import NAMES
-from headgate.storage.results import KeptResults, open_results
+from headgate.storage.files.result_store import LocalResultStore, open_results
 from headgate.workers.pool import Workers, open_workers
 
 # How often is looked whether the time of some results is over.
@@ -31,7 +31,7 @@ _SHARED = "Large results are stored under a cache_id that every local client of 
 class Results:
     """The stored results, and what reads them."""
 
-    def __init__(self, settings: Settings, store: KeptResults, workers: Workers) -> None:
+    def __init__(self, settings: Settings, store: LocalResultStore, workers: Workers) -> None:
         self.store = store
         self.workers = workers
         self._display = display_of(settings)
@@ -106,7 +106,7 @@ async def open_results_of(settings: Settings) -> AsyncIterator[Results]:
                 task.cancel()
 
 
-async def _sweep(store: KeptResults) -> None:
+async def _sweep(store: LocalResultStore) -> None:
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         await store.expire()

@@ -30,8 +30,8 @@ from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder
 from headgate.gateway.gateway import GatewayTool
 from headgate.search.token_counter import count_tokens
-from headgate.storage.catalog import CatalogFile
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 
 class Search:
@@ -151,7 +151,7 @@ class Search:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, catalog: Catalog, file: CatalogFile, state: StateFile, offline: Offline
+    settings: Settings, catalog: Catalog, file: SqliteCatalogStore, state: StateFile, offline: Offline
 ) -> AsyncIterator[Search]:
     """The search for as long as the block lasts; raises ConfigError when its model is not installed."""
     async with AsyncExitStack() as stack:
@@ -186,7 +186,7 @@ def embedder_of(settings: Settings, offline: Offline) -> Callable[[], Embedder] 
 
 
 async def _meaning(
-    settings: Settings, file: CatalogFile, offline: Offline, stack: AsyncExitStack
+    settings: Settings, file: SqliteCatalogStore, offline: Offline, stack: AsyncExitStack
 ) -> ToolSemanticSearch | None:
     make = embedder_of(settings, offline)
     if make is None:

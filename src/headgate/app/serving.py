@@ -117,7 +117,7 @@ async def _serve_http(
                 **core.bookkeeping.gauges(),
                 **core.knowledge.gauges(),
             }
-            return {(name, ""): value for name, value in values.items()} | core.bookkeeping.lanes()
+            return {(name, ""): value for name, value in values.items()} | core.bookkeeping.bulkhead_gauges()
 
         def counters() -> dict[tuple[str, str], int]:
             revived = {

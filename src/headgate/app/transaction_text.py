@@ -12,10 +12,21 @@ from headgate.app.transactions import (
     caller_of,
     word_of_phase,
 )
-from headgate.delivery.ledger import Operation, State
-from headgate.delivery.transactions.decisions import Decision, decided, stuck_operation_key, stuck_step
-from headgate.delivery.transactions.plan import Phase, Remedy, StepState, remaining, shown
-from headgate.delivery.transactions.record import Step, Transaction
+from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.transactions.operator_decision import (
+    OperatorDecision,
+    change_for_decision,
+    stuck_operation_key,
+    stuck_step,
+)
+from headgate.delivery.transactions.saga_rules import (
+    Phase,
+    Remedy,
+    StepState,
+    steps_not_undone,
+    transaction_status,
+)
+from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
 from headgate.domain.errors import TransactionFailed
 from headgate.domain.redaction import without_secret_members, without_secrets
 from headgate.domain.terminal_text import printable
@@ -79,27 +90,27 @@ def printed_transactions(listing: TransactionListing, *, as_json: bool, options:
     return "\n".join(lines)
 
 
-def _row(transaction: Transaction) -> tuple[str, ...]:
+def _row(transaction: TransactionRecord) -> tuple[str, ...]:
     made = [step for step in transaction.steps if step.state not in _NOT_DONE]
     return (
         transaction.id,
         word_of_phase(transaction.phase),
         moment(transaction.created),
         age(time.time() - transaction.created),
-        caller_of(transaction.place),
+        caller_of(transaction.transaction_key),
         f"{len(made)} of {len(transaction.steps)}",
         without_secrets(transaction.reason),
     )
 
 
-def _document(transaction: Transaction) -> dict[str, Any]:
+def _document(transaction: TransactionRecord) -> dict[str, Any]:
     """The members of the JSON document, times in seconds since the epoch."""
     steps = transaction.steps
     stuck = stuck_step(transaction)
     return {
         "transaction_id": transaction.id,
         "status": word_of_phase(transaction.phase),
-        "state": shown(transaction.phase, steps, timed_out=transaction.timed_out).value,
+        "state": transaction_status(transaction.phase, steps, timed_out=transaction.timed_out).value,
         "tenant": transaction.tenant,
         "principal": transaction.principal,
         "client": next((step.client for step in steps if step.client), ""),
@@ -112,7 +123,7 @@ def _document(transaction: Transaction) -> dict[str, Any]:
         "step_count": len(steps),
         "steps_done": sum(step.state not in _NOT_DONE for step in steps),
         "steps_undone": sum(step.state in _UNDONE for step in steps),
-        "not_undone": remaining(steps),
+        "not_undone": steps_not_undone(steps),
         "stuck_step": stuck.number if stuck is not None else None,
         "stuck_tool": stuck.tool if stuck is not None else "",
         "stuck_compensation": stuck.undo_tool if stuck is not None else "",
@@ -149,12 +160,12 @@ def printed_transaction(details: TransactionDetails, *, as_json: bool, options: 
     )
 
 
-def _facts(transaction: Transaction) -> Iterator[str]:
+def _facts(transaction: TransactionRecord) -> Iterator[str]:
     document = _document(transaction)
     since = age(time.time() - transaction.created)
     yield _line("transaction", transaction.id, "")
     yield _line("state", f"{document['status']} (its client sees: {document['state']})", "")
-    yield _line("caller", caller_of(transaction.place), "")
+    yield _line("caller", caller_of(transaction.transaction_key), "")
     if document["client"]:
         yield _line("client", document["client"], "")
     yield _line("started", f"{moment(transaction.created)} ({since} ago)", "")
@@ -166,13 +177,13 @@ def _facts(transaction: Transaction) -> Iterator[str]:
         yield _line("not undone", ", ".join(map(str, document["not_undone"])) or "none", "")
 
 
-def _step_lines(details: TransactionDetails, step: Step) -> Iterator[str]:
+def _step_lines(details: TransactionDetails, step: StepRecord) -> Iterator[str]:
     transaction = details.transaction
     said, undo_said = _STEPS[step.state]
     yield ""
     yield printable(f"Step {step.number}: {step.tool}, {said}")
     yield _line("arguments", _arguments(step.arguments, _MOST_SHOWN))
-    if (operation := details.operations.get(transaction.key(step))) is not None:
+    if (operation := details.operations.get(transaction.step_key(step))) is not None:
         yield _line("operation", _call(operation))
     if step.remedy is Remedy.COMPENSATION:
         yield _line("compensation", f"{step.undo_tool}, {undo_said}")
@@ -187,8 +198,8 @@ def _step_lines(details: TransactionDetails, step: Step) -> Iterator[str]:
         yield _line("error", _error(details, step))
 
 
-def _step_document(details: TransactionDetails, step: Step) -> dict[str, Any]:
-    call = details.operations.get(details.transaction.key(step))
+def _step_document(details: TransactionDetails, step: StepRecord) -> dict[str, Any]:
+    call = details.operations.get(details.transaction.step_key(step))
     document: dict[str, Any] = {
         "step": step.number,
         "tool": step.tool,
@@ -211,9 +222,9 @@ def _step_document(details: TransactionDetails, step: Step) -> dict[str, Any]:
     return document
 
 
-def _undo_operations(details: TransactionDetails, step: Step) -> list[Operation]:
+def _undo_operations(details: TransactionDetails, step: StepRecord) -> list[Operation]:
     """The calls that its compensation was, in the order in which they were made."""
-    beginning = f"{details.transaction.key(step)}/undo"
+    beginning = f"{details.transaction.step_key(step)}/undo"
     found = [operation for key, operation in details.operations.items() if key.startswith(beginning)]
     return sorted(found, key=lambda operation: operation.created)
 
@@ -237,7 +248,7 @@ def _call(operation: Operation) -> str:
     return f"{operation.op_id} ({operation.state}, {operation.kind}, {times}{settled}){error}"
 
 
-def _error(details: TransactionDetails, step: Step) -> str:
+def _error(details: TransactionDetails, step: StepRecord) -> str:
     """The last error of a step, as its server said it."""
     return without_secrets(details.errors.get(step.number) or step.error)
 
@@ -248,7 +259,7 @@ def _arguments(arguments: bytes, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(arguments)} bytes)"
 
 
-def _history_lines(transaction: Transaction) -> Iterator[str]:
+def _history_lines(transaction: TransactionRecord) -> Iterator[str]:
     yield ""
     yield "History"
     for event in transaction.history:
@@ -274,7 +285,7 @@ def _advice(details: TransactionDetails, options: str) -> tuple[str, list[tuple[
         (resolve("--leave"), "it stays failed and no longer waits for a person"),
     ]
     try:
-        decided(transaction, Decision.RETRY, known)
+        change_for_decision(transaction, OperatorDecision.RETRY, known)
     except TransactionFailed:
         first = _settling(step, known, options)
         if step.state is StepState.UNDO_DOUBT:
@@ -291,8 +302,8 @@ def _command(name: str, id: str, options: str) -> str:
     return f"headgate transactions {name} {id}{options}"
 
 
-def _settling(step: Step, known: Operation | None, options: str) -> list[tuple[str, str]]:
-    if known is None or known.state not in (State.DOUBT, State.INTENT):
+def _settling(step: StepRecord, known: Operation | None, options: str) -> list[tuple[str, str]]:
+    if known is None or known.state not in (OperationState.DOUBT, OperationState.INTENT):
         return []
     call = "the compensation" if step.state is StepState.UNDO_DOUBT else "the step"
     resolve = f"headgate operations resolve {known.op_id}"
@@ -302,7 +313,7 @@ def _settling(step: Step, known: Operation | None, options: str) -> list[tuple[s
     ]
 
 
-def _known(step: Step) -> str:
+def _known(step: StepRecord) -> str:
     said, undo_said = _STEPS[step.state]
     known = f"Step {step.number} ({step.tool}): {said}"
     if step.remedy is not Remedy.COMPENSATION:
@@ -348,7 +359,7 @@ def printed_resolution(resolution: Resolution, *, as_json: bool, options: str = 
         f"Operation {op_id} is still in doubt: `headgate operations resolve {op_id}{options}` "
         "with --happened or --did-not-happen settles it."
         for op_id in resolution.doubts
-        if resolution.decision is not Decision.RETRY
+        if resolution.decision is not OperatorDecision.RETRY
     ]
     return "\n".join(map(printable, sentences))
 
@@ -356,17 +367,17 @@ def printed_resolution(resolution: Resolution, *, as_json: bool, options: str = 
 def _outcome(resolution: Resolution, options: str) -> str:
     id, data_dir = resolution.transaction.id, resolution.data_dir
     match resolution.decision:
-        case Decision.COMPENSATED:
+        case OperatorDecision.COMPENSATED:
             return f"Transaction {id} is rolled_back: it was undone by hand."
-        case Decision.LEAVE:
-            left = ", ".join(map(str, remaining(resolution.transaction.steps))) or "none"
+        case OperatorDecision.LEAVE:
+            left = ", ".join(map(str, steps_not_undone(resolution.transaction.steps))) or "none"
             return f"Transaction {id} stays failed and no longer waits for a person. Not undone: {left}."
-        case Decision.RETRY if resolution.gateway_runs:
+        case OperatorDecision.RETRY if resolution.gateway_runs:
             return (
                 f"Transaction {id} is retried: the gateway that runs on {data_dir} continues the rollback "
                 f"within a second or two. `{_command('show', id, options)}` tells what it came to."
             )
-        case Decision.RETRY:
+        case OperatorDecision.RETRY:
             return (
                 f"The retry of transaction {id} is recorded. No gateway runs on {data_dir}: "
                 "the next one that starts there continues the rollback."

@@ -9,19 +9,24 @@ from typing import Final, NamedTuple
 
 from headgate.app.operator_ledger import OperatorLedger, ledger_exists, open_operator_ledger
 from headgate.config.settings import Settings
-from headgate.delivery.ledger import Operation, State
-from headgate.delivery.transactions.answers import close, whole_refusal
-from headgate.delivery.transactions.decisions import (
-    Decision,
-    changed,
-    decided,
+from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.transactions.operator_decision import (
+    OperatorDecision,
+    change_for_decision,
     stuck_operation_key,
     stuck_step,
+    with_change,
 )
-from headgate.delivery.transactions.plan import Phase
-from headgate.delivery.transactions.record import Event, Place, Step, Transaction
+from headgate.delivery.transactions.saga_calls import close_answer, full_error_text
+from headgate.delivery.transactions.saga_rules import Phase
+from headgate.delivery.transactions.transaction_store import (
+    HistoryEvent,
+    StepRecord,
+    TransactionKey,
+    TransactionRecord,
+)
 from headgate.domain.errors import TransactionFailed
-from headgate.storage.ledger import LEDGER_NAME
+from headgate.storage.sqlite.ledger import LEDGER_NAME
 
 # The operator's words for where transactions are, in the order in which they are listed.
 PHASES: Final[Mapping[str, Phase]] = MappingProxyType(
@@ -44,7 +49,7 @@ _MOST_NAMED = 5
 class TransactionListing(NamedTuple):
     """Transactions, how many there are of these in all, and the sentence that stands for none."""
 
-    transactions: list[Transaction]
+    transactions: list[TransactionRecord]
     total: int
     nothing: str
 
@@ -52,7 +57,7 @@ class TransactionListing(NamedTuple):
 class TransactionDetails(NamedTuple):
     """One transaction, its recorded calls by their keys, and what servers said in full, by number of step."""
 
-    transaction: Transaction
+    transaction: TransactionRecord
     operations: Mapping[str, Operation]
     errors: Mapping[int, str]
 
@@ -60,8 +65,8 @@ class TransactionDetails(NamedTuple):
 class Resolution(NamedTuple):
     """A transaction after an operator's decision."""
 
-    transaction: Transaction
-    decision: Decision
+    transaction: TransactionRecord
+    decision: OperatorDecision
     # Calls of it that are still in doubt.
     doubts: Sequence[str]
     # Whether a gateway runs on that directory.
@@ -85,9 +90,9 @@ async def list_transactions(settings: Settings, states: Collection[str]) -> Tran
     words = [word for word in PHASES if word in states]
     async with open_operator_ledger(settings) as opened:
         counts = await opened.transactions.counts()
-        found: list[Transaction] = []
+        found: list[TransactionRecord] = []
         for word in words:
-            found += await opened.transactions.listed((PHASES[word],), MOST_LISTED - len(found))
+            found += await opened.transactions.list_transactions((PHASES[word],), MOST_LISTED - len(found))
     nothing = f"No transaction is {' or '.join(words).replace('_', ' ')}."
     return TransactionListing(found, sum(counts[PHASES[word]] for word in words), nothing)
 
@@ -111,7 +116,7 @@ async def resolve_transaction(
     settings: Settings,
     id: str,
     principal: str | None,
-    decision: Decision,
+    decision: OperatorDecision,
     *,
     repeats_doubt: bool,
     note: str,
@@ -124,42 +129,42 @@ async def resolve_transaction(
         operations = await _operations(opened, transaction)
         step = stuck_step(transaction)
         known = operations.get(stuck_operation_key(transaction, step)) if step is not None else None
-        change = decided(transaction, decision, known, repeats_doubt=repeats_doubt, note=note)
+        change = change_for_decision(transaction, decision, known, repeats_doubt=repeats_doubt, note=note)
         runs = await opened.gateway_runs()
         now = time.time()
-        after = changed(transaction, change, now)
-        if not await opened.transactions.decide(after, Event(now, change.text), change.steps):
-            raise await _overtaken(opened, transaction.place)
-        doubts = [found.op_id for found in operations.values() if found.state is State.DOUBT]
+        after = with_change(transaction, change, now)
+        if not await opened.transactions.save_decision(after, HistoryEvent(now, change.text), change.steps):
+            raise await _overtaken(opened, transaction.transaction_key)
+        doubts = [found.op_id for found in operations.values() if found.state is OperationState.DOUBT]
         return Resolution(after, decision, doubts, runs, settings.data_dir)
 
 
-async def _operations(opened: OperatorLedger, transaction: Transaction) -> dict[str, Operation]:
+async def _operations(opened: OperatorLedger, transaction: TransactionRecord) -> dict[str, Operation]:
     """The calls of a transaction that the ledger still has, by their keys."""
     beginning = f"headgate:tx/{transaction.id}/"
-    found = await opened.calls.under_keys(transaction.tenant, transaction.principal, beginning)
+    found = await opened.calls.list_by_key_prefix(transaction.tenant, transaction.principal, beginning)
     return {operation.key: operation for operation in found}
 
 
-async def _said(opened: OperatorLedger, step: Step) -> str | None:
+async def _said(opened: OperatorLedger, step: StepRecord) -> str | None:
     """What the server said of the last call of a step that it refused; None when that is not recorded."""
     op_id = step.undo_op_id or step.op_id
-    answer = await opened.calls.answer(op_id) if op_id else None
+    answer = await opened.calls.read_answer(op_id) if op_id else None
     if answer is None:
         return None
     try:
-        return await asyncio.to_thread(whole_refusal, answer)
+        return await asyncio.to_thread(full_error_text, answer)
     finally:
-        close(answer)
+        close_answer(answer)
 
 
 # Which transaction is meant.
 
 
-async def _found(opened: OperatorLedger, id: str, principal: str | None) -> Transaction:
+async def _found(opened: OperatorLedger, id: str, principal: str | None) -> TransactionRecord:
     # What a shell passes may hold bytes that are no text, and then names no transaction.
     wanted = id.encode("utf-8", "backslashreplace").decode()
-    places = await opened.transactions.places(wanted, MOST_LISTED) if wanted else []
+    places = await opened.transactions.find_keys(wanted, MOST_LISTED) if wanted else []
     if principal is not None:
         places = [place for place in places if principal in (place.principal, caller_of(place))]
     if len(places) > 1:
@@ -170,7 +175,7 @@ async def _found(opened: OperatorLedger, id: str, principal: str | None) -> Tran
     return found
 
 
-def caller_of(place: Place) -> str:
+def caller_of(place: TransactionKey) -> str:
     """Whose it is, in one word."""
     return f"{place.tenant}/{place.principal}" if place.tenant else place.principal
 
@@ -182,7 +187,7 @@ def _unknown(id: str) -> TransactionFailed:
     )
 
 
-def _ambiguous(id: str, places: Sequence[Place]) -> TransactionFailed:
+def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
     if len({place.id for place in places}) == 1:
         callers = ", ".join(caller_of(place) for place in places[:_MOST_NAMED])
         return TransactionFailed(
@@ -197,7 +202,7 @@ def _ambiguous(id: str, places: Sequence[Place]) -> TransactionFailed:
     )
 
 
-async def _overtaken(opened: OperatorLedger, place: Place) -> TransactionFailed:
+async def _overtaken(opened: OperatorLedger, place: TransactionKey) -> TransactionFailed:
     """Another decision was recorded first, and this one was not."""
     now = await opened.transactions.load(place)
     if now is None:

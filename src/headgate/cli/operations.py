@@ -36,9 +36,9 @@ def list_operations(
 ) -> None:
     """Name recorded calls, the oldest first."""
     from headgate.app import operations as ledger
-    from headgate.delivery.ledger import State
+    from headgate.delivery.ledger import OperationState
 
-    wanted = tuple(map(State, states)) or ledger.OPEN_STATES
+    wanted = tuple(map(OperationState, states)) or ledger.OPEN_STATES
     tell_of_ledger(
         config,
         data_dir,

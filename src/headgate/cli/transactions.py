@@ -115,9 +115,13 @@ def resolve_transaction(  # noqa: PLR0913 (one for each option)
     """Decide about transaction ID, which is stuck: exactly one of --retry, --compensated and --leave."""
     from headgate.app import transactions as ledger
     from headgate.app.transaction_text import printed_resolution
-    from headgate.delivery.transactions.decisions import Decision
+    from headgate.delivery.transactions.operator_decision import OperatorDecision
 
-    given = {Decision.RETRY: retry, Decision.COMPENSATED: compensated, Decision.LEAVE: leave}
+    given = {
+        OperatorDecision.RETRY: retry,
+        OperatorDecision.COMPENSATED: compensated,
+        OperatorDecision.LEAVE: leave,
+    }
     decisions = [decision for decision, is_given in given.items() if is_given]
     if len(decisions) != 1:
         raise click.UsageError("Give exactly one of --retry, --compensated and --leave.")

@@ -7,31 +7,40 @@ import msgspec
 from headgate.config.entries import BreakerEntry, CareEntry, ProbeEntry, RetryEntry, ServerEntry
 from headgate.config.headers import is_free
 from headgate.config.values import refusal, shown
-from headgate.delivery.templates import fill
-from headgate.domain.care import Care, Priority, Probe, Rate, Resting, Retrying, ServerCare, ToolClass
+from headgate.delivery.argument_template import fill_template
 from headgate.domain.errors import ConfigError
+from headgate.domain.upstream_policy import (
+    BreakerSettings,
+    Priority,
+    Probe,
+    Rate,
+    RetrySettings,
+    ToolClass,
+    ToolSafety,
+    UpstreamPolicy,
+)
 from headgate.domain.wildcards import matches_any
 
 # A process whose connection is gone is gone a moment later.
 _SETTLE_SECONDS = 1.0
 
 
-def care_of(owner: str, entry: ServerEntry, warnings: list[str]) -> ServerCare:
+def care_of(owner: str, entry: ServerEntry, warnings: list[str]) -> UpstreamPolicy:
     """How the calls of a server are carried, which warnings call `owner`; raises ConfigError."""
     reader = _Reader(owner, entry, warnings)
-    everything = reader.care("", entry, Care())
+    everything = reader.policy("", entry, ToolSafety())
     retry, breaker = entry.retry or RetryEntry(), entry.breaker or BreakerEntry()
-    return ServerCare(
+    return UpstreamPolicy(
         all=everything,
         tools=reader.tools(everything),
         trusts_annotations=entry.trust_annotations,
-        retrying=Retrying(
+        retry_settings=RetrySettings(
             attempts=retry.attempts,
             base_seconds=retry.base_delay,
             # Whoever makes the first wait longer means it.
             longest_seconds=max(retry.max_delay, retry.base_delay),
         ),
-        resting=Resting(failures=breaker.failures, rest_seconds=breaker.rest),
+        breaker_settings=BreakerSettings(failures=breaker.failures, rest_seconds=breaker.rest),
         window=entry.max_concurrency,
         queue=entry.max_queue,
     )
@@ -45,22 +54,22 @@ class _Reader:
         self._entry = entry
         self._warnings = warnings
 
-    def tools(self, everything: Care) -> dict[str, Care]:
+    def tools(self, everything: ToolSafety) -> dict[str, ToolSafety]:
         """What is said of single tools."""
-        cares: dict[str, Care] = {}
+        policies: dict[str, ToolSafety] = {}
         for tool, said in self._entry.tools.items():
-            before = next((pattern for pattern in cares if matches_any(tool, (pattern,))), None)
+            before = next((pattern for pattern in policies if matches_any(tool, (pattern,))), None)
             place = f"tool {shown(tool)}"
             if before is not None:
                 self._warn(place, f"has no effect: {shown(before)} before it stands for it too")
             if said.probe is not None and said.probe.tool == tool:
                 raise ConfigError(f"the probe of {place} is the tool itself", hint="name a tool that reads")
-            cares[tool] = self.care(place, said, everything)
-        return cares
+            policies[tool] = self.policy(place, said, everything)
+        return policies
 
-    def care(self, place: str, said: CareEntry, inherited: Care) -> Care:
+    def policy(self, place: str, said: CareEntry, inherited: ToolSafety) -> ToolSafety:
         """What is said of a tool, or of all of them."""
-        care = Care(
+        policy = ToolSafety(
             kind=ToolClass(said.kind) if said.kind else None,
             key_argument=said.key_argument,
             key_header=self._key_header(place, said.key_header),
@@ -71,14 +80,14 @@ class _Reader:
             rate=Rate(said.rate.per_second, said.rate.burst) if said.rate else None,
             timeout_seconds=said.call_timeout,
         )
-        self._check_class(place, care, inherited)
-        return care
+        self._check_class(place, policy, inherited)
+        return policy
 
     def _probe(self, place: str, said: ProbeEntry) -> Probe:
         arguments = msgspec.json.encode(said.arguments)
         for name, argument in said.arguments.items():
             try:
-                fill(msgspec.json.encode(argument), _PLACES)
+                fill_template(msgspec.json.encode(argument), _PLACES)
             except ValueError as error:
                 where = f"probe in {place}" if place else "probe"
                 # Not what it says of the text: that may be a secret with a dollar in it.
@@ -107,14 +116,14 @@ class _Reader:
         # Left out, because a tool without a key that arrives must not count as keyed.
         return ""
 
-    def _check_class(self, place: str, care: Care, inherited: Care) -> None:
-        kind = care.kind or inherited.kind
-        if kind is ToolClass.PROBEABLE and not (care.probe or inherited.probe):
+    def _check_class(self, place: str, policy: ToolSafety, inherited: ToolSafety) -> None:
+        kind = policy.kind or inherited.kind
+        if kind is ToolClass.PROBEABLE and not (policy.probe or inherited.probe):
             raise ConfigError(
                 f"{place or 'it'} is probeable, but has no probe", hint="add a probe, or name another class"
             )
-        has_key = any(one.key_argument or one.key_header for one in (care, inherited))
-        if care.kind is ToolClass.KEYED and not has_key:
+        has_key = any(one.key_argument or one.key_header for one in (policy, inherited))
+        if policy.kind is ToolClass.KEYED and not has_key:
             self._warn(
                 place,
                 "is keyed only if the server speaks rmcp with idempotency: "

@@ -166,7 +166,7 @@ def _spec(name: str, entry: ServerEntry, here: Places, warnings: list[str]) -> S
         max_connections=entry.max_connections,
         shared=entry.shared,
         curation=_curation(name, entry, warnings),
-        care=care_of(f"server {shown(name)}", entry, warnings),
+        policy=care_of(f"server {shown(name)}", entry, warnings),
         cold=_is_cold(entry),
         idle_timeout_seconds=entry.idle_timeout,
         max_restarts=entry.max_restarts,

@@ -14,11 +14,11 @@ from typing import Protocol
 import msgspec
 
 from headgate.domain.call import Answer
-from headgate.domain.care import ToolClass
 from headgate.domain.errors import Effect, LedgerAway
+from headgate.domain.upstream_policy import ToolClass
 
 
-class State(StrEnum):
+class OperationState(StrEnum):
     """Where an operation is."""
 
     # Sent, or about to be.
@@ -73,7 +73,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     public_name: str
     kind: ToolClass
-    state: State
+    state: OperationState
     # How often it was claimed, and how often its call was sent in all.
     fence: int
     attempts: int
@@ -97,7 +97,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     doubted: bool = False
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What a claim came to."""
 
     # The INTENT is durable and the claimant's: send it.
@@ -108,17 +108,17 @@ class Verdict(StrEnum):
     CONFLICT = "conflict"
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ClaimResult(msgspec.Struct, frozen=True):
     """The operation under a key, after a claim."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     operation: Operation
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class OperationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How an operation ended, for now."""
 
-    state: State
+    state: OperationState
     # Of a DONE operation.
     answer: Answer | None = None
     attempts: int = 1
@@ -135,7 +135,7 @@ class LedgerDamaged(StoreFailed):
     """Recorded calls are missing or changed, so that a repeat cannot be recognised any more."""
 
 
-def unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerAway:
+def ledger_unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerAway:
     """The error of a call that needs the ledger."""
     return LedgerAway(str(failure), effect=effect, damaged=isinstance(failure, LedgerDamaged))
 
@@ -146,7 +146,7 @@ class Ledger(Protocol):
     All raise StoreFailed. SQLite keeps it on one machine; several gateways share one in PostgreSQL.
     """
 
-    async def claim(self, intent: Intent) -> Claim:
+    async def claim(self, intent: Intent) -> ClaimResult:
         """Record the intent, unless the key is taken.
 
         GRANTED: the key is new, or its window is over; or the operation FAILED; or it was ASKED, whether the
@@ -157,7 +157,7 @@ class Ledger(Protocol):
         of a repeatable class it is GRANTED anew.
         """
 
-    async def finish(self, op_id: str, fence: int, outcome: Outcome) -> bool:
+    async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
         """Record how it ended, with the answer; False when the fence is old or it is DONE or FAILED already.
 
         From INTENT to anything; from DOUBT to DONE or FAILED.
@@ -167,31 +167,31 @@ class Ledger(Protocol):
     async def find(self, op_id: str) -> Operation | None:
         """The operation of that id."""
 
-    async def find_key(self, tenant: str, principal: str, key: str) -> Operation | None:
+    async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
         """The operation under that key, also one whose window is over."""
 
-    async def answer(self, op_id: str) -> Answer | None:
+    async def read_answer(self, op_id: str) -> Answer | None:
         """The stored answer, byte for byte; whoever takes it closes its payload. None: it is not kept."""
 
-    async def orphans(self) -> list[Operation]:
+    async def list_orphans(self) -> list[Operation]:
         """Operations in INTENT whose owner is gone, oldest first."""
 
     async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
         """Hold an orphan's INTENT, which is `doubted` then: its new fence; None when somebody was quicker."""
 
-    async def doubts(self, limit: int = 1000) -> list[Operation]:
+    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
         """Operations in DOUBT, oldest first."""
 
     async def sweep(self) -> int:
         """Forget what is past its window: never an INTENT, a DOUBT only after its own, longer one."""
 
 
-def effect_of(state: State) -> Effect:
+def effect_of(state: OperationState) -> Effect:
     """What may have happened in an operation of that state."""
     match state:
-        case State.DONE:
+        case OperationState.DONE:
             return Effect.DONE
-        case State.FAILED:
+        case OperationState.FAILED:
             return Effect.NONE
         case _:
             return Effect.UNKNOWN

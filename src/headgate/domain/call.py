@@ -5,11 +5,11 @@ from typing import Protocol
 
 import msgspec
 
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.item import Item
 from headgate.domain.listing import Mode
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.ticket import Receipt, Ticket
 
 _LOCAL = "local"
 
@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
     # Whether the result came from a stateless upstream and so names its `resultType`.
     typed: bool = False
     # None for a plain call.
-    receipt: Receipt | None = None
+    delivery_status: DeliveryStatus | None = None
     # Whether the caller chose how large it is, so that it is shown whole.
     sized: bool = False
 
@@ -111,10 +111,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     # Told when the upstream lets go of its stream before the answer, and expects to be asked for it later.
     on_pause: Callable[[], None] | None = None
     # None for a plain call.
-    ticket: Ticket | None = None
+    delivery_request: DeliveryRequest | None = None
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What delivery knows of a call beyond what its client said."""
 
     # Names the call to an upstream that honours keys, in every attempt alike.
@@ -137,4 +137,4 @@ class Call(msgspec.Struct, frozen=True):
     request: Request
     item: Item
     # None for a plain call.
-    errand: Errand | None = None
+    delivery_options: DeliveryOptions | None = None

@@ -5,8 +5,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
+from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.redaction import cleaned, without_secrets
-from headgate.domain.ticket import Receipt
 
 # Of what others said, in an error that a client gets to read.
 LONGEST_QUOTE = 200
@@ -42,7 +42,7 @@ class HeadgateError(Exception):
         self.hint = hint
         self.retry_after_seconds = retry_after_seconds
         # What the ledger knows of the call, and how often it was tried; None for a plain call.
-        self.receipt: Receipt | None = None
+        self.delivery_status: DeliveryStatus | None = None
         # A text block that a model reads after the sentence, such as the schema of a tool; empty for none.
         self.details = ""
 

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
-from headgate.domain.care import PLAIN_CARE, ServerCare
 from headgate.domain.listing import PLAIN_CURATION, Curation
+from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, UpstreamPolicy
 
 
 class Transport(StrEnum):
@@ -68,7 +68,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     # How its tools are shown.
     curation: Curation = PLAIN_CURATION
     # How its calls are carried.
-    care: ServerCare = PLAIN_CARE
+    policy: UpstreamPolicy = DEFAULT_UPSTREAM_POLICY
     # Started with its first call only, and stopped again when it was not used for so long; None is never.
     cold: bool = False
     idle_timeout_seconds: float | None = None

@@ -14,7 +14,7 @@ from headgate.catalog.own_tool_arguments import read_wrapped_call
 from headgate.catalog.own_tools import CALL_DEFINITION, EXPAND_DEFINITION, retrieve_definition
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOL, RETRIEVE_TOOLS
 from headgate.catalog.public_uris import names_server
-from headgate.delivery.transactions.definitions import DEFINITIONS as DELIVERY_DEFINITIONS
+from headgate.delivery.transactions.tool_definitions import DEFINITIONS as DELIVERY_DEFINITIONS
 from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
     HeaderMismatch,
@@ -331,7 +331,7 @@ class Gateway:
         if not self._transactions.is_step(request):
             # Nearly always.
             return self.call_upstream_tool(request)
-        in_transaction = request.ticket is not None and bool(request.ticket.transaction)
+        in_transaction = request.delivery_request is not None and bool(request.delivery_request.transaction)
         # Where the gateway's own tools are not served, a server may have one of that name.
         if in_transaction or self._listings.serves_gateway_tools(request):
             return self._transactions.run_step(request, self.call_upstream_tool)

@@ -141,7 +141,7 @@ _MAX_UNCLAIMED = 1000
 class CallDelivery(Protocol):
     """Whatever carries a call out."""
 
-    async def deliver(self, call: Call) -> Answer:
+    async def send_recorded(self, call: Call) -> Answer:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
@@ -172,7 +172,7 @@ class InputBridge:
     # A client that can be asked while it waits, and an upstream that asks with its answer.
 
     async def _deliver_in_session(self, call: Call) -> Answer:
-        answer = await self._delivery.deliver(call)
+        answer = await self._delivery.send_recorded(call)
         if not answer.typed:
             # An upstream of the handshake era, which has asked meanwhile.
             return answer
@@ -189,7 +189,9 @@ class InputBridge:
                 responses = {}
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-            answer = await self._delivery.deliver(_call_with_responses(call, requested_input, responses))
+            answer = await self._delivery.send_recorded(
+                _call_with_responses(call, requested_input, responses)
+            )
         if self._requested_input(call, answer) is None:
             return answer
         raise InvalidAnswer(call.item.server, call.item.public_name, f"questions after {_MAX_ROUNDS} rounds")
@@ -234,9 +236,9 @@ class InputBridge:
     async def _deliver_stateless(self, call: Call) -> Answer:
         asks_meanwhile = call.request.profile.can_be_asked and call.request.method in INPUT_METHODS
         if not asks_meanwhile or not self._delivery.sends_requests_during_calls(call.item.server):
-            return self._with_sealed_state(call, await self._delivery.deliver(call))
+            return self._with_sealed_state(call, await self._delivery.send_recorded(call))
         # However many wait: the limit applies when a server asks, and ends another call then.
-        suspended_call = SuspendedCall(call, self._delivery.deliver)
+        suspended_call = SuspendedCall(call, self._delivery.send_recorded)
         self._suspended_calls[suspended_call.handle] = suspended_call
         suspended_call.task.add_done_callback(lambda _: self._on_call_done(suspended_call))
         return await self._wait_for_result_or_input(call, suspended_call)
@@ -257,7 +259,7 @@ class InputBridge:
         if sealed_state.kind == "upstream":
             params = {**request.params, REQUEST_STATE: Raw(msgspec.json.encode(sealed_state.content))}
             call = Call(msgspec.structs.replace(request, params=params), call.item)
-            return self._with_sealed_state(call, await self._delivery.deliver(call))
+            return self._with_sealed_state(call, await self._delivery.send_recorded(call))
         suspended_call = self._suspended_calls.get(sealed_state.content)
         if suspended_call is None:
             raise ReminderRefused(

@@ -9,9 +9,9 @@ from msgspec import DecodeError, Raw
 from msgspec.json import decode
 
 from headgate.domain.call import Answer
-from headgate.domain.care import Priority
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import Effect, HeadgateError, StillRunning, UpstreamTimeout
-from headgate.domain.ticket import Receipt, Ticket
+from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation, rejection_of
 from headgate.protocol.message_meta import EditMeta, with_edited_meta, with_edited_meta_on_disk
@@ -42,7 +42,7 @@ _BOTH_NAMES = (META, META_ALIAS)
 
 def take_delivery_request(
     meta: dict[str, Raw], header: bytes | None, features: frozenset[str], id: bytes = b"null"
-) -> Ticket | None:
+) -> DeliveryRequest | None:
     """What came beside the arguments, taken out of `_meta`; None for a plain call. Raises Violation.
 
     `header` is that of HTTP, if it is there, and `features` are those of rmcp that the client shares with us.
@@ -56,9 +56,9 @@ def take_delivery_request(
         own, doubt = _take_text(meta, IDEMPOTENCY_KEY), _take_text(meta, ON_DOUBT)
         priority = _priority(_take_text(meta, PRIORITY))
         if asked is None and own is doubt is priority is None and header is None:
-            return Ticket(features=features) if features else None
+            return DeliveryRequest(features=features) if features else None
         said = asked or _NO_OPTIONS
-        return Ticket(
+        return DeliveryRequest(
             key=_one_key(said.idempotency_key, own, _key_of_header(header)),
             retries_doubt=_retries_doubt(said.on_doubt) or _retries_doubt(doubt),
             timeout_seconds=_seconds(said.timeout_ms),
@@ -139,13 +139,13 @@ def _bounded_text(text: str | None, what: str) -> str:
 
 
 OPERATION_KEY = "io.headgate/operation"
-_PLAIN_STATUS = Receipt()
+_PLAIN_STATUS = DeliveryStatus()
 _COMPLETED, _FAILED, _TIMEOUT = "completed", "failed", "timeout"
 # In the words of the ledger, which is below this package.
 _DONE, _ASKED, _NOT_DONE, _IN_DOUBT = "done", "asked", "failed", "in_doubt"
 _PROCESSED = {_DONE: True, _ASKED: False, _NOT_DONE: False}
 _BY_EFFECT = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}
-_NO_REQUEST = Ticket()
+_NO_REQUEST = DeliveryRequest()
 # To look through a larger result takes so long that others would notice.
 _LARGE_BYTES = 256 * 1024
 
@@ -159,17 +159,19 @@ class _OperationMetadata(msgspec.Struct, omit_defaults=True):
     unrecorded: bool = False
 
 
-async def with_delivery_metadata(answer: Answer, ticket: Ticket | None) -> Answer:
+async def with_delivery_metadata(answer: Answer, delivery_request: DeliveryRequest | None) -> Answer:
     """The answer of a server, and what became of the call."""
-    receipt = answer.receipt or _PLAIN_STATUS
-    ticket = ticket or _NO_REQUEST
-    said = _rmcp_of_answer(answer, receipt, ticket) if _speaks_rmcp(ticket) else None
-    if said is None and not _is_recorded(receipt):
+    delivery_status = answer.delivery_status or _PLAIN_STATUS
+    delivery_request = delivery_request or _NO_REQUEST
+    said = (
+        _rmcp_of_answer(answer, delivery_status, delivery_request) if _speaks_rmcp(delivery_request) else None
+    )
+    if said is None and not _is_recorded(delivery_status):
         return answer
     if answer.error:
-        members = _meta_members(receipt, said, ticket)
+        members = _meta_members(delivery_status, said, delivery_request)
         return msgspec.structs.replace(answer, error=_error_with_meta(answer.error, members))
-    edit, result = _meta_edit(receipt, said, ticket), answer.result
+    edit, result = _meta_edit(delivery_status, said, delivery_request), answer.result
     if isinstance(result, bytes) and len(result) <= _LARGE_BYTES:
         return msgspec.structs.replace(answer, result=with_edited_meta(result, edit))
     if isinstance(result, bytes):
@@ -180,64 +182,72 @@ async def with_delivery_metadata(answer: Answer, ticket: Ticket | None) -> Answe
     )
 
 
-def error_delivery_metadata(error: HeadgateError, ticket: Ticket | None) -> dict[str, Raw]:
+def error_delivery_metadata(error: HeadgateError, delivery_request: DeliveryRequest | None) -> dict[str, Raw]:
     """What became of a call that failed; empty for a plain one."""
-    if error.receipt is None and ticket is None:
+    if error.delivery_status is None and delivery_request is None:
         return {}
-    receipt = error.receipt or _PLAIN_STATUS
-    ticket = ticket or _NO_REQUEST
+    delivery_status = error.delivery_status or _PLAIN_STATUS
+    delivery_request = delivery_request or _NO_REQUEST
     return _meta_members(
-        receipt, _rmcp_of_error(error, receipt, ticket) if _speaks_rmcp(ticket) else None, ticket
+        delivery_status,
+        _rmcp_of_error(error, delivery_status, delivery_request) if _speaks_rmcp(delivery_request) else None,
+        delivery_request,
     )
 
 
-def _speaks_rmcp(ticket: Ticket) -> bool:
+def _speaks_rmcp(delivery_request: DeliveryRequest) -> bool:
     """Whether the client spoke of delivery in words that both know."""
-    return bool(ticket.features) and bool(ticket.request_id)
+    return bool(delivery_request.features) and bool(delivery_request.request_id)
 
 
-def _is_recorded(receipt: Receipt) -> bool:
-    return bool(receipt.op_id) or receipt.unrecorded
+def _is_recorded(delivery_status: DeliveryStatus) -> bool:
+    return bool(delivery_status.op_id) or delivery_status.unrecorded
 
 
-def _meta_members(receipt: Receipt, said: RmcpResponseMeta | None, ticket: Ticket) -> dict[str, Raw]:
+def _meta_members(
+    delivery_status: DeliveryStatus, said: RmcpResponseMeta | None, delivery_request: DeliveryRequest
+) -> dict[str, Raw]:
     members: dict[str, Raw] = {}
-    if _is_recorded(receipt):
+    if _is_recorded(delivery_status):
         operation = _OperationMetadata(
-            op_id=receipt.op_id,
-            state=receipt.state,
-            duplicate=receipt.duplicate,
-            attempts=receipt.attempts,
-            resolved_by=receipt.resolved_by,
-            unrecorded=receipt.unrecorded,
+            op_id=delivery_status.op_id,
+            state=delivery_status.state,
+            duplicate=delivery_status.duplicate,
+            attempts=delivery_status.attempts,
+            resolved_by=delivery_status.resolved_by,
+            unrecorded=delivery_status.unrecorded,
         )
         members[OPERATION_KEY] = Raw(msgspec.json.encode(operation))
     if said is not None:
-        members |= dict.fromkeys(ticket.rmcp_names, encode_rmcp_meta(said))
+        members |= dict.fromkeys(delivery_request.rmcp_names, encode_rmcp_meta(said))
     return members
 
 
-def _meta_edit(receipt: Receipt, said: RmcpResponseMeta | None, ticket: Ticket) -> EditMeta:
+def _meta_edit(
+    delivery_status: DeliveryStatus, said: RmcpResponseMeta | None, delivery_request: DeliveryRequest
+) -> EditMeta:
     def edit(meta: dict[str, Raw]) -> None:
         ours = said
         if ours is not None:
             # What is there is ours too, and says that the result is to be fetched in parts.
-            chunked = pop_response_meta(meta).chunked if "chunking" in ticket.features else None
+            chunked = pop_response_meta(meta).chunked if "chunking" in delivery_request.features else None
             ours = msgspec.structs.replace(ours, chunked=chunked)
-        meta.update(_meta_members(receipt, ours, ticket))
+        meta.update(_meta_members(delivery_status, ours, delivery_request))
 
     return edit
 
 
-def _rmcp_of_answer(answer: Answer, receipt: Receipt, ticket: Ticket) -> RmcpResponseMeta:
+def _rmcp_of_answer(
+    answer: Answer, delivery_status: DeliveryStatus, delivery_request: DeliveryRequest
+) -> RmcpResponseMeta:
     refusal = rejection_of(answer.error).code
-    state = receipt.state or _unrecorded_state(answer, receipt, refusal)
+    state = delivery_status.state or _unrecorded_state(answer, delivery_status, refusal)
     return RmcpResponseMeta(
         ack=True,
         processed=_PROCESSED.get(state),
-        duplicate=receipt.duplicate,
-        request_id=ticket.request_id,
-        attempts=receipt.attempts,
+        duplicate=delivery_status.duplicate,
+        request_id=delivery_request.request_id,
+        attempts=delivery_status.attempts,
         final_status=_FINAL_STATUS.get(state, _FAILED),
         error_code=refusal or None,
     )
@@ -247,11 +257,11 @@ def _rmcp_of_answer(answer: Answer, receipt: Receipt, ticket: Ticket) -> RmcpRes
 _FINAL_STATUS = {_DONE: _COMPLETED, _ASKED: None}
 
 
-def _unrecorded_state(answer: Answer, receipt: Receipt, refusal: str) -> str:
+def _unrecorded_state(answer: Answer, delivery_status: DeliveryStatus, refusal: str) -> str:
     """What the ledger would say of a call that it does not have."""
     if refusal:
         # A server may refuse an attempt, and have carried out the one before.
-        return _IN_DOUBT if receipt.doubted else _NOT_DONE
+        return _IN_DOUBT if delivery_status.doubted else _NOT_DONE
     result = answer.result
     if not answer.typed or not isinstance(result, bytes) or len(result) > _LARGE_BYTES:
         # Questions are small, and nothing that is large is opened for this.
@@ -259,17 +269,21 @@ def _unrecorded_state(answer: Answer, receipt: Receipt, refusal: str) -> str:
     return _ASKED if is_input_required(result) else _DONE
 
 
-def _rmcp_of_error(error: HeadgateError, receipt: Receipt, ticket: Ticket) -> RmcpResponseMeta:
+def _rmcp_of_error(
+    error: HeadgateError, delivery_status: DeliveryStatus, delivery_request: DeliveryRequest
+) -> RmcpResponseMeta:
     waiting = isinstance(error, StillRunning)
-    taken = error.effect is not Effect.NONE or bool(receipt.op_id) or waiting
+    taken = error.effect is not Effect.NONE or bool(delivery_status.op_id) or waiting
     # The ledger knows of earlier attempts, too.
-    processed = _PROCESSED.get(receipt.state) if receipt.state else _BY_EFFECT[error.effect]
+    processed = _PROCESSED.get(delivery_status.state) if delivery_status.state else _BY_EFFECT[error.effect]
     return RmcpResponseMeta(
         ack=taken,
         processed=None if waiting else processed,
-        duplicate=receipt.duplicate,
-        request_id=ticket.request_id,
-        attempts=receipt.attempts if error.receipt is not None else int(taken and not waiting),
+        duplicate=delivery_status.duplicate,
+        request_id=delivery_request.request_id,
+        attempts=delivery_status.attempts
+        if error.delivery_status is not None
+        else int(taken and not waiting),
         final_status=_TIMEOUT if error.code == UpstreamTimeout.code else _FAILED,
         error_code=error.code,
     )

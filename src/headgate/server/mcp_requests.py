@@ -7,8 +7,8 @@ from msgspec.json import decode
 
 from headgate.domain.call import Answer, Channel, ProgressListener, Request
 from headgate.domain.client import client_name
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.profile import PLAIN, profile_of
-from headgate.domain.ticket import FEATURES
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
 from headgate.protocol.protocol_version import (
@@ -127,7 +127,7 @@ def _build_request(
             log_level=context.preferences.log_level if context.preferences is not None else "",
             on_progress=on_progress,
             on_pause=context.on_pause,
-            ticket=take_delivery_request(meta, context.key_header, features, id),
+            delivery_request=take_delivery_request(meta, context.key_header, features, id),
         )
     level = _log_level(meta.get(META_LOG_LEVEL, ABSENT), id)
     capabilities = bytes(meta.get(META_CAPABILITIES, b""))
@@ -135,7 +135,7 @@ def _build_request(
     features = (
         shared_features(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else context.features
     )
-    ticket = take_delivery_request(meta, context.key_header, features, id)
+    delivery_request = take_delivery_request(meta, context.key_header, features, id)
     return Request(
         caller=context.caller,
         method=method,
@@ -150,7 +150,7 @@ def _build_request(
         log_level=level,
         headers=_param_headers(context.headers) if context.headers else None,
         on_progress=on_progress,
-        ticket=ticket,
+        delivery_request=delivery_request,
     )
 
 

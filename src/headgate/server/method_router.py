@@ -14,6 +14,7 @@ from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.paged_listing import CacheHint, InvalidCursor
 from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
 from headgate.domain.client import client_name
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import (
     GatewayEnding,
     HeadgateError,
@@ -27,7 +28,6 @@ from headgate.domain.federation import CLIENT_NAME
 from headgate.domain.kind import LISTED_BY, Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import Profile, profile_of
-from headgate.domain.ticket import FEATURES
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, parse_params
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolViolation
@@ -248,18 +248,18 @@ class MethodRouter:
         id, method = bytes(envelope.id), envelope.method
         try:
             answer = await self._retry_after_listing(request, work)
-            if answer.receipt is not None or request.ticket is not None:
-                answer = await with_delivery_metadata(answer, request.ticket)
+            if answer.delivery_status is not None or request.delivery_request is not None:
+                answer = await with_delivery_metadata(answer, request.delivery_request)
         except HeadgateError as error:
             return encode_gateway_error(
-                id, method, error, context.era, error_delivery_metadata(error, request.ticket)
+                id, method, error, context.era, error_delivery_metadata(error, request.delivery_request)
             )
         except asyncio.CancelledError as cancelled:
             if not absorb_interrupt(cancelled):
                 raise
             ending = GatewayEnding(request.name or method)
             return encode_gateway_error(
-                id, method, ending, context.era, error_delivery_metadata(ending, request.ticket)
+                id, method, ending, context.era, error_delivery_metadata(ending, request.delivery_request)
             )
         except Exception:
             entry = secrets.token_hex(6)
@@ -268,7 +268,7 @@ class MethodRouter:
             )
             bug = InternalError(entry)
             return encode_gateway_error(
-                id, method, bug, context.era, error_delivery_metadata(bug, request.ticket)
+                id, method, bug, context.era, error_delivery_metadata(bug, request.delivery_request)
             )
         if answer.error and context.era is Era.STATELESS:
             return encode_upstream_error(id, answer)

@@ -13,9 +13,9 @@ from msgspec import DecodeError
 
 from headgate.domain.call import Owner
 from headgate.domain.client import client_name
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN, profile_of
-from headgate.domain.ticket import FEATURES
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE

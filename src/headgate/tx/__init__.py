@@ -16,9 +16,8 @@ from headgate.tx.errors import (
     TxSequenceError,
     TxTimeoutError,
 )
-from headgate.tx.requests import RequestState, TxRequest
-from headgate.tx.results import TxResult
 from headgate.tx.session import TxSession
+from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 from headgate.tx.transaction import Transaction
 
 __all__ = [

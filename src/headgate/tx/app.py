@@ -11,8 +11,8 @@ from typing import Any, Final, ParamSpec, Self
 
 from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_policy, check_timeout
 from headgate.tx.errors import TxError
-from headgate.tx.results import TxResult
 from headgate.tx.session import TxSession
+from headgate.tx.tool_call import TxResult
 
 P = ParamSpec("P")
 KeyGenerator = Callable[[Mapping[str, Any]], str]
@@ -21,7 +21,7 @@ _MOST_TOOLS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class _DeclaredTool:
     retry_policy: RetryPolicy | None
     key_of: KeyGenerator | None
     timeout_ms: float | None
@@ -35,7 +35,7 @@ class TxApp:
 
     def __init__(self, session: Any, config: TxConfig | None = None) -> None:
         self._tx = session if isinstance(session, TxSession) else TxSession(session, config)
-        self._tools: dict[str, _Declared] = {}
+        self._tools: dict[str, _DeclaredTool] = {}
         self._stack: AsyncExitStack | None = None
 
     async def __aenter__(self) -> Self:
@@ -72,7 +72,7 @@ class TxApp:
         Its parameters are the tool's arguments, and its body is never run. The generator makes a key of the
         arguments. Raises TxError for a name that is taken and for the 1001st tool.
         """
-        declared = _Declared(
+        declared = _DeclaredTool(
             None if retry_policy is None else check_policy(retry_policy),
             idempotency_key_generator,
             None if timeout_ms is None else check_timeout(timeout_ms),
@@ -109,7 +109,7 @@ class TxApp:
             retry_policy=declared.retry_policy,
         )
 
-    def _declare(self, name: str, declared: _Declared) -> None:
+    def _declare(self, name: str, declared: _DeclaredTool) -> None:
         if name in self._tools:
             raise TxError(
                 f"a tool {name!r} is declared already; give this one another name", "INVALID_PARAMS"

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any, Final
 
 from headgate.domain import errors
-from headgate.domain.ticket import FEATURES
+from headgate.domain.delivery_request import FEATURES
 
 RETRYABLE_ERRORS: Final = frozenset({"CONNECTION_ERROR", "TIMEOUT", "NETWORK_ERROR", "TEMPORARY_FAILURE"})
 # Every code that a failure may have.

@@ -1,4 +1,4 @@
-"""What went wrong with one attempt, and what may have happened all the same."""
+"""Why one attempt failed, what may have happened at the server, and whether and when it is sent again."""
 
 import re
 import socket
@@ -10,15 +10,16 @@ from headgate.domain.errors import Effect, quoted
 from headgate.domain.redaction import cleaned
 from headgate.protocol.jsonrpc_errors import REJECTION_CODES
 from headgate.protocol.rmcp import RETRYABLE
+from headgate.tx.config import RetryPolicy
 from headgate.tx.errors import TxError
-from headgate.tx.rmcp import receipt_of
+from headgate.tx.rmcp import delivery_metadata_of
 
 ERROR_META: Final = "io.headgate/error"
 OPERATION_META: Final = "io.headgate/operation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class CallFailure:
     """Why one attempt brought no answer, or that the answer was an error."""
 
     code: str
@@ -41,37 +42,37 @@ class Failure:
     is_recorded: bool = False
 
     @property
-    def shown(self) -> str:
+    def display_message(self) -> str:
         """The message as it stands in an error: a text from elsewhere is cut."""
         return quoted(self.message) if self.is_quoted else self.message
 
 
-def of_timeout(tool: str, timeout_ms: float, *, sent: bool) -> Failure:
+def timeout_failure(tool: str, timeout_ms: float, *, sent: bool) -> CallFailure:
     """No answer within the time of an attempt; it may not even have been sent."""
     if sent:
         message = f"no answer to {tool!r} within {timeout_ms:g} ms, so it may have been carried out"
-        return Failure(code="TIMEOUT", message=message)
+        return CallFailure(code="TIMEOUT", message=message)
     message = f"{tool!r} waited {timeout_ms:g} ms for its turn and was not sent"
-    return Failure(code="TIMEOUT", message=message, effect=Effect.NONE)
+    return CallFailure(code="TIMEOUT", message=message, effect=Effect.NONE)
 
 
-def of_doubt(tool: str, key: str | None, is_repeat: bool) -> Failure:  # noqa: FBT001 - read as a fact
+def doubt_failure(tool: str, key: str | None, is_repeat: bool) -> CallFailure:  # noqa: FBT001 - read as a fact
     """A call that may have been carried out, and the peer that is there now does not know its key."""
     if not is_repeat:
         message = f"the connection was lost while {tool!r} was under way, so it may have been carried out"
-        return Failure(code="NETWORK_ERROR", message=message)
+        return CallFailure(code="NETWORK_ERROR", message=message)
     message = (
         f"an earlier call of {tool!r} with the key {(key or '')[:200]!r} may have been carried out, so it is "
         'not sent again; check whether it was, or repeat it with on_doubt="retry" '
         "if a second time does no harm"
     )
-    return Failure(code="IN_DOUBT", message=message)
+    return CallFailure(code="IN_DOUBT", message=message)
 
 
 # What the official SDK says of its own connection under a number that servers use too. It says so without
 # data and in these words; any other error with the number is the answer of a server. A server in these words
 # is one that was built with the SDK, was stopped or lost its own connection, and does not know either.
-_OF_THE_SDK: Final = (
+_SDK_MESSAGES: Final = (
     (-32000, re.compile(r"Connection closed|SSE stream (?:ended|failed)\b.*", re.DOTALL), "NETWORK_ERROR"),
     (-32001, re.compile(r"Request '.*' timed out", re.DOTALL), "TIMEOUT"),
     # An answer came, and could not be read.
@@ -85,7 +86,7 @@ _OF_THE_SDK: Final = (
     (-32603, re.compile("Server returned an error response"), "INTERNAL"),
 )
 # The gateway's own numbers.
-_NUMBERS: Final = {
+_GATEWAY_ERROR_NUMBERS: Final = {
     1001: ("TIMEOUT", Effect.UNKNOWN, False),
     1002: ("CONNECTION_ERROR", Effect.NONE, True),
     1003: ("NETWORK_ERROR", Effect.UNKNOWN, False),
@@ -101,14 +102,14 @@ _NUMBERS: Final = {
 }
 
 
-def of_exception(error: Exception) -> Failure:
+def exception_failure(error: Exception) -> CallFailure:
     """What an exception of the wrapped session says; one that nobody foresaw may mean anything."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         # What a task group makes of one exception.
         error = error.exceptions[0]
     message = cleaned(str(error) or type(error).__name__)
     if isinstance(error, TxError):
-        return Failure(
+        return CallFailure(
             code=error.error_code,
             message=cleaned(error.detail),
             effect=error.effect,
@@ -116,20 +117,20 @@ def of_exception(error: Exception) -> Failure:
         )
     number = getattr(error, "code", None)
     if isinstance(number, int) and not isinstance(number, bool):
-        return _of_number(number, message, getattr(error, "data", None))
+        return _numbered_failure(number, message, getattr(error, "data", None))
     if isinstance(error, ConnectionRefusedError | socket.gaierror) or _is_named(error, _NEVER_CONNECTED):
-        return _foreign("CONNECTION_ERROR", message, effect=Effect.NONE, retryable=True)
+        return _quoted_failure("CONNECTION_ERROR", message, effect=Effect.NONE, retryable=True)
     if isinstance(error, TimeoutError) or _is_named(error, _TIMED_OUT):
-        return _foreign("TIMEOUT", message)
+        return _quoted_failure("TIMEOUT", message)
     if isinstance(error, OSError | EOFError) or _is_named(error, _LOST):
-        return _foreign("NETWORK_ERROR", message)
+        return _quoted_failure("NETWORK_ERROR", message)
     if _is_named(error, _NOT_WRITTEN):
-        return _foreign("INVALID_PARAMS", message, effect=Effect.NONE)
-    return _foreign("INTERNAL", message, is_unknown=True)
+        return _quoted_failure("INVALID_PARAMS", message, effect=Effect.NONE)
+    return _quoted_failure("INTERNAL", message, is_unknown=True)
 
 
-def _foreign(code: str, message: str, **more: Any) -> Failure:
-    return Failure(code=code, message=message, is_quoted=True, **more)
+def _quoted_failure(code: str, message: str, **more: Any) -> CallFailure:
+    return CallFailure(code=code, message=message, is_quoted=True, **more)
 
 
 # By name, because the libraries that raise them are the wrapped session's, not ours.
@@ -144,37 +145,37 @@ def _is_named(error: Exception, names: frozenset[str]) -> bool:
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
-def _of_number(number: int, message: str, data: object) -> Failure:
+def _numbered_failure(number: int, message: str, data: object) -> CallFailure:
     if isinstance(data, Mapping) and isinstance(data.get("code"), str) and "effect" in data:
-        return _told(data, message)
+        return _gateway_failure(data, message)
     if data is None:
-        for known, words, code in _OF_THE_SDK:
+        for known, words, code in _SDK_MESSAGES:
             if number == known and words.fullmatch(message):
-                return _foreign(code, message)
-    if number in _NUMBERS:
-        code, effect, retryable = _NUMBERS[number]
-        return _foreign(code, message, effect=effect, retryable=retryable)
-    return _answered(REJECTION_CODES.get(number, ""), message, data)
+                return _quoted_failure(code, message)
+    if number in _GATEWAY_ERROR_NUMBERS:
+        code, effect, retryable = _GATEWAY_ERROR_NUMBERS[number]
+        return _quoted_failure(code, message, effect=effect, retryable=retryable)
+    return _server_error_failure(REJECTION_CODES.get(number, ""), message, data)
 
 
-def _answered(refusal: str, message: str, data: object) -> Failure:
+def _server_error_failure(refusal: str, message: str, data: object) -> CallFailure:
     """The error of a server: it did not begin, or it did what it did and answered."""
     effect = Effect.NONE if refusal else Effect.DONE
     meta = data.get("_meta") if isinstance(data, Mapping) else None
-    receipt = receipt_of(meta)
-    if receipt:
+    delivery_status = delivery_metadata_of(meta)
+    if delivery_status:
         # A gateway knows more: of the attempts before this one, and of the number of a server of its own.
-        processed = receipt.get("processed")
+        processed = delivery_status.get("processed")
         effect = Effect.DONE if processed is True else Effect.NONE if processed is False else Effect.UNKNOWN
     effect = _recorded(meta, effect)
-    return Failure(
+    return CallFailure(
         code=refusal or "INTERNAL",
         message=message,
         effect=effect,
         is_quoted=True,
         is_answer=effect is not Effect.UNKNOWN,
-        ack=receipt.get("ack") is not False,
-        duplicate=receipt.get("duplicate") is True or _operation(meta).get("duplicate") is True,
+        ack=delivery_status.get("ack") is not False,
+        duplicate=delivery_status.get("duplicate") is True or _operation(meta).get("duplicate") is True,
         is_recorded=_operation(meta).get("state") == _FAILED,
     )
 
@@ -195,26 +196,26 @@ _FAILED: Final = "failed"
 _BY_STATE: Final = {"in_doubt": Effect.UNKNOWN, "intent": Effect.UNKNOWN, _FAILED: Effect.NONE}
 
 
-def of_meta(meta: Mapping[str, Any], text: str) -> Failure | None:
+def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
     """What a gateway says instead of an answer: its own error, or a NACK; None for an answer."""
     told = meta.get(ERROR_META)
-    receipt = receipt_of(meta)
-    ack, duplicate = receipt.get("ack") is True, receipt.get("duplicate") is True
+    delivery_status = delivery_metadata_of(meta)
+    ack, duplicate = delivery_status.get("ack") is True, delivery_status.get("duplicate") is True
     if isinstance(told, Mapping) and isinstance(told.get("code"), str):
-        failure = _told(told, cleaned(text[:_LONGEST_SENTENCE]) or told["code"])
+        failure = _gateway_failure(told, cleaned(text[:_LONGEST_SENTENCE]) or told["code"])
         effect = _recorded(meta, failure.effect)
         recorded = _operation(meta).get("state") == _FAILED
         return replace(failure, effect=effect, ack=ack, duplicate=duplicate, is_recorded=recorded)
-    if not receipt:
+    if not delivery_status:
         return None
-    processed = receipt.get("processed")
-    refused = receipt.get("ack") is False
-    if not refused and (processed is True or receipt.get("final_status") not in _WITHOUT_ANSWER):
+    processed = delivery_status.get("processed")
+    refused = delivery_status.get("ack") is False
+    if not refused and (processed is True or delivery_status.get("final_status") not in _WITHOUT_ANSWER):
         return None
-    said = receipt.get("error_code")
+    said = delivery_status.get("error_code")
     code = said if isinstance(said, str) else ""
     nothing = processed is False or (refused and processed is None)
-    return Failure(
+    return CallFailure(
         code=code or "TEMPORARY_FAILURE",
         message=cleaned(text) or f"the peer did not accept the call ({code or 'without a reason'})",
         effect=Effect.NONE if nothing else Effect.UNKNOWN,
@@ -231,13 +232,13 @@ _WITHOUT_ANSWER: Final = ("failed", "timeout")
 _LONGEST_SENTENCE: Final = 4000
 
 
-def _told(told: Mapping[str, Any], message: str) -> Failure:
+def _gateway_failure(told: Mapping[str, Any], message: str) -> CallFailure:
     after = told.get("retry_after_seconds")
     effect = told.get("effect")
     if told["code"] == "IN_PROGRESS":
         # That this attempt did nothing settles nothing: the first one is still under way.
         effect = Effect.UNKNOWN
-    return Failure(
+    return CallFailure(
         code=told["code"],
         message=message,
         effect=Effect(effect) if effect in _EFFECTS else Effect.UNKNOWN,
@@ -247,3 +248,25 @@ def _told(told: Mapping[str, Any], message: str) -> Failure:
 
 
 _EFFECTS: Final = tuple(Effect)
+
+
+# The longest that a peer may make us wait: what asks for more is left to the caller.
+_MAX_RETRY_AFTER_SECONDS = 60.0
+
+
+def policy_allows_retry(
+    policy: RetryPolicy, failure: CallFailure, attempts: int, *, retry_unknown: bool
+) -> bool:
+    """Whether the policy would have another attempt, safe or not."""
+    if attempts >= policy.max_attempts:
+        return False
+    if failure.is_unknown:
+        return retry_unknown
+    if failure.retryable and "TEMPORARY_FAILURE" in policy.retryable_errors:
+        return (failure.retry_after_seconds or 0) <= _MAX_RETRY_AFTER_SECONDS
+    return failure.code in policy.retryable_errors
+
+
+def retry_delay_seconds(policy: RetryPolicy, failure: CallFailure, attempts: int, random: float) -> float:
+    """How long to wait before the next attempt: the policy's delay, or longer when the peer asks for it."""
+    return max(policy.delay_ms(attempts, random) / 1000, failure.retry_after_seconds or 0.0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from headgate.domain.ticket import FEATURES
+from headgate.domain.delivery_request import FEATURES
 from headgate.protocol.rmcp import META, META_ALIAS, VERSION, RmcpRequestMeta, supports_version
-from headgate.tx.requests import TxRequest
+from headgate.tx.tool_call import TxRequest
 
 ONE_NAME = (META,)
 BOTH_NAMES = (META, META_ALIAS)
@@ -19,7 +19,7 @@ def capability(features: Collection[str]) -> dict[str, Any]:
     return {"version": VERSION, "features": [feature for feature in FEATURES if feature in features]}
 
 
-def agreed(capabilities: object, offered: Collection[str]) -> frozenset[str] | None:
+def negotiated_features(capabilities: object, offered: Collection[str]) -> frozenset[str] | None:
     """The features that a server has too, by its capabilities; None when it does not speak rmcp."""
     said = _announced(capabilities, META) or _announced(capabilities, META_ALIAS)
     if said is None:
@@ -29,7 +29,7 @@ def agreed(capabilities: object, offered: Collection[str]) -> frozenset[str] | N
     return frozenset(offered).intersection(name for name in named if isinstance(name, str))
 
 
-def names_of(capabilities: object) -> tuple[str, ...]:
+def meta_names_of(capabilities: object) -> tuple[str, ...]:
     """The names under which a server is written to; one that announces only the older one gets both."""
     by_alias = _announced(capabilities, META) is None and _announced(capabilities, META_ALIAS) is not None
     return BOTH_NAMES if by_alias else ONE_NAME
@@ -43,12 +43,12 @@ def _announced(capabilities: object, name: str) -> Mapping[str, Any] | None:
     return said if isinstance(version, str) and supports_version(version) else None
 
 
-def receipt_of(meta: object) -> Mapping[str, Any]:
+def delivery_metadata_of(meta: object) -> Mapping[str, Any]:
     """What an answer says of its delivery in its `_meta`, under either name; empty when it says nothing."""
     for name in BOTH_NAMES:
-        receipt = meta.get(name) if isinstance(meta, Mapping) else None
-        if isinstance(receipt, Mapping):
-            return receipt
+        delivery_status = meta.get(name) if isinstance(meta, Mapping) else None
+        if isinstance(delivery_status, Mapping):
+            return delivery_status
     return {}
 
 

@@ -13,15 +13,14 @@ from uuid import uuid4
 
 import msgspec
 
-from headgate.delivery.fingerprint import fingerprint
+from headgate.delivery.idempotency_key import fingerprint
 from headgate.domain.errors import Effect
-from headgate.tx.calling import Calling
+from headgate.tx.call_runner import CallRunner
 from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_key, check_policy, check_timeout
-from headgate.tx.peer import Peer
-from headgate.tx.requests import RequestState, TxRequest
-from headgate.tx.results import TxResult
+from headgate.tx.deduplication import DeduplicationEntry, DeduplicationWindow
+from headgate.tx.peer_session import PeerSession
+from headgate.tx.tool_call import RequestState, TxRequest, TxResult
 from headgate.tx.transaction import Transaction
-from headgate.tx.window import Entry, Window
 
 log = logging.getLogger("headgate.tx")
 
@@ -49,9 +48,11 @@ class TxSession:
     ) -> None:
         self.config = config or TxConfig()
         self._clock = clock
-        self._peer = Peer(session, self.config)
-        self._calling = Calling(self._peer, self.config, sleep=sleep, random=random, now=now)
-        self._window = Window(self.config.deduplication_window_ms / 1000, self.config.max_keys, clock)
+        self._peer = PeerSession(session, self.config)
+        self._call_runner = CallRunner(self._peer, self.config, sleep=sleep, random=random, now=now)
+        self._deduplication = DeduplicationWindow(
+            self.config.deduplication_window_ms / 1000, self.config.max_keys, clock
+        )
         self._active: dict[str, TxRequest] = {}
         self._running: set[asyncio.Task[TxResult]] = set()
         self._stack: AsyncExitStack | None = None
@@ -185,25 +186,27 @@ class TxSession:
     async def _call(self, request: TxRequest) -> TxResult:
         self._active[request.request_id] = request
         try:
-            return await self._calling.call(request)
+            return await self._call_runner.call_with_retry(request)
         finally:
             del self._active[request.request_id]
 
     async def _call_once(self, request: TxRequest, key: str) -> TxResult:
         """The answer of the one call that the key names, which may be this one."""
-        mark = fingerprint("", request.tool, msgspec.json.encode(request.arguments or {}, enc_hook=repr))
+        call_fingerprint = fingerprint(
+            "", request.tool, msgspec.json.encode(request.arguments or {}, enc_hook=repr)
+        )
         time_of = asyncio.get_running_loop().time
         deadline = time_of() + request.timeout_ms / 1000
         joined = True
         while True:
-            entry = self._window.find(key, mark)
+            entry = self._deduplication.find(key, call_fingerprint)
             if entry is not None and entry.answer is not None:
                 return replace(entry.answer, duplicate=True)
             if entry is None or entry.running is None:
                 if entry is not None:
                     # Sent only where that is no second execution: the peer may have to be found first.
                     request.in_doubt = request.repeats_doubt = True
-                entry = self._begin(request, key, mark)
+                entry = self._begin(request, key, call_fingerprint)
                 joined = False
             answer = await self._await(entry, None if not joined else max(0.0, deadline - time_of()))
             if answer is not None:
@@ -211,15 +214,15 @@ class TxSession:
             if joined and time_of() >= deadline:
                 return _still_running(request)
 
-    def _begin(self, request: TxRequest, key: str, mark: bytes) -> Entry:
-        entry = self._window.begin(key, mark, request.tool)
+    def _begin(self, request: TxRequest, key: str, call_fingerprint: bytes) -> DeduplicationEntry:
+        entry = self._deduplication.begin(key, call_fingerprint, request.tool)
         # A task of its own: it must outlive the first caller while others wait for it.
         entry.running = asyncio.create_task(self._run(request, key, entry))
         self._running.add(entry.running)
         entry.running.add_done_callback(self._running.discard)
         return entry
 
-    async def _run(self, request: TxRequest, key: str, entry: Entry) -> TxResult:
+    async def _run(self, request: TxRequest, key: str, entry: DeduplicationEntry) -> TxResult:
         keeps = False
         try:
             answer = await self._call(request)
@@ -227,7 +230,7 @@ class TxSession:
                 entry.answer = answer
                 keeps = True
             elif answer.effect is not Effect.NONE:
-                keeps = not await self._is_harmless(request)
+                keeps = not await self._may_forget_key(request)
             return answer
         except asyncio.CancelledError:
             # Nobody waits any more; what was sent may still be carried out.
@@ -235,18 +238,18 @@ class TxSession:
             raise
         finally:
             entry.running = None
-            entry.born = self._clock()
+            entry.created_at = self._clock()
             if not keeps:
-                self._window.forget(key, entry)
+                self._deduplication.forget(key, entry)
 
-    async def _is_harmless(self, request: TxRequest) -> bool:
+    async def _may_forget_key(self, request: TxRequest) -> bool:
         """Whether the key may be forgotten, because a second execution does no harm."""
         if request.durable:
             # A repeat asks the peer, so that it need not be found out now, when the peer may be away.
             return self._peer.known_kind_of(request.tool).repeatable
-        return await self._calling.is_harmless(request)
+        return await self._call_runner.is_safe_to_repeat(request)
 
-    async def _await(self, entry: Entry, seconds: float | None) -> TxResult | None:
+    async def _await(self, entry: DeduplicationEntry, seconds: float | None) -> TxResult | None:
         """What its call comes to; None when that is not known in time, or when everybody else has left it."""
         task = entry.running
         if task is None:

@@ -1,35 +1,86 @@
-"""Calls that are undone together: they stay at the end of the block, or are compensated in reverse.
-
-There is no isolation: others see what a step did before the transaction ends, and after it was undone.
-"""
+"""The steps of a transaction, what undoes them, and what is on record of them."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 from uuid import uuid4
 
-from headgate.delivery.transactions import plan
-from headgate.delivery.transactions.plan import Move, Phase, Remedy, Shown, StepState
-from headgate.domain.care import ToolClass
+from headgate.delivery.transactions import saga_rules
+from headgate.delivery.transactions.saga_rules import (
+    Phase,
+    Remedy,
+    RollbackAction,
+    StepState,
+    TransactionStatus,
+)
 from headgate.domain.errors import Effect, quoted
 from headgate.domain.redaction import cleaned
-from headgate.tx import counterpart
+from headgate.domain.upstream_policy import ToolClass
+from headgate.tx import peer_session
 from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_key, check_policy, check_timeout
 from headgate.tx.errors import TxError, TxTimeoutError
-from headgate.tx.failures import of_exception
-from headgate.tx.peer import is_error, text_of
-from headgate.tx.requests import RequestState, TxRequest
-from headgate.tx.results import TxResult
-from headgate.tx.saga import Compensation, Event, Step, compensation_of
+from headgate.tx.failures import exception_failure
+from headgate.tx.peer_session import is_error, text_of
+from headgate.tx.tool_call import RequestState, TxRequest, TxResult
+
+# What undoes a step: a tool, and its arguments or how to make them of the step's answer.
+Compensation = tuple[str, Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None]
+
+
+class SagaEvent(NamedTuple):
+    """One line of a transaction's history: when, what, and about which step; 0 for the whole."""
+
+    seconds: float
+    what: str
+    step: int = 0
+    detail: str = ""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SagaStep:
+    """One call of a transaction, and how it is undone."""
+
+    number: int
+    tool: str
+    compensate: Compensation | None
+    state: StepState = StepState.SENT
+    remedy: Remedy = Remedy.NONE
+    answer: Any = None
+    # How often its compensation was tried and is known not to have happened.
+    failed_undos: int = 0
+
+    def compensation(self) -> tuple[str, dict[str, Any]]:
+        """The call that undoes it; raises whatever the program's own function raises."""
+        if self.compensate is None:
+            raise ValueError(f"step {self.number} has no compensation")
+        tool, given = self.compensate
+        arguments = given(self.answer) if callable(given) else given
+        return tool, dict(arguments or {})
+
+
+def checked_compensation(given: Compensation | str | None) -> Compensation | None:
+    """The same in one form, or ValueError with what is allowed."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return (given, None)
+    match given:
+        case (str(tool), None | Mapping() as arguments):
+            return (tool, arguments)
+        case (str(tool), arguments) if callable(arguments):
+            return (tool, arguments)
+    raise ValueError("compensate must be (tool, arguments): a dict, or a function of the step's result")
+
 
 log = logging.getLogger("headgate.tx")
 
 
-class Delivering(Protocol):
+class RequestSender(Protocol):
     """Who carries the calls."""
 
     config: TxConfig
@@ -42,7 +93,7 @@ class Delivering(Protocol):
         """What the peer can do beside plain MCP."""
 
 
-class Knowing(Protocol):
+class ToolClassifier(Protocol):
     """Who knows what the tools say of themselves."""
 
     async def kind_of(self, tool: str) -> ToolClass:
@@ -56,7 +107,7 @@ class Transaction:
     """
 
     def __init__(
-        self, session: Delivering, tools: Knowing, *, clock: Callable[[], float], timeout_ms: float
+        self, session: RequestSender, tools: ToolClassifier, *, clock: Callable[[], float], timeout_ms: float
     ) -> None:
         self.transaction_id = str(uuid4())
         self._session = session
@@ -68,13 +119,13 @@ class Transaction:
         self._timed_out = False
         # Whether the peer was told of it.
         self._is_begun = False
-        self._steps: list[Step] = []
-        self._history: list[Event] = []
-        self._turn = asyncio.Lock()
+        self._steps: list[SagaStep] = []
+        self._history: list[SagaEvent] = []
+        self._step_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         self._began = self._clock()
-        self._note("begun")
+        self._add_event("begun")
         return self
 
     async def __aexit__(
@@ -93,19 +144,23 @@ class Transaction:
             await self._undo(f"{type(error).__name__} in the block", cause=error)
 
     @property
-    def state(self) -> Shown:
+    def state(self) -> TransactionStatus:
         """Where it is: initiated, in_progress, waiting_ack, completed, failed, timeout or rolled_back."""
-        return plan.shown(self._phase, self._steps, timed_out=self._timed_out)
+        return saga_rules.transaction_status(self._phase, self._steps, timed_out=self._timed_out)
 
     @property
-    def history(self) -> tuple[Event, ...]:
+    def history(self) -> tuple[SagaEvent, ...]:
         """What has happened so far."""
         return tuple(self._history)
 
     @property
     def not_undone(self) -> tuple[str, ...]:
         """The steps that a rollback could not take back, each as one sentence; empty when there is none."""
-        return tuple(_complaint(step) for step in self._unresolved()) if self._phase is Phase.STUCK else ()
+        return (
+            tuple(_unresolved_reason(step) for step in self._unresolved())
+            if self._phase is Phase.STUCK
+            else ()
+        )
 
     async def call_tool(
         self,
@@ -123,41 +178,41 @@ class Transaction:
         ValueError or TypeError for a parameter that is not allowed.
         """
         remedy, key, arguments = (
-            compensation_of(compensate),
+            checked_compensation(compensate),
             check_key(idempotency_key),
             check_arguments(arguments),
         )
         if retry_policy is not None:
             check_policy(retry_policy)
-        async with self._turn:
+        async with self._step_lock:
             self._check_open()
             await self._register()
-            step = Step(number=plan.next_number(self._steps), tool=name, compensate=remedy)
+            step = SagaStep(number=saga_rules.next_step_number(self._steps), tool=name, compensate=remedy)
             step.remedy = Remedy.NONE if remedy is None else Remedy.COMPENSATION
             request = self._request(name, arguments, f"step/{step.number}", timeout_ms, retry_policy)
             request.idempotency_key = key or request.idempotency_key
             request.transaction_id, request.sequence = self.transaction_id, step.number
             self._steps.append(step)
-            return await self._carry_out(step, request)
+            return await self._send_step(step, request)
 
     async def commit(self) -> None:
         """Keep what was done; raises TxTimeoutError, after a rollback, when the time is over."""
         if self._phase is Phase.RUNNING and self._remaining_ms() <= 0:
             self._timed_out = True
             await self._undo("the time is over")
-            raise self._too_late()
+            raise self._timeout_error()
         if self._phase is not Phase.RUNNING:
-            raise self._over()
-        if (open_step := plan.unsettled(self._steps)) is not None:
-            complaint = _complaint(self._steps[open_step.number - 1])
+            raise self._ended_error()
+        if (open_step := saga_rules.unsettled_step(self._steps)) is not None:
+            complaint = _unresolved_reason(self._steps[open_step.number - 1])
             raise TxError(complaint, "TRANSACTION_ERROR", effect=Effect.UNKNOWN)
-        self._enter(Phase.DONE, "committed")
+        self._set_phase(Phase.DONE, "committed")
         await self._close()
 
     async def rollback(self) -> None:
         """Undo what was done, the last step first; raises TxError that says what could not be undone."""
         if self._phase in (Phase.DONE, Phase.COMPENSATED):
-            raise self._over()
+            raise self._ended_error()
         await self._undo("asked for")
 
     def resolve(self, number: int, *, happened: bool) -> None:
@@ -172,47 +227,51 @@ class Transaction:
             raise ValueError(f"step {number} of this transaction is not in doubt")
         step.state = told[step.state]
         step.failed_undos += step.state is StepState.UNDOING
-        self._note("resolved", step, "it happened" if happened else "it did not happen")
+        self._add_event("resolved", step, "it happened" if happened else "it did not happen")
 
-    async def _carry_out(self, step: Step, request: TxRequest) -> TxResult:
-        self._note("step sent", step, step.tool)
+    async def _send_step(self, step: SagaStep, request: TxRequest) -> TxResult:
+        self._add_event("step sent", step, step.tool)
         try:
             answer = await self._session.deliver(request)
         except TxError as error:
-            self._settle(step, _STEP_AFTER[error.effect], error.message)
+            self._set_step_state(step, _STEP_AFTER[error.effect], error.message)
             raise
         except BaseException:
-            self._settle(step, StepState.DOUBT if request.sent else StepState.FAILED, "cancelled")
+            self._set_step_state(step, StepState.DOUBT if request.sent else StepState.FAILED, "cancelled")
             raise
         if answer.final_status is not RequestState.COMPLETED:
             # A server that answers with an error did not do what it was asked, as with `isError`.
             state = StepState.FAILED if answer.answered else _STEP_AFTER[answer.effect]
-            self._settle(step, state, answer.error_message or "")
-            if step.state is StepState.FAILED and answer.error_code == "TOOL_NOT_FOUND" and self._is_counted:
+            self._set_step_state(step, state, answer.error_message or "")
+            if (
+                step.state is StepState.FAILED
+                and answer.error_code == "TOOL_NOT_FOUND"
+                and self._peer_keeps_transactions
+            ):
                 # The peer refused it before it was a step, and expects its number of the next one.
                 self._steps.remove(step)
             answer.unwrap()
         if is_error(answer.result):
             said = cleaned(text_of(answer.result))
-            self._settle(step, StepState.FAILED, said)
+            self._set_step_state(step, StepState.FAILED, said)
             problem = f"step {step.number} ({step.tool!r}) failed"
             detail = f"{problem}: {said}"
             raise TxError(f"{problem}: {quoted(said)}", "TRANSACTION_ERROR", detail=detail)
         step.answer = answer.result
-        self._settle(step, StepState.DONE)
+        self._set_step_state(step, StepState.DONE)
         return answer
 
     async def _undo(self, why: str, *, cause: BaseException | None = None) -> None:
-        self._enter(Phase.COMPENSATING, "rolling back", why)
-        await self._excuse_readers()
+        self._set_phase(Phase.COMPENSATING, "rolling back", why)
+        await self._mark_read_only_steps()
         while True:
-            move, number = plan.next_undo(self._steps)
-            if move is Move.END:
-                self._enter(Phase.COMPENSATED, "rolled back")
+            move, number = saga_rules.next_rollback_action(self._steps)
+            if move is RollbackAction.END:
+                self._set_phase(Phase.COMPENSATED, "rolled back")
                 await self._close()
                 return
-            if move is not Move.UNDO:
-                self._enter(Phase.STUCK, "stuck", _complaint(self._steps[number - 1]))
+            if move is not RollbackAction.UNDO:
+                self._set_phase(Phase.STUCK, "stuck", _unresolved_reason(self._steps[number - 1]))
                 raise TxError(
                     f"transaction {self.transaction_id} could not be undone: {'; '.join(self.not_undone)}",
                     "TRANSACTION_ERROR",
@@ -220,7 +279,7 @@ class Transaction:
                 ) from cause
             await self._compensate(self._steps[number - 1])
 
-    async def _excuse_readers(self) -> None:
+    async def _mark_read_only_steps(self) -> None:
         """A step that only reads needs nothing to undo it."""
         for step in self._steps:
             if step.state is StepState.DONE and step.remedy is Remedy.NONE:
@@ -232,11 +291,11 @@ class Transaction:
                 if kind is ToolClass.READ:
                     step.remedy = Remedy.NEEDLESS
 
-    async def _compensate(self, step: Step) -> None:
+    async def _compensate(self, step: SagaStep) -> None:
         step.state = StepState.UNDOING
         try:
             tool, arguments = step.compensation()
-            self._note("compensation sent", step, tool)
+            self._add_event("compensation sent", step, tool)
             # A new key after a try that is known to have failed, which the old one would only repeat.
             part = f"undo/{step.number}/{step.failed_undos}"
             answer = await self._session.deliver(self._request(tool, arguments, part, None, None))
@@ -244,15 +303,15 @@ class Transaction:
             log.warning("the compensation of step %d failed", step.number, exc_info=True)
             # What is no TxError came from the program's own function, before anything was sent.
             effect = error.effect if isinstance(error, TxError) else Effect.NONE
-            self._settle(step, _UNDO_AFTER[effect], of_exception(error).shown)
+            self._set_step_state(step, _UNDO_AFTER[effect], exception_failure(error).display_message)
             return
         if answer.final_status is not RequestState.COMPLETED:
             state = StepState.UNDO_FAILED if answer.answered else _UNDO_AFTER[answer.effect]
-            self._settle(step, state, answer.error_message or "")
+            self._set_step_state(step, state, answer.error_message or "")
         elif is_error(answer.result):
-            self._settle(step, StepState.UNDO_FAILED, cleaned(text_of(answer.result)))
+            self._set_step_state(step, StepState.UNDO_FAILED, cleaned(text_of(answer.result)))
         else:
-            self._settle(step, StepState.UNDONE)
+            self._set_step_state(step, StepState.UNDONE)
 
     def _request(
         self,
@@ -278,60 +337,63 @@ class Transaction:
 
     async def _register(self) -> None:
         """Begin at a peer that keeps transactions too, and go by its name for this one."""
-        if self._is_begun or not self._is_counted:
+        if self._is_begun or not self._peer_keeps_transactions:
             return
-        self.transaction_id = await counterpart.begin(self._ask, self._remaining_ms()) or self.transaction_id
+        self.transaction_id = (
+            await peer_session.begin_peer_transaction(self._call_peer_tool, self._remaining_ms())
+            or self.transaction_id
+        )
         self._is_begun = True
 
     @property
-    def _is_counted(self) -> bool:
+    def _peer_keeps_transactions(self) -> bool:
         """Whether the peer keeps the transaction too."""
         return "transactions" in self._session.features
 
     async def _close(self) -> None:
-        if self._is_begun and self._is_counted:
+        if self._is_begun and self._peer_keeps_transactions:
             with _shielded():
-                await counterpart.close(self._ask, self.transaction_id)
+                await peer_session.close_peer_transaction(self._call_peer_tool, self.transaction_id)
 
-    async def _ask(self, tool: str, arguments: dict[str, Any]) -> TxResult:
+    async def _call_peer_tool(self, tool: str, arguments: dict[str, Any]) -> TxResult:
         return await self._session.deliver(self._request(tool, arguments, tool, None, None))
 
     def _check_open(self) -> None:
         if self._phase is not Phase.RUNNING:
-            raise self._over()
+            raise self._ended_error()
         if self._remaining_ms() <= 0:
             self._timed_out = True
-            raise self._too_late()
-        if (open_step := plan.unsettled(self._steps)) is not None:
-            complaint = _complaint(self._steps[open_step.number - 1])
+            raise self._timeout_error()
+        if (open_step := saga_rules.unsettled_step(self._steps)) is not None:
+            complaint = _unresolved_reason(self._steps[open_step.number - 1])
             raise TxError(f"no step can follow: {complaint}", "TRANSACTION_ERROR", effect=Effect.UNKNOWN)
 
     def _remaining_ms(self) -> float:
         return self._timeout_ms - (self._clock() - self._began) * 1000
 
-    def _unresolved(self) -> list[Step]:
+    def _unresolved(self) -> list[SagaStep]:
         blocking = [step for step in self._steps if step.state in (StepState.SENT, StepState.DOUBT)]
-        return blocking + [self._steps[number - 1] for number in plan.remaining(self._steps)]
+        return blocking + [self._steps[number - 1] for number in saga_rules.steps_not_undone(self._steps)]
 
-    def _over(self) -> TxError:
+    def _ended_error(self) -> TxError:
         return TxError(f"transaction {self.transaction_id} is over: {self.state}", "TRANSACTION_ERROR")
 
-    def _too_late(self) -> TxError:
+    def _timeout_error(self) -> TxError:
         return TxTimeoutError(
             f"transaction {self.transaction_id} took longer than {self._timeout_ms:g} ms", "TIMEOUT"
         )
 
-    def _enter(self, phase: Phase, what: str, detail: str = "") -> None:
+    def _set_phase(self, phase: Phase, what: str, detail: str = "") -> None:
         self._phase = phase
-        self._note(what, detail=detail)
+        self._add_event(what, detail=detail)
 
-    def _settle(self, step: Step, state: StepState, detail: str = "") -> None:
+    def _set_step_state(self, step: SagaStep, state: StepState, detail: str = "") -> None:
         step.state = state
-        self._note(state.value, step, detail)
+        self._add_event(state.value, step, detail)
 
-    def _note(self, what: str, step: Step | None = None, detail: str = "") -> None:
+    def _add_event(self, what: str, step: SagaStep | None = None, detail: str = "") -> None:
         seconds = self._clock() - self._began
-        self._history.append(Event(seconds, what, step.number if step is not None else 0, detail[:200]))
+        self._history.append(SagaEvent(seconds, what, step.number if step is not None else 0, detail[:200]))
 
 
 _STEP_AFTER = {
@@ -346,7 +408,7 @@ _UNDO_AFTER = {
 }
 
 
-def _complaint(step: Step) -> str:
+def _unresolved_reason(step: SagaStep) -> str:
     what = {
         StepState.SENT: "is still under way",
         StepState.DOUBT: "may have been carried out",

@@ -6,12 +6,12 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.domain.call import Answer
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import GatewayLoop, InvalidAnswer, RequestRefused, VersionMismatch
 from headgate.domain.federation import META_LOOP
 from headgate.domain.payload import size_of
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec
-from headgate.domain.ticket import FEATURES
 from headgate.protocol.jsonrpc import encode_notification, encode_object
 from headgate.protocol.jsonrpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from headgate.protocol.protocol_version import (

@@ -10,7 +10,8 @@ from msgspec import DecodeError, Raw
 
 from headgate import __version__
 from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
-from headgate.domain.call import Answer, Call, Errand, Request
+from headgate.domain.call import Answer, Call, DeliveryOptions, Request
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import (
     Effect,
     InvalidAnswer,
@@ -24,7 +25,6 @@ from headgate.domain.kind import NAMED_BY, Kind
 from headgate.domain.payload import Payload
 from headgate.domain.profile import PLAIN, Profile
 from headgate.domain.server import ServerSpec, Transport
-from headgate.domain.ticket import FEATURES
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.protocol.jsonrpc import encode_notification, encode_object
 from headgate.protocol.mcp_headers import encode_header_value, forwarded_param_headers, param_header_lines
@@ -177,10 +177,10 @@ class McpPeer:
             request=request,
             headers=_param_headers(call) if stateless else b"",
         )
-        if call.errand is not None:
-            outgoing = self._with_delivery_options(outgoing, call.errand)
-            if call.errand.on_send is not None:
-                call.errand.on_send()
+        if call.delivery_options is not None:
+            outgoing = self._with_delivery_options(outgoing, call.delivery_options)
+            if call.delivery_options.on_send is not None:
+                call.delivery_options.on_send()
         if self._rmcp_client is None:
             answer = await self.transport.round_trip(outgoing)
         else:
@@ -210,16 +210,18 @@ class McpPeer:
                 self.spec.name, f"it did not take the log level ({error.code})"
             ) from error
 
-    def _with_delivery_options(self, outgoing: OutgoingRequest, errand: Errand) -> OutgoingRequest:
+    def _with_delivery_options(
+        self, outgoing: OutgoingRequest, delivery_options: DeliveryOptions
+    ) -> OutgoingRequest:
         """The request with what delivery asks of it; raises UpstreamUnavailable when its time is over."""
         spec = self.spec
         limit, most = spec.timeout_seconds, spec.max_timeout_seconds
-        if errand.deadline is not None:
-            left = errand.deadline - asyncio.get_running_loop().time()
+        if delivery_options.deadline is not None:
+            left = delivery_options.deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 raise deadline_passed(spec.name)
             limit, most = min(limit, left), min(most, left)
-        on_late = errand.on_late
+        on_late = delivery_options.on_late
         if on_late is not None and self._foreign:
             on_late = self._reserved_filter.wrap_late_callback(on_late, outgoing.what)
         if on_late is not None and self.era is Era.STATELESS:
@@ -230,7 +232,7 @@ class McpPeer:
             outgoing,
             timeout_seconds=limit,
             max_timeout_seconds=most,
-            idempotency_header=_idempotency_header(errand),
+            idempotency_header=_idempotency_header(delivery_options),
             on_late=on_late,
             late_seconds=spec.max_timeout_seconds,
         )
@@ -375,11 +377,11 @@ def _late_with_result_type(on_late: Callable[[Answer], None]) -> Callable[[Answe
     return lambda answer: on_late(_with_result_type(answer))
 
 
-def _idempotency_header(errand: Errand) -> bytes:
-    if not errand.key or not errand.key_header:
+def _idempotency_header(delivery_options: DeliveryOptions) -> bytes:
+    if not delivery_options.key or not delivery_options.key_header:
         return b""
-    name = "".join(errand.key_header.split())
-    return name.encode() + b": " + encode_header_value(errand.key) + b"\r\n"
+    name = "".join(delivery_options.key_header.split())
+    return name.encode() + b": " + encode_header_value(delivery_options.key) + b"\r\n"
 
 
 def _cache_hint(page: ListPage) -> CacheHint:

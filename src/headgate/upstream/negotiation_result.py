@@ -8,9 +8,9 @@ import msgspec
 from msgspec import DecodeError
 
 from headgate.catalog.capabilities import shortened
+from headgate.domain.delivery_request import FEATURES
 from headgate.domain.federation import gateways_in
 from headgate.domain.kind import Kind
-from headgate.domain.ticket import FEATURES
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.protocol_version import Era, era_of
 from headgate.protocol.rmcp import META, meta_names, shared_features, without_rmcp_capability

@@ -89,18 +89,18 @@ class RmcpClient:
 
     def request_meta(self, call: Call) -> Raw:
         """What a call of a tool says of its delivery; its transaction is the gateway's own."""
-        errand = call.errand
+        delivery_options = call.delivery_options
         seconds = self._spec.timeout_seconds
-        if errand is not None and errand.deadline is not None:
-            seconds = min(seconds, errand.deadline - asyncio.get_running_loop().time())
-        keyed = errand is not None and "idempotency" in self._features
+        if delivery_options is not None and delivery_options.deadline is not None:
+            seconds = min(seconds, delivery_options.deadline - asyncio.get_running_loop().time())
+        keyed = delivery_options is not None and "idempotency" in self._features
         return encode_rmcp_meta(
             RmcpRequestMeta(
                 version=VERSION,
                 request_id=str(uuid4()),
-                idempotency_key=(errand.key or None) if keyed and errand else None,
+                idempotency_key=(delivery_options.key or None) if keyed and delivery_options else None,
                 expect_ack="ack" in self._features,
-                retry_count=errand.retry_count if errand is not None else 0,
+                retry_count=delivery_options.retry_count if delivery_options is not None else 0,
                 timeout_ms=max(1, int(seconds * 1000)),
                 timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             )

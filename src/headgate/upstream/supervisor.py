@@ -61,7 +61,7 @@ class IdleTimer:
         """Nobody waits for a call any more; to stop a server that is still at work on it would break that."""
         if self._limit is not None:
             self._since = max(self._since, started + self._longest_seconds)
-        if call.errand is not None and call.errand.on_late is not None:
+        if call.delivery_options is not None and call.delivery_options.on_late is not None:
             # Its answer is still wanted, however short the time was that its client gave it.
             if started >= self._working_until + _LOOK_SECONDS:
                 self._working_since = started
@@ -496,4 +496,4 @@ class UpstreamSupervisor:
 
 def _deadline(call: Call) -> float | None:
     """Until when anybody waits for it, on the loop's clock."""
-    return call.errand.deadline if call.errand is not None else None
+    return call.delivery_options.deadline if call.delivery_options is not None else None

@@ -17,11 +17,11 @@ import pytest
 
 from headgate.domain.errors import StoreAway
 from headgate.knowledge.values import ANYTHING
-from headgate.storage.committing import Committer
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.everything import every
 from headgate.storage.knowledge.remedies import explained
 from headgate.storage.knowledge.store import KnowledgeFile, open_store
+from headgate.storage.sqlite.group_commit import GroupCommit
 from tests.storage.knowledge.documents import MODEL, all_chunks, document, found
 
 SENTENCE = "Database unavailable, retry in 5s"
@@ -201,11 +201,13 @@ async def test_the_operator_is_told_what_is_wrong_and_what_to_do(
 
 async def test_a_full_disk_is_said_to_whoever_writes(tmp_path: Path) -> None:
     path = tmp_path / "knowledge.db"
-    async with Committer(path, schema.TABLES) as committer:
-        store = KnowledgeFile(path, committer, committer, lambda: 0.0)
+    async with GroupCommit(path, schema.TABLES) as group_commit:
+        store = KnowledgeFile(path, group_commit, group_commit, lambda: 0.0)
         await store.replace(document("a.md", "text"))
         # The file may not grow any more, as if there were no room for that.
-        await committer.do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
+        await group_commit.write(
+            lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone()
+        )
         with pytest.raises(StoreAway) as away:
             await store.replace(document("b.md", *(f"text {number} " * 300 for number in range(50))))
         assert away.value.why == "the disk is full; make room on the disk of the data directory"

@@ -6,12 +6,12 @@ from headgate.knowledge.values import Filters
 from headgate.storage.knowledge.passages import Sieve
 from headgate.storage.knowledge.schema import TABLES
 from headgate.storage.knowledge.writing import replace
-from headgate.storage.opening import opened
+from headgate.storage.sqlite.database_file import open_database_file
 from tests.storage.knowledge.documents import START, document
 
 
 def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
-    connection = opened(tmp_path / "knowledge.db", TABLES, 5.0)
+    connection = open_database_file(tmp_path / "knowledge.db", TABLES, 5.0)
     for name in "ab":
         replace(connection, document(f"{name}.md", "one", "two", "three", category=name), START)
     first, second = (Filters(categories=(name,)) for name in "ab")
@@ -30,7 +30,7 @@ def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_one_answer_that_is_too_large_is_still_an_answer(tmp_path: Path) -> None:
-    connection = opened(tmp_path / "knowledge.db", TABLES, 5.0)
+    connection = open_database_file(tmp_path / "knowledge.db", TABLES, 5.0)
     replace(connection, document("a.md", "one", "two", category="x"), START)
     sieve = Sieve(most_ids=1)
     for _ in range(2):

@@ -11,7 +11,7 @@ from headgate.knowledge.values import Found
 from headgate.storage.knowledge import schema
 from headgate.storage.knowledge.nearness import Nearness, code_of
 from headgate.storage.knowledge.store import open_store
-from headgate.storage.opening import opened
+from headgate.storage.sqlite.database_file import open_database_file
 from tests.storage.knowledge.documents import MODEL, document, vector
 
 DIMENSIONS = 100
@@ -34,7 +34,7 @@ async def search(
     path: Path, nearness: Nearness, wanted: bytes, limit: int, allowed: frozenset[int] | None = None
 ) -> list[Found]:
     def found() -> list[Found]:
-        with closing(opened(path, schema.TABLES, 5.0)) as connection:
+        with closing(open_database_file(path, schema.TABLES, 5.0)) as connection:
             return nearness.nearest(connection, wanted, limit, allowed)
 
     return await asyncio.to_thread(found)

@@ -9,8 +9,8 @@ from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.public_names import Key, default_limit
 from headgate.config.settings import Settings
 from headgate.domain.profile import PLAIN
-from headgate.storage.catalog import CatalogFile
-from headgate.storage.state import StateFile
+from headgate.storage.files.state_file import StateFile
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 
 class RecordedCatalog:
@@ -38,7 +38,7 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
     )
     enabled = [server.name for server in settings.servers if server.enabled]
     catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
-    file = CatalogFile(settings.data_dir / "proxy.db")
+    file = SqliteCatalogStore(settings.data_dir / "proxy.db")
     recollection = Recollection(file, catalog)
     try:
         await recollection.recall(settings.servers, forget=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headgate.storage.knowledge.schema import TABLES
-from headgate.storage.opening import opened
+from headgate.storage.sqlite.database_file import open_database_file
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ async def every(
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    opened(path, TABLES, _BUSY_SECONDS).close()
+    open_database_file(path, TABLES, _BUSY_SECONDS).close()
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 

@@ -4,7 +4,7 @@ import errno
 import sqlite3
 from typing import Final
 
-from headgate.storage.opening import NEWER, failure
+from headgate.storage.sqlite.database_file import NEWER_VERSION_MESSAGE, store_failure
 
 REPLACED: Final = "the file was removed or replaced while this process uses it"
 FOREIGN: Final = "the file is a database of something else"
@@ -21,7 +21,7 @@ _REMEDIES: Final = {
     # Whoever has it open would go on with the damaged one.
     "the file is damaged": f"end every process that uses it, {_ANEW}",
     "the file cannot be read or written": "see that knowledge.db is a file, and that its disk is well",
-    NEWER: "update this Headgate, or name another --data-dir",
+    NEWER_VERSION_MESSAGE: "update this Headgate, or name another --data-dir",
     FOREIGN: "name another --data-dir",
     REPLACED: "restart this process",
 }
@@ -40,7 +40,7 @@ _OF_THE_SYSTEM: Final = {
 
 def explained(error: Exception) -> str:
     """What is wrong and what to do, in one sentence; without a path, or what SQLite said."""
-    failed = failure(error)
+    failed = store_failure(error)
     said = str(failed)
     if said in _REMEDIES:
         return f"{said}; {_REMEDIES[said]}"

@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.delivery.ledger import StoreFailed
 from headgate.storage.knowledge.remedies import FOREIGN
-from headgate.storage.opening import check_database_files
+from headgate.storage.sqlite.database_file import check_database_files
 
 KNOWLEDGE_NAME: Final = "knowledge.db"
 

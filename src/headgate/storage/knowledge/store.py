@@ -28,10 +28,10 @@ from headgate.knowledge.values import (
     Vicinity,
 )
 from headgate.storage.columns import chunk_of, entity_of, relationship_of, source_of
-from headgate.storage.committing import Committer
 from headgate.storage.knowledge import everything, graph, linking, passages, schema, writing
 from headgate.storage.knowledge.nearness import Nearness
 from headgate.storage.knowledge.remedies import REPLACED, explained
+from headgate.storage.sqlite.group_commit import GroupCommit
 
 log = logging.getLogger("headgate.storage")
 
@@ -50,19 +50,21 @@ async def open_store(
     A file that cannot be used gives StoreAway with each use, and is left as it is.
     """
     async with (
-        Committer(path, schema.TABLES, busy_seconds=busy_seconds) as committer,
+        GroupCommit(path, schema.TABLES, busy_seconds=busy_seconds) as group_commit,
         # A thread of its own, so that the two searches of a query run side by side.
-        Committer(path, schema.TABLES, busy_seconds=busy_seconds) as beside,
+        GroupCommit(path, schema.TABLES, busy_seconds=busy_seconds) as beside,
     ):
-        yield KnowledgeFile(path, committer, beside, now)
+        yield KnowledgeFile(path, group_commit, beside, now)
 
 
 class KnowledgeFile:
     """The store that `knowledge.store` describes; `now` is the time of day."""
 
-    def __init__(self, path: Path, committer: Committer, beside: Committer, now: Callable[[], float]) -> None:
+    def __init__(
+        self, path: Path, group_commit: GroupCommit, beside: GroupCommit, now: Callable[[], float]
+    ) -> None:
         self._path = path
-        self._committer = committer
+        self._group_commit = group_commit
         self._beside = beside
         self._now = now
         self._is_ours = False
@@ -266,9 +268,11 @@ class KnowledgeFile:
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._translated():
             await self._refuse_foreign()
-            return await self._committer.do(work)
+            return await self._group_commit.write(work)
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T], committer: Committer | None = None) -> T:
+    async def _read(
+        self, work: Callable[[sqlite3.Connection], T], group_commit: GroupCommit | None = None
+    ) -> T:
         def at_one_moment(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN")
             try:
@@ -280,7 +284,7 @@ class KnowledgeFile:
 
         with self._translated():
             await self._refuse_foreign()
-            return await (committer or self._committer).read(at_one_moment)
+            return await (group_commit or self._group_commit).read(at_one_moment)
 
     async def _refuse_foreign(self) -> None:
         self._refuse_replaced()

@@ -1,0 +1,65 @@
+"""Fills the placeholders in a JSON template of tool arguments."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError
+
+# A text that is nothing but a place: `$name`, `$name.member.0`.
+_WHOLE_PLACEHOLDER = re.compile(r"\$([A-Za-z_][\w-]*(?:\.[^.\s${}]+)*)")
+# Places inside a text, and the dollar that is only a dollar.
+_EMBEDDED_PLACEHOLDER = re.compile(r"\$\$|\$\{([^{}]*)\}")
+
+
+def fill_template(template: bytes, values: Mapping[str, object]) -> bytes:
+    """The template with every place filled; raises ValueError, whose sentence names what is not there.
+
+    A text that is `$name` or `$name.path.to.member` (`$name.list.0`) becomes that value, of any type.
+    `${name.path}` inside a text becomes text, `$$` a dollar. Names of members stay as they are.
+    """
+    try:
+        return msgspec.json.encode(_filled(msgspec.json.decode(template), values))
+    except (DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"the template cannot be filled: {error}") from error
+
+
+def value_at_path(path: str, values: object) -> Any:
+    """The value at a path such as `name.member.0`; raises ValueError that names the path."""
+    found: Any = values
+    for step in path.split("."):
+        if isinstance(found, Mapping) and step in found:
+            found = found[step]
+        elif isinstance(found, list | tuple) and step.isascii() and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            raise ValueError(f"there is no {step!r} at {path!r}"[:400])
+    return found
+
+
+def _filled(value: Any, values: Mapping[str, object]) -> Any:
+    match value:
+        case str():
+            return _filled_text(value, values)
+        case list():
+            return [_filled(element, values) for element in value]
+        case dict():
+            return {name: _filled(member, values) for name, member in value.items()}
+        case _:
+            return value
+
+
+def _filled_text(text: str, values: Mapping[str, object]) -> Any:
+    if "$" not in text:
+        return text
+    whole = _WHOLE_PLACEHOLDER.fullmatch(text)
+    if whole is not None:
+        return value_at_path(whole[1], values)
+    return _EMBEDDED_PLACEHOLDER.sub(
+        lambda place: "$" if place[1] is None else _placeholder_text(value_at_path(place[1], values)), text
+    )
+
+
+def _placeholder_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,138 @@
+"""The delivery policy of each tool: what the operator configures, else what the server annotates."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.server import ServerSpec
+from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, ToolClass, ToolSafety, UpstreamPolicy
+
+log = logging.getLogger("headgate.delivery")
+
+
+class _SafetyAnnotations(msgspec.Struct, frozen=True, rename="camel"):
+    read_only_hint: bool = False
+    idempotent_hint: bool = False
+
+
+class _InputProperties(msgspec.Struct, frozen=True):
+    properties: dict[str, Raw] = {}
+
+
+class _AnnotatedDefinition(msgspec.Struct):
+    annotations: _SafetyAnnotations = _SafetyAnnotations()
+
+
+class _ToolInputDefinition(msgspec.Struct, rename="camel"):
+    input_schema: _InputProperties = _InputProperties()
+
+
+class DeliveryPolicy:
+    """What the operator wants of each server's calls."""
+
+    def __init__(
+        self,
+        servers: Iterable[ServerSpec] = (),
+        honours_keys: Callable[[str], bool] = lambda server: False,
+    ) -> None:
+        """`honours_keys` says whether a server told that it carries out one call for each key."""
+        self._honours_keys = honours_keys
+        self._policies: dict[str, UpstreamPolicy] = {}
+        # Servers of which all that is not the default is in `tools` or `all`; nearly always none.
+        self._configured_servers: frozenset[str] = frozenset()
+        self.records_any_tool = False
+        self._warned: set[tuple[str, str]] = set()
+        self.apply(servers)
+
+    def apply(self, servers: Iterable[ServerSpec]) -> None:
+        """These are the servers now."""
+        self._policies = {server.name: server.policy for server in servers}
+        self._configured_servers = frozenset(
+            name for name, policy in self._policies.items() if not policy.is_default
+        )
+        # Whether any tool at all has its calls recorded without a key; asked for every call.
+        self.records_any_tool = any(
+            said.ledger == "all"
+            for policy in self._policies.values()
+            for said in (policy.all, *policy.tools.values())
+        )
+
+    def for_upstream(self, server: str) -> UpstreamPolicy:
+        """How calls of a server are carried."""
+        return self._policies.get(server, DEFAULT_UPSTREAM_POLICY)
+
+    def configured_safety(self, item: Item) -> ToolSafety | None:
+        """What the operator says of a tool; None where he says nothing of any tool of its server."""
+        if item.server not in self._configured_servers or item.kind is not Kind.TOOLS:
+            return None
+        return self._policies[item.server].for_tool(item.name)
+
+    def records_every_call(self, item: Item) -> bool:
+        """Whether every call of the tool is recorded, also without a key."""
+        policy = self.configured_safety(item)
+        return policy is not None and policy.ledger == "all"
+
+    def tool_class(self, item: Item) -> ToolClass:
+        """What a second call would do; when in doubt, harm."""
+        server = self.for_upstream(item.server)
+        policy = server.for_tool(item.name)
+        given_key = self._key_reaches_tool(item, policy)
+        takes_key = given_key or self._honours_keys(item.server)
+        if policy.kind is ToolClass.KEYED:
+            # Without a way to give it a key, the word alone would make it happen twice.
+            return ToolClass.KEYED if takes_key else ToolClass.UNSAFE
+        if policy.kind is not None:
+            return policy.kind
+        said = _annotated_class(item.definition) if server.trusts_annotations else ToolClass.UNSAFE
+        if said is ToolClass.READ:
+            # Also where the server's other tools take a key or have a probe.
+            return said
+        if given_key:
+            return ToolClass.KEYED
+        if policy.probe is not None:
+            return ToolClass.PROBEABLE
+        # The word of a server that is not trusted counts as little as its annotations.
+        if said is ToolClass.UNSAFE and takes_key and server.trusts_annotations:
+            return ToolClass.KEYED
+        return said
+
+    def _key_reaches_tool(self, item: Item, policy: ToolSafety) -> bool:
+        """Whether a key reaches the tool in the way that the operator says."""
+        if policy.key_header or not policy.key_argument:
+            return bool(policy.key_header)
+        if _may_accept_argument(item.definition, policy.key_argument):
+            return True
+        # A typing mistake must not make calls happen twice.
+        if (item.server, item.name) not in self._warned:
+            self._warned.add((item.server, item.name))
+            log.warning(
+                "the tool has no such argument for a key, so its calls are not repeated",
+                extra={"server": item.server, "tool": item.name, "argument": policy.key_argument},
+            )
+        return False
+
+
+def _may_accept_argument(definition: bytes, argument: str) -> bool:
+    """Whether the tool may have such an argument; only a list of arguments without it says no."""
+    try:
+        known = msgspec.json.decode(definition or b"{}", type=_ToolInputDefinition).input_schema.properties
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    return not known or argument in known
+
+
+def _annotated_class(definition: bytes) -> ToolClass:
+    """What a definition says of itself; nothing means the worst, as the protocol has it."""
+    if b"Hint" not in definition:
+        return ToolClass.UNSAFE
+    try:
+        hints = msgspec.json.decode(definition, type=_AnnotatedDefinition).annotations
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return ToolClass.UNSAFE
+    if hints.read_only_hint:
+        return ToolClass.READ
+    return ToolClass.IDEMPOTENT if hints.idempotent_hint else ToolClass.UNSAFE

@@ -1,0 +1,145 @@
+"""Gives a call its idempotency key, and recognises the same call by a fingerprint of its canonical arguments."""
+
+import hashlib
+import heapq
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Call, DeliveryOptions
+from headgate.domain.upstream_policy import ToolSafety
+from headgate.protocol.jsonrpc import decode_object, encode_object
+
+# Arguments that are not there, in either spelling.
+_NO_ARGUMENTS = (b"", b"null")
+# Models fill what they leave open with these; no server takes them for the name of a call.
+_EMPTY_VALUES = (b"null", b'""')
+
+
+def with_idempotency_key(call: Call, delivery_options: DeliveryOptions, policy: ToolSafety | None) -> Call:
+    """The call with one key for all its attempts: its errand's, or a fresh one.
+
+    In an argument, if the operator named one and the client left it open; in a header, if he named one.
+    """
+    key = delivery_options.key or uuid.uuid4().hex
+    header = policy.key_header if policy is not None else ""
+    delivery_options = msgspec.structs.replace(
+        delivery_options, key=key, key_header=header or delivery_options.key_header
+    )
+    if policy is not None and policy.key_argument:
+        call = _with_argument(call, policy.key_argument, key)
+    return msgspec.structs.replace(call, delivery_options=delivery_options)
+
+
+def _with_argument(call: Call, name: str, key: str) -> Call:
+    params = call.request.params
+    given = bytes(params.get("arguments", b""))
+    try:
+        arguments = {} if given in _NO_ARGUMENTS else decode_object(given)
+    except (DecodeError, UnicodeDecodeError):
+        # The server says what is wrong with them.
+        return call
+    if name in arguments and bytes(arguments[name]) not in _EMPTY_VALUES:
+        # The client has its own name for the call.
+        return call
+    arguments[name] = Raw(msgspec.json.encode(key))
+    params = {**params, "arguments": Raw(encode_object(arguments))}
+    return msgspec.structs.replace(call, request=msgspec.structs.replace(call.request, params=params))
+
+
+# Beyond it a double cannot tell integers apart, so canonical JSON has no spelling for them.
+_LARGEST_EXACT = 2**53
+# A sort holds the interpreter until it is done.
+_MOST_SORTED = 20_000
+_MOST_COMMAS = 100_000
+_VERBATIM_PREFIX = b"as it is: "
+
+
+def fingerprint(server: str, tool: str, arguments: bytes) -> bytes:
+    """Equal for two calls exactly when server, tool and the value of the arguments are equal.
+
+    Arguments that cannot be read, or not exactly, are compared byte for byte.
+    """
+    digest = hashlib.sha256()
+    for part in (server.encode(), tool.encode(), canonical(arguments or b"{}")):
+        # With its length, so that no part can grow into the next.
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.digest()
+
+
+def canonical(document: bytes) -> bytes:
+    """JSON as RFC 8785 writes it, so that `1` is `1.0` and the order of members does not matter.
+
+    Integers that a double cannot hold are kept apart from each other as tagged texts. A document of very many
+    values stays as it is: to decode it would hold the interpreter for too long, in whatever thread.
+    """
+    if document.count(b",") > _MOST_COMMAS:
+        return _VERBATIM_PREFIX + document
+    try:
+        value = msgspec.json.decode(document)
+        return _canonical_text(value).encode("utf-8", "surrogatepass")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        return _VERBATIM_PREFIX + document
+
+
+def _canonical_text(value: Any) -> str:
+    match value:
+        case dict():
+            members = (
+                f"{_json_string(name)}:{_canonical_text(value[name])}" for name in _sorted_names(list(value))
+            )
+            return "{" + ",".join(members) + "}"
+        case list():
+            return "[" + ",".join(map(_canonical_text, value)) + "]"
+        case str():
+            return _json_string(value)
+        case bool() | None:
+            return {None: "null", True: "true", False: "false"}[value]
+        case int() if abs(value) > _LARGEST_EXACT:
+            return f'"integer {value}"~'
+        case _:
+            return _ecmascript_number(float(value))
+
+
+def _sorted_names(names: list[str]) -> Iterable[str]:
+    """By UTF-16 code units, as the RFC has it.
+
+    Very many are sorted in parts, between which another thread gets its turn.
+    """
+    parts = [
+        sorted(names[start : start + _MOST_SORTED], key=_code_units)
+        for start in range(0, len(names), _MOST_SORTED)
+    ]
+    return parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_code_units)
+
+
+def _code_units(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def _json_string(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _ecmascript_number(value: float) -> str:
+    """A number as ECMAScript writes it."""
+    if abs(value) <= _LARGEST_EXACT and value == int(value):
+        return str(int(value))
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction.rstrip("0")).lstrip("0")
+    # The point stands before the first digit and so many places to the right.
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction.rstrip("0")) - len(digits))
+    digits = digits.rstrip("0")
+    if 0 < point <= 21:
+        behind = f".{digits[point:]}" if len(digits) > point else ""
+        return f"{sign}{digits[:point].ljust(point, '0')}{behind}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"

@@ -1,0 +1,367 @@
+"""Executes a call with a key once, and records its intent and its answer in the ledger."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.idempotency_key import fingerprint
+from headgate.delivery.in_flight_operation import InFlightOperation, OperationResult
+from headgate.delivery.ledger import (
+    Intent,
+    Ledger,
+    Operation,
+    OperationOutcome,
+    OperationState,
+    StoreFailed,
+    ledger_unavailable,
+)
+from headgate.delivery.operation_record import OperationRecorder
+from headgate.delivery.operation_runner import (
+    LEASE_GRACE_SECONDS,
+    OperationRunner,
+    Prober,
+    RetryingDelivery,
+    describe_key_conflict,
+)
+from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
+from headgate.domain.errors import (
+    HeadgateError,
+    InvalidArguments,
+    KeyReused,
+    OperationNotFound,
+    StillRunning,
+)
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.upstream_policy import ToolClass
+
+log = logging.getLogger("headgate.delivery")
+
+# Larger arguments are hashed beside the event loop.
+_LARGE_BYTES = 64 * 1024
+# How long a server remembers a key, unless the operator says so.
+_KEY_WINDOW_SECONDS = 86_400.0
+# At the end, operations under way get this long to be recorded, and what the ledger did not take.
+_CLOSE_SECONDS = 5.0
+# What was under way when a gateway ended is made again with so many calls at a time.
+_MAX_CONCURRENT_REDRIVES = 8
+
+_OwnedKey = tuple[str, str, str]
+
+
+class IdempotentDelivery:
+    """Between the dialogue and delivery: plain calls pass, the others leave a record."""
+
+    def __init__(
+        self,
+        delivery: RetryingDelivery,
+        ledger: Ledger,
+        delivery_policy: DeliveryPolicy,
+        prober: Prober,
+        *,
+        now: Callable[[], float],
+        longest_seconds: Callable[[str], float],
+        rejoin_seconds: float,
+    ) -> None:
+        """`now` is the time of day, `longest_seconds` how long one call of a server may take.
+
+        A client that was cut off has `rejoin_seconds` to come back before its call is cancelled.
+        """
+        self._delivery = delivery
+        self._ledger = ledger
+        self._delivery_policy = delivery_policy
+        self._now = now
+        self._longest_seconds = longest_seconds
+        self._rejoin_seconds = rejoin_seconds
+        self._recorder = OperationRecorder(ledger)
+        self._runner = OperationRunner(
+            delivery, ledger, self._recorder, delivery_policy, prober, now, longest_seconds
+        )
+        self._in_flight: dict[_OwnedKey, InFlightOperation] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._redrive_slots = asyncio.Semaphore(_MAX_CONCURRENT_REDRIVES)
+        # Those of the tasks that wait for a server before they make a call again.
+        self._waiting_redrives: set[asyncio.Task[None]] = set()
+        # The operations that they are about.
+        self._redriven_ids: set[str] = set()
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+        return self._delivery.sends_requests_during_calls(server)
+
+    def send_recorded(self, call: Call) -> Coroutine[Any, Any, Answer]:
+        """The answer to this call, or to the one before with the same key; raises HeadgateError.
+
+        Not a coroutine of its own, because every call comes by here.
+        """
+        delivery_request = call.request.delivery_request
+        delivery_policy = self._delivery_policy
+        if (delivery_request is None or not delivery_request.key) and not (
+            delivery_policy.records_any_tool and delivery_policy.records_every_call(call.item)
+        ):
+            # Nearly always: nothing is recorded, and nothing is paid for it.
+            return self._delivery.send_with_retry(call)
+        if call.item.kind is not Kind.TOOLS or call.request.method != "tools/call":
+            # Prompts and resources are read, and so need no record.
+            return self._delivery.send_with_retry(call)
+        return self._send_or_join(call, delivery_request or DeliveryRequest())
+
+    # Those who wait for an operation.
+
+    async def _send_or_join(self, call: Call, delivery_request: DeliveryRequest) -> Answer:
+        call_fingerprint, seconds = await _fingerprint_of(call), self._timeout_seconds(call, delivery_request)
+        op_id, caller = secrets.token_hex(16), call.request.caller
+        owned_key = (caller.tenant, caller.principal, delivery_request.key or op_id)
+        in_flight = self._in_flight.get(owned_key)
+        if in_flight is not None and in_flight.is_abandoned:
+            # It is being given up, and in a moment the record says what that came to.
+            await in_flight.wait_result(seconds)
+            in_flight = self._in_flight.get(owned_key)
+        if in_flight is not None:
+            if in_flight.call_fingerprint != call_fingerprint:
+                raise KeyReused(
+                    delivery_request.key,
+                    describe_key_conflict(call.item, in_flight.item.server, in_flight.item.name),
+                )
+            return await self._wait_with_others(in_flight, call, seconds, duplicate=True)
+        intent = self._intent(call, delivery_request, op_id, call_fingerprint, seconds)
+        in_flight = self._in_flight[owned_key] = InFlightOperation(op_id, call_fingerprint, call.item)
+        self._start(self._run(owned_key, in_flight, call, intent, seconds))
+        return await self._wait_with_others(in_flight, call, None, duplicate=False)
+
+    def _timeout_seconds(self, call: Call, delivery_request: DeliveryRequest) -> float:
+        """How long the caller waits at most."""
+        policy = self._delivery_policy.configured_safety(call.item)
+        limits = (
+            delivery_request.timeout_seconds,
+            policy.timeout_seconds if policy is not None else None,
+            self._longest_seconds(call.item.server),
+        )
+        return min(limit for limit in limits if limit is not None)
+
+    def _intent(
+        self,
+        call: Call,
+        delivery_request: DeliveryRequest,
+        op_id: str,
+        call_fingerprint: bytes,
+        seconds: float,
+    ) -> Intent:
+        caller, item, params = call.request.caller, call.item, call.request.params
+        kind = self._delivery_policy.tool_class(item)
+        return Intent(
+            op_id=op_id,
+            tenant=caller.tenant,
+            principal=caller.principal,
+            key=delivery_request.key or op_id,
+            fingerprint=call_fingerprint,
+            server=item.server,
+            tool=item.name,
+            public_name=item.public_name,
+            kind=kind,
+            arguments=bytes(params.get("arguments", b"")),
+            lease_until=self._now() + seconds + LEASE_GRACE_SECONDS,
+            retries_doubt_since=0.0
+            if delivery_request.retries_doubt
+            else self._repeatable_since(item.server, item.name, kind),
+            continues="requestState" in params,
+            transaction=delivery_request.transaction,
+        )
+
+    def _repeatable_since(self, server: str, tool: str, kind: ToolClass) -> float | None:
+        """Operations in doubt that began since then may be tried again without harm; None is never."""
+        if kind is not ToolClass.KEYED:
+            return 0.0 if kind.repeatable else None
+        window = self._delivery_policy.for_upstream(server).for_tool(tool).key_window_seconds
+        return self._now() - (window or _KEY_WINDOW_SECONDS)
+
+    async def _wait_with_others(
+        self, in_flight: InFlightOperation, call: Call, seconds: float | None, *, duplicate: bool
+    ) -> Answer:
+        """Wait with all others; the last one to leave takes the call with it."""
+        in_flight.add_waiter()
+        grace_seconds: float | None = None
+        try:
+            # Whoever came first is told by the operation itself that its time is over.
+            result = await in_flight.wait_result(seconds)
+            if not duplicate:
+                in_flight.take_answer()
+        except asyncio.CancelledError as cancelled:
+            # A message says that the client wants it cancelled; without one it was only cut off.
+            grace_seconds = 0.0 if cancelled.args else self._rejoin_seconds
+            raise
+        finally:
+            in_flight.remove_waiter(grace_seconds)
+        if result is None:
+            error = StillRunning(in_flight.item.public_name, in_flight.op_id)
+            error.delivery_status = DeliveryStatus(
+                op_id=in_flight.op_id, duplicate=True, state=OperationState.INTENT
+            )
+            raise error
+        if result.error is not None:
+            raise result.error
+        return await self._answer_for_caller(call, result, duplicate=duplicate)
+
+    async def _answer_for_caller(self, call: Call, result: OperationResult, *, duplicate: bool) -> Answer:
+        """The answer; one that is on disk is for the first only, and the others get it from the ledger."""
+        answer, delivery_status = result.answer, result.delivery_status
+        assert answer is not None
+        if duplicate:
+            if delivery_status.unrecorded and not isinstance(answer.result, bytes):
+                # Of a call without a record there is no copy, but it may be made as often as one likes.
+                return await self._delivery.send_with_retry(call)
+            delivery_status = msgspec.structs.replace(delivery_status, duplicate=True)
+            if not isinstance(answer.result, bytes):
+                answer = await self._recorder.read_answer(delivery_status.op_id, call.item.public_name)
+        return msgspec.structs.replace(answer, delivery_status=delivery_status)
+
+    # The operation itself: a task of its own, because whoever started it may leave before it ends.
+
+    def _start(self, work: Coroutine[Any, Any, None], *groups: set["asyncio.Task[None]"]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="operation")
+        for group in (self._tasks, *groups):
+            group.add(task)
+            task.add_done_callback(group.discard)
+
+    async def _run(
+        self, owned_key: _OwnedKey, in_flight: InFlightOperation, call: Call, intent: Intent, seconds: float
+    ) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        result = await self._runner.run(in_flight, call, intent, deadline)
+        self._end(owned_key, in_flight, result)
+
+    def _end(self, owned_key: _OwnedKey, in_flight: InFlightOperation, result: OperationResult) -> None:
+        del self._in_flight[owned_key]
+        in_flight.set_result(result)
+
+    # What a restart finds.
+
+    async def recover(self, tool: Callable[[Operation], Awaitable[Item]]) -> int:
+        """Take care of what was under way when a gateway ended: made again, or in doubt. How many there were.
+
+        From time to time: another gateway with the same ledger may end too, and a server may be late.
+        `tool` finds the tool of an operation, once its server is there; it may raise HeadgateError.
+        """
+        await self._recorder.write_all_unwritten(_CLOSE_SECONDS)
+        try:
+            orphans = await self._ledger.list_orphans()
+        except StoreFailed as failure:
+            log.warning("ledger not read", extra={"reason": str(failure)})
+            return 0
+        doubted: list[Coroutine[Any, Any, None]] = []
+        orphans = [orphan for orphan in orphans if not self._is_handled_here(orphan)]
+        for orphan in orphans:
+            since = self._repeatable_since(orphan.server, orphan.tool, orphan.kind)
+            if since is not None and orphan.created >= since:
+                self._redriven_ids.add(orphan.op_id)
+                self._start(self._redrive(orphan, tool), self._waiting_redrives)
+            else:
+                doubted.append(self._runner.mark_in_doubt(orphan, "the gateway ended while it was under way"))
+        # All at once, so that they share their commits.
+        await asyncio.gather(*doubted)
+        return len(orphans)
+
+    def _is_handled_here(self, operation: Operation) -> bool:
+        """Whether it is under way here, or has ended: its lease may be over by a clock that was set."""
+        op_id = operation.op_id
+        return (
+            op_id in self._redriven_ids
+            or _owned_key(operation) in self._in_flight
+            or self._recorder.has_unwritten(op_id)
+        )
+
+    async def _redrive(self, orphan: Operation, tool: Callable[[Operation], Awaitable[Item]]) -> None:
+        try:
+            async with self._redrive_slots:
+                item = await tool(orphan)
+                if self._may_resend(orphan, item):
+                    await self._resend(orphan, item)
+                else:
+                    await self._runner.mark_in_doubt(orphan, "its tool is not what it was")
+        except HeadgateError as error:
+            # A server that is only late may be there at the next look, but nobody waits for ever.
+            age = self._now() - orphan.updated
+            if not error.retryable or age > self._longest_seconds(orphan.server):
+                await self._runner.mark_in_doubt(orphan, error.message)
+        finally:
+            self._redriven_ids.discard(orphan.op_id)
+
+    def _may_resend(self, orphan: Operation, item: Item) -> bool:
+        """Whether it is the same tool, of which nobody has said since that a second time does harm."""
+        same = (item.server, item.name) == (orphan.server, orphan.tool)
+        since = self._repeatable_since(item.server, item.name, self._delivery_policy.tool_class(item))
+        return same and since is not None and orphan.created >= since
+
+    async def _resend(self, orphan: Operation, item: Item) -> None:
+        owned_key = _owned_key(orphan)
+        if owned_key in self._in_flight:
+            # Its caller was quicker.
+            return
+        self._waiting_redrives -= {asyncio.current_task()}
+        caller = Caller(principal=orphan.principal, tenant=orphan.tenant)
+        params = {"arguments": msgspec.Raw(orphan.arguments)} if orphan.arguments else {}
+        request = Request(caller=caller, name=orphan.public_name, params=params)
+        in_flight = self._in_flight[owned_key] = InFlightOperation(orphan.op_id, orphan.fingerprint, item)
+        seconds = self._longest_seconds(orphan.server)
+        result = await self._runner.redrive(in_flight, Call(request, item), orphan, seconds)
+        self._end(owned_key, in_flight, result)
+
+    # Questions about operations, and the word of somebody who knows.
+
+    async def find_operation(self, caller: Caller, op_id: str) -> Operation:
+        """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
+        try:
+            await self._recorder.write_unwritten(op_id)
+            found = await self._ledger.find(op_id)
+        except StoreFailed as failure:
+            raise ledger_unavailable(failure) from failure
+        if found is None or (found.tenant, found.principal) != (caller.tenant, caller.principal):
+            raise OperationNotFound(op_id)
+        return found
+
+    async def recorded_answer(self, operation: Operation) -> Answer:
+        """What an operation that is DONE was answered; raises LedgerAway or AnswerNotKept."""
+        return await self._recorder.read_answer(operation.op_id, operation.public_name)
+
+    async def resolve(self, caller: Caller, op_id: str, *, happened: bool, by: str) -> Operation:
+        """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
+        found = await self.find_operation(caller, op_id)
+        state = OperationState.DONE if happened else OperationState.FAILED
+        outcome = OperationOutcome(state=state, attempts=found.attempts, resolved_by=by)
+        if found.state is not OperationState.DOUBT or not await self._recorder.finish(found, outcome):
+            raise InvalidArguments(
+                "resolve_operation",
+                f"operation {op_id} is not in doubt",
+                hint="get_operation tells its state",
+            )
+        return await self.find_operation(caller, op_id)
+
+    async def close(self) -> None:
+        """The gateway ends: cancel what is under way, and record that."""
+        for task in self._waiting_redrives:
+            # Nothing was sent, and the next gateway finds it as this one did.
+            task.cancel()
+        for in_flight in list(self._in_flight.values()):
+            in_flight.abandon()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+        await self._recorder.wait_for_late_answers(_CLOSE_SECONDS)
+        await self._recorder.write_all_unwritten(_CLOSE_SECONDS)
+
+
+def _owned_key(operation: Operation) -> _OwnedKey:
+    return (operation.tenant, operation.principal, operation.key)
+
+
+async def _fingerprint_of(call: Call) -> bytes:
+    arguments = bytes(call.request.params.get("arguments", b""))
+    parts = (call.item.server, call.item.name, arguments)
+    if len(arguments) <= _LARGE_BYTES:
+        return fingerprint(*parts)
+    return await asyncio.to_thread(fingerprint, *parts)

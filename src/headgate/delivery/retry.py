@@ -1,0 +1,83 @@
+"""Whether and when a failed call is retried, and the retry budget of an upstream."""
+
+from headgate.domain.errors import Effect, HeadgateError, UpstreamError
+from headgate.domain.upstream_policy import RetrySettings, ToolClass
+
+# Beyond it the bound is `longest_seconds` in any case, and the power too large for a float.
+_MOST_DOUBLINGS = 60
+
+
+def retry_delay_seconds(
+    retry_settings: RetrySettings,
+    failures: int,
+    error: HeadgateError,
+    kind: ToolClass,
+    *,
+    chance: float,
+    seconds_left: float | None,
+) -> float | None:
+    """Seconds to wait before the next attempt, or None to give up.
+
+    `chance` lies between 0 and 1. Without `seconds_left` the caller has no deadline.
+    """
+    if failures >= retry_settings.attempts or not is_retry_safe(error, kind):
+        return None
+    floor = error.retry_after_seconds or 0.0
+    if floor > retry_settings.longest_seconds:
+        # Whoever called is told when to come back, rather than kept waiting.
+        return None
+    # Full jitter: callers that failed together do not come back together.
+    doublings = min(failures - 1, _MOST_DOUBLINGS)
+    wait = floor + chance * min(retry_settings.longest_seconds, retry_settings.base_seconds * 2.0**doublings)
+    if seconds_left is not None and wait >= seconds_left:
+        return None
+    return wait
+
+
+def is_retry_safe(error: HeadgateError, kind: ToolClass) -> bool:
+    """Whether a second attempt does no harm, and may help."""
+    if not isinstance(error, UpstreamError):
+        # Our own limits: another attempt would only press harder.
+        return False
+    match error.effect:
+        case Effect.NONE:
+            return error.retryable
+        case Effect.UNKNOWN:
+            # It may have been carried out and only the answer lost: a second attempt could pay twice.
+            return kind.repeatable
+        case Effect.DONE:
+            return False
+
+
+# In tenths of a retry, so that nothing is lost in sums.
+_FULL_BUDGET = 100
+_PER_RETRY = 10
+_PER_ANSWER = 1
+
+
+class RetryBudget:
+    """Each answer earns a tenth of a retry; ten can be saved, and are there at the start."""
+
+    def __init__(self) -> None:
+        self._tenths = _FULL_BUDGET
+
+    def record_answer(self) -> None:
+        """An answer came."""
+        if self._tenths < _FULL_BUDGET:
+            self._tenths += _PER_ANSWER
+
+    def try_spend(self) -> bool:
+        """Whether there is one more retry, which then is used."""
+        if self._tenths < _PER_RETRY:
+            return False
+        self._tenths -= _PER_RETRY
+        return True
+
+    def refund(self) -> None:
+        """A retry that was to be made was not."""
+        self._tenths = min(_FULL_BUDGET, self._tenths + _PER_RETRY)
+
+    @property
+    def available(self) -> float:
+        """How many retries there are now."""
+        return self._tenths / _PER_RETRY

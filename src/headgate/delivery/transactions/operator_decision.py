@@ -1,0 +1,242 @@
+"""What an operator may decide about a stuck transaction, and how the decision changes it."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.transactions.saga_rules import (
+    Phase,
+    StepState,
+    next_rollback_action,
+    steps_not_undone,
+    transaction_status,
+)
+from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
+from headgate.domain.errors import TransactionFailed
+from headgate.domain.upstream_policy import ToolClass
+
+
+class OperatorDecision(StrEnum):
+    """What becomes of a stuck transaction."""
+
+    # The remaining compensations run again.
+    RETRY = "retry"
+    # Everything was undone by hand.
+    COMPENSATED = "compensated"
+    # It stays failed, and no longer waits for a person.
+    LEAVE = "leave"
+
+
+class TransactionChange(msgspec.Struct, frozen=True, kw_only=True):
+    """How a transaction changes: its new phase and reason, the steps that change, the line of its history."""
+
+    phase: Phase
+    reason: str
+    text: str
+    steps: tuple[StepRecord, ...] = ()
+
+
+def with_change(transaction: TransactionRecord, change: TransactionChange, at: float) -> TransactionRecord:
+    """The transaction after the change."""
+    steps = {step.number: step for step in (*transaction.steps, *change.steps)}
+    return msgspec.structs.replace(
+        transaction,
+        phase=change.phase,
+        reason=change.reason,
+        updated=at,
+        steps=tuple(steps[number] for number in sorted(steps)),
+    )
+
+
+def stuck_step(transaction: TransactionRecord) -> StepRecord | None:
+    """The step that a stuck transaction stopped at; None for a transaction that is not stuck."""
+    number = next_rollback_action(transaction.steps).step
+    return transaction.step(number) if transaction.phase is Phase.STUCK and number else None
+
+
+def stuck_operation_key(transaction: TransactionRecord, step: StepRecord) -> str:
+    """The key of the call that decides how a transaction that is stuck at that step continues."""
+    is_open = step.state in (StepState.SENT, StepState.DOUBT)
+    return transaction.step_key(step) if is_open else transaction.compensation_key(step)
+
+
+def change_for_decision(
+    transaction: TransactionRecord,
+    decision: OperatorDecision,
+    known: Operation | None,
+    *,
+    repeats_doubt: bool = False,
+    note: str = "",
+) -> TransactionChange:
+    """How a stuck transaction changes with the decision; raises TransactionFailed when it does not apply.
+
+    `known` is what the ledger has under `stuck_operation_key`. `repeats_doubt` is the operator's consent to a
+    second call of a compensation that may have been carried out.
+    """
+    if transaction.phase is not Phase.STUCK:
+        raise not_stuck_error(transaction)
+    match decision:
+        case OperatorDecision.COMPENSATED:
+            return _undone_by_hand(transaction, note)
+        case OperatorDecision.LEAVE:
+            return _left(transaction, note)
+        case OperatorDecision.RETRY:
+            return _retried(transaction, known, note, repeats_doubt=repeats_doubt)
+
+
+def not_stuck_error(transaction: TransactionRecord) -> TransactionFailed:
+    """Nothing waits for an operator."""
+    state = transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out)
+    why = f" ({transaction.reason})" if transaction.reason else ""
+    return TransactionFailed(
+        f"transaction {transaction.id} is {state}{why}, not stuck, so there is nothing to resolve",
+        hint="`headgate transactions list` names those that are stuck",
+    )
+
+
+def _undone_by_hand(transaction: TransactionRecord, note: str) -> TransactionChange:
+    open_states = (StepState.SENT, StepState.DOUBT)
+    gone = {*steps_not_undone(transaction.steps), *_numbers(transaction.steps, open_states)}
+    return TransactionChange(
+        phase=Phase.COMPENSATED,
+        reason=_with_note("an operator undid it by hand", note),
+        text=_with_note(f"operator: undone by hand, steps {_listed(sorted(gone))}", note),
+        steps=tuple(
+            msgspec.structs.replace(step, state=StepState.UNDONE_BY_HAND)
+            for step in transaction.steps
+            if step.number in gone
+        ),
+    )
+
+
+def _left(transaction: TransactionRecord, note: str) -> TransactionChange:
+    left = _listed(steps_not_undone(transaction.steps))
+    return TransactionChange(
+        phase=Phase.LEFT,
+        reason=_with_note(f"an operator left it as it is; not undone: {left}", note),
+        text=_with_note(f"operator: left as it is, not undone: {left}", note),
+    )
+
+
+def _retried(
+    transaction: TransactionRecord, known: Operation | None, note: str, *, repeats_doubt: bool
+) -> TransactionChange:
+    step = stuck_step(transaction)
+    assert step is not None
+    again = _retried_step(transaction, step, known, repeats_doubt=repeats_doubt)
+    doubted = repeats_doubt and again is not None and step.state is StepState.UNDO_DOUBT
+    although = ", although its compensation may have been carried out" if doubted else ""
+    return TransactionChange(
+        phase=Phase.COMPENSATING,
+        reason=f"it was stuck at step {step.number}, and an operator retried it",
+        text=_with_note(f"operator: retry from step {step.number} on{although}", note),
+        steps=(again,) if again is not None else (),
+    )
+
+
+def _retried_step(
+    transaction: TransactionRecord, step: StepRecord, known: Operation | None, *, repeats_doubt: bool
+) -> StepRecord | None:
+    """The stuck step as a rollback continues with it; None for one that the gateway settles by the ledger."""
+    match step.state:
+        case StepState.SENT:
+            return None
+        case StepState.DOUBT:
+            if known is None or _is_unknown(known):
+                raise _step_in_doubt(transaction, step, known)
+            return None
+        case StepState.UNDO_FAILED:
+            return _next_round(step)
+        case StepState.UNDO_DOUBT if repeats_doubt:
+            return _next_round(step)
+        case StepState.UNDO_DOUBT:
+            return _safely_retried_step(transaction, step, known)
+        case _:
+            raise _no_compensation(transaction, step)
+
+
+def _safely_retried_step(
+    transaction: TransactionRecord, step: StepRecord, known: Operation | None
+) -> StepRecord | None:
+    """As `_again`, of a compensation that may have been carried out and must not be carried out twice."""
+    if known is None or _is_unknown(known):
+        raise _compensation_in_doubt(transaction, step, known)
+    if known.state in (OperationState.DONE, OperationState.FAILED):
+        return None
+    if known.kind in (ToolClass.READ, ToolClass.IDEMPOTENT):
+        return _next_round(step)
+    # Under the same key: the server recognises it, or a probe is asked first.
+    return msgspec.structs.replace(step, state=StepState.UNDOING)
+
+
+def _is_unknown(known: Operation) -> bool:
+    """Whether only a person can tell what became of the call."""
+    can_be_settled = known.kind.repeatable or known.kind is ToolClass.PROBEABLE
+    return known.state in (OperationState.DOUBT, OperationState.INTENT) and not can_be_settled
+
+
+def _next_round(step: StepRecord) -> StepRecord:
+    """The step whose compensation is made once more, as a call of its own.
+
+    It is done and not about to be undone, because nothing of that call was sent: a gateway that starts long
+    after the decision still makes it.
+    """
+    return msgspec.structs.replace(step, state=StepState.DONE, undo_round=step.undo_round + 1, undo_op_id="")
+
+
+# Why a retry is refused.
+
+
+def _step_in_doubt(
+    transaction: TransactionRecord, step: StepRecord, known: Operation | None
+) -> TransactionFailed:
+    call = f"step {step.number} ({step.tool}) of transaction {transaction.id}"
+    if known is None:
+        return TransactionFailed(
+            f"{call} may have been carried out, and the ledger has forgotten it",
+            hint="undo by hand what was carried out, then resolve with --compensated; or with --leave",
+        )
+    return TransactionFailed(
+        f"{call} may have been carried out, which decides what is undone",
+        hint=f"check whether it was, then {resolve_command(known.op_id)}; the rollback then continues by itself",
+    )
+
+
+def _compensation_in_doubt(
+    transaction: TransactionRecord, step: StepRecord, known: Operation | None
+) -> TransactionFailed:
+    compensation = f"the compensation of step {step.number} ({step.undo_tool})"
+    settle = (
+        f"{resolve_command(known.op_id)}, or " if known is not None else "resolve with --compensated, or "
+    )
+    return TransactionFailed(
+        f"{compensation} of transaction {transaction.id} may have been carried out, so it is not made again",
+        hint=f"check whether it was, then {settle}add --on-doubt retry if a second call does no harm",
+    )
+
+
+def _no_compensation(transaction: TransactionRecord, step: StepRecord) -> TransactionFailed:
+    why = f": {step.error}" if step.error else ""
+    return TransactionFailed(
+        f"step {step.number} ({step.tool}) of transaction {transaction.id} has no compensation to retry{why}",
+        hint="undo it by hand and resolve with --compensated, or resolve with --leave",
+    )
+
+
+def resolve_command(op_id: str) -> str:
+    """The command that settles a call in doubt."""
+    return f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`"
+
+
+def _numbers(steps: Sequence[StepRecord], states: Sequence[StepState]) -> list[int]:
+    return [step.number for step in steps if step.state in states]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def _with_note(text: str, note: str) -> str:
+    return f"{text} ({note})" if note else text

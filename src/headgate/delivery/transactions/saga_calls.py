@@ -1,0 +1,328 @@
+"""The calls of steps and compensations: what their answers mean, and what the ledger knows of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.delivery.argument_template import fill_template
+from headgate.delivery.ledger import Operation, OperationState
+from headgate.delivery.operation_record import substitute_answer
+from headgate.delivery.transactions.saga_rules import Remedy, StepState
+from headgate.delivery.transactions.transaction_store import (
+    StepRecord,
+    TransactionRecord,
+    TransactionRepository,
+)
+from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.delivery_request import DeliveryRequest
+from headgate.domain.errors import LONGEST_QUOTE, HeadgateError, OperationNotFound, quoted
+from headgate.domain.upstream_policy import ToolClass
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.protocol.result_conversion import is_input_required
+
+META_KEY = "io.headgate/transaction"
+# A larger result is not read to fill a compensation.
+_MOST_READ_BYTES = 8 * 1024 * 1024
+_UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _StepContentBlock(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _StepToolResult(msgspec.Struct, rename="camel"):
+    content: list[_StepContentBlock] = []
+    structured_content: Any = None
+    is_error: bool = False
+
+
+class _StepErrorObject(msgspec.Struct):
+    message: str = ""
+
+
+def is_input_request(answer: Answer) -> bool:
+    """Whether the server asks something first, and the call goes on with the client's answer."""
+    return answer.typed and isinstance(answer.result, bytes) and is_input_required(answer.result)
+
+
+def error_text(answer: Answer) -> str | None:
+    """What the server says went wrong, cut to a sentence; None when it did what it was asked."""
+    said = full_error_text(answer)
+    if said is None:
+        return None
+    return quoted(said) or f"an error without a {'message' if answer.error else 'text'}"
+
+
+def full_error_text(answer: Answer) -> str | None:
+    """What the server says went wrong, as it said it; None when it did what it was asked."""
+    if answer.error:
+        try:
+            return msgspec.json.decode(answer.error, type=_StepErrorObject).message
+        except _UNREADABLE:
+            return ""
+    if not isinstance(answer.result, bytes) or b'"isError"' not in answer.result:
+        # What is too large for memory is no error.
+        return None
+    result = _decoded_result(answer.result)
+    if not result.is_error:
+        return None
+    return next((block.text for block in result.content if block.text), "")
+
+
+async def with_compensation_arguments(step: StepRecord, key: str, op_id: str, answer: Answer) -> StepRecord:
+    """The step with the arguments of its compensation; one that cannot be filled is a step without any."""
+    if step.remedy is not Remedy.COMPENSATION:
+        return step
+    try:
+        # Away from the event loop: a result may be on disk, and large.
+        filled = await asyncio.to_thread(_filled_compensation, step, key, op_id, answer)
+    except ValueError as problem:
+        error = f"its compensation cannot be filled: {problem}"[: 2 * LONGEST_QUOTE]
+        return msgspec.structs.replace(step, remedy=Remedy.NONE, error=error)
+    return msgspec.structs.replace(step, undo_arguments=filled)
+
+
+def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: Answer) -> bytes:
+    if b"$" not in step.undo_template:
+        return step.undo_template
+    values = {
+        "arguments": msgspec.json.decode(step.arguments or b"{}"),
+        "result": _answer_value(answer),
+        "key": key,
+        "op_id": op_id,
+    }
+    return fill_template(step.undo_template, values)
+
+
+def _answer_value(answer: Answer) -> Any:
+    """What a tool answered: its structured content, or its text, read if it is JSON."""
+    result = answer.result
+    if not isinstance(result, bytes):
+        if result.size > _MOST_READ_BYTES:
+            return {}
+        result = b"".join(result.chunks())
+    said = _decoded_result(result)
+    if said.structured_content is not None:
+        return said.structured_content
+    text = next((block.text for block in said.content if block.type == "text"), "")
+    try:
+        return msgspec.json.decode(text)
+    except _UNREADABLE:
+        return {"text": text}
+
+
+def _decoded_result(result: bytes) -> _StepToolResult:
+    try:
+        return msgspec.json.decode(result, type=_StepToolResult)
+    except _UNREADABLE:
+        return _StepToolResult()
+
+
+def close_answer(answer: Answer) -> None:
+    """Nobody needs it: give back what it holds."""
+    if not isinstance(answer.result, bytes):
+        answer.result.close()
+
+
+def with_transaction_note(answer: Answer, note: dict[str, Any], text: str) -> Answer:
+    """The answer with what became of the transaction in its `_meta`, and a text for a model behind its own.
+
+    What is on disk stays as it is.
+    """
+    if answer.error or not isinstance(answer.result, bytes):
+        return answer
+    try:
+        members = decode_object(answer.result)
+        meta = decode_object(members.get("_meta", Raw(b"{}")))
+        meta[META_KEY] = Raw(msgspec.json.encode(note))
+        members["_meta"] = Raw(encode_object(meta))
+        if text:
+            blocks = msgspec.json.decode(members.get("content", b"[]"), type=list[Raw])
+            blocks.append(Raw(msgspec.json.encode({"type": "text", "text": text})))
+            members["content"] = Raw(msgspec.json.encode(blocks))
+    except _UNREADABLE:
+        return answer
+    return msgspec.structs.replace(answer, result=encode_object(members))
+
+
+# Makes one call: finds the tool, sees whether the caller may use it, and carries it to its answer.
+SendCall = Callable[[Request], Awaitable[tuple[Call, Answer]]]
+
+
+class OperationLookup(Protocol):
+    """What the ledger knows of calls."""
+
+    async def find_operation(self, caller: Caller, op_id: str) -> Operation:
+        """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
+
+    async def recorded_answer(self, operation: Operation) -> Answer:
+        """What an operation that is DONE was answered; raises LedgerAway."""
+
+    async def resolve(self, caller: Caller, op_id: str, *, happened: bool, by: str) -> Operation:
+        """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
+
+
+class SagaCalls:
+    """Makes the calls of a transaction, and finds out what became of them."""
+
+    def __init__(
+        self, operations: OperationLookup, repository: TransactionRepository, send_call: SendCall
+    ) -> None:
+        self._operations = operations
+        self._repository = repository
+        self._send_call = send_call
+
+    async def send_compensation(self, transaction: TransactionRecord, step: StepRecord) -> Answer:
+        """The answer to the compensation of a step; raises HeadgateError."""
+        _, answer = await self._send_call(
+            Request(
+                caller=transaction.transaction_key.caller,
+                name=step.undo_tool,
+                params={"arguments": Raw(step.undo_arguments)},
+                client=step.client,
+                delivery_request=DeliveryRequest(
+                    key=transaction.compensation_key(step), transaction=transaction.id
+                ),
+            )
+        )
+        return answer
+
+    async def replay_answer(
+        self, transaction: TransactionRecord, step: StepRecord
+    ) -> tuple[Operation, Answer | None]:
+        """What a step was answered, out of the ledger, if it was; raises OperationNotFound or LedgerAway."""
+        operation = await self._operations.find_operation(transaction.transaction_key.caller, step.op_id)
+        return operation, await self._answer(operation) if operation.state is OperationState.DONE else None
+
+    async def settle_step(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
+        """A step that is SENT or in DOUBT as the ledger knows it now; raises LedgerAway."""
+        operation = await self._find(transaction, transaction.step_key(step), step.op_id)
+        if operation is None:
+            return self._unrecorded_step(transaction, step)
+        step = msgspec.structs.replace(step, op_id=operation.op_id)
+        match operation.state:
+            case OperationState.DONE:
+                return await self._step_after_answer(
+                    transaction, step, await self._answer(operation), operation
+                )
+            case OperationState.FAILED | OperationState.ASKED:
+                # A server that has asked something waits with the rest, and nobody will answer it.
+                reason = operation.error or "it was not carried out"
+                return msgspec.structs.replace(step, state=StepState.FAILED, error=reason)
+            case OperationState.INTENT:
+                return step
+            case OperationState.DOUBT:
+                step = msgspec.structs.replace(step, state=StepState.DOUBT, error=operation.error)
+                return await self._resolve_by_repeat(transaction, step, operation)
+
+    async def settle_compensation(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
+        """A step whose compensation is in doubt as the ledger knows it now; raises LedgerAway."""
+        operation = await self._find(transaction, transaction.compensation_key(step), step.undo_op_id)
+        if operation is None or operation.state not in (OperationState.DONE, OperationState.FAILED):
+            return step
+        if operation.state is OperationState.FAILED:
+            return next_compensation_round(step)
+        answer = await self._answer(operation)
+        refused = error_text(answer)
+        close_answer(answer)
+        return (
+            next_compensation_round(step)
+            if refused
+            else msgspec.structs.replace(step, state=StepState.UNDONE, error="")
+        )
+
+    async def open_compensation_id(self, transaction: TransactionRecord, step: StepRecord) -> str:
+        """The op_id of a compensation that may have been made; empty when the ledger knows that none was."""
+        operation = await self._find(transaction, transaction.compensation_key(step), step.undo_op_id)
+        if operation is None or operation.state in (OperationState.FAILED, OperationState.ASKED):
+            return ""
+        return operation.op_id
+
+    async def _find(self, transaction: TransactionRecord, key: str, op_id: str) -> Operation | None:
+        found = op_id or await self._repository.find_operation_id(transaction, key)
+        if not found:
+            return None
+        try:
+            return await self._operations.find_operation(transaction.transaction_key.caller, found)
+        except OperationNotFound:
+            return None
+
+    async def _answer(self, operation: Operation) -> Answer:
+        return (
+            await self._operations.recorded_answer(operation)
+            if operation.answered
+            else substitute_answer(operation)
+        )
+
+    def _unrecorded_step(self, transaction: TransactionRecord, step: StepRecord) -> StepRecord:
+        """A step that the ledger does not have."""
+        if step.state is StepState.SENT and step.elsewhere:
+            # Another gateway is about to send it.
+            return step
+        if step.state is StepState.SENT and self._repository.is_within_ledger_window(transaction):
+            return msgspec.structs.replace(step, state=StepState.FAILED, error="it was never sent")
+        return msgspec.structs.replace(
+            step, state=StepState.DOUBT, error="the ledger does not remember what became of it"
+        )
+
+    async def _resolve_by_repeat(
+        self, transaction: TransactionRecord, step: StepRecord, operation: Operation
+    ) -> StepRecord:
+        """A call that does no harm a second time, or that can be asked about, leaves no doubt."""
+        if not operation.kind.repeatable and operation.kind is not ToolClass.PROBEABLE:
+            return step
+        request = Request(
+            caller=transaction.transaction_key.caller,
+            name=step.tool,
+            params={"arguments": Raw(step.arguments)},
+            client=step.client,
+            delivery_request=DeliveryRequest(key=transaction.step_key(step), transaction=transaction.id),
+        )
+        try:
+            _, answer = await self._send_call(request)
+        except HeadgateError:
+            # As little is known as before.
+            return step
+        if is_input_request(answer):
+            return step
+        return await self._step_after_answer(transaction, step, answer, operation)
+
+    async def _step_after_answer(
+        self, transaction: TransactionRecord, step: StepRecord, answer: Answer, operation: Operation
+    ) -> StepRecord:
+        try:
+            return await step_after_answer(transaction, step, answer, operation.kind)
+        finally:
+            close_answer(answer)
+
+
+async def step_after_answer(
+    transaction: TransactionRecord, step: StepRecord, answer: Answer, kind: ToolClass
+) -> StepRecord:
+    """The step after its answer: done, with what takes it back; or refused, and so not done."""
+    op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
+    step = msgspec.structs.replace(step, op_id=op_id or step.op_id)
+    refused = error_text(answer)
+    if refused is not None:
+        state = StepState.DOUBT if leaves_doubt(answer) else StepState.FAILED
+        return msgspec.structs.replace(step, state=state, error=refused)
+    step = msgspec.structs.replace(step, state=StepState.DONE, error="")
+    if step.remedy is Remedy.NONE and kind is ToolClass.READ:
+        return msgspec.structs.replace(step, remedy=Remedy.NEEDLESS)
+    return await with_compensation_arguments(step, transaction.step_key(step), step.op_id, answer)
+
+
+def leaves_doubt(answer: Answer) -> bool:
+    """Whether it only says that this attempt was refused, after one that may have been carried out."""
+    return answer.delivery_status is not None and answer.delivery_status.state == OperationState.DOUBT
+
+
+def next_compensation_round(step: StepRecord) -> StepRecord:
+    """The step whose compensation is made once more, as a call of its own."""
+    return msgspec.structs.replace(
+        step, state=StepState.UNDOING, undo_round=step.undo_round + 1, undo_op_id=""
+    )

@@ -1,0 +1,361 @@
+"""Runs all transactions: begin, step, commit, rollback, and recovery after a restart."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from headgate.delivery.ledger import Operation
+from headgate.delivery.transactions.compensation import (
+    TIMED_OUT_CHANGES,
+    RollbackRunner,
+    Sleep,
+    steps_left_reason,
+)
+from headgate.delivery.transactions.saga_calls import (
+    OperationLookup,
+    SagaCalls,
+    SendCall,
+    close_answer,
+    next_compensation_round,
+)
+from headgate.delivery.transactions.saga_rules import (
+    OnFailure,
+    Phase,
+    RollbackAction,
+    StepState,
+    next_rollback_action,
+    unsettled_step,
+)
+from headgate.delivery.transactions.step_runner import FindTool, StepRequest, StepRunner, new_transaction
+from headgate.delivery.transactions.transaction_report import blocked_error, not_running_error
+from headgate.delivery.transactions.transaction_store import (
+    ResumableRollback,
+    StepRecord,
+    TransactionKey,
+    TransactionRecord,
+    TransactionRepository,
+    TransactionStore,
+    TransactionSummary,
+)
+from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.errors import HeadgateError, InvalidArguments, LedgerAway, TransactionFailed
+from headgate.domain.item import Item
+from headgate.domain.upstream_policy import ToolClass
+
+log = logging.getLogger("headgate.delivery")
+
+T = TypeVar("T")
+
+# Between looks at what other gateways left behind, at late answers and at the word of an operator.
+_POLL_SECONDS = 30.0
+# Between looks at what an operator handed over.
+_TAKE_OVER_SECONDS = 1.0
+# So many transactions are rolled back at a time without anybody waiting for it.
+_MAX_CONCURRENT = 8
+_SWEEP_SECONDS = 3600.0
+# At the end, what is under way gets this long to stop.
+_CLOSE_SECONDS = 5.0
+
+
+class SagaRunner:
+    """All transactions."""
+
+    def __init__(
+        self,
+        store: TransactionStore,
+        operations: OperationLookup,
+        send_call: SendCall,
+        kind: Callable[[Item], ToolClass],
+        find: FindTool,
+        *,
+        now: Callable[[], float],
+        window_seconds: float = 86_400.0,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Compensations are made with `use`; `kind` is the class of a tool, `now` the time of day.
+
+        `find` raises for a tool that nobody has, so that no step names one. `window_seconds` is how long the
+        ledger keeps what has ended.
+        """
+        self._repository = TransactionRepository(store, now, window_seconds)
+        self._calls = SagaCalls(operations, self._repository, send_call)
+        self._rollback_runner = RollbackRunner(self._repository, self._calls, sleep)
+        self._steps = StepRunner(self._repository, self._calls, self._rollback_runner, kind, find)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_progress: set[TransactionKey] = set()
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._wake_event = asyncio.Event()
+        self._seen_resumable: set[ResumableRollback] = set()
+        self._last_sweep = 0.0
+
+    async def begin(self, caller: Caller, *, seconds: float, on_failure: OnFailure) -> TransactionRecord:
+        """A new transaction of the caller, which is rolled back if it still runs then; raises LedgerAway."""
+        transaction_key = TransactionKey(caller.tenant, caller.principal, secrets.token_hex(16))
+        transaction = new_transaction(transaction_key, self._repository.now, seconds, on_failure)
+        await self._repository.begin(transaction)
+        self._wake(seconds)
+        return transaction
+
+    async def run_step(
+        self,
+        transaction_key: TransactionKey,
+        step_request: StepRequest,
+        request: Request,
+        send_call: SendCall,
+    ) -> tuple[Call, Answer]:
+        """The answer to one step; raises HeadgateError.
+
+        It is carried to its end also when its client leaves: cut short it would be in doubt, and block
+        the transaction.
+        """
+        return await self._run_shielded(
+            self._steps.run_step(transaction_key, step_request, request, send_call)
+        )
+
+    async def find_transaction(self, transaction_key: TransactionKey) -> TransactionRecord:
+        """The transaction as it is recorded; raises TransactionFailed or LedgerAway."""
+        return await self._repository.load(transaction_key)
+
+    async def commit(self, transaction_key: TransactionKey) -> TransactionRecord:
+        """The transaction, which is done now; raises HeadgateError when a step blocks it or it rolls back."""
+        async with self._repository.locked(transaction_key):
+            transaction = await self._repository.load(transaction_key)
+            if transaction.phase is Phase.RUNNING:
+                transaction = await self._rollback_runner.settle_open_step(transaction)
+            if transaction.phase is Phase.DONE:
+                return transaction
+            if transaction.phase is Phase.RUNNING and unsettled_step(transaction.steps) is not None:
+                raise blocked_error(transaction)
+            if transaction.phase is Phase.RUNNING and transaction.deadline > self._repository.now:
+                return await self._repository.save_change(transaction, "committed", phase=Phase.DONE)
+        if transaction.phase in (Phase.RUNNING, Phase.COMPENSATING):
+            transaction = await self._advance(transaction_key)
+        raise not_running_error(transaction)
+
+    async def rollback(
+        self, transaction_key: TransactionKey, *, leave: int | None = None
+    ) -> TransactionRecord:
+        """The transaction when it is rolled back or stuck; raises HeadgateError.
+
+        One that is stuck is tried again. `leave` is the step it is stuck at, if that is to stay as it is.
+        """
+        return await self._run_shielded(self._roll_back(transaction_key, leave))
+
+    async def _roll_back(self, transaction_key: TransactionKey, leave: int | None) -> TransactionRecord:
+        async with self._repository.locked(transaction_key):
+            transaction = await self._repository.load(transaction_key)
+            match transaction.phase:
+                case Phase.DONE | Phase.LEFT:
+                    raise not_running_error(transaction)
+                case Phase.COMPENSATED:
+                    return transaction
+                case Phase.RUNNING:
+                    transaction = await self._repository.save_change(
+                        transaction, "rollback asked for", phase=Phase.COMPENSATING, reason="it was asked for"
+                    )
+                case Phase.STUCK if leave is not None:
+                    transaction = await self._leave_step(transaction, leave)
+                case Phase.STUCK:
+                    transaction = await self._continue_stuck(transaction, retries=True)
+        return (
+            await self._rollback_runner.roll_back(transaction_key)
+            if transaction.phase is Phase.COMPENSATING
+            else transaction
+        )
+
+    async def on_operation_resolved(self, operation: Operation) -> TransactionRecord | None:
+        """Somebody settled a call: the transaction that waited for it goes on. None when it is of none."""
+        if not operation.transaction:
+            return None
+        transaction_key = TransactionKey(operation.tenant, operation.principal, operation.transaction)
+        try:
+            return await self._run_shielded(self._advance(transaction_key))
+        except TransactionFailed:
+            # It is gone, and its operation was kept for longer.
+            return None
+
+    # What a person decides about.
+
+    async def _leave_step(self, transaction: TransactionRecord, number: int) -> TransactionRecord:
+        move, at = next_rollback_action(transaction.steps)
+        if move is not RollbackAction.PARK or at != number:
+            raise InvalidArguments(
+                "transaction_rollback",
+                f"the transaction is not stuck at step {number}",
+                hint=f"leave step {at}",
+            )
+        step = msgspec.structs.replace(transaction.step(number), state=StepState.LEFT)
+        steps = (*transaction.steps[: number - 1], step, *transaction.steps[number:])
+        return await self._repository.save_change(
+            transaction,
+            f"step {number}: left as it is",
+            step,
+            phase=Phase.COMPENSATING,
+            reason=steps_left_reason(steps),
+        )
+
+    async def _continue_stuck(self, transaction: TransactionRecord, *, retries: bool) -> TransactionRecord:
+        """A transaction that is stuck goes on, if what it waits for is known, or is to be tried again."""
+        step = transaction.step(next_rollback_action(transaction.steps).step)
+        changed = await self._settled_step(transaction, step, retries=retries)
+        if changed.state is step.state:
+            return transaction
+        text = f"step {step.number}: {changed.state}, rollback goes on"
+        # What it waited for is not so any more.
+        reason = f"it was stuck at step {step.number}, and went on"
+        return await self._repository.save_change(
+            transaction, text, changed, phase=Phase.COMPENSATING, reason=reason
+        )
+
+    async def _settled_step(
+        self, transaction: TransactionRecord, step: StepRecord, *, retries: bool
+    ) -> StepRecord:
+        match step.state:
+            case StepState.SENT | StepState.DOUBT:
+                return await self._calls.settle_step(transaction, step)
+            case StepState.UNDO_DOUBT:
+                return await self._calls.settle_compensation(transaction, step)
+            case StepState.UNDO_FAILED if retries:
+                return next_compensation_round(step)
+            case _:
+                return step
+
+    # What goes on by itself.
+
+    async def run_scheduler(self) -> None:
+        """Roll back what is past its time limit, and go on with what was left behind; never returns."""
+        while True:
+            seconds = await self.resume_due()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._wake_event.wait()
+            except TimeoutError:
+                continue
+
+    async def resume_due(self) -> float:
+        """Attend to all that is due, beside the caller; how many seconds until something is due next."""
+        self._wake_event.clear()
+        try:
+            summaries = await self._repository.list_unfinished()
+            if self._repository.now - self._last_sweep > _SWEEP_SECONDS:
+                self._last_sweep = self._repository.now
+                await self._repository.sweep()
+        except LedgerAway as away:
+            log.warning("transactions not read", extra={"reason": str(away)})
+            return _POLL_SECONDS
+        now = self._repository.now
+        for summary in summaries:
+            if self._is_due(summary, now):
+                self._in_progress.add(summary.transaction_key)
+                self._tasks.add(self._start_task(self._advance_and_log(summary.transaction_key)))
+        waits = [summary.deadline - now for summary in summaries if summary.phase is Phase.RUNNING]
+        return min([_POLL_SECONDS, *(wait for wait in waits if wait > 0)])
+
+    async def follow_operator(self) -> None:
+        """Continue the rollbacks that an operator handed over, each within about a second; never returns."""
+        while True:
+            await asyncio.sleep(_TAKE_OVER_SECONDS)
+            await self.resume_handed_over()
+
+    async def resume_handed_over(self) -> None:
+        """Continue the rollbacks that an operator handed over since the last look, beside the caller."""
+        try:
+            found = set(await self._repository.list_resumable())
+        except LedgerAway:
+            # `resume` reads the same file, and logs why that fails.
+            return
+        # One that cannot continue now is left to `resume`, so that its reason is not logged each second.
+        new = {one for one in found - self._seen_resumable if one.transaction_key not in self._in_progress}
+        self._seen_resumable = (found & self._seen_resumable) | new
+        for transaction_key, _ in new:
+            log.info("operator retries transaction", extra={"transaction": transaction_key.id})
+            self._in_progress.add(transaction_key)
+            self._tasks.add(self._start_task(self._advance_and_log(transaction_key)))
+
+    async def wait_until_idle(self) -> None:
+        """Wait until all that goes on by itself has come to its end."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def counts(self) -> dict[Phase, int]:
+        """How many there are in each phase; raises LedgerAway."""
+        return await self._repository.counts()
+
+    async def close(self) -> None:
+        """The gateway ends: what is under way goes on after the next start."""
+        tasks = {*self._tasks, *self._rollback_runner.cancel_all()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+
+    def _is_due(self, summary: TransactionSummary, now: float) -> bool:
+        if summary.transaction_key in self._in_progress:
+            return False
+        return summary.phase is not Phase.RUNNING or summary.deadline <= now
+
+    async def _advance_and_log(self, transaction_key: TransactionKey) -> None:
+        try:
+            async with self._slots:
+                await self._advance(transaction_key)
+        except HeadgateError as error:
+            # The next look tries again.
+            log.warning(
+                "transaction waits", extra={"transaction": transaction_key.id, "reason": error.message}
+            )
+        except Exception:
+            # One that cannot be gone on with must not keep the others waiting.
+            log.exception("transaction waits", extra={"transaction": transaction_key.id})
+        finally:
+            self._in_progress.discard(transaction_key)
+
+    async def _advance(self, transaction_key: TransactionKey) -> TransactionRecord:
+        """Do what is due for one transaction; raises HeadgateError."""
+        async with self._repository.locked(transaction_key):
+            transaction = await self._repository.load(transaction_key)
+            if transaction.phase is Phase.RUNNING:
+                transaction = await self._rollback_runner.settle_open_step(transaction)
+            if transaction.phase is Phase.RUNNING and transaction.deadline <= self._repository.now:
+                transaction = await self._repository.save_change(
+                    transaction, "its time limit is over", **TIMED_OUT_CHANGES
+                )
+            elif transaction.phase is Phase.STUCK:
+                transaction = await self._continue_stuck(transaction, retries=False)
+        return (
+            await self._rollback_runner.roll_back(transaction_key)
+            if transaction.phase is Phase.COMPENSATING
+            else transaction
+        )
+
+    def _wake(self, seconds: float) -> None:
+        """Something is due sooner than the next look."""
+        if seconds < _POLL_SECONDS:
+            self._wake_event.set()
+
+    def _start_task(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.get_running_loop().create_task(work, name="transaction")
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run_shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work that goes on also when nobody waits for it any more."""
+        task = self._start_task(work)
+        self._tasks.add(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_close_unclaimed_answer)
+            raise
+
+
+def _close_unclaimed_answer(task: "asyncio.Task[Any]") -> None:
+    """Nobody takes what came of it."""
+    if task.cancelled() or task.exception() is not None:
+        return
+    match task.result():
+        case (Call(), Answer() as answer):
+            close_answer(answer)

@@ -1,0 +1,333 @@
+"""The tools for transactions and operations: reads their arguments and runs them."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import DecodeError, Meta, Raw
+
+from headgate.delivery.ledger import OperationState
+from headgate.delivery.transactions.saga_calls import OperationLookup, SendCall, close_answer
+from headgate.delivery.transactions.saga_rules import OnFailure, Phase
+from headgate.delivery.transactions.saga_runner import SagaRunner
+from headgate.delivery.transactions.step_runner import StepRequest
+from headgate.delivery.transactions.tool_definitions import (
+    BEGIN_TOOL,
+    COMMIT_TOOL,
+    GET_OPERATION_TOOL,
+    GET_TRANSACTION_TOOL,
+    RESOLVE_TOOL,
+    ROLLBACK_TOOL,
+    STEP_TOOL,
+)
+from headgate.delivery.transactions.transaction_report import (
+    format_time,
+    operation_details,
+    tool_result,
+    transaction_details,
+    transaction_summary,
+)
+from headgate.delivery.transactions.transaction_store import TransactionKey, TransactionRecord
+from headgate.domain.arguments import (
+    CONTAINERS,
+    as_object,
+    decoded,
+    members_of,
+    nested_arguments,
+    refuse_unknown,
+)
+from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.domain.errors import InvalidArguments
+
+# Names the compensation of a step that came as a plain call.
+COMPENSATE_META: Final = "io.headgate/compensate"
+DEFAULT_SECONDS: Final = 300.0
+_BEGIN_EXAMPLE: Final = 'call it with {"timeout_ms": 300000}: 1000 to 86400000, which is a day'
+_STEP_EXAMPLE: Final = (
+    'call it with {"transaction_id": "...", "tool": "...", "args": {...}, '
+    '"compensate": {"tool": "...", "args": {"id": "$result.id"}}}'
+)
+_META_EXAMPLE: Final = f'give "{COMPENSATE_META}" as {{"tool": "...", "arguments": {{...}}}}'
+_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_ID_HINT: Final = "1 to 128 letters, digits, '_', '-', '.' or ':'"
+
+
+class BeginArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """How a transaction is to be. Null is what some models write for an argument that they leave out."""
+
+    timeout_ms: Annotated[int, Meta(ge=1_000, le=86_400_000)] | None = None
+    on_failure: OnFailure | None = None
+
+    def timeout_seconds(self, otherwise: float) -> float:
+        """Its time limit; `otherwise` where nothing is said."""
+        return self.timeout_ms / 1000 if self.timeout_ms is not None else otherwise
+
+
+class _StepArguments(msgspec.Struct, frozen=True, kw_only=True):
+    transaction_id: str = ""
+    tool: str = ""
+    compensate: Raw = Raw(b"null")
+    sequence: Annotated[int, Meta(ge=1)] | None = None
+
+
+class TransactionArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Which transaction is meant."""
+
+    transaction_id: str = ""
+
+
+class RollbackArguments(TransactionArguments, frozen=True, kw_only=True):
+    """Which transaction is meant, and the step that stays as it is."""
+
+    leave: Annotated[int, Meta(ge=1)] | None = None
+
+
+class OperationArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Which operation is meant."""
+
+    op_id: str = ""
+
+
+class ResolveArguments(OperationArguments, frozen=True, kw_only=True):
+    """Which operation is meant, and whether it happened."""
+
+    happened: bool | None = None
+
+
+_TransactionArgumentsT = TypeVar("_TransactionArgumentsT", bound=TransactionArguments)
+_OperationArgumentsT = TypeVar("_OperationArgumentsT", bound=OperationArguments)
+
+
+def read_begin(params: Mapping[str, Raw]) -> BeginArguments:
+    """How a transaction is to be; raises InvalidArguments."""
+    allowed = {"on_failure": "rollback or keep"}
+    return decoded(params, BeginArguments, BEGIN_TOOL, _BEGIN_EXAMPLE, allowed, strict=False)
+
+
+def read_transaction_arguments(
+    tool: str, params: Mapping[str, Raw], shape: type[_TransactionArgumentsT]
+) -> _TransactionArgumentsT:
+    """Which transaction is meant; raises InvalidArguments."""
+    example = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
+    given = decoded(params, shape, tool, example, strict=False)
+    if not given.transaction_id:
+        raise InvalidArguments(tool, "transaction_id is not given", hint=example)
+    return given
+
+
+def read_operation_arguments(
+    tool: str, params: Mapping[str, Raw], shape: type[_OperationArgumentsT]
+) -> _OperationArgumentsT:
+    """Which operation is meant; raises InvalidArguments."""
+    fields = {"op_id": "..."} | ({"happened": True} if shape is ResolveArguments else {})
+    example = f"call it with {msgspec.json.encode(fields).decode()}"
+    given = decoded(params, shape, tool, example, strict=False)
+    if not given.op_id:
+        raise InvalidArguments(tool, "op_id is not given", hint=example)
+    if isinstance(given, ResolveArguments) and given.happened is None:
+        raise InvalidArguments(tool, "happened is not given", hint=example)
+    return given
+
+
+def read_step(request: Request) -> tuple[str, StepRequest]:
+    """The transaction and the step that a call of the tool asks for; raises InvalidArguments."""
+    given = decoded(request.params, _StepArguments, STEP_TOOL, _STEP_EXAMPLE, strict=False, container="args")
+    for argument, value in (("transaction_id", given.transaction_id), ("tool", given.tool)):
+        if not value:
+            raise InvalidArguments(STEP_TOOL, f"{argument} is not given", hint=_STEP_EXAMPLE)
+    members = members_of(request.params, STEP_TOOL, _STEP_EXAMPLE)
+    arguments = nested_arguments(members, STEP_TOOL, _STEP_EXAMPLE)
+    remedy = _object_members(given.compensate, STEP_TOOL, "compensate", _STEP_EXAMPLE)
+    undo_tool, undo_template = _compensation(remedy, STEP_TOOL, _STEP_EXAMPLE)
+    step_request = StepRequest(
+        tool=given.tool,
+        arguments=bytes(arguments),
+        undo_tool=undo_tool,
+        undo_template=undo_template,
+        sequence=given.sequence,
+        key=request.delivery_request.key if request.delivery_request is not None else "",
+        spoken=True,
+    )
+    return given.transaction_id, step_request
+
+
+def read_plain_step(request: Request, begins_seconds: float) -> tuple[str, StepRequest]:
+    """The same of a plain call whose ticket names a transaction; raises InvalidArguments."""
+    delivery_request = request.delivery_request
+    assert delivery_request is not None
+    if not _ID.fullmatch(delivery_request.transaction):
+        problem = f"transaction_id is {delivery_request.transaction[:100]!r}"
+        raise InvalidArguments("tools/call", problem, hint=f"an id has {_ID_HINT}")
+    raw = request.meta.get(COMPENSATE_META, Raw(b"null"))
+    remedy = _object_members(raw, "tools/call", COMPENSATE_META, _META_EXAMPLE)
+    undo_tool, undo_template = _compensation(remedy, "tools/call", _META_EXAMPLE)
+    step_request = StepRequest(
+        tool=request.name,
+        arguments=bytes(request.params.get("arguments", b"{}")),
+        undo_tool=undo_tool,
+        undo_template=undo_template,
+        sequence=delivery_request.sequence,
+        key=delivery_request.key,
+        begins_seconds=begins_seconds,
+    )
+    return delivery_request.transaction, step_request
+
+
+def _object_members(raw: Raw, owner: str, argument: str, example: str) -> dict[str, Raw] | None:
+    """What an object says that may have been sent as a text; None for null."""
+    if bytes(raw) == b"null":
+        return None
+    try:
+        return msgspec.json.decode(as_object(bytes(raw), owner, argument, example), type=dict[str, Raw])
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArguments(owner, f"{argument} cannot be read ({error})", hint=example) from error
+
+
+def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> tuple[str, bytes]:
+    """The tool that takes a step back and the template of its arguments; empty for none.
+
+    A compensation that lost an argument would undo something else, so nothing in it is dropped.
+    """
+    if given is None:
+        return "", b"{}"
+    undo = _undo_tool(given, owner, example)
+    said = f"{owner}: compensate"
+    refuse_unknown(said, given, ("tool", "args"), hint=example, accepted=CONTAINERS, target=undo)
+    if not undo:
+        raise InvalidArguments(owner, "compensate names no tool", hint=example)
+    return undo, bytes(nested_arguments(given, owner, example, within="compensate."))
+
+
+def _undo_tool(given: Mapping[str, Raw], owner: str, example: str) -> str:
+    try:
+        return msgspec.json.decode(given.get("tool", b'""'), type=str)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArguments(owner, "compensate.tool: expected a text", hint=example) from error
+
+
+class TransactionTool:
+    """One own tool of the gateway."""
+
+    def __init__(self, run: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._run = run
+
+    async def run(self, request: Request) -> Answer:
+        """The answer to one call; raises HeadgateError."""
+        return await self._run(request)
+
+
+class TransactionTools:
+    """The tools for transactions and operations."""
+
+    def __init__(
+        self,
+        saga_runner: SagaRunner,
+        operations: OperationLookup,
+        *,
+        default_seconds: float = DEFAULT_SECONDS,
+    ) -> None:
+        """`default_seconds` is the time limit of a transaction whose client gives none."""
+        self._default_seconds = default_seconds
+        self._saga_runner = saga_runner
+        self._operations = operations
+        # All but the one that makes a call of another tool.
+        self.tools_by_name: Mapping[str, TransactionTool] = MappingProxyType(
+            {
+                BEGIN_TOOL: TransactionTool(self._begin),
+                COMMIT_TOOL: TransactionTool(self._commit),
+                ROLLBACK_TOOL: TransactionTool(self._rollback),
+                GET_TRANSACTION_TOOL: TransactionTool(self._get_transaction),
+                GET_OPERATION_TOOL: TransactionTool(self._get_operation),
+                RESOLVE_TOOL: TransactionTool(self._resolve),
+            }
+        )
+
+    def is_step(self, request: Request) -> bool:
+        """Whether the request is a step of a transaction; asked of every call."""
+        delivery_request = request.delivery_request
+        return request.name == STEP_TOOL or (
+            delivery_request is not None and bool(delivery_request.transaction)
+        )
+
+    async def run_step(self, request: Request, use: SendCall) -> tuple[Call, Answer]:
+        """The answer to a step, made with `use`; raises HeadgateError."""
+        if request.name == STEP_TOOL:
+            id, step_request = read_step(request)
+            # Headers repeat the arguments of the tool, of which there are none that they should.
+            request = msgspec.structs.replace(request, headers=None)
+        else:
+            id, step_request = read_plain_step(request, self._default_seconds)
+        meta = {name: value for name, value in request.meta.items() if name != COMPENSATE_META}
+        request = msgspec.structs.replace(request, meta=meta)
+        return await self._saga_runner.run_step(
+            _transaction_key(request.caller, id), step_request, request, use
+        )
+
+    async def _begin(self, request: Request) -> Answer:
+        given = read_begin(request.params)
+        transaction = await self._saga_runner.begin(
+            request.caller,
+            seconds=given.timeout_seconds(self._default_seconds),
+            on_failure=given.on_failure or OnFailure.ROLLBACK,
+        )
+        return tool_result(
+            {**transaction_summary(transaction), "deadline": format_time(transaction.deadline)}
+        )
+
+    async def _commit(self, request: Request) -> Answer:
+        given = read_transaction_arguments(COMMIT_TOOL, request.params, TransactionArguments)
+        return tool_result(
+            transaction_summary(
+                await self._saga_runner.commit(_transaction_key(request.caller, given.transaction_id))
+            )
+        )
+
+    async def _rollback(self, request: Request) -> Answer:
+        given = read_transaction_arguments(ROLLBACK_TOOL, request.params, RollbackArguments)
+        transaction_key = _transaction_key(request.caller, given.transaction_id)
+        return _rollback_answer(await self._saga_runner.rollback(transaction_key, leave=given.leave))
+
+    async def _get_transaction(self, request: Request) -> Answer:
+        given = read_transaction_arguments(GET_TRANSACTION_TOOL, request.params, TransactionArguments)
+        return tool_result(
+            transaction_details(
+                await self._saga_runner.find_transaction(
+                    _transaction_key(request.caller, given.transaction_id)
+                )
+            )
+        )
+
+    async def _get_operation(self, request: Request) -> Answer:
+        given = read_operation_arguments(GET_OPERATION_TOOL, request.params, OperationArguments)
+        found = await self._operations.find_operation(request.caller, given.op_id)
+        if found.state is not OperationState.DONE or not found.answered:
+            return tool_result(operation_details(found, None))
+        answer = await self._operations.recorded_answer(found)
+        try:
+            return tool_result(operation_details(found, answer))
+        finally:
+            close_answer(answer)
+
+    async def _resolve(self, request: Request) -> Answer:
+        given = read_operation_arguments(RESOLVE_TOOL, request.params, ResolveArguments)
+        found = await self._operations.resolve(
+            request.caller, given.op_id, happened=bool(given.happened), by="caller"
+        )
+        told = operation_details(found, None)
+        transaction = await self._saga_runner.on_operation_resolved(found)
+        if transaction is not None:
+            told["transaction"] = transaction_summary(transaction)
+        return tool_result(told)
+
+
+def _transaction_key(caller: Caller, id: str) -> TransactionKey:
+    return TransactionKey(caller.tenant, caller.principal, id)
+
+
+def _rollback_answer(transaction: TransactionRecord) -> Answer:
+    """What a rollback came to; one that is stuck is a failure, and says what remains."""
+    return tool_result(
+        transaction_summary(transaction), failed=transaction.phase in (Phase.STUCK, Phase.LEFT)
+    )

@@ -1,0 +1,392 @@
+"""Sends one call to its upstream with a deadline, through the bulkhead, and retries it where that is safe."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from headgate.delivery.bulkhead import Bulkhead, BulkheadStats
+from headgate.delivery.concurrency_limiter import Sleep
+from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.idempotency_key import with_idempotency_key
+from headgate.delivery.retry import retry_delay_seconds
+from headgate.domain.call import Answer, Call, DeliveryOptions, agent_of
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
+from headgate.domain.errors import (
+    Effect,
+    HeadgateError,
+    UpstreamLost,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from headgate.domain.item import Item
+from headgate.domain.payload import HasEdges
+from headgate.domain.upstream_policy import Priority, ToolClass, ToolSafety
+from headgate.protocol.result_conversion import claims_error, is_tool_error
+
+_TOOL_CALL = "tools/call"
+# These change nothing; what a method that the gateway does not know does, nobody can tell.
+_READ_ONLY_METHODS = frozenset(
+    {
+        "completion/complete",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tools/list",
+    }
+)
+# A client that gives a call less time than this and gets no answer says nothing about the server.
+_SHORT_TIMEOUT_SECONDS = 10.0
+# The upstream ends a call at its deadline or a moment before or after it.
+_MOMENT_SECONDS = 0.05
+# Of each end of a result on disk.
+_EDGE_BYTES = 8 * 1024
+
+_DEFAULT_OPTIONS = DeliveryOptions()
+
+
+class Upstream(Protocol):
+    """Whatever carries a call out."""
+
+    async def await_ready(self, server: str) -> None:
+        """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
+
+    def send_to_server(self, call: Call) -> Awaitable[Answer]:
+        """Send once, until the deadline of the call. Raises UpstreamError saying what may have happened."""
+
+    def honours_keys(self, server: str) -> bool:
+        """Whether the server said that it carries out one call for each key."""
+
+    def longest_seconds(self, server: str) -> float:
+        """How long one call of the server may take, whatever the progress."""
+
+    def is_ready(self, server: str) -> bool:
+        """Whether a call would be sent at once."""
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        """Hear of every change of a resource; raises UpstreamError."""
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        """Do not hear of it any more; raises UpstreamError."""
+
+
+# Told the server, the outcome (`ok`, `error`, or the code of a failure) and the seconds of each call.
+CallCounter = Callable[[str, str, float], None]
+
+
+class UpstreamDelivery:
+    """As many attempts as the promise for the tool allows; a breaker, a queue and a budget per upstream."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        delivery_policy: DeliveryPolicy,
+        now: Callable[[], float],
+        count: CallCounter,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        self._upstream = upstream
+        self._delivery_policy = delivery_policy
+        self._now = now
+        self._count = count
+        self._sleep = sleep
+        self._random = random
+        self._bulkheads: dict[str, Bulkhead] = {}
+        # Where each subscription was taken, by the URI that clients know; one entry for each client.
+        self._subscribed: dict[str, list[Item]] = {}
+
+    async def await_ready(self, server: str) -> None:
+        """Wait until the server has told its tools; raises UpstreamError, and counts it as the call's end."""
+        started = self._now()
+        try:
+            await self._upstream.await_ready(server)
+        except (HeadgateError, asyncio.CancelledError) as error:
+            outcome = error.code if isinstance(error, HeadgateError) else "cancelled"
+            self._count(server, outcome, self._now() - started)
+            raise
+
+    async def send_with_retry(self, call: Call, *, kind: ToolClass | None = None) -> Answer:
+        """The upstream's answer; raises HeadgateError, whose effect is that of all attempts together.
+
+        `kind` is what is promised for the call, where that is not what is promised for its tool.
+        """
+        server = call.item.server
+        bulkhead = self._bulkheads.get(server)
+        if bulkhead is None or bulkhead.policy is not self._delivery_policy.for_upstream(server):
+            bulkhead = self._bulkhead_of(server)
+        started = self._now()
+        outcome = "INTERNAL"
+        # Nobody asks to be told how it was carried.
+        plain = call.delivery_options is None and call.request.delivery_request is None
+        try:
+            sent = call
+            if not plain or not bulkhead.has_default_policy or bulkhead.honours_keys:
+                sent = self._with_deadline_and_key(call)
+            probe = False
+            if bulkhead.breaker.is_open or not bulkhead.limiter.try_acquire():
+                probe = await self._admit(bulkhead, sent)
+            try:
+                answer = await self._send_once(bulkhead, sent, probe=probe)
+            except HeadgateError as error:
+                answer = await self._retry(
+                    bulkhead, self._with_total_deadline(sent, started), error, kind, plain=plain
+                )
+            outcome = _outcome_label(answer)
+            return answer if plain or answer.delivery_status is not None else _with_attempts(answer, 1)
+        except HeadgateError as error:
+            outcome = error.code
+            if error.delivery_status is None and not plain:
+                error.delivery_status = DeliveryStatus(attempts=0)
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            self._count(server, outcome, self._now() - started)
+
+    def _bulkhead_of(self, server: str) -> Bulkhead:
+        """The lane of a server, with the care that it is to get now."""
+        policy = self._delivery_policy.for_upstream(server)
+        bulkhead = self._bulkheads.get(server)
+        if bulkhead is None:
+            bulkhead = self._bulkheads[server] = Bulkhead(server, policy, self._now, self._sleep)
+        bulkhead.apply_policy(policy)
+        bulkhead.honours_keys = self._upstream.honours_keys(server)
+        return bulkhead
+
+    # Before the first attempt.
+
+    def _with_deadline_and_key(self, call: Call) -> Call:
+        """With its deadline and its key, if it has any."""
+        request, item = call.request, call.item
+        policy = self._delivery_policy.configured_safety(item)
+        takes_key = request.method == _TOOL_CALL and (
+            self._upstream.honours_keys(item.server)
+            or (
+                policy is not None
+                and bool(policy.key_argument or policy.key_header)
+                # What only reads may have no such argument.
+                and self._delivery_policy.tool_class(item) is ToolClass.KEYED
+            )
+        )
+        delivery_options = call.delivery_options or _DEFAULT_OPTIONS
+        if delivery_options.deadline is None:
+            delivery_options = msgspec.structs.replace(
+                delivery_options, deadline=_deadline(request.delivery_request, policy)
+            )
+        if takes_key:
+            return with_idempotency_key(call, delivery_options, policy)
+        return msgspec.structs.replace(call, delivery_options=delivery_options)
+
+    # One attempt.
+
+    async def _admit(self, bulkhead: Bulkhead, call: Call) -> bool:
+        delivery_request, priority = call.request.delivery_request, None
+        if delivery_request is not None:
+            priority = delivery_request.priority
+        if priority is None:
+            policy = self._delivery_policy.configured_safety(call.item)
+            priority = policy.priority if policy is not None else None
+        deadline = call.delivery_options.deadline if call.delivery_options is not None else None
+        agent = agent_of(call.request.owner, call.request.caller)
+        return await bulkhead.admit(call.item.name, priority or Priority.NORMAL, deadline, agent)
+
+    async def _send_once(self, bulkhead: Bulkhead, call: Call, *, probe: bool) -> Answer:
+        try:
+            answer = await self._upstream.send_to_server(call)
+        except (UpstreamTimeout, UpstreamLost, UpstreamUnreachable) as error:
+            if not _timed_out_early(call, error):
+                bulkhead.breaker.record_failure(probe=probe)
+            elif probe:
+                bulkhead.breaker.abandon_probe()
+            raise
+        except BaseException:
+            # Cancelled, refused or answered wrongly: no verdict on the connection.
+            if probe:
+                bulkhead.breaker.abandon_probe()
+            raise
+        finally:
+            bulkhead.limiter.release()
+        bulkhead.breaker.record_success()
+        bulkhead.budget.record_answer()
+        return answer
+
+    # The attempts after it.
+
+    def _with_total_deadline(self, call: Call, started: float) -> Call:
+        """With the longest that its server may take for a deadline, of all attempts together."""
+        delivery_options = call.delivery_options or _DEFAULT_OPTIONS
+        left = self._upstream.longest_seconds(call.item.server) - (self._now() - started)
+        latest = asyncio.get_running_loop().time() + left
+        deadline = latest if delivery_options.deadline is None else min(delivery_options.deadline, latest)
+        return msgspec.structs.replace(
+            call, delivery_options=msgspec.structs.replace(delivery_options, deadline=deadline)
+        )
+
+    async def _retry(
+        self, bulkhead: Bulkhead, call: Call, error: HeadgateError, kind: ToolClass | None, *, plain: bool
+    ) -> Answer:
+        """The answer to one more attempt; raises the error that says most of what may have happened."""
+        kind = kind or self._tool_class(call)
+        failures, raised = 1, error
+        while (seconds := self._next_delay(bulkhead, call, failures, error, kind)) is not None:
+            repeated = _with_retry_count(call, failures)
+            try:
+                await self._sleep(seconds)
+                probe = await self._admit(bulkhead, repeated)
+            except BaseException as refusal:
+                bulkhead.budget.refund()
+                if not isinstance(refusal, HeadgateError):
+                    raise
+                # Nothing was sent this time, so what is known is what the attempt before has said.
+                break
+            bulkhead.retries += 1
+            try:
+                answer = await self._send_once(bulkhead, repeated, probe=probe)
+            except HeadgateError as another:
+                failures += 1
+                error = another
+                if raised.effect is Effect.NONE or error.effect is not Effect.NONE:
+                    raised = error
+            else:
+                return _with_attempts(answer, failures + 1, doubted=raised.effect is not Effect.NONE)
+        if failures > 1 or not plain:
+            raised.delivery_status = DeliveryStatus(attempts=failures)
+        if kind.repeatable and isinstance(raised, UpstreamTimeout | UpstreamLost):
+            raised.retryable = True
+            raised.hint = "try again: a second time does no harm"
+        raise raised
+
+    def _next_delay(
+        self, bulkhead: Bulkhead, call: Call, failures: int, error: HeadgateError, kind: ToolClass
+    ) -> float | None:
+        deadline = call.delivery_options.deadline if call.delivery_options is not None else None
+        seconds = retry_delay_seconds(
+            bulkhead.policy.retry_settings,
+            failures,
+            error,
+            kind,
+            chance=self._random(),
+            seconds_left=None if deadline is None else deadline - asyncio.get_running_loop().time(),
+        )
+        if (
+            seconds is None
+            or bulkhead.breaker.retry_after_seconds() is not None
+            or not bulkhead.budget.try_spend()
+        ):
+            return None
+        return seconds
+
+    def _tool_class(self, call: Call) -> ToolClass:
+        """What a second attempt of the call would do."""
+        item, method = call.item, call.request.method
+        if method != _TOOL_CALL:
+            return ToolClass.READ if method in _READ_ONLY_METHODS else ToolClass.UNSAFE
+        kind = self._delivery_policy.tool_class(item)
+        if kind is ToolClass.KEYED and (call.delivery_options is None or not call.delivery_options.key):
+            # It was sent before the server said that it takes keys, and so without one.
+            return ToolClass.UNSAFE
+        return kind
+
+    # Beside calls.
+
+    def is_ready(self, server: str) -> bool:
+        """Whether a call would be sent at once."""
+        return self._upstream.is_ready(server)
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        """Whether the server puts its questions while a call is under way."""
+        return self._upstream.sends_requests_during_calls(server)
+
+    async def subscribe(self, item: Item) -> Answer:
+        """Hear of every change of a resource; raises UpstreamError."""
+        answer = await self._upstream.subscribe(item.server, item.name)
+        if not answer.error:
+            self._subscribed.setdefault(item.public_name, []).append(item)
+        return answer
+
+    async def unsubscribe(self, public_uri: str) -> Answer:
+        """One client less hears of it; raises UpstreamError.
+
+        At the server that took the subscription: by now the URI may be another server's, or nobody's.
+        """
+        items = self._subscribed.get(public_uri)
+        if not items:
+            return Answer(b"{}")
+        item = items.pop(0)
+        if not items:
+            del self._subscribed[public_uri]
+        return await self._upstream.unsubscribe(item.server, item.name)
+
+    def on_reconnected(self, server: str) -> None:
+        """A new connection to `server` stands."""
+        bulkhead = self._bulkheads.get(server)
+        if bulkhead is not None:
+            bulkhead.breaker.allow_probe()
+            bulkhead.honours_keys = self._upstream.honours_keys(server)
+
+    def stats(self) -> dict[str, BulkheadStats]:
+        """How the calls of each server that was called are doing now."""
+        return {server: bulkhead.stats() for server, bulkhead in self._bulkheads.items()}
+
+
+def _deadline(delivery_request: DeliveryRequest | None, policy: ToolSafety | None) -> float | None:
+    """The least of what the caller and the operator allow, on the event loop's clock."""
+    theirs = delivery_request.timeout_seconds if delivery_request is not None else None
+    ours = policy.timeout_seconds if policy is not None else None
+    limits = [limit for limit in (theirs, ours) if limit is not None]
+    return asyncio.get_running_loop().time() + min(limits) if limits else None
+
+
+def _timed_out_early(call: Call, error: HeadgateError) -> bool:
+    """Whether the call ended only because its client gave it little time: others need not pay for that."""
+    delivery_request = call.request.delivery_request
+    if (
+        not isinstance(error, UpstreamTimeout)
+        or delivery_request is None
+        or delivery_request.timeout_seconds is None
+    ):
+        return False
+    deadline = call.delivery_options.deadline if call.delivery_options is not None else None
+    if delivery_request.timeout_seconds >= _SHORT_TIMEOUT_SECONDS or deadline is None:
+        return False
+    return asyncio.get_running_loop().time() >= deadline - _MOMENT_SECONDS
+
+
+def _with_retry_count(call: Call, failures: int) -> Call:
+    delivery_options = call.delivery_options or _DEFAULT_OPTIONS
+    delivery_options = msgspec.structs.replace(
+        delivery_options, retry_count=delivery_options.retry_count + failures
+    )
+    return msgspec.structs.replace(call, delivery_options=delivery_options)
+
+
+def _outcome_label(answer: Answer) -> str:
+    """The word under which an answer is counted."""
+    result = answer.result
+    if answer.error:
+        return "error"
+    if isinstance(result, bytes):
+        return "tool_error" if claims_error(result) and is_tool_error(result) else "ok"
+    # The flag stands before or behind what is large.
+    return "tool_error" if isinstance(result, HasEdges) and claims_error(result.edges(_EDGE_BYTES)) else "ok"
+
+
+def _with_attempts(answer: Answer, attempts: int, *, doubted: bool = False) -> Answer:
+    delivery_status = msgspec.structs.replace(
+        answer.delivery_status or DeliveryStatus(), attempts=attempts, doubted=doubted
+    )
+    return msgspec.structs.replace(answer, delivery_status=delivery_status)

@@ -1,0 +1,262 @@
+"""Very large results that clients fetch in chunks, each in an unnamed file."""
+
+import asyncio
+import base64
+import hashlib
+import io
+import logging
+import os
+import secrets
+import tempfile
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer, Request, agent_of
+from headgate.domain.errors import InvalidArguments, TransferNotFound
+from headgate.domain.payload import Payload, size_of
+from headgate.protocol.jsonrpc import encode_object
+from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
+
+log = logging.getLogger("headgate.storage")
+
+T = TypeVar("T", str, int)
+
+_CHUNKING = "chunking"
+CHUNK_BYTES: Final = 1024 * 1024
+# A client that lost its connection comes back within this time, or not at all.
+_KEPT_SECONDS = 600.0
+# Each is an open file.
+_MAX_TRANSFERS = 100
+# 192 bits: an id is never guessed.
+_ID_BYTES = 24
+_READ_BYTES = 256 * 1024
+
+
+class _ResultTransfer(msgspec.Struct):
+    """One result, and who may fetch it."""
+
+    agent: str
+    file: io.FileIO
+    size: int
+    used: float
+
+    @property
+    def total(self) -> int:
+        """How many parts it has."""
+        return -(-self.size // CHUNK_BYTES)
+
+
+class _ChunkRequest(msgspec.Struct):
+    transfer_id: str
+    index: int
+
+
+@asynccontextmanager
+async def open_transfers(
+    directory: Path, above_bytes: int, now: Callable[[], float], *, most: int = _MAX_TRANSFERS
+) -> AsyncIterator["ResultTransfers"]:
+    """Transfers whose files are in `directory`, and end with the block; `now` counts seconds."""
+    transfers = ResultTransfers(directory, above_bytes, now, most=most)
+    try:
+        yield transfers
+    finally:
+        transfers.close()
+
+
+class ResultTransfers:
+    """Hands results of more than so many bytes over in parts, to clients that negotiated `chunking`.
+
+    A part can be fetched in any order and any number of times until the client says that it is done or does
+    not come for ten minutes. Of more than a hundred, whoever has most loses its oldest. An id of somebody
+    else is an unknown id.
+    """
+
+    def __init__(
+        self, directory: Path, above_bytes: int, now: Callable[[], float], *, most: int = _MAX_TRANSFERS
+    ) -> None:
+        self._directory = directory
+        self._above_bytes = above_bytes
+        self._now = now
+        self._most = most
+        # Those that were used last at the end.
+        self._transfers: OrderedDict[str, _ResultTransfer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._transfers)
+
+    def needs_chunks(self, request: Request, answer: Answer) -> bool:
+        """Whether the answer is to go in parts; opens nothing."""
+        delivery_request = request.delivery_request
+        if delivery_request is None or _CHUNKING not in delivery_request.features or answer.error:
+            # Nearly always.
+            return False
+        return size_of(answer.result) > self._above_bytes
+
+    async def announce_chunks(self, request: Request, answer: Answer) -> Answer:
+        """What announces the parts of a result; the result itself when the disk does not take it."""
+        self.expire()
+        id, result = secrets.token_urlsafe(_ID_BYTES), answer.result
+        writing = asyncio.ensure_future(asyncio.to_thread(_write, self._directory, result))
+        try:
+            file, digest = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped: what it still writes is nobody's.
+            writing.add_done_callback(_close_written)
+            raise
+        except OSError as error:
+            log.warning("result not kept", extra={"path": str(self._directory), "reason": str(error)})
+            return answer
+        transfer = _ResultTransfer(
+            agent_of(request.owner, request.caller), file, os.fstat(file.fileno()).st_size, self._now()
+        )
+        self._transfers[id] = transfer
+        while len(self._transfers) > self._most:
+            self._evict_one()
+        chunked = RmcpTransfer(
+            transfer_id=id,
+            size=transfer.size,
+            chunk_size=CHUNK_BYTES,
+            total=transfer.total,
+            sha256=digest,
+        )
+        # The announcement is ours, so it names no type as the server's would.
+        return msgspec.structs.replace(answer, result=_announcement(chunked), typed=False)
+
+    def _evict_one(self) -> None:
+        """Forget the oldest of whoever has most, so that nobody crowds out what others fetch."""
+        held = Counter(transfer.agent for transfer in self._transfers.values())
+        [(agent, _)] = held.most_common(1)
+        id = next(id for id, transfer in self._transfers.items() if transfer.agent == agent)
+        self._transfers.pop(id).file.close()
+
+    def is_chunk_method(self, method: str) -> bool:
+        """Whether a client asks with this method for a part, or says that it has all."""
+        return method in (CHUNK_METHOD, DONE_METHOD)
+
+    async def read_chunk(self, request: Request) -> Answer:
+        """A part, or nothing for the word that all are there; raises InvalidArguments or TransferNotFound."""
+        chunk_request = _chunk_request(request)
+        transfer = self._find(request, chunk_request.transfer_id)
+        if request.method == DONE_METHOD:
+            del self._transfers[chunk_request.transfer_id]
+            transfer.file.close()
+            return Answer(b"{}")
+        if not 0 <= chunk_request.index < transfer.total:
+            raise InvalidArguments(
+                CHUNK_METHOD,
+                f"index is 0 to {transfer.total - 1}, not {chunk_request.index}",
+                hint="ask for a part that there is",
+            )
+        # Another descriptor, which outlives the transfer.
+        descriptor = os.dup(transfer.file.fileno())
+        reading = asyncio.to_thread(_chunk, descriptor, transfer.total, chunk_request)
+        return Answer(await asyncio.shield(asyncio.ensure_future(reading)))
+
+    def _find(self, request: Request, id: str) -> _ResultTransfer:
+        self.expire()
+        transfer = self._transfers.get(id)
+        if transfer is None or transfer.agent != agent_of(request.owner, request.caller):
+            raise TransferNotFound(id)
+        transfer.used = self._now()
+        self._transfers.move_to_end(id)
+        return transfer
+
+    def expire(self) -> None:
+        """Forget what nobody has come for in a long time."""
+        oldest = self._now() - _KEPT_SECONDS
+        while self._transfers:
+            id, transfer = next(iter(self._transfers.items()))
+            if transfer.used > oldest:
+                return
+            del self._transfers[id]
+            transfer.file.close()
+
+    def close(self) -> None:
+        """Forget everything."""
+        while self._transfers:
+            self._transfers.popitem()[1].file.close()
+
+
+def _write(directory: Path, result: Payload) -> tuple[io.FileIO, str]:
+    """The result in a file of its own, and its hash."""
+    digest = hashlib.sha256()
+    directory.mkdir(parents=True, exist_ok=True)
+    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 (closed by its taker)
+    try:
+        for piece in _byte_chunks(result):
+            digest.update(piece)
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(file.fileno(), view) :]
+    except BaseException:
+        file.close()
+        raise
+    if not isinstance(result, bytes):
+        result.close()
+    return file, digest.hexdigest()
+
+
+def _byte_chunks(result: Payload) -> Iterator[bytes]:
+    if not isinstance(result, bytes):
+        yield from result.chunks()
+        return
+    for start in range(0, len(result), _READ_BYTES):
+        yield result[start : start + _READ_BYTES]
+
+
+def _close_written(writing: "asyncio.Future[tuple[io.FileIO, str]]") -> None:
+    if not writing.cancelled() and writing.exception() is None:
+        writing.result()[0].close()
+
+
+def _announcement(chunked: RmcpTransfer) -> bytes:
+    text = (
+        f"This result has {chunked.size} bytes. It waits to be fetched in {chunked.total} parts "
+        f"with {CHUNK_METHOD}, under the transfer_id that stands in its _meta."
+    )
+    content = Raw(msgspec.json.encode([{"type": "text", "text": text}]))
+    meta = Raw(msgspec.json.encode({"rmcp": RmcpResponseMeta(chunked=chunked)}))
+    return encode_object({"content": content, "isError": Raw(b"false"), "_meta": meta})
+
+
+def _chunk_request(request: Request) -> _ChunkRequest:
+    if request.method == DONE_METHOD:
+        return _ChunkRequest(_read_param(request, "transfer_id", str, _DONE_EXAMPLE), 0)
+    transfer_id = _read_param(request, "transfer_id", str, _CHUNK_EXAMPLE)
+    return _ChunkRequest(transfer_id, _read_param(request, "index", int, _CHUNK_EXAMPLE))
+
+
+_CHUNK_EXAMPLE = 'give {"transfer_id": "...", "index": 0}'
+_DONE_EXAMPLE = 'give {"transfer_id": "..."}'
+_TYPE_NAMES = {str: "a text", int: "a whole number"}
+
+
+def _read_param(request: Request, name: str, kind: type[T], example: str) -> T:
+    raw = request.params.get(name)
+    if raw is None:
+        raise InvalidArguments(request.method, f"{name} is not given", hint=example)
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArguments(request.method, f"{name} must be {_TYPE_NAMES[kind]}", hint=example) from error
+
+
+def _chunk(descriptor: int, total: int, chunk_request: _ChunkRequest) -> bytes:
+    try:
+        data = os.pread(descriptor, CHUNK_BYTES, chunk_request.index * CHUNK_BYTES)
+    finally:
+        os.close(descriptor)
+    chunk = RmcpChunk(
+        transfer_id=chunk_request.transfer_id,
+        index=chunk_request.index,
+        total=total,
+        sha256=hashlib.sha256(data).hexdigest(),
+        data=base64.b64encode(data).decode(),
+    )
+    return msgspec.json.encode(chunk)

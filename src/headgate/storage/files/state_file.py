@@ -1,0 +1,253 @@
+"""state.json: name owners, protocol versions, capabilities and session preferences that survive a restart."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from headgate.catalog.capabilities import ServerDeclaration
+from headgate.domain.regular_file import open_regular, read_regular
+
+log = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
+
+# Servers whose tools are called something new each time must not fill the disk; the longest unused go first.
+_MAX_NAMES = 50_000
+# Clients rarely say that they are done.
+_MAX_SESSIONS = 1_000
+# All of them together; the largest go first.
+_MAX_SESSION_BYTES = 8 * 1024 * 1024
+_MAX_LISTINGS = 256
+
+
+class PersistedState(msgspec.Struct):
+    """The content of the file."""
+
+    names: dict[str, tuple[str, str]] = {}
+    versions: dict[str, str] = {}
+    # The version, capabilities and instructions of each server.
+    abilities: dict[str, ServerDeclaration] = {}
+    # The log level and the subscriptions of each session, by a digest of its id.
+    standings: dict[str, tuple[str, list[str]]] = {}
+    # A digest of each listing as it was shown last.
+    listings: dict[str, str] = {}
+    # When the most used tools were taken down, and which they are.
+    favourites: tuple[float, list[tuple[str, str]]] = (0.0, [])
+
+
+class StateFile:
+    """The facts, written whole and atomically soon after one changes; a lost file only costs a probe.
+
+    On a running loop changes are collected for `pause_seconds` and written in a thread; `flush` is the end.
+    """
+
+    def __init__(self, path: Path, pause_seconds: float = 1.0) -> None:
+        self._path = path
+        self._pause_seconds = pause_seconds
+        self._state = _read(path)
+        # What this process knew when it last read or wrote the file, and what the file held then: other
+        # gateways may share it.
+        self._known = msgspec.json.encode(self._state)
+        self._on_disk = _digest(path)
+        self._session_bytes = {session: _size(uris) for session, (_, uris) in self._state.standings.items()}
+        self._evict_sessions()
+        self._changes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        # A thread may be writing while the end is written.
+        self._lock = threading.Lock()
+        self._written = 0
+
+    def owner(self, public_name: str) -> tuple[str, str] | None:
+        """The server and tool that had the name first."""
+        known = self._state.names
+        owner = known.pop(public_name, None)
+        if owner is not None:
+            # Somebody uses the name: to the end, where it is not forgotten.
+            known[public_name] = owner
+        return owner
+
+    def claim(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Remember the first owner of each name."""
+        known = self._state.names
+        if not names.items() <= known.items():
+            known.update(names)
+            for name in list(known)[: max(0, len(known) - _MAX_NAMES)]:
+                del known[name]
+            self._schedule_write()
+
+    def version(self, server: str) -> str | None:
+        """The protocol version that was agreed with this server the last time."""
+        return self._state.versions.get(server)
+
+    def remember_version(self, server: str, version: str) -> None:
+        """Remember what was agreed."""
+        if self._state.versions.get(server) != version:
+            self._state.versions[server] = version
+            self._schedule_write()
+
+    def ability(self, server: str) -> ServerDeclaration | None:
+        """What the server said about itself the last time."""
+        return self._state.abilities.get(server)
+
+    def remember_ability(self, server: str, ability: ServerDeclaration) -> None:
+        """Remember what it says about itself."""
+        if self._state.abilities.get(server) != ability:
+            self._state.abilities[server] = ability
+            self._schedule_write()
+
+    def preferences(self, session: str) -> tuple[str, list[str]] | None:
+        """The log level that the client of a session asked for, and the resources that it subscribed to."""
+        return self._state.standings.get(session)
+
+    def save_preferences(self, session: str, level: str, uris: list[str]) -> None:
+        """Remember what it has asked for; nothing at all need not be remembered."""
+        known = self._state.standings
+        before = known.pop(session, None)
+        self._session_bytes.pop(session, None)
+        if level or uris:
+            # To the end, where it is not forgotten.
+            known[session] = (level, uris)
+            self._session_bytes[session] = _size(uris)
+            self._evict_sessions()
+        if known.get(session) != before:
+            self._schedule_write()
+
+    def _evict_sessions(self) -> None:
+        """Forget the oldest of too many, and the largest where they are too large together."""
+        sizes = self._session_bytes
+        excess = list(self._state.standings)[: max(0, len(self._state.standings) - _MAX_SESSIONS)]
+        total = sum(sizes.values()) - sum(sizes[session] for session in excess)
+        if total > _MAX_SESSION_BYTES:
+            for session in sorted(sizes.keys() - set(excess), key=sizes.__getitem__, reverse=True):
+                if total <= _MAX_SESSION_BYTES:
+                    break
+                total -= sizes[session]
+                excess.append(session)
+        for session in excess:
+            del self._state.standings[session], sizes[session]
+
+    def listing_digest(self, label: str) -> str | None:
+        """What was shown in that listing the last time."""
+        return self._state.listings.get(label)
+
+    def remember_listing(self, label: str, digest: str) -> None:
+        """What is shown in it now."""
+        known = self._state.listings
+        if known.get(label) != digest:
+            known.pop(label, None)
+            known[label] = digest
+            for one in list(known)[: max(0, len(known) - _MAX_LISTINGS)]:
+                del known[one]
+            self._schedule_write()
+
+    def favourites(self) -> tuple[float, list[tuple[str, str]]]:
+        """When the most used tools were taken down, and which they are."""
+        return self._state.favourites
+
+    def remember_favourites(self, at: float, tools: list[tuple[str, str]]) -> None:
+        """They are these now."""
+        self._state.favourites = (at, tools)
+        self._schedule_write()
+
+    async def flush(self) -> None:
+        """Write what has not been written yet, before this returns."""
+        if self._timer is not None:
+            # At the end of a gateway there may be no thread left for it.
+            self._timer.cancel()
+            self._timer = None
+        await asyncio.to_thread(self._write, self._changes, msgspec.json.encode(self._state))
+
+    def _schedule_write(self) -> None:
+        self._changes += 1
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # Nobody is held up.
+            self._write(self._changes, msgspec.json.encode(self._state))
+            return
+        if self._timer is None:
+            self._timer = loop.call_later(self._pause_seconds, self._write_in_thread, loop)
+
+    def _write_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        content = msgspec.json.encode(self._state)
+        self._writing = loop.run_in_executor(None, self._write, self._changes, content)
+
+    def _write(self, change: int, content: bytes) -> None:
+        """Write the facts as they were after a change, unless later ones have been written."""
+        with self._lock:
+            if change <= self._written:
+                return
+            # Of this process alone: another gateway may be writing too.
+            fresh = self._path.with_suffix(f".{os.getpid()}.new")
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                # It names what clients subscribed to, which is nobody else's business.
+                with open_regular(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+                    file.write(self._merged_with_file(content))
+                os.replace(fresh, self._path)
+                self._written, self._known, self._on_disk = change, content, _digest(self._path)
+            except OSError as error:
+                log.warning("state not written", extra={"path": str(self._path), "reason": str(error)})
+
+    def _merged_with_file(self, content: bytes) -> bytes:
+        """The facts of this process, and what other gateways have written since it read or wrote the file."""
+        if _digest(self._path) in (self._on_disk, None):
+            return content
+        try:
+            others = msgspec.json.decode(read_regular(self._path), type=PersistedState)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return content
+        before, own = (msgspec.json.decode(text, type=PersistedState) for text in (self._known, content))
+        return msgspec.json.encode(_merged(before, own, others))
+
+
+def _merged(before: PersistedState, own: PersistedState, others: PersistedState) -> PersistedState:
+    """The facts of the others with what changed from `before` to `own`."""
+    return PersistedState(
+        names=_merged_entries(before.names, own.names, others.names, _MAX_NAMES),
+        versions=_merged_entries(before.versions, own.versions, others.versions),
+        abilities=_merged_entries(before.abilities, own.abilities, others.abilities),
+        standings=_merged_entries(before.standings, own.standings, others.standings, _MAX_SESSIONS),
+        listings=_merged_entries(before.listings, own.listings, others.listings, _MAX_LISTINGS),
+        favourites=others.favourites if own.favourites == before.favourites else own.favourites,
+    )
+
+
+def _merged_entries(
+    before: Mapping[str, T], own: Mapping[str, T], others: Mapping[str, T], most: int | None = None
+) -> dict[str, T]:
+    kept = {key: value for key, value in others.items() if key in own or key not in before}
+    kept |= {key: value for key, value in own.items() if before.get(key) != value}
+    return dict(list(kept.items())[-most:]) if most is not None else kept
+
+
+def _digest(path: Path) -> bytes | None:
+    """Of what the file holds; None if there is none."""
+    try:
+        return hashlib.blake2b(read_regular(path)).digest()
+    except OSError:
+        return None
+
+
+def _size(uris: list[str]) -> int:
+    """How many bytes the file has of them."""
+    return len(msgspec.json.encode(uris))
+
+
+def _read(path: Path) -> PersistedState:
+    try:
+        return msgspec.json.decode(read_regular(path), type=PersistedState)
+    except FileNotFoundError:
+        return PersistedState()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("state not read", extra={"path": str(path), "reason": str(error)})
+        return PersistedState()

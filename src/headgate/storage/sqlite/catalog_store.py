@@ -1,0 +1,381 @@
+"""proxy.db: what every server listed the last time, so that a gateway that starts can answer at once.
+
+The file is a cache: without it nothing is lost but the first seconds, and how often tools were called.
+Gateways with different configurations may share it, so a row belongs to a server's name and its definition
+(`spec`, a hash), and is dropped only when no gateway has used that definition for a while.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
+from headgate.domain.kind import Kind
+from headgate.domain.regular_file import check_regular
+from headgate.storage.sqlite.catalog_migrations import migrate
+
+log = logging.getLogger("headgate.storage")
+
+T = TypeVar("T")
+
+# What SQLite says of a file that is torn, of another shape or none of its own.
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
+# Of calls that are counted: a server whose tools are called something new each time must not fill the disk.
+_MOST_CALLED = 20_000
+# How long a definition is kept that no gateway uses, and calls of a tool that no server lists: a server may
+# be in another configuration, come back, or get a new token.
+_UNUSED_RETENTION_SECONDS = 30 * 24 * 3600.0
+# Of one name: a server whose token is another one at every start must not fill the disk.
+_MOST_DEFINITIONS = 8
+
+
+class _NamedDefinition(msgspec.Struct):
+    name: str = ""
+    description: str | None = None
+
+
+class SqliteCatalogStore:
+    """The file, written by one thread in the order of the changes."""
+
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
+        self._connection: sqlite3.Connection | None = None
+
+    # What was known.
+
+    async def load(self, specs: dict[str, str], *, forget: bool = True) -> list[StoredListing]:
+        """What the servers of these definitions listed the last time.
+
+        `forget` drops what no gateway has used for a while, and notes that these are used.
+        """
+        return await self._run(lambda: self._load_or_start_over(specs, forget=forget), [])
+
+    def _load_or_start_over(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
+        try:
+            return self._load(specs, forget=forget)
+        except (TypeError, ValueError, KeyError) as error:
+            self._recreate(error)
+            return []
+
+    def _load(self, specs: dict[str, str], *, forget: bool) -> list[StoredListing]:
+        connection = self._opened()
+        if forget:
+            with connection:
+                self._drop_unused(connection, specs)
+        rows = connection.execute(
+            """
+            SELECT server_name, kind, definitions, ttl_ms, public, places, listings.spec
+            FROM listings JOIN servers ON servers.name = server_name AND servers.spec = listings.spec
+            """
+        )
+        return [
+            StoredListing(
+                server,
+                Kind[kind],
+                msgspec.msgpack.decode(definitions, type=list[bytes]),
+                CacheHint(int(ttl_ms), bool(public)),
+                msgspec.msgpack.decode(places, type=list[DefinitionPosition | None]),
+            )
+            for server, kind, definitions, ttl_ms, public, places, spec in rows
+            if specs.get(server) == spec
+        ]
+
+    def _drop_unused(self, connection: sqlite3.Connection, specs: dict[str, str]) -> None:
+        """Note that these definitions are used, and drop those that no gateway has used for a while."""
+        now = self._now()
+        used = [(now, name, spec) for name, spec in specs.items()]
+        connection.executemany("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", used)
+        newest_first = connection.execute(
+            "SELECT name, spec, last_used FROM servers ORDER BY last_used DESC"
+        ).fetchall()
+        kept: Counter[str] = Counter()
+        for name, spec, last_used in newest_first:
+            kept[name] += 1
+            if specs.get(name) == spec:
+                continue
+            if last_used < now - _UNUSED_RETENTION_SECONDS or kept[name] > _MOST_DEFINITIONS:
+                _forget(connection, name, spec)
+
+    # What is known now.
+
+    def keep(
+        self,
+        server: str,
+        spec: str,
+        kind: Kind,
+        definitions: list[bytes],
+        hint: CacheHint,
+        places: Sequence[DefinitionPosition | None] = (),
+    ) -> "asyncio.Future[None]":
+        """Remember what a server lists, soon."""
+        listing = StoredListing(server, kind, definitions, hint, list(places))
+        return self._run_in_background(lambda: self._keep(spec, listing))
+
+    def _keep(self, spec: str, listing: StoredListing) -> None:
+        connection, server = self._opened(), listing.server
+        with connection:
+            connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, spec, self._now()))
+            connection.execute(
+                """
+                INSERT OR REPLACE INTO listings (server_name, spec, kind, definitions, places, ttl_ms, public)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+                (
+                    server,
+                    spec,
+                    listing.kind.name,
+                    msgspec.msgpack.encode(listing.definitions),
+                    msgspec.msgpack.encode(listing.places),
+                    listing.hint.ttl_ms,
+                    listing.hint.public,
+                ),
+            )
+            if listing.kind is Kind.TOOLS:
+                self._keep_tools(connection, server, spec, listing.definitions)
+
+    def _keep_tools(
+        self, connection: sqlite3.Connection, server: str, spec: str, definitions: list[bytes]
+    ) -> None:
+        now = self._now()
+        rows = [
+            (server, position, named.name, named.description, *_hashes(definition), definition, now, spec)
+            for position, definition in enumerate(definitions)
+            if (named := _decode_name(definition)).name
+        ]
+        connection.executemany(
+            """
+            INSERT INTO tools
+              (server_name, spec, position, name, description, hash, approval_hash, definition,
+               first_seen, last_seen)
+            VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+            ON CONFLICT (server_name, spec, name) DO UPDATE SET
+              position = ?2, description = ?4, hash = ?5, approval_hash = ?6, definition = ?7, last_seen = ?8
+            """,
+            rows,
+        )
+        # By name: a clock may stand still, or be set back.
+        names = {name for _, _, name, *_ in rows}
+        where = "server_name = ? AND spec = ?"
+        known = connection.execute(f"SELECT name FROM tools WHERE {where}", (server, spec)).fetchall()
+        gone = [(server, spec, name) for (name,) in known if name not in names]
+        connection.executemany(f"DELETE FROM tools WHERE {where} AND name = ?", gone)
+
+    def see(self, server: str, spec: str) -> "asyncio.Future[None]":
+        """The server has listed the same tools again."""
+        row = (self._now(), server, spec)
+
+        def see() -> None:
+            with self._opened() as connection:
+                connection.execute("UPDATE tools SET last_seen = ? WHERE server_name = ? AND spec = ?", row)
+                connection.execute("UPDATE servers SET last_used = ? WHERE name = ? AND spec = ?", row)
+
+        return self._run_in_background(see)
+
+    def count_calls(self, calls: dict[tuple[str, str], int]) -> "asyncio.Future[None]":
+        """Remember how often each tool was called, by its server and its name there."""
+        now = self._now()
+        rows = [(server, name, count, now) for (server, name), count in calls.items()]
+        return self._run_in_background(lambda: self._count_calls(rows, now))
+
+    def _count_calls(self, rows: list[tuple[str, str, int, float]], now: float) -> None:
+        with self._opened() as connection:
+            connection.executemany(
+                """
+                INSERT INTO calls (server_name, name, calls, last_called) VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT (server_name, name) DO UPDATE SET calls = calls + ?3, last_called = ?4
+                """,
+                rows,
+            )
+            _forget_calls(connection, now - _UNUSED_RETENTION_SECONDS)
+
+    async def usage(self) -> dict[tuple[str, str], int]:
+        """How often each tool was called that ever was, by its server and its name there."""
+
+        def usage() -> dict[tuple[str, str], int]:
+            rows = self._opened().execute("SELECT server_name, name, calls FROM calls")
+            return {(str(server), str(name)): int(calls) for server, name, calls in rows}
+
+        return await self._run(usage, {})
+
+    # Vectors, once per text and model.
+
+    async def vectors(self, model: str) -> dict[str, bytes]:
+        """Every vector of a model by the hash of its tool."""
+        return await self._run(lambda: self._vectors(model), {})
+
+    def _vectors(self, model: str) -> dict[str, bytes]:
+        return dict(self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,)))
+
+    def keep_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
+        """Remember vectors of a model."""
+        rows = [(digest, model, vector) for digest, vector in vectors.items()]
+
+        def keep() -> None:
+            with self._opened() as connection:
+                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+        return self._run_in_background(keep)
+
+    def forget_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
+        """This gateway needs these vectors of a model no more; those of tools in the file stay for others."""
+        rows = [(digest, model) for digest in digests]
+
+        def forget() -> None:
+            with self._opened() as connection:
+                connection.executemany(
+                    """
+                    DELETE FROM vectors WHERE hash = ?1 AND model = ?2
+                    AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = ?1)
+                    """,
+                    rows,
+                )
+
+        return self._run_in_background(forget)
+
+    async def flush(self) -> None:
+        """Write what has not been written yet, and close the file."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
+        self._writer.shutdown(wait=False)
+
+    # The file itself.
+
+    def _run_in_background(self, work: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.ensure_future(self._outcome(self._submit(work), None))
+
+    async def _run(self, work: Callable[[], T], otherwise: T) -> T:
+        return await self._outcome(self._submit(work), otherwise)
+
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Queued at once, so that what comes after it, the end too, is done after it."""
+        return asyncio.get_running_loop().run_in_executor(self._writer, self._run_or_recreate, work)
+
+    async def _outcome(self, handed_over: "asyncio.Future[T]", otherwise: T) -> T:
+        try:
+            return await handed_over
+        except (sqlite3.Error, OSError) as error:
+            self._log_failure("not kept", error)
+            return otherwise
+
+    def _run_or_recreate(self, work: Callable[[], T]) -> T:
+        """Do it, if need be with a new file: one that is broken would stay as it is for ever."""
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+            self._recreate(error)
+            return work()
+
+    def _recreate(self, error: Exception) -> None:
+        self._log_failure("made anew", error)
+        self._close()
+        self._connection = self._create_new()
+
+    def _log_failure(self, what: str, error: Exception) -> None:
+        log.warning("catalog %s", what, extra={"path": str(self._path), "reason": str(error)})
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = self._open_migrated() or self._create_new()
+        return self._connection
+
+    def _open_migrated(self) -> sqlite3.Connection | None:
+        """The file as it is, if it has the shape of this version, can be given it, or is a new one."""
+        connection = _connect(self._path)
+        try:
+            # Not removed first: another gateway that starts now may have it open.
+            if migrate(connection):
+                return connection
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                connection.close()
+                raise
+            self._log_failure("made anew", error)
+        connection.close()
+        return None
+
+    def _create_new(self) -> sqlite3.Connection:
+        remove_catalog_files(self._path)
+        connection = _connect(self._path)
+        migrate(connection)
+        return connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def remove_catalog_files(path: Path) -> None:
+    """Delete the catalog with what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # What servers offer, and a hash of how they are reached, is nobody else's business.
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        check_regular(f"{path}{suffix}")
+    path.touch(mode=0o600)
+    connection = sqlite3.connect(path, check_same_thread=False)
+    with closing(connection.cursor()) as cursor, suppress(sqlite3.DatabaseError):
+        cursor.execute("PRAGMA journal_mode = WAL")
+        # A crash of the machine may cost the last listing, never the file.
+        cursor.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    """Whether it is the file; another process, a full disk or a missing right will pass."""
+    # Without a code it is Python that could not read what SQLite gave it.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _BROKEN
+
+
+def _forget(connection: sqlite3.Connection, server: str, spec: str) -> None:
+    for table, column in (("servers", "name"), ("tools", "server_name"), ("listings", "server_name")):
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND spec = ?", (server, spec))
+
+
+def _forget_calls(connection: sqlite3.Connection, before: float) -> None:
+    """Of tools that nobody lists and nobody called since then, and of those beyond the bound."""
+    connection.execute(
+        """
+        DELETE FROM calls WHERE last_called < ? AND NOT EXISTS (
+          SELECT 1 FROM tools WHERE tools.server_name = calls.server_name AND tools.name = calls.name
+        )
+        """,
+        (before,),
+    )
+    connection.execute(
+        """
+        DELETE FROM calls WHERE (server_name, name) IN (
+          SELECT server_name, name FROM calls ORDER BY last_called DESC, calls DESC LIMIT -1 OFFSET ?
+        )
+        """,
+        (_MOST_CALLED,),
+    )
+
+
+def _hashes(definition: bytes) -> tuple[str, str]:
+    both = tool_hashes(definition)
+    return both.search, both.approval
+
+
+def _decode_name(definition: bytes) -> _NamedDefinition:
+    try:
+        return msgspec.json.decode(definition, type=_NamedDefinition)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _NamedDefinition()

@@ -1,0 +1,375 @@
+"""A SQLite file in which many small writes share one commit, each durable before its caller continues."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from headgate.delivery.ledger import StoreFailed
+from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
+
+T = TypeVar("T")
+
+# A commit of another process is over long before that.
+BUSY_SECONDS = 5.0
+# A commit takes about as long.
+_LOCK_POLL_SECONDS = 0.0005
+# So that those at the head of a long queue do not wait for its end.
+_MAX_BATCH = 512
+# What is queued at the end has this long; a disk that hangs must not keep the gateway from ending.
+_CLOSE_SECONDS = 10.0
+
+
+class DatabaseGuard(Protocol):
+    """Watches over a file whose content must not get lost unnoticed. All methods run in the threads."""
+
+    def has_ledger(self) -> bool:
+        """Whether there is a file, or was one."""
+
+    @property
+    def damage(self) -> str:
+        """Why the file is refused; empty while it is whole."""
+
+    def raise_if_damaged(self) -> None:
+        """Raises StoreFailed when the file is refused; runs on the loop too."""
+
+    def open(self, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+        """A connection to a file that is whole as far as a quick check can tell."""
+
+    def advance(self, connection: sqlite3.Connection) -> Any:
+        """Count one more commit, which is about to be made: what `committed` gets."""
+
+    def note_commit(self, mark: Any) -> None:
+        """Note a commit that is durable."""
+
+    def note_failure(self, error: Exception) -> None:
+        """See whether a failure is a sign of damage."""
+
+    def close(self) -> None:
+        """Let go of the files beside it."""
+
+
+class GroupCommit:
+    """The file, opened when it is first used, and again after it failed; tables that it lacks are made.
+
+    `tables` are statements that begin with CREATE TABLE IF NOT EXISTS or CREATE INDEX IF NOT EXISTS.
+    One thread writes and another one reads.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[str],
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+        guard: DatabaseGuard | None = None,
+    ) -> None:
+        def connect() -> sqlite3.Connection:
+            return (
+                guard.open(tables, busy_seconds) if guard else open_database_file(path, tables, busy_seconds)
+            )
+
+        def connect_to_write() -> sqlite3.Connection:
+            connection = connect()
+            # Its waiting is our own, see below.
+            connection.execute("PRAGMA busy_timeout = 0")
+            return connection
+
+        def connect_to_read() -> sqlite3.Connection:
+            connection = connect()
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+
+        self._guard = guard
+        self._writer = _DatabaseWorker(
+            "ledger writer", connect_to_write, self._commit_batch, self._note_failure
+        )
+        self._reader = _DatabaseWorker("ledger reader", connect_to_read, _run_reads, self._note_failure)
+        self._busy_seconds = busy_seconds
+        # How many transactions have been committed.
+        self.commits = 0
+        # Whether anybody has used it yet; its file is made then.
+        self.used = asyncio.Event()
+        self._path = path
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        # Not `Path.exists`, which raises where nobody may look.
+        exists = self._guard.has_ledger if self._guard else partial(os.path.exists, self._path)
+        if await asyncio.to_thread(exists):
+            self.used.set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, once everything that it changed is durable.
+
+        Raises StoreFailed when nothing of it is recorded, and whatever `work` raises, which undoes it too.
+        Several works share a transaction. When one fails the others are run again, so that a work does
+        nothing but to the connection. A caller that is cancelled leaves its work behind, to be committed.
+        """
+        self._check_usable()
+        return await self._writer.submit(work)
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, of what has been committed; raises StoreFailed. It may change nothing."""
+        self._check_usable()
+        return await self._reader.submit(work)
+
+    @property
+    def damage(self) -> str:
+        """Why the file is refused; empty while it is whole."""
+        return self._guard.damage if self._guard is not None else ""
+
+    async def check(self, work: Callable[[Path, Callable[[], bool]], T]) -> T | None:
+        """What `work` makes of the file beside everything else; None when it fails, which is noticed.
+
+        It gets the path, and a function that says whether it is to stop.
+        """
+        try:
+            return await asyncio.to_thread(work, self._path, lambda: self._closed)
+        except (sqlite3.Error, OSError, StoreFailed, UnicodeDecodeError) as error:
+            await asyncio.to_thread(self._note_failure, store_failure(error))
+            return None
+
+    def _check_usable(self) -> None:
+        self.used.set()
+        if self._guard is not None:
+            self._guard.raise_if_damaged()
+
+    async def close(self) -> None:
+        """Do what is queued, and let go of the file."""
+        self._closed = True
+        for worker in (self._writer, self._reader):
+            await worker.close()
+        if self._guard is not None:
+            await asyncio.to_thread(self._guard.close)
+
+    # In the threads.
+
+    def _note_failure(self, error: Exception) -> None:
+        if self._guard is not None:
+            self._guard.note_failure(error)
+
+    def _commit_batch(self, connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+        changes, mark = connection.total_changes, None
+        try:
+            self._begin(connection)
+            if not _run_all(connection, works):
+                self._begin(connection)
+                _run_in_savepoints(connection, works)
+            # A repeat of a recorded call changes nothing, and so costs no commit.
+            if self._guard is not None and connection.total_changes != changes:
+                mark = self._guard.advance(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.commits += 1
+        if self._guard is not None and mark is not None:
+            self._guard.note_commit(mark)
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Wait for other processes, and look often: SQLite sleeps so long that the busiest always wins."""
+        give_up_at = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_locked(error) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(_LOCK_POLL_SECONDS)
+
+
+def in_snapshot(connection: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
+    """What `read` finds: a commit between two of its statements would show it a state that never was."""
+    connection.execute("BEGIN")
+    try:
+        return read(connection)
+    finally:
+        connection.execute("COMMIT")
+
+
+def _run_reads(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+    for work in works:
+        work.run(connection)
+
+
+def _run_all(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> bool:
+    """Run them; False when one of them failed, and then the transaction is undone."""
+    for work in works:
+        if work.run(connection) is not None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return False
+    return True
+
+
+def _run_in_savepoints(connection: sqlite3.Connection, works: "list[_QueuedWork[Any]]") -> None:
+    """Run them so that one that fails does not cost the others theirs; nearly never is that necessary."""
+    for work in works:
+        connection.execute("SAVEPOINT work")
+        error = work.run(connection)
+        if error is not None:
+            if not connection.in_transaction:
+                # A full disk may end the whole transaction.
+                raise error
+            connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+
+
+class _QueuedWork(Generic[T]):
+    """Something to do with the file, and who waits for it."""
+
+    __slots__ = ("_do", "_done", "_error", "_result")
+
+    def __init__(self, do: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
+        self._do = do
+        self._done = done
+        self._result: T
+        self._error: Exception | None = None
+
+    def run(self, connection: sqlite3.Connection) -> Exception | None:
+        """Why it failed."""
+        self._error = None
+        try:
+            self._result = self._do(connection)
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            self._error = store_failure(error)
+        except Exception as error:  # noqa: BLE001 (whoever waits for it gets it)
+            self._error = error
+        return self._error
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it failed."""
+        return self._error
+
+    def fail(self, error: Exception) -> None:
+        """Nothing of it has been recorded."""
+        self._error = error
+
+    def resolve_future(self) -> None:
+        """On the loop: whoever still waits is told."""
+        if self._done.done():
+            return
+        if self._error is not None:
+            self._done.set_exception(self._error)
+        else:
+            self._done.set_result(self._result)
+
+
+class _DatabaseWorker:
+    """A thread with a connection of its own, which does everything that waits at once."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], sqlite3.Connection],
+        run: Callable[[sqlite3.Connection, list[_QueuedWork[Any]]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._name = name
+        self._failed = failed
+        self._connect = connect
+        self._run_all = run
+        self._queue: SimpleQueue[_QueuedWork[Any] | None] = SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def submit(self, do: Callable[[sqlite3.Connection], T]) -> T:
+        """Do it after what is queued."""
+        if self._closed:
+            raise StoreFailed("it is closed")
+        loop = self._ensure_thread()
+        done: asyncio.Future[T] = loop.create_future()
+        self._queue.put(_QueuedWork(do, done))
+        return await done
+
+    async def close(self) -> None:
+        """Do what is queued, and end the thread."""
+        if not self._closed and self._ended is not None:
+            self._closed = True
+            self._queue.put(None)
+            await asyncio.wait({self._ended}, timeout=_CLOSE_SECONDS)
+        self._closed = True
+
+    def _ensure_thread(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._ended = self._loop.create_future()
+            # It never keeps the process alive: what it has not committed, nobody has been told.
+            threading.Thread(target=self._run_thread, name=self._name, daemon=True).start()
+        return self._loop
+
+    def _run_thread(self) -> None:
+        connection: sqlite3.Connection | None = None
+        going = True
+        while going:
+            works, going = self._next_batch()
+            if works:
+                connection = self._run_batch(connection, works)
+                for work in works:
+                    if work.error is not None:
+                        self._failed(work.error)
+                self._call_on_loop(partial(_resolve_all, works))
+        if connection is not None:
+            connection.close()
+        self._call_on_loop(self._signal_ended)
+
+    def _run_batch(
+        self, connection: sqlite3.Connection | None, works: list[_QueuedWork[Any]]
+    ) -> sqlite3.Connection | None:
+        try:
+            connection = connection or self._connect()
+            self._run_all(connection, works)
+        except Exception as error:  # noqa: BLE001 (everybody who waits gets it)
+            for work in works:
+                work.fail(store_failure(error))
+            # Opened anew next time: what is wrong with the file may have been mended.
+            if connection is not None:
+                connection.close()
+            return None
+        return connection
+
+    def _next_batch(self) -> tuple[list[_QueuedWork[Any]], bool]:
+        """Everything that waits now, at least one; and whether more may come."""
+        works: list[_QueuedWork[Any]] = []
+        # Nobody else takes anything, so what is there stays there.
+        while not works or not (len(works) == _MAX_BATCH or self._queue.empty()):
+            work = self._queue.get()
+            if work is None:
+                return works, False
+            works.append(work)
+        return works, True
+
+    def _call_on_loop(self, tell: Callable[[], object]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            # The loop has ended: nobody waits any more.
+            return
+
+    def _signal_ended(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _resolve_all(works: list[_QueuedWork[Any]]) -> None:
+    for work in works:
+        work.resolve_future()

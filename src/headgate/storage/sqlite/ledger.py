@@ -1,0 +1,442 @@
+"""ledger.db: the record of calls that must not be carried out twice, on one machine.
+
+Several gateways may share the directory. Beside the file lie `ledger/`, with answers that are too large for
+a row, and `owners/`, by which one gateway knows that another has ended.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from headgate.delivery.ledger import (
+    ClaimResult,
+    ClaimVerdict,
+    Intent,
+    Operation,
+    OperationOutcome,
+    OperationState,
+)
+from headgate.domain.call import Answer
+from headgate.domain.payload import Payload, size_of
+from headgate.domain.upstream_policy import ToolClass
+from headgate.storage.files.answer_files import AnswerFile, AnswerFiles
+from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.sqlite import ledger_quota as quota
+from headgate.storage.sqlite import ledger_rows as rows
+from headgate.storage.sqlite.database_file import store_failure
+from headgate.storage.sqlite.group_commit import BUSY_SECONDS, GroupCommit, in_snapshot
+from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
+from headgate.storage.sqlite.ledger_schema import LEDGER_TABLES
+
+log = logging.getLogger("headgate.storage")
+
+LEDGER_NAME = "ledger.db"
+# As long as others keep idempotency keys.
+WINDOW_SECONDS = 24 * 3600.0
+DOUBT_SECONDS = 7 * 24 * 3600.0
+MOST_BYTES = 256 * 1024 * 1024
+# Larger results would make the file slow for all others.
+_INLINE_BYTES = 64 * 1024
+# So many rows go at once, so that calls do not wait for a long removal.
+_SWEEP_BATCH = 500
+# Of the operations under way whose rows need not be read again.
+_MAX_CACHED_CLAIMS = 4096
+# What is being recorded at the end has this long.
+_CLOSE_SECONDS = 10.0
+_OWNER_GONE = "the gateway that had it under way has ended"
+_LEASE_OVER = "no answer came in its time"
+
+
+def ledger_group_commit(
+    directory: Path,
+    more_tables: Sequence[str] = (),
+    *,
+    busy_seconds: float = BUSY_SECONDS,
+    on_damage: Callable[[str], None] = lambda reason: None,
+) -> GroupCommit:
+    """The ledger's file in `directory`, with the tables of whatever else is recorded there.
+
+    `on_damage` gets the reason when the ledger is found damaged, in a thread.
+    """
+    path = directory / LEDGER_NAME
+    tables = (*LEDGER_TABLES, *more_tables)
+    return GroupCommit(path, tables, busy_seconds=busy_seconds, guard=LedgerGuard(path, on_damage))
+
+
+@asynccontextmanager
+async def open_ledger(
+    group_commit: GroupCommit,
+    directory: Path,
+    *,
+    window_seconds: float = WINDOW_SECONDS,
+    doubt_seconds: float = DOUBT_SECONDS,
+    most_bytes: int = MOST_BYTES,
+    now: Callable[[], float] = time.time,
+) -> AsyncIterator["SqliteLedger"]:
+    """The ledger in the committer's file, with its other files in `directory`, while the block lasts.
+
+    The committer is made by `ledger_committer`, and is closed after the ledger.
+    """
+    ledger = SqliteLedger(
+        group_commit,
+        AnswerFiles(directory / "ledger"),
+        ProcessLiveness(directory / "owners"),
+        window_seconds=window_seconds,
+        doubt_seconds=doubt_seconds,
+        most_bytes=most_bytes,
+        now=now,
+    )
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+class SqliteLedger:
+    """The ledger that `delivery.ledger` describes; `now` is the time of day."""
+
+    def __init__(
+        self,
+        group_commit: GroupCommit,
+        answer_files: AnswerFiles,
+        liveness: ProcessLiveness,
+        *,
+        window_seconds: float,
+        doubt_seconds: float,
+        now: Callable[[], float],
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._group_commit = group_commit
+        self._answer_files = answer_files
+        # By which others know that this gateway runs; what else has owners uses the same.
+        self.liveness = liveness
+        self._window_seconds = window_seconds
+        self._doubt_seconds = doubt_seconds
+        self._now = now
+        self._most_bytes = most_bytes
+        # The rows of what was claimed here and has not ended, by its id.
+        self._claimed: dict[str, rows.WrittenRow] = {}
+        # Of the answers that are being written to files.
+        self._writing_bytes = 0
+        # The answers in rows that ended before then have been dropped. A clock that is set back sets it back.
+        self._dropped_until = 0.0
+        self._finishing: set[asyncio.Task[bool]] = set()
+
+    # Who may carry out what.
+
+    async def claim(self, intent: Intent) -> ClaimResult:
+        """Record the intent, unless the key is taken; see `Ledger.claim`."""
+        claim, outdated = await self._group_commit.write(lambda connection: self._claim(connection, intent))
+        if outdated:
+            await asyncio.to_thread(self._answer_files.remove, outdated)
+        return claim
+
+    def _claim(self, connection: sqlite3.Connection, intent: Intent) -> tuple[ClaimResult, str]:
+        """The claim, and the name of a file that nobody needs any more."""
+        now, owner = self._now(), self.liveness.register()
+        new = rows.insert(connection, intent, owner, now)
+        if new is not None:
+            return self._grant(new), ""
+        known = rows.get_by_key(connection, (intent.tenant, intent.principal, intent.key))
+        if self._is_expired(known, now):
+            outdated = rows.body_of(connection, known.op_id)
+            rows.forget(connection, known.op_id)
+            new = rows.insert(connection, intent, owner, now)
+            assert new is not None
+            return self._grant(new), outdated
+        if known.fingerprint != intent.fingerprint:
+            return ClaimResult(ClaimVerdict.CONFLICT, known), ""
+        if known.state is OperationState.INTENT:
+            reason = self._orphan_reason(known, now)
+            if not reason:
+                return ClaimResult(ClaimVerdict.KNOWN, known), ""
+            if not _repeatable(known, intent):
+                rows.mark_in_doubt(connection, known.op_id, reason, now)
+                known = msgspec.structs.replace(known, state=OperationState.DOUBT, error=reason, updated=now)
+        if not _may_be_granted(known, intent):
+            return ClaimResult(ClaimVerdict.KNOWN, known), ""
+        outdated = rows.body_of(connection, known.op_id) if known.answered else ""
+        return self._grant(rows.grant(connection, known.op_id, intent, owner, now)), outdated
+
+    def _grant(self, row: rows.WrittenRow) -> ClaimResult:
+        operation = rows.operation_of(row.facts)
+        if len(self._claimed) >= _MAX_CACHED_CLAIMS:
+            del self._claimed[next(iter(self._claimed))]
+        self._claimed[operation.op_id] = row
+        return ClaimResult(ClaimVerdict.GRANTED, operation)
+
+    async def list_orphans(self) -> list[Operation]:
+        """Operations in INTENT whose owner is gone or whose lease is over, oldest first."""
+        return await self._group_commit.read(self._orphans)
+
+    def _orphans(self, connection: sqlite3.Connection) -> list[Operation]:
+        now = self._now()
+        return [
+            found
+            for found in rows.in_states(connection, (OperationState.INTENT,))
+            if self._orphan_reason(found, now)
+        ]
+
+    async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
+        """Hold an orphan's INTENT: its new fence; None when somebody else was quicker, or it is none."""
+
+        def adopt(connection: sqlite3.Connection) -> int | None:
+            known, now = rows.find(connection, op_id), self._now()
+            if known is None or known.fence != fence or known.state is not OperationState.INTENT:
+                return None
+            if not self._orphan_reason(known, now):
+                return None
+            rows.change_owner(connection, op_id, lease_until, self.liveness.register(), now)
+            return fence + 1
+
+        return await self._group_commit.write(adopt)
+
+    def _orphan_reason(self, operation: Operation, now: float) -> str:
+        """Why nobody works on an INTENT any more; empty when somebody does."""
+        if not self.liveness.is_alive(operation.owner):
+            return _OWNER_GONE
+        return _LEASE_OVER if now > operation.lease_until else ""
+
+    def _is_expired(self, operation: Operation, now: float) -> bool:
+        """Whether it is past its window, and so was never seen."""
+        if operation.state is OperationState.INTENT:
+            return False
+        window = self._doubt_seconds if operation.state is OperationState.DOUBT else self._window_seconds
+        return operation.updated < now - window
+
+    # How it ended.
+
+    async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
+        """Record how it ended, with the answer; see `Ledger.finish`."""
+        result = outcome.answer.result if outcome.answer is not None else b""
+        if isinstance(result, bytes) and len(result) <= _INLINE_BYTES:
+            return await self._finish(op_id, fence, outcome, rows.StoredResultLocation())
+        # A task of its own: a caller who leaves must not stop between the file and the row.
+        task = asyncio.get_running_loop().create_task(self._finish_large(op_id, fence, outcome, result))
+        self._finishing.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)
+
+    async def _finish(
+        self,
+        op_id: str,
+        fence: int,
+        outcome: OperationOutcome,
+        stored: rows.StoredResultLocation,
+        *,
+        dropped: bool = False,
+    ) -> bool:
+        claimed = self._claimed.get(op_id)
+        if claimed is not None and claimed.fence != fence:
+            claimed = None
+
+        def finish(connection: sqlite3.Connection) -> bool:
+            now = self._now()
+            return rows.finish(
+                connection, op_id, fence, outcome, stored, now, dropped=dropped, claimed=claimed
+            )
+
+        recorded = await self._group_commit.write(finish)
+        self._claimed.pop(op_id, None)
+        if self._dropped_until:
+            self._dropped_until = min(self._dropped_until, self._now())
+        return recorded
+
+    async def _finish_large(self, op_id: str, fence: int, outcome: OperationOutcome, result: Payload) -> bool:
+        size = size_of(result)
+        if size > self._most_bytes:
+            return await self._finish(op_id, fence, outcome, rows.StoredResultLocation(), dropped=True)
+        self._writing_bytes += size
+        try:
+            # Before it is written, so that the quota holds at every moment.
+            await self._make_room()
+            return await self._finish_in_file(op_id, fence, outcome, result)
+        finally:
+            self._writing_bytes -= size
+
+    async def _finish_in_file(
+        self, op_id: str, fence: int, outcome: OperationOutcome, result: Payload
+    ) -> bool:
+        try:
+            name, checksum = await asyncio.to_thread(self._answer_files.write, op_id, fence, result)
+        except (OSError, ValueError) as error:
+            # A ValueError says that the file of the result was closed meanwhile.
+            raise store_failure(error) from error
+        recorded = False
+        try:
+            stored = rows.StoredResultLocation(name, size_of(result), checksum)
+            recorded = await self._finish(op_id, fence, outcome, stored)
+        finally:
+            if not recorded:
+                await asyncio.to_thread(self._answer_files.remove, name)
+        return recorded
+
+    def _finished(self, task: "asyncio.Task[bool]") -> None:
+        self._finishing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever waited got it too; whoever left would never know.
+            log.debug("answer not recorded", extra={"reason": str(error)})
+
+    # What is known.
+
+    async def find(self, op_id: str) -> Operation | None:
+        """The operation of that id."""
+        return await self._group_commit.read(lambda connection: rows.find(connection, op_id))
+
+    async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
+        """The operation under that key, also one whose window is over."""
+        place = (tenant, principal, key)
+        find = partial(rows.find_by_key, place=place)
+        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
+
+    async def list_by_key_prefix(self, tenant: str, principal: str, beginning: str) -> list[Operation]:
+        """The operations whose keys begin so, in the order of their keys."""
+        place = (tenant, principal, beginning)
+        return await self._group_commit.read(lambda connection: rows.list_by_key_prefix(connection, place))
+
+    async def read_answer(self, op_id: str) -> Answer | None:
+        """The stored answer, byte for byte; whoever takes it closes its payload."""
+        reading = asyncio.ensure_future(
+            self._group_commit.read(lambda connection: self._answer(connection, op_id))
+        )
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            reading.add_done_callback(_close_unclaimed_answer)
+            raise
+
+    def _answer(self, connection: sqlite3.Connection, op_id: str) -> Answer | None:
+        found = rows.read_answer(connection, op_id)
+        if found is None:
+            return None
+        stored = found.stored
+        result = self._answer_files.open(*stored) if stored.body else found.result
+        return Answer(result, found.error, found.typed)
+
+    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
+        """Operations in DOUBT, oldest first."""
+        return await self.list_operations((OperationState.DOUBT,), limit)
+
+    async def list_operations(self, states: Collection[OperationState], limit: int = 1000) -> list[Operation]:
+        """Operations in one of the states, oldest first."""
+        return await self._group_commit.read(lambda connection: rows.in_states(connection, states, limit))
+
+    async def counts(self) -> dict[OperationState, int]:
+        """How many operations there are in each state."""
+        return await self._group_commit.read(rows.count_by_state)
+
+    @property
+    def damage(self) -> str:
+        """Why the ledger is refused; empty while it is whole."""
+        return self._group_commit.damage
+
+    async def check(self) -> int | None:
+        """Check every record: how many there are; None when damage was found, or it cannot be read."""
+        return await self._group_commit.check(check_ledger)
+
+    # What is forgotten.
+
+    async def sweep(self) -> int:
+        """Forget what is past its window: never an INTENT, a DOUBT only after its own, longer one."""
+        forgotten = 0
+        while removed := await self._group_commit.write(self._forget):
+            forgotten += removed
+        await self._make_room()
+        await self._drop_inline()
+        while await self._group_commit.write(quota.shrink):
+            pass
+        await self._clear_bodies()
+        return forgotten
+
+    async def _make_room(self) -> None:
+        """Drop the oldest answers in files that are beyond the quota, with those that are being written."""
+        while dropped := await self._drop_bodies():
+            for name in dropped:
+                await asyncio.to_thread(self._answer_files.remove, name)
+
+    async def _drop_bodies(self) -> list[str]:
+        excess = await self._group_commit.read(quota.bytes_used) + self._writing_bytes - self._most_bytes
+        if excess <= 0:
+            return []
+        return await self._group_commit.write(lambda connection: quota.drop_bodies(connection, excess))
+
+    async def _drop_inline(self) -> None:
+        """Drop the oldest answers in rows while the rows alone are beyond the quota."""
+        while (excess := await self._group_commit.read(quota.bytes_used) - self._most_bytes) > 0:
+            after = self._dropped_until = min(self._dropped_until, self._now())
+            until = await self._group_commit.write(partial(quota.drop_inline, excess=excess, after=after))
+            if until is None:
+                return
+            # Unless the clock was set back meanwhile.
+            if self._dropped_until == after:
+                self._dropped_until = until
+
+    def _forget(self, connection: sqlite3.Connection) -> int:
+        now = self._now()
+        return rows.forget_ended(
+            connection, now - self._window_seconds, now - self._doubt_seconds, _SWEEP_BATCH
+        )
+
+    async def _clear_bodies(self) -> None:
+        """Remove the files that no row names and none ever will: of what was forgotten, and after a crash."""
+        try:
+            # Before the rows are looked at: what is written from now on is none of ours to judge.
+            found = await asyncio.to_thread(self._answer_files.names)
+        except OSError as error:
+            raise store_failure(error) from error
+
+        def unneeded(connection: sqlite3.Connection) -> list[str]:
+            return [
+                name
+                for name, op_id, fence in found
+                if not rows.is_answer_file_needed(connection, name, op_id, fence)
+            ]
+
+        for body in await self._group_commit.read(unneeded) if found else ():
+            await asyncio.to_thread(self._answer_files.remove, body)
+
+    async def close(self) -> None:
+        """Wait for what is being recorded, and be gone."""
+        if self._finishing:
+            await asyncio.wait(self._finishing, timeout=_CLOSE_SECONDS)
+        await asyncio.to_thread(self.liveness.close)
+
+
+def _may_be_granted(known: Operation, intent: Intent) -> bool:
+    """Whether an operation that nobody works on is carried out for this claim."""
+    match known.state:
+        case OperationState.FAILED | OperationState.ASKED | OperationState.INTENT:
+            return True
+        case OperationState.DOUBT:
+            since = intent.retries_doubt_since
+            # After the epoch it is the server's memory of keys, which helps only if that attempt had one.
+            return since is not None and known.created >= since and (since <= 0 or _was_sent_with_key(known))
+        case OperationState.DONE:
+            return False
+
+
+def _repeatable(known: Operation, intent: Intent) -> bool:
+    """Whether an INTENT that was left behind is sent again, as long as its server remembers its key."""
+    if intent.kind is ToolClass.KEYED and not _was_sent_with_key(known):
+        return False
+    since = intent.retries_doubt_since
+    return intent.kind.repeatable and (since is None or known.created >= since)
+
+
+def _was_sent_with_key(known: Operation) -> bool:
+    """Whether it was sent with a key that its server honours; that it takes one now says nothing of then."""
+    return known.kind is ToolClass.KEYED
+
+
+def _close_unclaimed_answer(reading: "asyncio.Future[Answer | None]") -> None:
+    if not reading.cancelled() and reading.exception() is None:
+        answer = reading.result()
+        if answer is not None and isinstance(answer.result, AnswerFile):
+            answer.result.close()

@@ -1,0 +1,281 @@
+"""Detects damage in ledger.db, at every open and in a full check, and refuses a damaged ledger."""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from headgate.delivery.ledger import LedgerDamaged
+from headgate.storage.sqlite import ledger_keys as keys
+from headgate.storage.sqlite import ledger_rows as rows
+from headgate.storage.sqlite import ledger_schema as schema
+from headgate.storage.sqlite import transaction_rows as transactions
+from headgate.storage.sqlite.database_file import DatabaseSchema, open_database_file
+from headgate.storage.sqlite.ledger_keys import verified_buckets
+from headgate.storage.sqlite.ledger_mark import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
+
+# A write-ahead log that grew beyond it is cut when it starts over.
+_LOG_BYTES = 4 * 1024 * 1024
+
+
+class LedgerGuard:
+    """The guard of one ledger file in one process; used by the threads that read and write it."""
+
+    def __init__(self, path: Path, on_damage: Callable[[str], None] = lambda reason: None) -> None:
+        """`on_damage` gets the reason once, in any thread."""
+        self._path = path
+        self._on_damage = on_damage
+        self._mark = LedgerMarkFile(path.with_suffix(".mark"))
+        self._report = DamageFile(path.with_suffix(".damaged"))
+        self._lock = threading.Lock()
+        # The last commit that was read or made here.
+        self._last = LedgerMark(b"", 0)
+        # The file whose known keys were checked, by device and number.
+        self._checked: tuple[int, int] | None = None
+        # Why the ledger is refused; empty while it is whole.
+        self.damage = ""
+
+    def has_ledger(self) -> bool:
+        """Whether there is a ledger, or was one."""
+        names = (self._path, self._path.with_suffix(".mark"), self._path.with_suffix(".damaged"))
+        # Not `Path.exists`, which raises where nobody may look.
+        return any(os.path.exists(name) for name in names)
+
+    def raise_if_damaged(self) -> None:
+        """Raises LedgerDamaged when the ledger is refused."""
+        if self.damage:
+            raise LedgerDamaged(self.damage)
+
+    def open(self, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+        """A connection to a ledger that is whole as far as a quick check can tell.
+
+        Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
+        """
+        with self._lock:
+            # Here, because another thread may just have found the damage.
+            self.raise_if_damaged()
+            report = self._report.read()
+            if report is not None:
+                self._refuse(report.reason)
+            # Before the ledger, which may only have gone on since.
+            mark = self._mark.read()
+            if mark is not None:
+                self._expect_file()
+            connection = open_database_file(
+                self._path, _ledger_schema(tables, known=mark is not None), busy_seconds
+            )
+            try:
+                self._compare(connection, mark)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _expect_file(self) -> None:
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            raise LedgerDamaged(f"{self._path.name} is missing") from None
+        if size == 0:
+            raise LedgerDamaged(f"{self._path.name} is empty")
+
+    def _compare(self, connection: sqlite3.Connection, mark: LedgerMark | None) -> None:
+        found = schema.read_identity(connection)
+        if mark is None:
+            schema.compact(connection)
+            self._mark.create(found)
+        elif found.id != mark.id:
+            raise LedgerDamaged(f"{self._path.name} is not the ledger that was here before")
+        elif found.commits < mark.commits:
+            lost = mark.commits - found.commits
+            raise LedgerDamaged(f"the last {lost} commits of {self._path.name} are missing")
+        self._last = found
+        status = self._path.stat()
+        if self._checked != (status.st_dev, status.st_ino):
+            for _ in verified_buckets(connection):
+                pass
+            self._checked = (status.st_dev, status.st_ino)
+
+    # While it is in use.
+
+    def advance(self, connection: sqlite3.Connection) -> LedgerMark:
+        """Count one more commit, which is about to be made."""
+        return schema.count_commit(connection, self._last)
+
+    def note_commit(self, mark: LedgerMark) -> None:
+        """Note a commit that is durable."""
+        self._last = mark
+        self._mark.advance(mark)
+
+    def note_failure(self, error: Exception) -> None:
+        """Refuse the ledger from now on if that is a sign of damage."""
+        if not isinstance(error, LedgerDamaged):
+            return
+        with self._lock:
+            # Two threads may find the damage at once.
+            if not self.damage and self._existed_before():
+                report = DamageReport(str(error), time.time())
+                self._report.write(report)
+                self._set_damage(report.reason)
+
+    def _existed_before(self) -> bool:
+        """Whether there was a ledger before: a file that never was one holds no records to lose."""
+        return os.path.exists(self._path.with_suffix(".mark"))
+
+    def _refuse(self, reason: str) -> None:
+        self._set_damage(reason)
+        raise LedgerDamaged(reason)
+
+    def _set_damage(self, reason: str) -> None:
+        self.damage = reason
+        self._on_damage(reason)
+
+    def close(self) -> None:
+        """Close the mark."""
+        self._mark.close()
+
+    # For a recovery.
+
+    def read_mark(self) -> LedgerMark | None:
+        """What the ledger must have at least; None when there is no mark. Raises LedgerDamaged or OSError."""
+        return self._mark.read()
+
+    def read_damage_report(self) -> DamageReport | None:
+        """The damage that was found before; raises OSError."""
+        return self._report.read()
+
+    def accept_replacement(self, identity: LedgerMark) -> None:
+        """The operator has put another ledger in place: expect that one, and refuse it no longer."""
+        self._mark.remove()
+        self._mark.create(identity)
+        self._report.remove()
+
+    def remove_mark(self) -> None:
+        """The file is about to get another name; raises OSError."""
+        self._mark.remove()
+
+
+def _ledger_schema(tables: Sequence[str], *, known: bool) -> DatabaseSchema:
+    def inspect(connection: sqlite3.Connection, shape: int) -> None:
+        if known:
+            schema.check_schema(connection, shape)
+        if not shape:
+            # Free pages go back to the disk; it counts only for a file that has no pages yet.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+    return DatabaseSchema(tables, schema.LEDGER_SCHEMA_VERSION, inspect, schema.upgrade)
+
+
+# About a millisecond of work, after which other threads get as long: no call waits for the check.
+_ROWS_AT_ONCE: Final = 50
+_BUCKETS_AT_ONCE: Final = 8
+_PAUSE_SECONDS: Final = 0.001
+_SELECT_OPERATIONS: Final = f"""
+    SELECT number, checksum, answer_checksum, answer_error, result,
+      (SELECT count(*) FROM operations AS o INDEXED BY sqlite_autoindex_operations_1
+       WHERE o.op_id = a.op_id AND o.number = a.number)
+      + (SELECT count(*) FROM operations AS o INDEXED BY sqlite_autoindex_operations_2
+         WHERE o.tenant = a.tenant AND o.principal = a.principal AND o.key = a.key AND o.number = a.number)
+      + (SELECT count(*) FROM operations AS o INDEXED BY operations_by_state
+         WHERE o.state = a.state AND o.updated = a.updated AND o.number = a.number)
+      + CASE WHEN a.body = '' THEN 1 ELSE
+        (SELECT count(*) FROM operations AS o INDEXED BY operations_by_body
+         WHERE o.body <> '' AND o.updated = a.updated AND o.body_size = a.body_size AND o.number = a.number)
+        END,
+      {", ".join(rows.FACTS)}
+    FROM operations AS a NOT INDEXED
+"""
+_INDEX_COUNT: Final = 4
+_SELECT_TRANSACTIONS: Final = f"""
+    SELECT number, checksum,
+      (SELECT count(*) FROM transactions AS t INDEXED BY sqlite_autoindex_transactions_1
+       WHERE t.tenant = a.tenant AND t.principal = a.principal AND t.id = a.id AND t.number = a.number),
+      {transactions.COLUMNS}
+    FROM transactions AS a NOT INDEXED
+"""
+
+
+class _CheckStopped(Exception):
+    """The gateway ends."""
+
+
+def check_ledger(path: Path, stopped: Callable[[], bool]) -> int:
+    """Check everything as it is at one moment: how many rows there are. Blocks.
+
+    Raises LedgerDamaged or sqlite3.Error. Ends early, with what it has seen, once `stopped` says so.
+    """
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.isolation_level = None
+        # One view of the file, whatever is written meanwhile.
+        connection.execute("BEGIN")
+        seen = _CheckProgress(stopped)
+        try:
+            _check_keys(connection, seen)
+            _check_operations(connection, seen)
+            _check_transactions(connection, seen)
+        except _CheckStopped:
+            return seen.rows
+        if seen.fold:
+            raise LedgerDamaged("records of known keys are missing")
+        return seen.rows
+
+
+class _CheckProgress:
+    """What the check has come across."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
+        self.rows = 0
+        # The hashes of all known keys and of all rows together: every key with its row leaves nothing.
+        self.fold = 0
+
+    def add_key(self, hashed: bytes) -> None:
+        """A known key, or a row that has one."""
+        self.fold ^= int.from_bytes(hashed)
+
+    def count_row(self) -> None:
+        """One more row; now and then others get their turn."""
+        self.rows += 1
+        if self.rows % _ROWS_AT_ONCE == 0:
+            time.sleep(_PAUSE_SECONDS)
+            if self._stopped():
+                raise _CheckStopped
+
+
+def _check_keys(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
+    for number, hashes in enumerate(keys.verified_buckets(connection)):
+        for hashed in keys.split_hashes(hashes):
+            seen.add_key(hashed)
+        if number % _BUCKETS_AT_ONCE == 0:
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _check_operations(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
+    for number, checksum, answer_checksum, error, result, indexed, *facts in connection.execute(
+        _SELECT_OPERATIONS
+    ):
+        rows.check(number, checksum, facts)
+        if answer_checksum != rows.answer_checksum_of(error, result):
+            raise LedgerDamaged(f"the answer in row {number} of the recorded calls is changed")
+        if indexed != _INDEX_COUNT:
+            raise LedgerDamaged(f"row {number} of the recorded calls is missing in an index")
+        seen.add_key(keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
+        seen.count_row()
+
+
+def _check_transactions(connection: sqlite3.Connection, seen: _CheckProgress) -> None:
+    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'transactions'")
+    if tables.fetchone() is None:
+        return
+    for number, checksum, indexed, *facts in connection.execute(_SELECT_TRANSACTIONS):
+        transactions.check(f"transaction {number}", checksum, facts)
+        if indexed != 1:
+            raise LedgerDamaged(f"transaction {number} is missing in an index")
+        transactions.read_steps(connection, number, facts[-1])
+        seen.add_key(keys.hash_of(keys.TRANSACTION, (facts[0], facts[1], facts[2])))
+        seen.count_row()

@@ -1,0 +1,506 @@
+"""The rows of the ledger: their table, and what is read from it and written to it in one step.
+
+Each row carries a checksum of all its facts, and one of its answer. A row is checked whenever it is read, and
+before it is changed, so that damage never gets a new checksum.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headgate.delivery.ledger import Intent, LedgerDamaged, Operation, OperationOutcome, OperationState
+from headgate.domain.upstream_policy import ToolClass
+from headgate.storage.sqlite import ledger_keys as keys
+
+OPERATIONS: Final = """
+    CREATE TABLE IF NOT EXISTS operations (
+      number          INTEGER PRIMARY KEY,
+      op_id           TEXT NOT NULL UNIQUE,
+      tenant          TEXT NOT NULL,
+      principal       TEXT NOT NULL,
+      key             TEXT NOT NULL,
+      fingerprint     BLOB NOT NULL,
+      server          TEXT NOT NULL,
+      tool            TEXT NOT NULL,
+      public_name     TEXT NOT NULL,
+      kind            TEXT NOT NULL,
+      state           TEXT NOT NULL,
+      fence           INTEGER NOT NULL,
+      attempts        INTEGER NOT NULL,
+      created         REAL NOT NULL,
+      updated         REAL NOT NULL,
+      lease_until     REAL NOT NULL,
+      owner           TEXT NOT NULL,
+      transaction_id  TEXT NOT NULL,
+      error_code      TEXT NOT NULL,
+      error           TEXT NOT NULL,
+      resolved_by     TEXT NOT NULL,
+      answered        INTEGER NOT NULL,
+      -- Whether the answer was removed to make room.
+      dropped         INTEGER NOT NULL,
+      doubted         INTEGER NOT NULL,
+      typed           INTEGER NOT NULL,
+      -- Of a result in a file: its name, size and checksum.
+      body            TEXT NOT NULL,
+      body_size       INTEGER NOT NULL,
+      body_checksum   INTEGER NOT NULL,
+      -- Of the last two columns.
+      answer_checksum INTEGER NOT NULL,
+      arguments       BLOB NOT NULL,
+      -- Of all columns before it but the number.
+      checksum        INTEGER NOT NULL,
+      answer_error    BLOB NOT NULL,
+      result          BLOB NOT NULL,
+      UNIQUE (tenant, principal, key)
+    )
+    """
+TABLES: Final = (
+    OPERATIONS,
+    "CREATE INDEX IF NOT EXISTS operations_by_state ON operations (state, updated)",
+    "CREATE INDEX IF NOT EXISTS operations_by_body ON operations (updated, body_size) WHERE body <> ''",
+    *keys.KEY_TABLES,
+)
+
+# The columns that the checksum is of, in the order of the table.
+FACTS: Final = (
+    "op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "public_name", "kind", "state",
+    "fence", "attempts", "created", "updated", "lease_until", "owner", "transaction_id", "error_code",
+    "error", "resolved_by", "answered", "dropped", "doubted", "typed", "body", "body_size", "body_checksum",
+    "answer_checksum", "arguments",
+)  # fmt: skip
+_UNCHANGING: Final = ("op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "created")
+_CHANGING: Final = tuple(name for name in FACTS if name not in _UNCHANGING)
+_COLUMNS: Final = ", ".join(FACTS)
+_COLUMN_INDEX: Final = {name: place for place, name in enumerate(FACTS)}
+_STATE, _ATTEMPTS, _UPDATED, _DOUBTED, _ERROR_CODE, _ARGUMENTS = (
+    _COLUMN_INDEX[name] for name in ("state", "attempts", "updated", "doubted", "error_code", "arguments")
+)
+REAL_COLUMN_INDEXES: Final = tuple(_COLUMN_INDEX[name] for name in ("created", "updated", "lease_until"))
+_CHANGING_INDEXES: Final = tuple(_COLUMN_INDEX[name] for name in _CHANGING)
+_SET: Final = ", ".join(f"{name} = ?" for name in _CHANGING)
+_INSERT: Final = f"""
+    INSERT INTO operations ({_COLUMNS}, checksum, answer_error, result)
+    VALUES ({", ".join("?" * (len(FACTS) + 3))})
+    ON CONFLICT DO NOTHING
+"""
+_UPDATE: Final = f"UPDATE operations SET {_SET}, checksum = ? WHERE number = ?"
+_UPDATE_WHOLE: Final = (
+    f"UPDATE operations SET {_SET}, checksum = ?, answer_error = ?, result = ? WHERE number = ?"
+)
+# What changes when an operation ends; the old checksum says that nobody else has changed it since.
+_ENDING: Final = ("state", "attempts", "updated", *FACTS[FACTS.index("error_code") :])
+_ending = itemgetter(*(_COLUMN_INDEX[name] for name in _ENDING))
+_FINISH: Final = f"""
+    UPDATE operations SET {", ".join(f"{name} = ?" for name in _ENDING)}, checksum = ?, answer_error = ?,
+      result = ?
+    WHERE checksum = ? AND op_id = ?
+"""
+_NO_ANSWER: Final[dict[str, Any]] = {
+    "answered": 0, "dropped": 0, "typed": 0, "body": "", "body_size": 0, "body_checksum": 0,
+    "answer_checksum": 0,
+}  # fmt: skip
+_KINDS: Final = {kind.value: kind for kind in ToolClass}
+_STATES: Final = {state.value: state for state in OperationState}
+_encode = msgspec.msgpack.Encoder().encode
+
+Facts = Sequence[Any]
+
+
+class WrittenRow(NamedTuple):
+    """A row as this process wrote it last, and its checksum: it need not be read again to be ended."""
+
+    facts: Facts
+    checksum: int
+
+    @property
+    def fence(self) -> int:
+        """The fence of whoever holds it."""
+        return int(self.facts[_COLUMN_INDEX["fence"]])
+
+
+class StoredResultLocation(NamedTuple):
+    """Where the result of an answer is: in a file of this name, size and checksum; empty for the row."""
+
+    body: str = ""
+    size: int = 0
+    checksum: int = 0
+
+
+class StoredAnswer(NamedTuple):
+    """An answer as its row has it."""
+
+    result: bytes
+    error: bytes
+    typed: bool
+    stored: StoredResultLocation
+
+
+class _VerifiedRow(NamedTuple):
+    """A row whose checksum holds."""
+
+    number: int
+    facts: Facts
+
+    def fact(self, name: str) -> Any:
+        """What the column says."""
+        return self.facts[_COLUMN_INDEX[name]]
+
+
+def checksum_of(facts: Facts) -> int:
+    """The checksum of a row with these facts."""
+    return zlib.crc32(_encode(facts))
+
+
+def answer_checksum_of(error: bytes, result: bytes) -> int:
+    """The checksum of an answer in a row."""
+    return zlib.crc32(result, zlib.crc32(error))
+
+
+# What is written.
+
+
+def insert(connection: sqlite3.Connection, intent: Intent, owner: str, now: float) -> WrittenRow | None:
+    """Record a new INTENT; None when its key is taken. Raises LedgerDamaged."""
+    place = (intent.tenant, intent.principal, intent.key)
+    if not keys.add(connection, keys.hash_of(keys.CALL, place)):
+        return None
+    return insert_row(connection, _intent_facts(intent, owner, now), b"", b"")
+
+
+def insert_row(connection: sqlite3.Connection, facts: Facts, error: bytes, result: bytes) -> WrittenRow:
+    """Add a row; raises LedgerDamaged when an index has its key or its id already."""
+    checksum = checksum_of(facts)
+    added = connection.execute(_INSERT, (*facts, checksum, error, result))
+    if added.rowcount != 1:
+        raise LedgerDamaged("an index names a key that is not known")
+    return WrittenRow(facts, checksum)
+
+
+def _intent_facts(intent: Intent, owner: str, now: float) -> Facts:
+    """The facts of a new INTENT, in the order of the columns."""
+    return (
+        intent.op_id, intent.tenant, intent.principal, intent.key, intent.fingerprint, intent.server,
+        intent.tool, intent.public_name, intent.kind.value, "intent",
+        # Fence and attempts.
+        1, 0,
+        now, now, float(intent.lease_until), owner, intent.transaction,
+        # No error, no word on it, no answer.
+        "", "", "", 0, 0, 0, 0, "", 0, 0, 0,
+        intent.arguments,
+    )  # fmt: skip
+
+
+def grant(connection: sqlite3.Connection, op_id: str, intent: Intent, owner: str, now: float) -> WrittenRow:
+    """Make a known operation an INTENT again, without what it was answered before."""
+    row = _existing(connection, op_id)
+    facts = _changed(
+        row,
+        state=OperationState.INTENT.value,
+        fence=row.fact("fence") + 1,
+        public_name=intent.public_name,
+        kind=intent.kind.value,
+        updated=now,
+        lease_until=float(intent.lease_until),
+        owner=owner,
+        transaction_id=intent.transaction,
+        arguments=intent.arguments,
+        error_code="",
+        error="",
+        resolved_by="",
+        doubted=int(row.fact("doubted") or row.fact("state") in ("intent", "in_doubt")),
+        **_NO_ANSWER,
+    )
+    return _write(connection, row.number, facts, (b"", b""))
+
+
+def change_owner(
+    connection: sqlite3.Connection, op_id: str, lease_until: float, owner: str, now: float
+) -> None:
+    """Give an INTENT to another owner."""
+    row = _existing(connection, op_id)
+    fence = row.fact("fence") + 1
+    facts = _changed(row, fence=fence, lease_until=float(lease_until), owner=owner, updated=now, doubted=1)
+    _write(connection, row.number, facts)
+
+
+def mark_in_doubt(connection: sqlite3.Connection, op_id: str, reason: str, now: float) -> None:
+    """Write down that nobody knows what became of an INTENT; whoever holds it may still tell."""
+    row = _existing(connection, op_id)
+    _write(connection, row.number, _changed(row, state=OperationState.DOUBT.value, error=reason, updated=now))
+
+
+def finish(
+    connection: sqlite3.Connection,
+    op_id: str,
+    fence: int,
+    outcome: OperationOutcome,
+    stored: StoredResultLocation,
+    now: float,
+    *,
+    dropped: bool = False,
+    claimed: WrittenRow | None = None,
+) -> bool:
+    """Record how it ended; False when the fence is old or there is nothing to end.
+
+    `stored` has the result of its answer; `dropped` says that it is not kept. `claimed` is the row of the
+    claim, which need not be read again.
+    """
+    answer = None if dropped else outcome.answer
+    result = answer.result if answer is not None and isinstance(answer.result, bytes) else b""
+    written = (answer.error if answer is not None else b"", b"" if stored.body else result)
+    if claimed is not None:
+        facts = _finished(claimed.facts, outcome, stored, written, now, dropped=dropped)
+        old = (claimed.checksum, op_id)
+        if connection.execute(_FINISH, (*_ending(facts), checksum_of(facts), *written, *old)).rowcount == 1:
+            return True
+    row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
+    if row is None or row.fact("fence") != fence or not _may_end(row.fact("state"), outcome.state):
+        return False
+    facts = _finished(row.facts, outcome, stored, written, now, dropped=dropped)
+    _write(connection, row.number, facts, written)
+    return True
+
+
+def _finished(
+    facts: Facts,
+    outcome: OperationOutcome,
+    stored: StoredResultLocation,
+    written: tuple[bytes, bytes],
+    now: float,
+    *,
+    dropped: bool,
+) -> list[Any]:
+    answer, state = None if dropped else outcome.answer, outcome.state
+    changed = list(facts)
+    changed[_STATE] = state.value
+    changed[_ATTEMPTS] = outcome.attempts
+    changed[_UPDATED] = now
+    doubted = changed[_DOUBTED] and state is not OperationState.FAILED
+    # From the code of the error to the checksum of the answer, in the order of the columns.
+    changed[_ERROR_CODE:_ARGUMENTS] = (
+        _valid_text(outcome.error_code), _valid_text(outcome.error), outcome.resolved_by, int(answer is not None),
+        int(dropped), int(doubted), int(answer is not None and answer.typed), *stored,
+        answer_checksum_of(*written),
+    )  # fmt: skip
+    if state is OperationState.DONE or state is OperationState.FAILED:
+        changed[_ARGUMENTS] = b""
+    return changed
+
+
+def drop_answer(connection: sqlite3.Connection, number: int) -> str:
+    """Forget what an operation was answered, and not that it was: the name of the file with the answer."""
+    row = next(_rows(connection, "WHERE number = ?", (number,)), None)
+    if row is None:
+        raise LedgerDamaged(f"an index names row {number} of the recorded calls, which is missing")
+    _write(connection, number, _changed(row, **(_NO_ANSWER | {"dropped": 1})), (b"", b""))
+    return str(row.fact("body"))
+
+
+def _may_end(state: str, then: OperationState) -> bool:
+    return state == "intent" or (state == "in_doubt" and then in (OperationState.DONE, OperationState.FAILED))
+
+
+def _changed(row: _VerifiedRow, **changes: Any) -> list[Any]:
+    facts = list(row.facts)
+    for name, value in changes.items():
+        facts[_COLUMN_INDEX[name]] = value
+    return facts
+
+
+def _write(
+    connection: sqlite3.Connection, number: int, facts: Facts, answer: tuple[bytes, bytes] | None = None
+) -> WrittenRow:
+    """Change a row; `answer` is the error and the result, which stay as they are without it."""
+    values, checksum = [facts[place] for place in _CHANGING_INDEXES], checksum_of(facts)
+    statement = _UPDATE if answer is None else _UPDATE_WHOLE
+    connection.execute(statement, (*values, checksum, *(answer or ()), number))
+    return WrittenRow(facts, checksum)
+
+
+def _valid_text(text: str) -> str:
+    # What a server said may hold half a character, which SQLite refuses.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+# What is read.
+
+
+def find(connection: sqlite3.Connection, op_id: str) -> Operation | None:
+    """The operation of that id; raises LedgerDamaged, as all of these do."""
+    return next(_selected(connection, "WHERE op_id = ?", (op_id,)), None)
+
+
+def find_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operation | None:
+    """The operation of that tenant and principal under that key."""
+    if not keys.contains(connection, keys.hash_of(keys.CALL, place)):
+        return None
+    return get_by_key(connection, place)
+
+
+def get_by_key(connection: sqlite3.Connection, place: keys.OwnedKey) -> Operation:
+    """The operation that has the key, which is known."""
+    where = "WHERE tenant = ? AND principal = ? AND key = ?"
+    found = next(_selected(connection, where, place), None)
+    if found is None:
+        raise LedgerDamaged("the record of a known key is missing")
+    return found
+
+
+def list_by_key_prefix(connection: sqlite3.Connection, place: keys.OwnedKey) -> list[Operation]:
+    """Those of that tenant and principal whose keys begin so."""
+    tenant, principal, beginning = place
+    # A range, so that the index of keys is used: nothing that begins so comes after its last letter raised.
+    end = beginning[:-1] + chr(ord(beginning[-1]) + 1)
+    where = "WHERE tenant = ? AND principal = ? AND key >= ? AND key < ? ORDER BY key"
+    return list(_selected(connection, where, (tenant, principal, beginning, end)))
+
+
+def in_states(
+    connection: sqlite3.Connection, states: Iterable[OperationState], limit: int = -1
+) -> list[Operation]:
+    """Those in one of the states, oldest first; a negative limit is none."""
+    names = [state.value for state in states]
+    where = f"WHERE state IN ({', '.join('?' * len(names))}) ORDER BY created, number LIMIT ?"
+    return list(_selected(connection, where, (*names, limit)))
+
+
+def _selected(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[Operation]:
+    return (operation_of(row.facts) for row in _rows(connection, where, values))
+
+
+def _existing(connection: sqlite3.Connection, op_id: str) -> _VerifiedRow:
+    row = next(_rows(connection, "WHERE op_id = ?", (op_id,)), None)
+    if row is None:
+        raise LedgerDamaged("the record of a known operation is missing")
+    return row
+
+
+def _rows(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Iterator[_VerifiedRow]:
+    found = connection.execute(f"SELECT number, checksum, {_COLUMNS} FROM operations {where}", values)
+    for number, checksum, *facts in found:
+        check(number, checksum, facts)
+        yield _VerifiedRow(number, facts)
+
+
+def check(number: int, checksum: int, facts: Facts) -> None:
+    """Raises LedgerDamaged when the checksum does not hold."""
+    if checksum != checksum_of(facts):
+        raise LedgerDamaged(f"row {number} of the recorded calls is changed")
+
+
+def operation_of(facts: Facts) -> Operation:
+    """The operation of a row with these facts."""
+    # Written out in the order of the columns: every call with a key pays for it.
+    (
+        op_id, tenant, principal, key, fingerprint, server, tool, public_name, kind, state, fence, attempts,
+        created, updated, lease_until, owner, transaction, error_code, error, resolved_by, answered, dropped,
+        doubted, _, _, _, _, _, arguments,
+    ) = facts  # fmt: skip
+    return Operation(
+        op_id=op_id, tenant=tenant, principal=principal, key=key, fingerprint=fingerprint, server=server,
+        tool=tool, public_name=public_name, kind=_KINDS[kind], state=_STATES[state], fence=fence,
+        attempts=attempts, created=created, updated=updated, lease_until=lease_until, owner=owner,
+        arguments=arguments, transaction=transaction, error_code=error_code, error=error,
+        resolved_by=resolved_by, answered=bool(answered), dropped=bool(dropped), doubted=bool(doubted),
+    )  # fmt: skip
+
+
+def count_by_state(connection: sqlite3.Connection) -> dict[OperationState, int]:
+    """How many there are in each state."""
+    found = dict(connection.execute("SELECT state, count(*) FROM operations GROUP BY state"))
+    return {state: found.get(state.value, 0) for state in OperationState}
+
+
+def read_answer(connection: sqlite3.Connection, op_id: str) -> StoredAnswer | None:
+    """The answer of an operation; None when there is none."""
+    found = connection.execute(
+        """
+        SELECT result, answer_error, typed, body, body_size, body_checksum, answer_checksum, number
+        FROM operations WHERE op_id = ? AND answered
+        """,
+        (op_id,),
+    ).fetchone()
+    if found is None:
+        return None
+    result, error, typed, *stored, checksum, number = found
+    if checksum != answer_checksum_of(error, result):
+        raise LedgerDamaged(f"the answer in row {number} of the recorded calls is changed")
+    return StoredAnswer(result, error, bool(typed), StoredResultLocation(*stored))
+
+
+def body_of(connection: sqlite3.Connection, op_id: str) -> str:
+    """The name of the file with its result; empty when there is none."""
+    found = connection.execute("SELECT body FROM operations WHERE op_id = ?", (op_id,)).fetchone()
+    return found[0] if found is not None else ""
+
+
+# For a recovery.
+
+
+def doubtful_facts(facts: Facts, reason: str) -> Facts:
+    """The facts of an operation of which nobody knows any more what became of it."""
+    return _changed(_VerifiedRow(0, facts), state=OperationState.DOUBT.value, error=reason, **_NO_ANSWER)
+
+
+def without_answer(facts: Facts) -> Facts:
+    """The facts of an operation whose answer is lost."""
+    return _changed(_VerifiedRow(0, facts), **(_NO_ANSWER | {"dropped": 1}))
+
+
+def stored_of(facts: Facts) -> StoredResultLocation:
+    """Where the result of its answer is."""
+    return StoredResultLocation(*facts[_COLUMN_INDEX["body"] : _COLUMN_INDEX["answer_checksum"]])
+
+
+def answer_checksum(facts: Facts) -> int:
+    """The checksum that its answer must have."""
+    return int(facts[_COLUMN_INDEX["answer_checksum"]])
+
+
+# What is forgotten.
+
+
+def forget(connection: sqlite3.Connection, op_id: str) -> None:
+    """Remove an operation."""
+    _remove(connection, [_existing(connection, op_id)])
+
+
+def forget_ended(
+    connection: sqlite3.Connection, ended_before: float, doubted_before: float, most: int
+) -> int:
+    """Remove what ended, or came to be in doubt, before then: how many they were, at most so many at once."""
+    where = """
+        WHERE (state IN ('done', 'failed', 'asked') AND updated < ?1)
+           OR (state = 'in_doubt' AND updated < ?2)
+        LIMIT ?3
+    """
+    # Each is checked first: a time that was changed by damage must not make the ledger forget a call.
+    ended = list(_rows(connection, where, (ended_before, doubted_before, most)))
+    _remove(connection, ended)
+    return len(ended)
+
+
+def _remove(connection: sqlite3.Connection, ended: list[_VerifiedRow]) -> None:
+    connection.executemany("DELETE FROM operations WHERE number = ?", [(row.number,) for row in ended])
+    keys.remove(connection, (keys.hash_of(keys.CALL, owned_key_of(row.facts)) for row in ended))
+
+
+def owned_key_of(facts: Facts) -> keys.OwnedKey:
+    """The key of a row, and whose it is."""
+    return (facts[_COLUMN_INDEX["tenant"]], facts[_COLUMN_INDEX["principal"]], facts[_COLUMN_INDEX["key"]])
+
+
+def is_answer_file_needed(connection: sqlite3.Connection, body: str, op_id: str, fence: int) -> bool:
+    """Whether an operation names the file, or may yet: whoever has its fence may be about to end it."""
+    found = connection.execute(
+        """
+        SELECT 1 FROM operations
+        WHERE op_id = ? AND (body = ? OR (fence = ? AND state IN ('intent', 'in_doubt')))
+        """,
+        (op_id, body, fence),
+    )
+    return found.fetchone() is not None

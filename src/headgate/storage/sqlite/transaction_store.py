@@ -1,0 +1,320 @@
+"""Transactions in ledger.db: each with its steps and its history."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headgate.delivery.ledger import LedgerDamaged
+from headgate.delivery.transactions.saga_rules import OnFailure, Phase, Remedy, StepState
+from headgate.delivery.transactions.transaction_store import (
+    HistoryEvent,
+    ResumableRollback,
+    StepRecord,
+    TransactionKey,
+    TransactionRecord,
+    TransactionSummary,
+)
+from headgate.storage.files.process_liveness import ProcessLiveness
+from headgate.storage.sqlite import ledger_keys as keys
+from headgate.storage.sqlite import ledger_rows as calls
+from headgate.storage.sqlite import transaction_rows as rows
+from headgate.storage.sqlite.group_commit import GroupCommit, in_snapshot
+
+T = TypeVar("T")
+
+TRANSACTION_TABLES = rows.TABLES
+
+WINDOW_SECONDS = 24 * 3600.0
+# So many go at once, so that calls do not wait for a long removal.
+_SWEEP_BATCH = 200
+_WHERE_KEY = "tenant = ? AND principal = ? AND id = ?"
+_COLUMNS = f"number, checksum, {rows.COLUMNS}"
+# The columns of a step that are fields of `Step`, which follow the transaction and the owner.
+_FIELDS = rows.STEP_FACTS[2:]
+
+
+class SqliteTransactionStore:
+    """The store that `delivery.transactions.record` describes; `now` is the time of day."""
+
+    def __init__(
+        self,
+        group_commit: GroupCommit,
+        liveness: ProcessLiveness,
+        *,
+        window_seconds: float = WINDOW_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """The committer has TRANSACTION_TABLES and those of the ledger."""
+        self._group_commit = group_commit
+        self._liveness = liveness
+        self._window_seconds = window_seconds
+        self._now = now
+
+    async def begin(self, transaction: TransactionRecord) -> bool:
+        """Record a new one with its history; False when there is one of that place."""
+        return await self._group_commit.write(lambda connection: self._begin(connection, transaction))
+
+    def _begin(self, connection: sqlite3.Connection, new: TransactionRecord) -> bool:
+        number = rows.insert_transaction(connection, None, _facts(new, self._liveness.register()))
+        if number is None:
+            return False
+        for event in new.history:
+            _add_event(connection, number, event)
+        return True
+
+    async def load(self, transaction_key: TransactionKey) -> TransactionRecord | None:
+        """The transaction with its steps in order and its history."""
+
+        def load(connection: sqlite3.Connection) -> TransactionRecord | None:
+            if not keys.contains(connection, keys.hash_of(keys.TRANSACTION, transaction_key)):
+                return None
+            found = connection.execute(
+                f"SELECT {_COLUMNS} FROM transactions WHERE {_WHERE_KEY}", transaction_key
+            ).fetchone()
+            if found is None:
+                raise LedgerDamaged("the record of a known transaction is missing")
+            return self._read(connection, found)
+
+        return await self._group_commit.read(lambda connection: in_snapshot(connection, load))
+
+    def _read(
+        self, connection: sqlite3.Connection, found: Sequence[Any], *, with_history: bool = True
+    ) -> TransactionRecord:
+        number, checksum, *facts = found
+        rows.check(f"transaction {number}", checksum, facts)
+        said = dict(zip(rows.FACTS, facts, strict=True))
+        said["phase"], said["on_failure"] = Phase(said["phase"]), OnFailure(said["on_failure"])
+        said["timed_out"] = bool(said["timed_out"])
+        said["steps"] = self._steps(connection, number, said["steps"])
+        del said["owner"]
+        return TransactionRecord(**said, history=_history(connection, number) if with_history else ())
+
+    def _steps(self, connection: sqlite3.Connection, whose: int, count: int) -> tuple[StepRecord, ...]:
+        steps: list[StepRecord] = []
+        for _, owner, *values in rows.read_steps(connection, whose, count):
+            said = dict(zip(_FIELDS, values, strict=True))
+            said["state"] = StepState(said["state"])
+            said["remedy"] = Remedy(said["remedy"])
+            open_step = said["state"] is StepState.SENT
+            steps.append(StepRecord(**said, elsewhere=open_step and self._owner_is_alive(owner)))
+        return tuple(steps)
+
+    def _owner_is_alive(self, owner: str) -> bool:
+        return owner not in ("", self._liveness.id) and self._liveness.is_alive(owner)
+
+    async def save(
+        self, transaction: TransactionRecord, event: HistoryEvent, step: StepRecord | None
+    ) -> bool:
+        """Record a change, an event and a step that is new or changed; False when the revision is old."""
+        return await self._group_commit.write(
+            lambda connection: self._save(connection, transaction, event, step)
+        )
+
+    def _save(
+        self,
+        connection: sqlite3.Connection,
+        changed: TransactionRecord,
+        event: HistoryEvent,
+        step: StepRecord | None,
+    ) -> bool:
+        steps = (step,) if step is not None else ()
+        number = _update(connection, changed, self._liveness.register(), steps)
+        if number is None:
+            return False
+        _add_event(connection, number, event)
+        if step is not None:
+            self._upsert_step(connection, number, step)
+        return True
+
+    def _upsert_step(self, connection: sqlite3.Connection, whose: int, step: StepRecord) -> None:
+        said = msgspec.structs.asdict(step) | {"error": _valid_text(step.error)}
+        values = [getattr(said[field], "value", said[field]) for field in _FIELDS]
+        rows.upsert_step(connection, (whose, self._liveness.id, *values))
+
+    async def save_decision(
+        self, transaction: TransactionRecord, event: HistoryEvent, steps: Sequence[StepRecord]
+    ) -> bool:
+        """Record a decision of an operator with all steps that it changes; False when the revision is old.
+
+        No process owns the transaction then, so that any gateway may continue its rollback.
+        """
+
+        def decide(connection: sqlite3.Connection) -> bool:
+            number = _update(connection, transaction, "", steps)
+            if number is None:
+                return False
+            _add_event(connection, number, event)
+            for step in steps:
+                self._upsert_step(connection, number, step)
+            return True
+
+        return await self._group_commit.write(decide)
+
+    async def list_unfinished(self) -> list[TransactionSummary]:
+        """Those that have not ended and that no other gateway is at work on, oldest first."""
+        return await self._group_commit.read(self._unfinished)
+
+    def _unfinished(self, connection: sqlite3.Connection) -> list[TransactionSummary]:
+        found = connection.execute(
+            f"""
+            SELECT {_COLUMNS} FROM transactions
+            WHERE phase IN ('running', 'compensating', 'stuck') ORDER BY number
+            """
+        )
+        summaries: list[TransactionSummary] = []
+        for number, checksum, *facts in found:
+            rows.check(f"transaction {number}", checksum, facts)
+            said = dict(zip(rows.FACTS, facts, strict=True))
+            if not self._owner_is_alive(said["owner"]):
+                summaries.append(
+                    TransactionSummary(TransactionKey(*facts[:3]), Phase(said["phase"]), said["deadline"])
+                )
+        return summaries
+
+    async def list_resumable(self) -> list[ResumableRollback]:
+        """The rollbacks that an operator lets continue and no gateway has taken over, oldest first."""
+        return await self._group_commit.read(_list_resumable)
+
+    async def find_operation_id(self, transaction_key: TransactionKey, key: str) -> str | None:
+        """The op_id that the ledger has under a key of the transaction's owner."""
+
+        def find(connection: sqlite3.Connection) -> str | None:
+            found = calls.find_by_key(connection, (transaction_key.tenant, transaction_key.principal, key))
+            return found.op_id if found is not None else None
+
+        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
+
+    async def find_keys(self, beginning: str, limit: int) -> list[TransactionKey]:
+        """Whose transactions have this id; if there is none, those whose ids begin with it, oldest first."""
+
+        def find(connection: sqlite3.Connection) -> list[TransactionKey]:
+            for where in ("id = ?1", "substr(id, 1, length(?1)) = ?1"):
+                found = connection.execute(
+                    f"SELECT tenant, principal, id FROM transactions WHERE {where} ORDER BY number LIMIT ?2",
+                    (beginning, limit),
+                ).fetchall()
+                if found:
+                    return [TransactionKey(*row) for row in found]
+            return []
+
+        return await self._group_commit.read(find)
+
+    async def list_transactions(self, phases: Collection[Phase], limit: int) -> list[TransactionRecord]:
+        """Transactions in one of the phases, without their history, oldest first."""
+
+        def find(connection: sqlite3.Connection) -> list[TransactionRecord]:
+            marks = ", ".join("?" * len(phases))
+            found = connection.execute(
+                f"""
+                SELECT {_COLUMNS} FROM transactions
+                WHERE phase IN ({marks}) ORDER BY number LIMIT ?
+                """,
+                (*(phase.value for phase in phases), limit),
+            ).fetchall()
+            return [self._read(connection, row, with_history=False) for row in found]
+
+        return await self._group_commit.read(lambda connection: in_snapshot(connection, find))
+
+    async def counts(self) -> dict[Phase, int]:
+        """How many there are in each phase."""
+
+        def count(connection: sqlite3.Connection) -> dict[Phase, int]:
+            found = dict(connection.execute("SELECT phase, count(*) FROM transactions GROUP BY phase"))
+            return {phase: found.get(phase.value, 0) for phase in Phase}
+
+        return await self._group_commit.read(count)
+
+    async def sweep(self) -> int:
+        """Forget those that ended and are past the window; never one that is stuck."""
+        forgotten = 0
+        while removed := await self._group_commit.write(self._forget):
+            forgotten += removed
+        return forgotten
+
+    def _forget(self, connection: sqlite3.Connection) -> int:
+        found = connection.execute(
+            f"""
+            SELECT {_COLUMNS} FROM transactions
+            WHERE phase IN ('done', 'compensated', 'left') AND updated < ? LIMIT ?
+            """,
+            (self._now() - self._window_seconds, _SWEEP_BATCH),
+        ).fetchall()
+        for number, checksum, *facts in found:
+            rows.check(f"transaction {number}", checksum, facts)
+        ended = [(row[0],) for row in found]
+        for table, column in (("steps", "whose"), ("history", "whose"), ("transactions", "number")):
+            connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ended)
+        keys.remove(connection, (keys.hash_of(keys.TRANSACTION, tuple(row[2:5])) for row in found))
+        return len(ended)
+
+
+def _history(connection: sqlite3.Connection, whose: int) -> tuple[HistoryEvent, ...]:
+    found = connection.execute("SELECT at, text FROM history WHERE whose = ? ORDER BY number", (whose,))
+    return tuple(HistoryEvent(at, text) for at, text in found)
+
+
+def _list_resumable(connection: sqlite3.Connection) -> list[ResumableRollback]:
+    found = connection.execute(
+        """
+        SELECT tenant, principal, id, revision FROM transactions
+        WHERE phase = 'compensating' AND owner = '' ORDER BY number
+        """
+    )
+    return [
+        ResumableRollback(TransactionKey(*transaction_key), revision) for *transaction_key, revision in found
+    ]
+
+
+def _update(
+    connection: sqlite3.Connection, changed: TransactionRecord, owner: str, steps: Sequence[StepRecord]
+) -> int | None:
+    """Change the row of a transaction, and return its number; None when its revision is another by now.
+
+    `steps` are those that are new or changed.
+    """
+    where = f"WHERE {_WHERE_KEY} AND revision = ?"
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM transactions {where}", (*changed.transaction_key, changed.revision)
+    ).fetchone()
+    if found is None:
+        return None
+    number, checksum, *old = found
+    rows.check(f"transaction {number}", checksum, old)
+    facts = _facts(msgspec.structs.replace(changed, revision=changed.revision + 1), owner)
+    facts[-1] = max(old[-1], *(step.number for step in steps), 0)
+    names = ", ".join(f"{name} = ?" for name in rows.FACTS[3:])
+    connection.execute(
+        f"UPDATE transactions SET {names}, checksum = ? WHERE number = ?",
+        (*facts[3:], rows.checksum_of(facts), number),
+    )
+    return int(number)
+
+
+def _facts(said: TransactionRecord, owner: str) -> list[Any]:
+    return [
+        *said.transaction_key,
+        said.phase.value,
+        said.on_failure.value,
+        int(said.timed_out),
+        _valid_text(said.reason),
+        float(said.created),
+        float(said.updated),
+        float(said.deadline),
+        said.revision,
+        owner,
+        len(said.steps),
+    ]
+
+
+def _add_event(connection: sqlite3.Connection, whose: int | None, event: HistoryEvent) -> None:
+    connection.execute(
+        "INSERT INTO history (whose, at, text) VALUES (?, ?, ?)", (whose, event.at, _valid_text(event.text))
+    )
+
+
+def _valid_text(text: str) -> str:
+    # What a server said may hold half a character, which SQLite refuses.
+    return text.encode("utf-8", "backslashreplace").decode()

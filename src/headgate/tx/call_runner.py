@@ -1,0 +1,153 @@
+"""Sends one call until it is answered or may not be sent again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headgate.domain.errors import Effect
+from headgate.tx import failures
+from headgate.tx.config import TxConfig
+from headgate.tx.failures import CallFailure
+from headgate.tx.peer_session import PeerSession, meta_of, text_of
+from headgate.tx.rmcp import delivery_metadata_of
+from headgate.tx.tool_call import RequestState, TxRequest, TxResult
+
+log = logging.getLogger("headgate.tx")
+
+# To ask a peer for its tools after it has just failed.
+_LISTING_SECONDS = 10.0
+
+
+class CallRunner:
+    """The one place that retries: so many calls at a time, each with its own time limit and policy."""
+
+    def __init__(
+        self,
+        peer: PeerSession,
+        config: TxConfig,
+        *,
+        sleep: Callable[[float], Awaitable[Any]],
+        random: Callable[[], float],
+        now: Callable[[], float],
+    ) -> None:
+        self._peer = peer
+        self._config = config
+        self._sleep = sleep
+        self._random = random
+        self._now = now
+        self._slots = asyncio.Semaphore(config.max_concurrent_requests)
+
+    async def call_with_retry(self, request: TxRequest) -> TxResult:
+        """How the call ended, after as many attempts as its policy and its tool allow."""
+        while True:
+            outcome = await self._attempt(request)
+            if isinstance(outcome, TxResult):
+                return outcome
+            failure = outcome
+            # What an earlier attempt may have done stays possible, however certain the last one is.
+            request.in_doubt = request.in_doubt or failure.effect is not Effect.NONE
+            if not await self._may_retry(request, failure):
+                return _failed_result(request, failure)
+            request.state = RequestState.PENDING
+            await self._sleep(
+                failures.retry_delay_seconds(request.retry_policy, failure, request.attempts, self._random())
+            )
+
+    async def is_repeatable(self, request: TxRequest) -> bool:
+        """Whether the call may be sent again although it may have happened."""
+        if request.idempotency_key is not None and self._peer.honours_keys():
+            return True
+        return await self.is_safe_to_repeat(request)
+
+    async def is_safe_to_repeat(self, request: TxRequest) -> bool:
+        """Whether a second execution does no harm, whatever becomes of the key."""
+        try:
+            async with asyncio.timeout(_LISTING_SECONDS):
+                return (await self._peer.kind_of(request.tool)).repeatable
+        except Exception:
+            log.info("the tools could not be listed, so %r is not called again", request.tool, exc_info=True)
+            return False
+
+    async def _attempt(self, request: TxRequest) -> TxResult | CallFailure:
+        request.attempts += 1
+        has_turn = False
+        try:
+            async with asyncio.timeout(request.timeout_ms / 1000) as clock, self._slots:
+                if self._peer.is_lost:
+                    await self._peer.reopen()
+                if not await self._may_be_sent(request):
+                    return failures.doubt_failure(
+                        request.tool, request.idempotency_key, request.repeats_doubt
+                    )
+                has_turn = request.sent = True
+                request.state = RequestState.SENT
+                reply = await self._peer.send_once(request, self._now())
+        except TimeoutError as error:
+            if not clock.expired():
+                return failures.exception_failure(error)
+            return failures.timeout_failure(request.tool, request.timeout_ms, sent=has_turn)
+        except Exception as error:
+            failure = failures.exception_failure(error)
+            if failure.is_unknown:
+                log.warning("%r failed in a way that nobody foresaw", request.tool, exc_info=True)
+            return failure
+        return _result_or_failure(request, reply)
+
+    async def _may_be_sent(self, request: TxRequest) -> bool:
+        """Whether the peer that is there now would tell this attempt from one that may have happened."""
+        return not request.in_doubt or request.retries_doubt or await self.is_repeatable(request)
+
+    async def _may_retry(self, request: TxRequest, failure: CallFailure) -> bool:
+        wanted = failures.policy_allows_retry(
+            request.retry_policy, failure, request.attempts, retry_unknown=self._config.retry_unknown
+        )
+        return wanted and (failure.effect is Effect.NONE or await self.is_repeatable(request))
+
+
+def _result_or_failure(request: TxRequest, reply: Any) -> TxResult | CallFailure:
+    """An answer, or what a gateway says instead of one."""
+    meta = meta_of(reply)
+    if meta:
+        failure = failures.metadata_failure(meta, text_of(reply))
+        if failure is not None:
+            return failure
+    request.state = RequestState.COMPLETED
+    told = delivery_metadata_of(meta)
+    return TxResult(
+        result=reply,
+        ack=True,
+        answered=True,
+        durable=request.durable,
+        processed=told.get("processed") is not False,
+        duplicate=told.get("duplicate") is True,
+        attempts=request.attempts,
+        request_id=request.request_id,
+    )
+
+
+def _failed_result(request: TxRequest, failure: CallFailure) -> TxResult:
+    late = failure.code == "TIMEOUT"
+    # What a peer has on record under the key holds for every attempt with it.
+    settled = request.durable and failure.is_recorded
+    unclear = request.in_doubt and failure.effect is Effect.NONE and not settled
+    request.state = RequestState.TIMEOUT if late else RequestState.FAILED
+    if failure.display_message != failure.message:
+        log.info("%r failed: %s", request.tool, failure.message)
+    return TxResult(
+        ack=failure.ack or failure.is_answer,
+        answered=failure.is_answer,
+        durable=request.durable,
+        duplicate=failure.duplicate,
+        processed=None if unclear else _PROCESSED[failure.effect],
+        attempts=request.attempts,
+        final_status=request.state,
+        error_code=failure.code,
+        error_message=failure.display_message,
+        error_detail=failure.message,
+        retryable=failure.retryable,
+        request_id=request.request_id,
+    )
+
+
+_PROCESSED = {Effect.NONE: False, Effect.UNKNOWN: None, Effect.DONE: True}

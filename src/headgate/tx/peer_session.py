@@ -1,0 +1,302 @@
+"""The wrapped session and its peer: opening, rmcp negotiation, tool classes, and the peer's own transaction."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Final
+
+from headgate.delivery.transactions.tool_definitions import BEGIN_TOOL, COMMIT_TOOL
+from headgate.domain.errors import Effect
+from headgate.domain.upstream_policy import ToolClass
+from headgate.tx import rmcp
+from headgate.tx.chunk_download import ChunkDownloader
+from headgate.tx.config import TxConfig
+from headgate.tx.errors import TxError, TxNetworkError
+from headgate.tx.failures import exception_failure
+from headgate.tx.sdk_connection import ClientHolder, RmcpDispatcher
+from headgate.tx.tool_call import RequestState, TxRequest, TxResult
+
+log = logging.getLogger("headgate.tx")
+
+# Names inside the SDK: without them a session is not opened by us, and plain MCP is spoken.
+_DISPATCHER: Final = "_dispatcher"
+_BUILD: Final = "_build_session"
+_ENTERED: Final = "_entered"
+_TASKS: Final = "_task_group"
+# A listing that never ends must not keep a call waiting for ever.
+_MOST_PAGES: Final = 100
+# An answer that did not come says nothing about what the server speaks.
+_UNREACHABLE: Final = ("CONNECTION_ERROR", "NETWORK_ERROR")
+
+
+class PeerSession:
+    """One wrapped session, and whoever is at its other end."""
+
+    def __init__(self, session: Any, config: TxConfig) -> None:
+        self.session = session
+        self._config = config
+        self._offered = frozenset(config.features)
+        self._dispatcher: RmcpDispatcher | None = None
+        self._holder: ClientHolder | None = None
+        self._opening = asyncio.Lock()
+        self._kinds: dict[str, ToolClass] = {}
+        # What the peer was last known to have in common with us.
+        self._features: frozenset[str] | None = None
+
+    @property
+    def features(self) -> frozenset[str] | None:
+        """The features of rmcp that both have; None when the peer is not known to speak it.
+
+        While the connection is lost, those of the peer that was there.
+        """
+        if self._dispatcher is not None and self._dispatcher.is_negotiated:
+            self._features = self._dispatcher.features
+        return self._features
+
+    @property
+    def fallback(self) -> str | None:
+        """Why plain MCP is spoken; None when rmcp is."""
+        if self.features is not None:
+            return None
+        if not self._offered:
+            return "TxConfig.features is empty"
+        if self._dispatcher is None:
+            return "the wrapped session is not open, or none of the official SDK 2.x"
+        return "the server does not announce rmcp"
+
+    def honours_keys(self) -> bool:
+        """Whether the peer that is there now carries out one call for each key."""
+        return not self.is_lost and "idempotency" in (self.features or ())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is known to be gone or not there yet, so that nothing can be sent."""
+        if self._holder is None:
+            return False
+        return not self._holder.is_open or (self._dispatcher is not None and self._dispatcher.is_closed)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Stand in the line of the session, and open the session unless its owner has."""
+        is_client = hasattr(self.session, _BUILD)
+        if not _is_closed(self.session):
+            opened = self._install_dispatcher(self.session.session if is_client else self.session, stack)
+            await self._negotiate(opened)
+        elif is_client:
+            stack.push_async_callback(self._close_for_good)
+            await self._open_held_client()
+        else:
+            self._install_dispatcher(self.session, stack)
+            await stack.enter_async_context(self.session)
+        if self.fallback is not None:
+            log.info("plain MCP is spoken: %s", self.fallback)
+
+    async def reopen(self) -> None:
+        """Connect anew after a loss; raises TxError, after which nothing was sent."""
+        async with self._opening:
+            if not self.is_lost:
+                # Somebody else was faster.
+                return
+            try:
+                before = self.features
+                await self._close()
+                self.session = _reopenable_copy(self.session)
+                await self._open_held_client()
+                if before is not None and self.fallback is not None:
+                    log.warning("plain MCP is spoken since the connection was lost: %s", self.fallback)
+            except TxError:
+                raise
+            except Exception as error:
+                reason = exception_failure(error).display_message
+                raise TxNetworkError(
+                    f"the connection was lost and could not be opened again: {reason}",
+                    "CONNECTION_ERROR",
+                    retryable=True,
+                    effect=Effect.NONE,
+                ) from error
+
+    async def _open_held_client(self) -> None:
+        client = self.session
+        build = getattr(client, _BUILD)
+
+        # A client makes its session, and shakes hands, in one go: we must be there in between.
+        async def build_declaring(exit_stack: AsyncExitStack) -> Any:
+            return self._install_dispatcher(await build(exit_stack), exit_stack)
+
+        setattr(client, _BUILD, build_declaring)
+        self._holder = ClientHolder(client)
+        await self._holder.open()
+        try:
+            await self._negotiate(client.session)
+        except Exception:
+            # A client that pins its era opens without a request, also where no server is there.
+            await self._close()
+            raise
+
+    async def _close(self) -> None:
+        if self._holder is not None:
+            await self._holder.close()
+
+    async def _close_for_good(self) -> None:
+        await self._close()
+        # For good: a call that comes too late must not open it again.
+        self._holder = None
+
+    async def send_once(self, request: TxRequest, now: float) -> Any:
+        """Call the tool once; raises whatever the session raises."""
+        meta = request.meta
+        features = self.features
+        request.durable = request.idempotency_key is not None and self.honours_keys()
+        if features is not None and self._dispatcher is not None:
+            asked = rmcp.request_meta(request, features, now)
+            meta = {**(meta or {}), **dict.fromkeys(self._dispatcher.names, asked)}
+        options: dict[str, Any] = {}
+        if meta is not None:
+            options["meta"] = meta
+        if request.progress_callback is not None:
+            options["progress_callback"] = request.progress_callback
+        return await self.session.call_tool(request.tool, request.arguments, **options)
+
+    async def kind_of(self, tool: str) -> ToolClass:
+        """What the tool says of a second call; UNSAFE when it says nothing or is not believed."""
+        if not self._config.trust_annotations:
+            return ToolClass.UNSAFE
+        if tool not in self._kinds:
+            if self.is_lost:
+                await self.reopen()
+            self._kinds.update(await self._list_tool_classes())
+        return self.known_kind_of(tool)
+
+    def known_kind_of(self, tool: str) -> ToolClass:
+        """The same, as far as it has been asked before."""
+        return self._kinds.get(tool, ToolClass.UNSAFE)
+
+    def _install_dispatcher(self, session: Any, stack: AsyncExitStack) -> Any:
+        wire = getattr(session, _DISPATCHER, None)
+        if wire is None:
+            return session
+        self._dispatcher = RmcpDispatcher(
+            wire, self._offered, ChunkDownloader(self._config.max_transfer_bytes)
+        )
+        setattr(session, _DISPATCHER, self._dispatcher)
+        stack.callback(_uninstall_dispatcher, session, self._dispatcher)
+        return session
+
+    async def _negotiate(self, session: Any) -> None:
+        """Find out whether the peer of an open session speaks rmcp, which nobody has declared to it yet.
+
+        In the stateless era every request declares anew. In the handshake era ours do from now on. Raises
+        what the session raises where the server of a client that we hold cannot be reached.
+        """
+        dispatcher, version = self._dispatcher, getattr(session, "protocol_version", None)
+        if dispatcher is None or dispatcher.is_negotiated or not isinstance(version, str):
+            return
+        handshake = getattr(session, "discover_result", None) is None
+        capabilities = session.server_capabilities
+        announced = capabilities.model_dump(by_alias=True) if capabilities is not None else None
+        if dispatcher.learn_announced(announced, handshake=handshake):
+            return
+        try:
+            await (dispatcher.negotiate(version) if handshake else session.send_discover(version))
+        except Exception as error:
+            if self._holder is not None and not handshake and exception_failure(error).code in _UNREACHABLE:
+                raise
+            dispatcher.is_negotiated = True
+            log.debug("the server does not negotiate rmcp", exc_info=True)
+
+    async def _list_tool_classes(self) -> dict[str, ToolClass]:
+        listed: dict[str, ToolClass] = {}
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await self._page(cursor)
+            listed.update({tool.name: _annotated_class(tool.annotations) for tool in page.tools})
+            cursor = getattr(page, "next_cursor", None)
+            if not cursor:
+                break
+        return listed
+
+    async def _page(self, cursor: str | None) -> Any:
+        if cursor is None:
+            return await self.session.list_tools()
+        if hasattr(self.session, _BUILD):
+            return await self.session.list_tools(cursor=cursor)
+        types = import_module("mcp_types")
+        return await self.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+
+
+def _reopenable_copy(client: Any) -> Any:
+    """A client like this one, which can be opened once more."""
+    if hasattr(client.server, "__aenter__"):
+        raise TxNetworkError(
+            "the connection was lost, and its transport cannot be opened twice; open a new session",
+            "CONNECTION_ERROR",
+            effect=Effect.NONE,
+        )
+    return replace(client)
+
+
+def _uninstall_dispatcher(session: Any, dispatcher: RmcpDispatcher) -> None:
+    # Unless somebody stands behind us by now, who needs us where we are.
+    if getattr(session, _DISPATCHER) is dispatcher:
+        setattr(session, _DISPATCHER, dispatcher.wire)
+
+
+def _is_closed(session: Any) -> bool:
+    """Whether it is one of the SDK's that nobody has entered yet; any other is its owner's to open."""
+    return getattr(session, _ENTERED, None) is False or getattr(session, _TASKS, session) is None
+
+
+def _annotated_class(annotations: Any) -> ToolClass:
+    if getattr(annotations, "read_only_hint", None) is True:
+        return ToolClass.READ
+    if getattr(annotations, "idempotent_hint", None) is True:
+        return ToolClass.IDEMPOTENT
+    return ToolClass.UNSAFE
+
+
+def meta_of(reply: Any) -> Mapping[str, Any]:
+    """What came beside an answer."""
+    meta = getattr(reply, "meta", None)
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def is_error(reply: Any) -> bool:
+    """Whether the tool answered that it failed."""
+    return getattr(reply, "is_error", False) is True
+
+
+def text_of(reply: Any) -> str:
+    """The first words of an answer."""
+    for block in getattr(reply, "content", None) or ():
+        text = getattr(block, "text", None)
+        if isinstance(text, str):
+            return text
+    return ""
+
+
+# What a gateway takes at least; the program's own limit may be shorter.
+_MIN_TIMEOUT_MS = 1000
+
+CallPeerTool = Callable[[str, dict[str, Any]], Awaitable[TxResult]]
+
+
+async def begin_peer_transaction(ask: CallPeerTool, timeout_ms: float) -> str | None:
+    """The peer's name for a new transaction; None when it has no tool that begins one."""
+    # The program undoes its own steps: a peer that did so too would find nothing that undoes them.
+    limit = max(_MIN_TIMEOUT_MS, int(timeout_ms))
+    answer = await ask(BEGIN_TOOL, {"timeout_ms": limit, "on_failure": "keep"})
+    told = getattr(answer.result, "structured_content", None)
+    name = told.get("transaction_id") if isinstance(told, dict) and _is_success(answer) else None
+    return name if isinstance(name, str) and name else None
+
+
+async def close_peer_transaction(ask: CallPeerTool, transaction_id: str) -> None:
+    """Say that nothing more follows: the steps stay, or have been undone."""
+    if not _is_success(await ask(COMMIT_TOOL, {"transaction_id": transaction_id})):
+        log.info("the peer did not close transaction %s", transaction_id)
+
+
+def _is_success(answer: TxResult) -> bool:
+    return answer.final_status is RequestState.COMPLETED and not is_error(answer.result)

@@ -1,0 +1,366 @@
+"""A gateway's journal on the real ledger in front of the bank, which can be killed and started again."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.execution_probe import ExecutionProbe
+from headgate.delivery.idempotent_delivery import IdempotentDelivery
+from headgate.delivery.ledger import (
+    ClaimResult,
+    Intent,
+    Operation,
+    OperationOutcome,
+    OperationState,
+    StoreFailed,
+)
+from headgate.delivery.upstream_delivery import UpstreamDelivery
+from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
+from headgate.domain.errors import HeadgateError
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.server import ServerSpec
+from headgate.domain.upstream_policy import ToolClass
+from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
+from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, Bank, item
+from tests.delivery.virtual_time_loop import HurriedLoop, in_a_hurry, outside
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REJOIN_SECONDS = 20.0
+WINDOW_SECONDS = 24 * 3600.0
+DOUBT_SECONDS = 7 * 24 * 3600.0
+# The time of day at which the clock of a loop shows nothing.
+_EPOCH = 1_700_000_000.0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a caller got to see."""
+
+    # `answer`, `isError`, `word` (somebody's word instead of an answer), the number of a JSON-RPC error,
+    # or the code and the effect of a failure; `again` before it for what is a duplicate.
+    words: str
+    answer: Answer | None = None
+    delivery_status: DeliveryStatus | None = None
+
+    @property
+    def op_id(self) -> str:
+        """Of a call that has one."""
+        assert self.delivery_status is not None
+        assert self.delivery_status.op_id
+        return self.delivery_status.op_id
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried."""
+        assert self.delivery_status is not None
+        return self.delivery_status.attempts
+
+    @property
+    def result(self) -> bytes:
+        """Of an answer in memory."""
+        assert self.answer is not None
+        assert isinstance(self.answer.result, bytes)
+        return self.answer.result
+
+
+class GatewayProcess:
+    """One gateway, from its start to its end or its kill."""
+
+    def __init__(self, bank: Bank, directory: Path, spec: ServerSpec = SPEC) -> None:
+        self.bank = bank
+        self._directory = directory
+        self.delivery_policy = DeliveryPolicy([spec])
+        self._stack = AsyncExitStack()
+        self.is_dead = False
+        # What runs something on its loop, where it has one of its own.
+        self.run: Callable[[Coroutine[Any, Any, None]], None] = in_a_hurry
+        # The next method of the ledger after which it is killed.
+        self.dies_after = ""
+        # The methods of the ledger that fail, and those that wait for something first.
+        self.down: set[str] = set()
+        self.waits: dict[str, asyncio.Event] = {}
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+
+        def time_of_day() -> float:
+            return _EPOCH + loop.time()
+
+        group_commit = await self._stack.enter_async_context(ledger_group_commit(self._directory))
+        ledger = await self._stack.enter_async_context(
+            open_ledger(
+                group_commit,
+                self._directory,
+                window_seconds=WINDOW_SECONDS,
+                doubt_seconds=DOUBT_SECONDS,
+                now=time_of_day,
+            )
+        )
+        self._file = ledger
+        self.ledger = MortalLedger(self, ledger)
+        deliveries = FreshDeliveries(self)
+        self.journal = IdempotentDelivery(
+            deliveries,
+            self.ledger,
+            self.delivery_policy,
+            ExecutionProbe(deliveries.fresh()),
+            now=time_of_day,
+            longest_seconds=lambda server: LONGEST_SECONDS,
+            rejoin_seconds=REJOIN_SECONDS,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_dead:
+            await self.journal.close()
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the ledger, as the system does for a process that has ended."""
+        self.kill()
+        await outside(self._stack.aclose())
+
+    def kill(self) -> None:
+        """Nothing that it does from now on reaches the ledger, the bank or a client."""
+        self.is_dead = True
+
+    async def through(self, method: str, work: Callable[[], Awaitable[T]]) -> T:
+        """What a method of the ledger returns, if the gateway lives to see it."""
+        if self.is_dead:
+            raise asyncio.CancelledError
+        if method in self.waits:
+            await self.waits[method].wait()
+        if method in self.down:
+            raise StoreFailed("the disk is full")
+        result = await outside(work())
+        if self.dies_after == method:
+            self.kill()
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return result
+
+    async def ask(self, call: Call) -> Told:
+        """What a client is told."""
+        try:
+            answer = await self.journal.send_recorded(call)
+        except HeadgateError as error:
+            return Told(f"{error.code} {error.effect}", delivery_status=error.delivery_status)
+        return Told(_words(answer), answer, answer.delivery_status)
+
+    async def recover(self) -> int:
+        """Do what a gateway does when it starts: how much it found."""
+        return await self.journal.recover(_tool)
+
+    async def records(self) -> list[Operation]:
+        """Everything that the ledger has, which is not even there before it is used."""
+        if not (self._directory / LEDGER_NAME).exists():
+            return []
+        return await outside(self._file.list_operations(list(OperationState)))
+
+    async def find(self, op_id: str) -> Operation:
+        """The record of that id, which is there."""
+        found = await outside(self._file.find(op_id))
+        assert found is not None
+        return found
+
+
+def order(
+    kind: ToolClass,
+    name: str = "1",
+    *,
+    key: str = "k",
+    retries_doubt: bool = False,
+    timeout_seconds: float | None = None,
+    caller: Caller = LOCAL,
+    arguments: bytes = b"",
+    state: bytes = b"",
+    target: Item | None = None,
+) -> Call:
+    """One call of the bank's tool of that class."""
+    target = target or item(kind)
+    params = {"arguments": Raw(arguments or msgspec.json.encode({"order": name}))}
+    if state:
+        params["requestState"] = Raw(state)
+    delivery_request = (
+        DeliveryRequest(key=key, retries_doubt=retries_doubt, timeout_seconds=timeout_seconds)
+        if key
+        else None
+    )
+    return Call(
+        Request(caller=caller, name=target.public_name, params=params, delivery_request=delivery_request),
+        target,
+    )
+
+
+@contextmanager
+def started(life: GatewayProcess) -> Iterator[GatewayProcess]:
+    """The gateway, on a hurried loop of its own; tests of it are marked `lived`."""
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(life.__aenter__())
+        life.run = runner.run
+        try:
+            yield life
+        finally:
+            runner.run(life.__aexit__(None, None, None))
+
+
+def lived(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs on the loop of its fixture `life`."""
+
+    @functools.wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        life = named["life"]
+        assert isinstance(life, GatewayProcess)
+        life.run(test(*arguments, **named))
+
+    return run
+
+
+async def _tool(operation: Operation) -> Item:
+    return Item(Kind.TOOLS, operation.server, operation.tool, operation.public_name)
+
+
+class Numbered(msgspec.Struct):
+    """What is looked at in a JSON-RPC error."""
+
+    code: int
+
+
+def _words(answer: Answer) -> str:
+    again = "again " if answer.delivery_status is not None and answer.delivery_status.duplicate else ""
+    if answer.error:
+        return f"{again}{msgspec.json.decode(answer.error, type=Numbered).code}"
+    if not isinstance(answer.result, bytes):
+        return f"{again}answer"
+    if b'"isError":true' in answer.result:
+        return f"{again}isError"
+    return f"{again}word" if b"carried out" in answer.result else f"{again}answer"
+
+
+class MortalLedger:
+    """The real ledger, as long as its gateway lives."""
+
+    def __init__(self, life: GatewayProcess, ledger: SqliteLedger) -> None:
+        self._life = life
+        self._ledger = ledger
+
+    async def claim(self, intent: Intent) -> ClaimResult:
+        return await self._life.through("claim", lambda: self._ledger.claim(intent))
+
+    async def finish(self, op_id: str, fence: int, outcome: OperationOutcome) -> bool:
+        return await self._life.through("finish", lambda: self._ledger.finish(op_id, fence, outcome))
+
+    async def find(self, op_id: str) -> Operation | None:
+        return await self._life.through("find", lambda: self._ledger.find(op_id))
+
+    async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
+        return await self._life.through("find_key", lambda: self._ledger.find_by_key(tenant, principal, key))
+
+    async def read_answer(self, op_id: str) -> Answer | None:
+        return await self._life.through("answer", lambda: self._ledger.read_answer(op_id))
+
+    async def list_orphans(self) -> list[Operation]:
+        return await self._life.through("orphans", self._ledger.list_orphans)
+
+    async def adopt(self, op_id: str, fence: int, lease_until: float) -> int | None:
+        return await self._life.through("adopt", lambda: self._ledger.adopt(op_id, fence, lease_until))
+
+    async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
+        return await self._life.through("doubts", lambda: self._ledger.list_in_doubt(limit))
+
+    async def sweep(self) -> int:
+        return await self._life.through("sweep", self._ledger.sweep)
+
+
+class FreshDeliveries:
+    """A delivery for each call, so that no breaker and no budget remembers the faults of another."""
+
+    def __init__(self, life: GatewayProcess) -> None:
+        self._life = life
+
+    def fresh(self) -> UpstreamDelivery:
+        loop = asyncio.get_running_loop()
+        return UpstreamDelivery(
+            MortalUpstream(self._life), self._life.delivery_policy, loop.time, _count, random=lambda: 0.5
+        )
+
+    async def send_with_retry(self, call: Call) -> Answer:
+        return await self.fresh().send_with_retry(call)
+
+    def is_ready(self, server: str) -> bool:
+        return self._life.bank.is_ready(server)
+
+    async def await_ready(self, server: str) -> None:
+        await self._life.bank.await_ready(server)
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        return False
+
+
+def _count(server: str, outcome: str, seconds: float) -> None:
+    """Nobody counts."""
+
+
+class MortalUpstream:
+    """The way to the bank, as long as the gateway lives; the bank goes on without it."""
+
+    def __init__(self, life: GatewayProcess) -> None:
+        self._life = life
+
+    async def send_to_server(self, call: Call) -> Answer:
+        if self._life.is_dead:
+            raise asyncio.CancelledError
+        try:
+            return await self._life.bank.send_to_server(self._heard(call))
+        finally:
+            if self._life.is_dead:
+                raise asyncio.CancelledError
+
+    def _heard(self, call: Call) -> Call:
+        """With a late answer that a dead gateway does not hear."""
+        delivery_options = call.delivery_options
+        if delivery_options is None or delivery_options.on_late is None:
+            return call
+        hear = delivery_options.on_late
+
+        def on_late(answer: Answer) -> None:
+            if not self._life.is_dead:
+                hear(answer)
+
+        return msgspec.structs.replace(
+            call, delivery_options=msgspec.structs.replace(delivery_options, on_late=on_late)
+        )
+
+    async def await_ready(self, server: str) -> None:
+        await self._life.bank.await_ready(server)
+
+    def is_ready(self, server: str) -> bool:
+        return self._life.bank.is_ready(server)
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        return self._life.bank.sends_requests_during_calls(server)
+
+    def honours_keys(self, server: str) -> bool:
+        return self._life.bank.honours_keys(server)
+
+    def longest_seconds(self, server: str) -> float:
+        return self._life.bank.longest_seconds(server)
+
+    async def subscribe(self, server: str, uri: str) -> Answer:
+        return await self._life.bank.subscribe(server, uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> Answer:
+        return await self._life.bank.unsubscribe(server, uri)

@@ -1,0 +1,232 @@
+"""One key is one call: whoever repeats it gets the answer of the first, and nothing is carried out twice."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from headgate.delivery.ledger import OperationState
+from headgate.domain.call import LOCAL, Caller, Request
+from headgate.domain.delivery_request import DeliveryStatus
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
+from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, TOOLS, Bank, Fault, item
+from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, lived, order, started
+from tests.delivery.virtual_time_loop import in_a_hurry
+
+UNSAFE = ToolClass.UNSAFE
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with started(GatewayProcess(Bank(), tmp_path)) as life:
+        yield life
+
+
+@lived
+async def test_the_same_key_twice_is_carried_out_once_and_answered_alike(life: GatewayProcess) -> None:
+    first = await life.ask(order(UNSAFE))
+    again = await life.ask(order(UNSAFE))
+    assert again.result == first.result
+    assert (first.words, again.words) == ("answer", "again answer")
+    assert life.bank.runs["1"] == 1
+
+
+@lived
+async def test_a_receipt_names_the_operation_and_what_became_of_it(life: GatewayProcess) -> None:
+    first = await life.ask(order(UNSAFE))
+    again = await life.ask(order(UNSAFE))
+    assert first.delivery_status == DeliveryStatus(op_id=first.op_id, state=OperationState.DONE)
+    assert again.delivery_status == DeliveryStatus(
+        op_id=first.op_id, state=OperationState.DONE, duplicate=True
+    )
+    found = await life.find(first.op_id)
+    assert (found.state, found.attempts, found.arguments) == (OperationState.DONE, 1, b"")
+
+
+@pytest.mark.parametrize("callers", [2, 100])
+@lived
+async def test_callers_at_the_same_time_share_one_execution(life: GatewayProcess, callers: int) -> None:
+    life.bank.faults.append(Fault.HELD_BEFORE)
+    asked = [asyncio.create_task(life.ask(order(UNSAFE))) for _ in range(callers)]
+    await life.bank.holds()
+    life.bank.released.set()
+    told = await asyncio.gather(*asked)
+    assert [one.words for one in told] == ["answer"] + ["again answer"] * (callers - 1)
+    assert len({one.result for one in told}) == 1
+    assert life.bank.runs["1"] == 1
+
+
+@lived
+async def test_callers_at_the_same_time_share_one_failure(life: GatewayProcess) -> None:
+    life.bank.faults.append(Fault.LOST_AFTER)
+    told = await asyncio.gather(*(life.ask(order(UNSAFE)) for _ in range(3)))
+    assert [one.words for one in told] == ["NETWORK_ERROR unknown"] * 3
+    assert life.bank.runs["1"] == 1
+
+
+DIFFERENT = {
+    "other arguments": order(UNSAFE, "2"),
+    "another tool": order(ToolClass.READ),
+    "another server": order(UNSAFE, target=item(UNSAFE, "other")),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENT)
+@lived
+async def test_a_key_that_names_another_call_is_a_conflict(life: GatewayProcess, difference: str) -> None:
+    await life.ask(order(UNSAFE))
+    told = await life.ask(DIFFERENT[difference])
+    assert told.words == "CONFLICT none"
+    assert life.bank.sent == 1
+
+
+@pytest.mark.parametrize("difference", DIFFERENT)
+@lived
+async def test_a_key_that_names_another_call_under_way_is_a_conflict(
+    life: GatewayProcess, difference: str
+) -> None:
+    life.bank.faults.append(Fault.HELD_BEFORE)
+    first = asyncio.create_task(life.ask(order(UNSAFE)))
+    await life.bank.holds()
+    told = await life.ask(DIFFERENT[difference])
+    assert told.words == "CONFLICT none"
+    life.bank.released.set()
+    assert (await first).words == "answer"
+    assert life.bank.sent == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_AFTER, Fault.BAD_PARAMS])
+@lived
+async def test_a_key_names_its_call_whatever_became_of_it(life: GatewayProcess, fault: Fault) -> None:
+    life.bank.faults.append(fault)
+    await life.ask(order(UNSAFE))
+    assert (await life.ask(order(UNSAFE, "2", retries_doubt=True))).words == "CONFLICT none"
+    assert life.bank.sent == 1
+
+
+@lived
+async def test_the_spelling_of_the_arguments_does_not_matter(life: GatewayProcess) -> None:
+    await life.ask(order(UNSAFE, arguments=b'{"order":"1","amount":1,"to":{"a":2,"b":3}}'))
+    told = await life.ask(
+        order(UNSAFE, arguments=b'{ "to": {"b": 3e0, "a": 2}, "amount": 1.0, "order": "1" }')
+    )
+    assert told.words == "again answer"
+    assert life.bank.runs["1"] == 1
+
+
+@pytest.mark.parametrize(
+    "caller", [Caller(principal="somebody"), Caller(tenant="elsewhere")], ids=["principal", "tenant"]
+)
+@lived
+async def test_the_key_of_another_is_another_key(life: GatewayProcess, caller: Caller) -> None:
+    mine = await life.ask(order(UNSAFE))
+    theirs = await life.ask(order(UNSAFE, caller=caller))
+    assert (mine.words, theirs.words) == ("answer", "answer")
+    assert mine.op_id != theirs.op_id
+    assert life.bank.runs["1"] == 2
+
+
+@lived
+async def test_a_key_past_its_window_names_a_new_call(life: GatewayProcess) -> None:
+    first = await life.ask(order(UNSAFE))
+    await asyncio.sleep(WINDOW_SECONDS + 1)
+    later = await life.ask(order(UNSAFE))
+    assert later.words == "answer"
+    assert first.op_id != later.op_id
+    assert life.bank.runs["1"] == 2
+
+
+@lived
+async def test_a_call_that_did_not_happen_is_carried_out_by_its_repeat(life: GatewayProcess) -> None:
+    life.bank.faults.extend([Fault.REFUSED] * 3)
+    first = await life.ask(order(UNSAFE))
+    again = await life.ask(order(UNSAFE))
+    assert (first.words, again.words) == ("CONNECTION_ERROR none", "answer")
+    assert again.op_id == first.op_id
+    assert (first.attempts, again.attempts) == (3, 4)
+
+
+@lived
+async def test_every_attempt_and_every_repeat_has_the_same_key_for_the_bank(life: GatewayProcess) -> None:
+    life.bank.faults.extend([Fault.LOST_AFTER, Fault.LOST_BEFORE, Fault.LOST_AFTER])
+    first = await life.ask(order(ToolClass.KEYED))
+    again = await life.ask(order(ToolClass.KEYED))
+    assert (first.words, again.words) == ("NETWORK_ERROR unknown", "answer")
+    assert life.bank.keys["1"] == {again.op_id}
+    assert (life.bank.runs["1"], life.bank.sent) == (1, 4)
+
+
+@lived
+async def test_a_plain_call_leaves_no_record(life: GatewayProcess) -> None:
+    told = await life.ask(order(UNSAFE, key=""))
+    assert (told.words, told.delivery_status) == ("answer", None)
+    assert await life.records() == []
+
+
+def test_every_call_of_a_tool_with_ledger_all_is_recorded(tmp_path: Path) -> None:
+    async def story() -> None:
+        policy = UpstreamPolicy(tools={TOOLS[UNSAFE]: ToolSafety(ledger="all")})
+        async with GatewayProcess(Bank(), tmp_path, msgspec.structs.replace(SPEC, policy=policy)) as life:
+            told = [await life.ask(order(UNSAFE, key="")) for _ in range(2)]
+            # Two calls without a key may both be meant.
+            assert [one.words for one in told] == ["answer", "answer"]
+            assert life.bank.runs["1"] == 2
+            records = {record.op_id: record.state for record in await life.records()}
+            assert records == {one.op_id: OperationState.DONE for one in told}
+            assert len(records) == 2
+
+    in_a_hurry(story())
+
+
+@lived
+async def test_what_is_only_read_needs_no_record(life: GatewayProcess) -> None:
+    call = order(UNSAFE)
+    prompt = Item(Kind.PROMPTS, "bank", "greeting", "greeting")
+    request = Request(
+        caller=LOCAL,
+        method="prompts/get",
+        name="greeting",
+        params={"arguments": Raw(b'{"order":"1"}')},
+        delivery_request=call.request.delivery_request,
+    )
+    for _ in range(2):
+        await life.ask(msgspec.structs.replace(call, request=request, item=prompt))
+    assert life.bank.runs["1"] == 2
+    assert await life.records() == []
+
+
+@lived
+async def test_whoever_joins_waits_no_longer_than_it_said(life: GatewayProcess) -> None:
+    life.bank.faults.append(Fault.HELD_AFTER)
+    first = asyncio.create_task(life.ask(order(UNSAFE)))
+    await life.bank.holds()
+    told = await life.ask(order(UNSAFE, timeout_seconds=2.0))
+    assert told.words == "IN_PROGRESS unknown"
+    life.bank.released.set()
+    answered = await first
+    assert answered.op_id == told.op_id
+    assert life.bank.cancelled == 0
+    assert (await life.ask(order(UNSAFE))).words == "again answer"
+
+
+@lived
+async def test_the_first_caller_waits_no_longer_than_it_said(life: GatewayProcess) -> None:
+    life.bank.faults.append(Fault.TIMEOUT_NEVER)
+    started = asyncio.get_running_loop().time()
+    told = await life.ask(order(UNSAFE, timeout_seconds=2.0))
+    assert told.words == "TIMEOUT unknown"
+    assert asyncio.get_running_loop().time() - started == pytest.approx(2.0, abs=0.5)
+
+
+@lived
+async def test_nobody_waits_longer_than_the_server_may_take(life: GatewayProcess) -> None:
+    life.bank.faults.extend([Fault.TIMEOUT_NEVER] * 9)
+    started = asyncio.get_running_loop().time()
+    told = await life.ask(order(ToolClass.READ, timeout_seconds=10 * LONGEST_SECONDS))
+    assert told.words == "TIMEOUT unknown"
+    assert asyncio.get_running_loop().time() - started <= LONGEST_SECONDS + 1

@@ -1,0 +1,210 @@
+"""What becomes of an operation when something else happens while it is under way, or is being recorded."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headgate.delivery.ledger import OperationState
+from headgate.delivery.operation_runner import LEASE_GRACE_SECONDS
+from headgate.domain.call import LOCAL, Answer, Call
+from headgate.domain.errors import UpstreamLost
+from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
+from tests.delivery.fake_bank import (
+    BANK,
+    BANK_CARE,
+    LONGEST_SECONDS,
+    SETTLE_SECONDS,
+    SPEC,
+    TOOLS,
+    Bank,
+    Fault,
+)
+from tests.delivery.gateway_process import GatewayProcess, lived, order, started
+from tests.delivery.scripted_upstream import WAIT_SECONDS
+from tests.waiting import eventually
+
+IDEMPOTENT, KEYED, UNSAFE = ToolClass.IDEMPOTENT, ToolClass.KEYED, ToolClass.UNSAFE
+CANCELLED = "the client cancelled"
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with started(GatewayProcess(Bank(), tmp_path)) as life:
+        yield life
+
+
+# Somebody comes while the call is being given up.
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(UNSAFE, "IN_DOUBT unknown"), (IDEMPOTENT, "answer")], ids=["unsafe", "idempotent"]
+)
+@lived
+async def test_whoever_comes_as_the_last_one_leaves_gets_what_the_record_says(
+    life: GatewayProcess, kind: ToolClass, words: str
+) -> None:
+    life.bank.faults.append(Fault.HELD_BEFORE)
+    first = asyncio.ensure_future(life.journal.send_recorded(order(kind)))
+    await life.bank.holds()
+    life.waits["finish"] = asyncio.Event()
+    first.cancel(CANCELLED)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.ensure_future(life.ask(order(kind)))
+    await eventually(lambda: life.bank.cancelled == 1, WAIT_SECONDS, "the call is cancelled")
+    life.waits.pop("finish").set()
+    assert (await second).words == words
+    assert life.bank.runs["1"] == (kind is IDEMPOTENT)
+
+
+@lived
+async def test_whoever_comes_as_a_call_is_given_up_that_was_not_sent_makes_it(life: GatewayProcess) -> None:
+    life.bank.faults.append(Fault.HELD_UNSENT)
+    first = asyncio.ensure_future(life.journal.send_recorded(order(UNSAFE)))
+    await life.bank.holds()
+    first.cancel(CANCELLED)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (await life.ask(order(UNSAFE))).words == "answer"
+    assert life.bank.runs["1"] == 1
+
+
+# Somebody leaves while what is owed is being written.
+
+
+@lived
+async def test_whoever_leaves_while_an_answer_is_written_that_was_owed_does_not_take_it_along(
+    life: GatewayProcess,
+) -> None:
+    life.down = {"finish"}
+    told = await life.ask(order(UNSAFE))
+    life.down = set()
+    life.waits["finish"] = asyncio.Event()
+    looking = asyncio.ensure_future(life.journal.find_operation(LOCAL, told.op_id))
+    await asyncio.sleep(0)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    life.waits.pop("finish").set()
+    assert (await life.ask(order(UNSAFE))).words == "again answer"
+
+
+@lived
+async def test_an_answer_that_is_owed_is_written_without_anybody_asking_for_it(life: GatewayProcess) -> None:
+    life.down = {"finish"}
+    told = await life.ask(order(UNSAFE))
+    life.down = set()
+    assert await life.recover() == 0
+    assert (await life.find(told.op_id)).state is OperationState.DONE
+
+
+def test_an_answer_that_is_owed_is_written_at_the_end(tmp_path: Path) -> None:
+    bank = Bank()
+    with started(GatewayProcess(bank, tmp_path)) as life:
+        life.run(owe(life))
+    with started(GatewayProcess(bank, tmp_path)) as life:
+        life.run(replay(life))
+    assert bank.runs["1"] == 1
+
+
+async def owe(life: GatewayProcess) -> None:
+    life.down = {"finish"}
+    assert (await life.ask(order(UNSAFE))).words == "SERVICE_UNAVAILABLE done"
+    life.down = set()
+
+
+async def replay(life: GatewayProcess) -> None:
+    assert (await life.ask(order(UNSAFE))).words == "again answer"
+
+
+# An attempt before the one that was answered.
+
+
+@pytest.mark.parametrize("kind", [IDEMPOTENT, KEYED])
+@lived
+async def test_a_refusal_of_the_second_attempt_says_nothing_of_the_first(
+    life: GatewayProcess, kind: ToolClass
+) -> None:
+    life.bank.faults.extend([Fault.LOST_AFTER, Fault.BAD_PARAMS])
+    told = await life.ask(order(kind))
+    assert told.words == "-32602"
+    assert life.bank.runs["1"] == 1
+    assert (await life.find(told.op_id)).state is OperationState.DOUBT
+
+
+@lived
+async def test_a_refusal_after_attempts_that_were_not_sent_means_that_nothing_happened(
+    life: GatewayProcess,
+) -> None:
+    life.bank.faults.extend([Fault.REFUSED, Fault.BAD_PARAMS])
+    told = await life.ask(order(IDEMPOTENT))
+    assert (await life.find(told.op_id)).state is OperationState.FAILED
+
+
+# A server that may go on, although somebody before it gave up.
+
+
+class BehindAProxy(Bank):
+    """A bank whose proxy waits for nothing; what it was asked is carried out later."""
+
+    async def _work(self, call: Call, fault: Fault) -> Answer:
+        self.parks = True
+        self._carry_out_late(call, tells=False)
+        lost = UpstreamLost(BANK, call.item.name, "it answered with HTTP 504")
+        lost.at_work = True
+        raise lost
+
+
+def test_a_probe_that_says_no_means_nothing_when_only_a_proxy_gave_up(tmp_path: Path) -> None:
+    bank = BehindAProxy()
+    with started(GatewayProcess(bank, tmp_path)) as life:
+        life.run(asked_twice(life))
+    [carry_out] = bank.parked
+    carry_out()
+    assert bank.runs["1"] == 1
+
+
+async def asked_twice(life: GatewayProcess) -> None:
+    assert (await life.ask(order(ToolClass.PROBEABLE))).words == "NETWORK_ERROR unknown"
+    await asyncio.sleep(2 * SETTLE_SECONDS)
+    assert (await life.ask(order(ToolClass.PROBEABLE))).words == "IN_DOUBT unknown"
+
+
+def test_a_probe_that_says_no_of_a_remote_server_is_believed_only_when_no_call_could_take_that_long(
+    tmp_path: Path,
+) -> None:
+    pay = TOOLS[ToolClass.PROBEABLE]
+    probe = msgspec.structs.replace(BANK_CARE.tools[pay].probe or Probe(""), settle_seconds=None)
+    policy = msgspec.structs.replace(BANK_CARE, tools={pay: ToolSafety(probe=probe)})
+    spec = msgspec.structs.replace(SPEC, policy=policy)
+    bank = Bank()
+    bank.faults.append(Fault.LOST_BEFORE)
+
+    async def asked_at_last(life: GatewayProcess) -> None:
+        await asked_twice(life)
+        assert bank.runs["1"] == 0
+        await asyncio.sleep(LONGEST_SECONDS)
+        assert (await life.ask(order(ToolClass.PROBEABLE))).words == "answer"
+
+    with started(GatewayProcess(bank, tmp_path, spec=spec)) as life:
+        life.run(asked_at_last(life))
+    assert bank.runs["1"] == 1
+
+
+# A clock that is ahead.
+
+
+@lived
+async def test_what_is_under_way_here_is_not_taken_for_left_behind_when_its_lease_is_over(
+    life: GatewayProcess,
+) -> None:
+    life.bank.faults.append(Fault.HELD_BEFORE)
+    asking = asyncio.ensure_future(life.ask(order(UNSAFE)))
+    await life.bank.holds()
+    await asyncio.sleep(LONGEST_SECONDS + LEASE_GRACE_SECONDS + 1)
+    assert await life.recover() == 0
+    life.bank.released.set()
+    assert (await asking).words == "answer"

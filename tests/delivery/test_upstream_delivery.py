@@ -1,0 +1,150 @@
+"""Each call is counted once with what became of it, and what is no call is not."""
+
+import asyncio
+
+import pytest
+
+from headgate.domain.errors import (
+    Exhausted,
+    HeadgateError,
+    InvalidAnswer,
+    UpstreamLost,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from headgate.domain.item import Item
+from headgate.domain.kind import Kind
+from headgate.domain.upstream_policy import BreakerSettings
+from tests.delivery.scripted_upstream import (
+    DONE,
+    ONE_ATTEMPT,
+    SUBSCRIBED,
+    WAIT_SECONDS,
+    WRONG,
+    DeliveryHarness,
+)
+from tests.waiting import eventually
+
+FAILURES = BreakerSettings().failures
+
+
+async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
+    desk = DeliveryHarness(DONE, WRONG)
+    assert await desk.deliver() is DONE
+    assert await desk.deliver() is WRONG
+    assert desk.outcomes == ["ok", "error"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UpstreamTimeout("bank", "pay", 5.0),
+        UpstreamLost("bank", "pay", "it ended"),
+        InvalidAnswer("bank", "pay", "nonsense"),
+        Exhausted("full"),
+    ],
+    ids=lambda error: error.code,
+)
+async def test_a_failure_that_nobody_may_repeat_is_counted_under_its_code_and_not_tried_again(
+    error: HeadgateError,
+) -> None:
+    desk = DeliveryHarness(error)
+    with pytest.raises(type(error)) as raised:
+        await desk.deliver()
+    assert raised.value is error
+    assert desk.outcomes == [error.code]
+    assert len(desk.upstream.received) == 1
+
+
+async def test_a_refused_call_is_counted_too() -> None:
+    desk = DeliveryHarness(UpstreamLost("bank", "pay", "it ended"), policy=ONE_ATTEMPT)
+    for _ in range(FAILURES + 1):
+        with pytest.raises(HeadgateError):
+            await desk.deliver()
+    assert desk.outcomes == ["NETWORK_ERROR"] * FAILURES + ["TEMPORARY_FAILURE"]
+
+
+async def test_a_cancelled_call_is_counted_as_cancelled() -> None:
+    desk = DeliveryHarness(DONE)
+    desk.upstream.open.clear()
+    call = asyncio.create_task(desk.deliver())
+    await desk.upstream.reached(1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert desk.outcomes == ["cancelled"]
+
+
+async def test_a_bug_of_ours_is_not_counted_as_a_cancellation() -> None:
+    desk = DeliveryHarness(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await desk.deliver()
+    assert desk.outcomes == ["INTERNAL"]
+
+
+async def test_the_time_that_a_call_took_is_counted() -> None:
+    desk = DeliveryHarness(DONE)
+    desk.upstream.open.clear()
+    call = asyncio.create_task(desk.deliver())
+    await desk.upstream.reached(1)
+    desk.clock.forward(2.5)
+    desk.upstream.open.set()
+    await call
+    assert desk.counted == [("bank", "ok", 2.5)]
+
+
+async def test_a_server_that_becomes_ready_is_no_call_yet() -> None:
+    desk = DeliveryHarness(DONE)
+    await desk.delivery.await_ready("bank")
+    assert desk.upstream.awaited == ["bank"]
+    assert desk.counted == []
+
+
+async def test_a_call_that_waited_in_vain_is_counted_with_its_cause() -> None:
+    desk = DeliveryHarness(DONE)
+    desk.upstream.absence = UpstreamUnavailable("bank", "it does not start", retry_after_seconds=1.0)
+    with pytest.raises(UpstreamUnavailable) as raised:
+        await desk.delivery.await_ready("bank")
+    assert raised.value is desk.upstream.absence
+    assert desk.counted == [("bank", "TEMPORARY_FAILURE", 0.0)]
+    assert desk.upstream.received == []
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled() -> None:
+    desk = DeliveryHarness(DONE)
+    desk.upstream.open.clear()
+    waiting = asyncio.create_task(desk.delivery.await_ready("bank"))
+    await eventually(lambda: bool(desk.upstream.awaited), WAIT_SECONDS, "somebody waits")
+    desk.clock.forward(3)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert desk.counted == [("bank", "cancelled", 3.0)]
+
+
+async def test_subscriptions_are_no_calls() -> None:
+    desk = DeliveryHarness(DONE)
+    item = Item(Kind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
+    assert await desk.delivery.subscribe(item) is SUBSCRIBED
+    assert await desk.delivery.unsubscribe(item.public_name) is SUBSCRIBED
+    assert desk.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
+    assert desk.counted == []
+
+
+async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means_by_now() -> None:
+    desk = DeliveryHarness(DONE)
+    for server in ("bank", "other"):
+        await desk.delivery.subscribe(Item(Kind.RESOURCES, server, "a:/1", "a:/1"))
+    for _ in range(3):
+        assert not (await desk.delivery.unsubscribe("a:/1")).error
+    assert desk.upstream.subscriptions[2:] == [
+        ("unsubscribe", "bank", "a:/1"),
+        ("unsubscribe", "other", "a:/1"),
+    ]
+
+
+async def test_which_servers_ask_while_a_call_is_under_way_is_the_upstreams_business() -> None:
+    desk = DeliveryHarness(DONE)
+    desk.upstream.holding.add("bank")
+    assert desk.delivery.sends_requests_during_calls("bank")
+    assert not desk.delivery.sends_requests_during_calls("other")
