@@ -24,7 +24,7 @@ from headgate.gateway.gateway import (
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
-from headgate.responses.tools.arguments import Wanted
+from headgate.results.tools import ReadRequest
 from headgate.storage.files.sealer import KEY_BYTES, Sealer
 from tests.catalog.sample_catalog import catalog_of
 from tests.catalog.sample_listings import tool_listings_of
@@ -49,13 +49,13 @@ class WholeResponses:
     def is_result_tool(self, tool: str) -> bool:
         return False
 
-    async def parse_read_request(self, request: Request) -> Wanted:
+    async def parse_read_request(self, request: Request) -> ReadRequest:
         raise NotImplementedError
 
-    async def read_stored(self, request: Request, wish: Wanted) -> tuple[str, Answer]:
+    async def read_stored(self, request: Request, read_request: ReadRequest) -> tuple[str, Answer]:
         raise NotImplementedError
 
-    async def read_new(self, call: Call, wish: Wanted, answer: Answer) -> Answer:
+    async def read_new(self, call: Call, read_request: ReadRequest, answer: Answer) -> Answer:
         raise NotImplementedError
 
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from bench.responses.workloads import deep, items, log, rows
-from headgate.responses.tables import compacted, expanded
+from headgate.results.compact_tables import from_compact_tables, to_compact_tables
 from headgate.search.token_counter import count_tokens
 
 _SIZE = 300_000
@@ -43,8 +43,8 @@ def _projected(table: str, columns: tuple[str, ...]) -> str:
 
 
 def _measured(name: str, text: str) -> Compact:
-    made = compacted(text.encode())
-    if made is not None and json.loads(expanded(made)) != json.loads(text):
+    made = to_compact_tables(text.encode())
+    if made is not None and json.loads(from_compact_tables(made)) != json.loads(text):
         raise ValueError(f"{name} is not what it was")
     tight = None
     if text[0] in "{[":

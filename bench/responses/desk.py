@@ -13,7 +13,7 @@ from bench.listing.mcp_client import McpClient
 from bench.process import free_port, running
 from bench.readiness import wait_for_port
 from bench.responses.workloads import result_of
-from headgate.responses.jobs import META_KEY
+from headgate.results.jobs import META_KEY
 
 SERVER: Final = "up"
 

@@ -13,7 +13,7 @@ import msgspec
 from bench.pages import Table, markdown
 from bench.process import ROOT
 from bench.responses.workloads import deep, items, log
-from headgate.responses.tokens import tokens_of
+from headgate.results.token_estimate import estimate_tokens
 from headgate.search.token_counter import count_tokens
 
 _SEED: Final = 20_261_118
@@ -189,7 +189,7 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
 def errors() -> list[Error]:
     """Every kind."""
     return [
-        Error(kind=kind, tokens=count_tokens(data), estimated=tokens_of(data), earlier=_earlier(data))
+        Error(kind=kind, tokens=count_tokens(data), estimated=estimate_tokens(data), earlier=_earlier(data))
         for kind, data in ((kind, text.encode()) for kind, text in kinds().items() if kind in BOUNDS)
     ]
 

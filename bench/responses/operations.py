@@ -9,14 +9,13 @@ from msgspec import Raw
 from bench.responses import plain
 from bench.responses.plain import Plain, Shown
 from bench.responses.workloads import NEEDLE, SECTION
-from headgate.responses.content import InMemory
-from headgate.responses.jobs import Done, Excerpt, Job
-from headgate.responses.limits import Display
-from headgate.responses.opened import Opened
-from headgate.responses.tools.arguments import wanted
-from headgate.responses.tools.names import EXPLORE, FILTER, QUERY, READ, SEARCH
-from headgate.responses.work import perform
-from headgate.workers.query import QueryProcessor
+from headgate.results.content import MemoryScratch
+from headgate.results.job_runner import run_job
+from headgate.results.jobs import ExcerptJob, Job, JobResult
+from headgate.results.large_results import TruncationSettings
+from headgate.results.parsed_result import ParsedResult
+from headgate.results.tools import EXPLORE, FILTER, QUERY, READ, SEARCH, parse_read_request
+from headgate.workers.sql.query_processor import QueryProcessor
 
 JSON: Final = "JSON"
 LOG: Final = "log"
@@ -25,7 +24,7 @@ EXCERPT: Final = "excerpt"
 _CACHE_ID: Final = "0" * 22
 _RANK: Final = "quendale handshake refused merchant"
 _ALIKE: Final = "qendale hanshake"
-_DISPLAY: Final = Display()
+_DISPLAY: Final = TruncationSettings()
 
 
 class Differs(Exception):
@@ -51,24 +50,26 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         """What the gateway does."""
         if self.name == EXCERPT:
             message, limit = _DISPLAY.message, _DISPLAY.max_size
-            return Excerpt(cache_id=_CACHE_ID, limit=limit, room=_DISPLAY.room, message=message)
+            return ExcerptJob(
+                cache_id=_CACHE_ID, limit=limit, room=_DISPLAY.excerpt_characters, message=message
+            )
         arguments = Raw(msgspec.json.encode(self.arguments | {"cache_id": _CACHE_ID}))
-        look = wanted(self.tool, {"arguments": arguments}, _DISPLAY.reply_room).look
+        look = parse_read_request(self.tool, {"arguments": arguments}, _DISPLAY.reply_characters).job
         return msgspec.structs.replace(look, cache_id=_CACHE_ID)
 
-    def ours(self, result: bytes) -> Callable[[], Done]:
+    def ours(self, result: bytes) -> Callable[[], JobResult]:
         """The work on that result, which was opened before, as a worker has it after the first look."""
         if self.name == OPEN:
-            return lambda: Done(result=Opened(result, InMemory()).document.content[:])
+            return lambda: JobResult(result=ParsedResult(result, MemoryScratch()).document.content[:])
         job = self.job
         if self.name == EXCERPT:
-            return lambda: perform(job, Opened(result, InMemory()))
-        opened, query = Opened(result, InMemory()), QueryProcessor()
+            return lambda: run_job(job, ParsedResult(result, MemoryScratch()))
+        opened, query = ParsedResult(result, MemoryScratch()), QueryProcessor()
         opened.document  # noqa: B018 (made when it is first asked for)
         opened.size  # noqa: B018
-        return lambda: perform(job, opened, query)
+        return lambda: run_job(job, opened, query)
 
-    def compare(self, ours: Done, theirs: Shown, text: str) -> None:
+    def compare(self, ours: JobResult, theirs: Shown, text: str) -> None:
         """Raises Differs when one of them did not find what there is."""
         if ours.error is not None:
             raise Differs(f"{self.name}, {self.kind}: {ours.error}")

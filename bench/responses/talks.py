@@ -10,9 +10,8 @@ from bench.listing.gateway_process import GatewayProcess
 from bench.listing.mcp_client import McpClient, Unreadable
 from bench.responses.desk import SERVER, cache_id_of, texts_of, visiting
 from bench.responses.workloads import NEEDLE, deep, log, rows
-from headgate.responses.params import SearchMode
-from headgate.responses.tools.definitions import DEFINITIONS, STUBS
-from headgate.responses.tools.names import EXPLORE, FILTER, READ, SEARCH
+from headgate.results.jobs import SearchMode
+from headgate.results.tools import DEFINITIONS, EXPLORE, FILTER, READ, SEARCH, STUBS
 from headgate.search.token_counter import count_tokens
 
 ERRORS: Final = 200

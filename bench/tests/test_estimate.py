@@ -4,7 +4,7 @@ import pytest
 
 from bench.responses.estimate import BOUNDS, errors, kinds
 from bench.responses.page import PAGE
-from headgate.responses.tokens import tokens_of
+from headgate.results.token_estimate import estimate_tokens
 from headgate.search.token_counter import count_tokens
 
 KINDS = kinds()
@@ -13,13 +13,13 @@ KINDS = kinds()
 @pytest.mark.parametrize("kind", BOUNDS)
 def test_the_error_is_within_the_promised_one(kind: str) -> None:
     data = KINDS[kind].encode()
-    assert abs(tokens_of(data) / count_tokens(data) - 1) * 100 <= BOUNDS[kind]
+    assert abs(estimate_tokens(data) / count_tokens(data) - 1) * 100 <= BOUNDS[kind]
 
 
 @pytest.mark.parametrize("kind", BOUNDS)
 def test_a_short_text_is_estimated_too(kind: str) -> None:
     data = KINDS[kind].encode()[:1500]
-    assert abs(tokens_of(data) / count_tokens(data) - 1) * 100 <= 2 * BOUNDS[kind]
+    assert abs(estimate_tokens(data) / count_tokens(data) - 1) * 100 <= 2 * BOUNDS[kind]
 
 
 def test_the_documentation_has_every_kind_with_its_promise() -> None:

@@ -16,13 +16,13 @@ from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.protocol.protocol_version import Era
-from headgate.responses.limits import Display
-from headgate.responses.notice import MESSAGE
-from headgate.responses.store import Limits
-from headgate.responses.tools.names import NAMES
+from headgate.results.large_results import TruncationSettings
+from headgate.results.notices import MESSAGE
+from headgate.results.result_store import ResultStoreLimits
+from headgate.results.tools import NAMES
 from headgate.web.metrics import CallMetrics, exposition
 from tests.catalog.sample_listings import session
-from tests.responses.results import facts_of, result, text
+from tests.results.sample_results import facts_of, result, text
 from tests.upstream.spool_limits import open_files
 from tests.web.prometheus import parse
 
@@ -40,8 +40,8 @@ def call() -> Call:
 
 
 def test_what_is_set_is_what_is_kept_and_shown() -> None:
-    assert limits_of(settings()) == Limits()
-    assert display_of(settings()) == Display(message=MESSAGE)
+    assert limits_of(settings()) == ResultStoreLimits()
+    assert display_of(settings()) == TruncationSettings(message=MESSAGE)
     wanted = settings(
         max_response_size=5,
         max_response_tokens=6,
@@ -58,7 +58,7 @@ def test_what_is_set_is_what_is_kept_and_shown() -> None:
         max_memory_per_agent=11,
         max_total_agents=12,
     )
-    assert display_of(wanted) == Display(
+    assert display_of(wanted) == TruncationSettings(
         max_size=5,
         max_tokens=6,
         truncates=False,
@@ -68,7 +68,7 @@ def test_what_is_set_is_what_is_kept_and_shown() -> None:
         compact=True,
         kept_seconds=7.0,
     )
-    assert limits_of(wanted) == Limits(
+    assert limits_of(wanted) == ResultStoreLimits(
         max_entries=8,
         ttl_seconds=7.0,
         isolated=False,

@@ -33,9 +33,8 @@ from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOO
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
 from headgate.protocol.protocol_version import Era
-from headgate.responses.tools.definitions import DEFINITIONS
-from headgate.responses.tools.definitions import STUBS as READER_STUBS
-from headgate.responses.tools.names import NAMES
+from headgate.results.tools import DEFINITIONS, NAMES
+from headgate.results.tools import STUBS as READER_STUBS
 from headgate.search.token_counter import count_tokens
 from tests.catalog.real_servers import real_catalog, real_servers
 from tests.catalog.sample_catalog import catalog_of

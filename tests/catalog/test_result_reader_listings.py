@@ -20,9 +20,7 @@ from headgate.catalog.tool_pool import ToolPools
 from headgate.domain.call import LOCAL, Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Curation, Mode
-from headgate.responses.tools.arguments import wanted
-from headgate.responses.tools.definitions import DEFINITIONS, STUBS
-from headgate.responses.tools.names import NAMES
+from headgate.results.tools import DEFINITIONS, NAMES, STUBS, parse_read_request
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import InMemoryNameOwners, tool
 from tests.catalog.sample_listings import (
@@ -299,7 +297,7 @@ async def test_what_a_client_writes_by_the_schema_of_its_dialect_is_understood(
     for name in NAMES:
         schema = listed[name]["inputSchema"]
         given = {argument: example(argument, kind) for argument, kind in schema["properties"].items()}
-        made = wanted(name, {"arguments": Raw(json.dumps(given).encode())}, 100)
+        made = parse_read_request(name, {"arguments": Raw(json.dumps(given).encode())}, 100)
         assert made.cache_id == "0a"
         # Where every argument must be given, null is what is left out.
         bare = dict.fromkeys(schema.get("required", []))
@@ -308,7 +306,7 @@ async def test_what_a_client_writes_by_the_schema_of_its_dialect_is_understood(
             for argument in ("cache_id", "fields", "pattern", "sql")
             if argument in schema["properties"]
         }
-        made = wanted(name, {"arguments": Raw(json.dumps(bare | needed).encode())}, 100)
+        made = parse_read_request(name, {"arguments": Raw(json.dumps(bare | needed).encode())}, 100)
         assert bytes(made.arguments) == b"{}"
 
 

@@ -17,7 +17,7 @@ import pytest
 from headgate.catalog.tool_dialects import Dialect
 from headgate.cli import commands
 from headgate.domain.listing import Mode
-from headgate.responses.tools.names import NAMES
+from headgate.results.tools import NAMES
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import clean_environment, running_gateway
 from tests.real.listing import sources

@@ -23,15 +23,14 @@ from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.gateway.gateway import ToolCaller
 from headgate.protocol.message_meta import SplicedJson, with_edited_meta_on_disk
-from headgate.responses import work
-from headgate.responses.limits import Display
-from headgate.responses.responses import LargeResponses, Work
-from headgate.responses.tools.names import NAMES
+from headgate.results import job_runner
+from headgate.results.large_results import JobRunner, LargeResults, TruncationSettings
+from headgate.results.tools import NAMES
 from headgate.storage.files.result_store import LocalResultStore, open_results
 from tests.delivery.scripted_upstream import DONE, WRONG
 from tests.gateway_harness import GatewayHarness, request
-from tests.responses.hands import Hands
-from tests.responses.results import LINK, facts_of, result, spooled, text, texts_of
+from tests.results.inline_workers import InlineWorkers
+from tests.results.sample_results import LINK, facts_of, result, spooled, text, texts_of
 from tests.upstream.spool_limits import open_files
 
 LINES = "\n".join(f"line {number}" for number in range(2000))
@@ -45,7 +44,7 @@ class Library:
 
     def __init__(self, store: LocalResultStore, *servers: str, answer: Answer, **more: Any) -> None:
         self.store = store
-        responses = LargeResponses(store, Hands(), _work, Display(), lambda request: True)
+        responses = LargeResults(store, InlineWorkers(), _work, TruncationSettings(), lambda request: True)
         self.harness = GatewayHarness(*(servers or ("bank",)), answer=answer, responses=responses, **more)
         self.harness.offer("bank", Kind.TOOLS, LOOK)
 
@@ -65,8 +64,8 @@ class Library:
         return cache_id
 
 
-async def _work() -> Work:
-    return work
+async def _work() -> JobRunner:
+    return job_runner
 
 
 Build = Callable[..., Library]

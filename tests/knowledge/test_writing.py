@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.knowledge.writing import written
-from headgate.responses.tables import expanded
+from headgate.results.compact_tables import from_compact_tables
 from headgate.search.token_counter import count_tokens
 
 VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text('ab"\\é漢\n{[', max_size=5)
@@ -24,7 +24,7 @@ ANSWERS = st.dictionaries(
 @settings(max_examples=200)
 @given(ANSWERS)
 def test_whatever_is_written_tells_all_that_the_answer_has(answer: dict[str, Any]) -> None:
-    told = json.loads(expanded(written(answer)))
+    told = json.loads(from_compact_tables(written(answer)))
     assert told == answer if "_metadata" in answer else told == without_time(answer)
 
 
@@ -76,7 +76,7 @@ def test_what_looks_like_a_table_already_is_not_mixed_up_with_one() -> None:
 def test_a_text_that_speaks_of_columns_is_no_table() -> None:
     answer = {"results": [found(1, source_file='{"columns":["a"],"rows":[]}'), found(2, source_file="b")]}
     assert json.loads(written(answer))["results"]["columns"][-1] == "source_file"
-    assert json.loads(expanded(written(answer))) == answer
+    assert json.loads(from_compact_tables(written(answer))) == answer
 
 
 def test_the_same_answer_is_written_with_the_same_bytes_however_long_it_took() -> None:

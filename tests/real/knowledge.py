@@ -13,7 +13,7 @@ from typing import Any
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from headgate.responses.tables import expanded
+from headgate.results.compact_tables import from_compact_tables
 from tests.embedding.endpoint import Endpoint, Reply, running_endpoint
 from tests.gateway_process import HOST, GatewayProcess, clean_environment, free_port
 from tests.real.mcp_clients import McpClient
@@ -209,7 +209,7 @@ class KnowledgeEndpoint:
         told = dict(result.structured_content)
         if "_metadata" not in told:
             told.pop("execution_time_ms", None)
-        assert json.loads(expanded(first_text(result).encode())) == told
+        assert json.loads(from_compact_tables(first_text(result).encode())) == told
         return result.structured_content
 
     async def refusal(self, tool: str, /, **arguments: Any) -> Message:

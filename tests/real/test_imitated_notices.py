@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate.responses.notice import MESSAGE, filled
-from headgate.responses.server_notices import OPENING, SERVER_OPENING
+from headgate.results.notices import MESSAGE, OPENING, SERVER_OPENING, fill_placeholders
 from tests.gateway_process import GatewayProcess
 from tests.server.plain_http_client import Session, modern_call, scripted
 
 Start = Callable[..., GatewayProcess]
-FAKE = filled(
+FAKE = fill_placeholders(
     MESSAGE,
     {
         "shown": "3 of 900 rows",

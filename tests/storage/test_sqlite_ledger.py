@@ -18,7 +18,7 @@ import pytest
 from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState, StoreFailed
 from headgate.domain.call import Answer
 from headgate.domain.payload import Payload, Spooled
-from headgate.responses.store import OnDisk
+from headgate.results.result_store import FileContent
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
@@ -153,7 +153,7 @@ async def test_a_spooled_answer_is_copied_and_can_be_mapped(
     result = taken(value)
     answer = await ledger.read_answer(first.op_id)
     assert answer is not None
-    assert isinstance(answer.result, OnDisk)
+    assert isinstance(answer.result, FileContent)
     assert (answer.result.size, answer.result.first) == (len(result), b'"')
     assert os.pread(answer.result.fileno(), 5, answer.result.start) == result[:5]
     # A sweep does not pull it away from who reads it.

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from headgate.responses.content import InMemory
-from headgate.responses.params import Exploration
-from headgate.responses.processing import Refused
-from headgate.responses.processors.explore.explore import ExploreProcessor
-from tests.workers.asking import ask, rows
+from headgate.results.content import MemoryScratch
+from headgate.results.explore.explore_processor import ExploreProcessor
+from headgate.results.jobs import ExploreParams
+from headgate.results.pipeline import ProcessingError
+from tests.workers.sql_queries import rows, run_query
 
 ROW: dict[str, Any] = {
     "id": 1,
@@ -65,8 +65,8 @@ EXPECTED: dict[str, Any] = {
 
 
 def explored(content: str, path: str = "") -> list[str]:
-    made = ExploreProcessor(InMemory()).process(
-        content.encode(), Exploration(path=path, max_depth=20, room=100_000)
+    made = ExploreProcessor(MemoryScratch()).process(
+        content.encode(), ExploreParams(path=path, max_depth=20, room=100_000)
     )
     return list(json.loads(bytes(made.content))["paths"])
 
@@ -121,7 +121,7 @@ def test_columns_of_text_with_separators_are_those_that_are_explored(separator: 
     names = ["id", "Name", "name", "größe (cm)", "a b"]
     lines = [names, ["1", "A", "a", "5", "x"], ["2", "B", "b", "6", "y"]]
     text = "\n".join(map(separator.join, lines)) + "\n"
-    made = ExploreProcessor(InMemory()).process(text.encode(), Exploration())
+    made = ExploreProcessor(MemoryScratch()).process(text.encode(), ExploreParams())
     printed = json.loads(bytes(made.content))["columns"]
     assert printed == names
     values = [rows(text, f"SELECT {quoted(name)} FROM rows LIMIT 1")[0][0] for name in printed]
@@ -140,15 +140,15 @@ def test_a_column_beyond_those_that_are_loaded_can_be_named() -> None:
 def test_a_name_that_is_none_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     content = json.dumps({"total": 1, "orders": [{"id": 1, "user": {"name": "Ann"}}]})
     with pytest.raises(
-        Refused, match=r"no such column: .*the table is rows \(the elements of orders\)"
+        ProcessingError, match=r"no such column: .*the table is rows \(the elements of orders\)"
     ) as error:
-        ask(content, f"SELECT {quoted(name)} FROM rows")
+        run_query(content, f"SELECT {quoted(name)} FROM rows")
     listed = str(error.value).partition("its columns are ")[2]
     assert nearest in listed.split(", and text")[0].split(", ")[:2]
 
 
 def test_an_array_in_a_row_is_not_summed_up_as_a_number() -> None:
     content = json.dumps({"orders": [{"lines": [{"price": 1}, {"price": 2}]}]})
-    with pytest.raises(Refused, match=r"holds text, e\.g\. '\[1,2\]': .*give the path"):
-        ask(content, 'SELECT sum("lines[].price") FROM rows')
+    with pytest.raises(ProcessingError, match=r"holds text, e\.g\. '\[1,2\]': .*give the path"):
+        run_query(content, 'SELECT sum("lines[].price") FROM rows')
     assert rows(content, "SELECT sum(price) FROM rows", path="orders.lines") == [[3]]

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.responses.params import Query
-from headgate.responses.processing import Refused
-from headgate.workers.query import QueryProcessor
-from tests.workers.asking import ask, rows
+from headgate.results.jobs import QueryParams
+from headgate.results.pipeline import ProcessingError
+from headgate.workers.sql.query_processor import QueryProcessor
+from tests.workers.sql_queries import rows, run_query
 
 SALES = [{"city": city, "amount": amount} for city, amount in (("Rome", 3), ("Oslo", 4), ("Rome", 5))]
 LOG = "INFO up\nERROR disk\nINFO up\nerror net\n"
 
 
 def test_a_count_is_one_value() -> None:
-    answer = ask(json.dumps(SALES), "SELECT count(*) FROM rows")
+    answer = run_query(json.dumps(SALES), "SELECT count(*) FROM rows")
     assert answer.content == b'{"columns":["count(*)"],"rows":[[3]]}'
     assert dict(answer.metadata) == {
         "rows": 1,
@@ -69,14 +69,14 @@ def test_numbers_and_nothing_can_be_matched_too() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "x" * 1025])
 def test_a_pattern_that_cannot_be_used_says_why(pattern: str) -> None:
-    with pytest.raises(Refused, match=r"regex at position|at most 1,?024"):
-        ask(LOG, f"SELECT count(*) FROM rows WHERE line REGEXP '{pattern}'")
+    with pytest.raises(ProcessingError, match=r"regex at position|at most 1,?024"):
+        run_query(LOG, f"SELECT count(*) FROM rows WHERE line REGEXP '{pattern}'")
 
 
 @pytest.mark.parametrize("room", [40, 100, 1000, 8000])
 def test_the_answer_has_whole_rows_and_fits(room: int) -> None:
     content = json.dumps([{"name": f"näme {n}"} for n in range(5000)])
-    answer = ask(content, "SELECT name FROM rows", room=room)
+    answer = run_query(content, "SELECT name FROM rows", room=room)
     shown = json.loads(bytes(answer.content))["rows"]
     assert shown == [[f"näme {n}"] for n in range(len(shown))]
     assert room - 20 < len(bytes(answer.content).decode()) <= room
@@ -89,18 +89,19 @@ def test_the_answer_has_whole_rows_and_fits(room: int) -> None:
 
 @pytest.mark.parametrize("room", [-1, 0, 10, 60])
 def test_a_row_without_room_says_what_to_do(room: int) -> None:
-    with pytest.raises(Refused, match=r"substr\(\)"):
-        ask(json.dumps([{"text": "x" * 100}]), "SELECT text FROM rows", room=room)
+    with pytest.raises(ProcessingError, match=r"substr\(\)"):
+        run_query(json.dumps([{"text": "x" * 100}]), "SELECT text FROM rows", room=room)
 
 
 def test_an_answer_without_rows_is_empty() -> None:
     assert (
-        ask(json.dumps(SALES), "SELECT city FROM rows WHERE 0").content == b'{"columns":["city"],"rows":[]}'
+        run_query(json.dumps(SALES), "SELECT city FROM rows WHERE 0").content
+        == b'{"columns":["city"],"rows":[]}'
     )
 
 
 def test_no_more_rows_are_fetched_than_anybody_reads() -> None:
-    answer = ask("x\n" * 10_001, "SELECT n FROM rows", room=1_000_000)
+    answer = run_query("x\n" * 10_001, "SELECT n FROM rows", room=1_000_000)
     assert (answer.metadata["rows"], answer.metadata["shown"], answer.metadata["more"]) == (
         10_000,
         10_000,
@@ -111,28 +112,28 @@ def test_no_more_rows_are_fetched_than_anybody_reads() -> None:
 @pytest.mark.parametrize("name", ["ammount", '"ammount"', "user.ammount"])
 def test_a_wrong_name_is_answered_with_the_nearest(name: str) -> None:
     with pytest.raises(
-        Refused, match=r"no such column: .*columns are amount, city, and text goes into single"
+        ProcessingError, match=r"no such column: .*columns are amount, city, and text goes into single"
     ):
-        ask(json.dumps(SALES), f"SELECT sum({name}) FROM rows")
+        run_query(json.dumps(SALES), f"SELECT sum({name}) FROM rows")
 
 
 def test_a_name_that_needs_quotes_is_shown_in_quotes() -> None:
-    with pytest.raises(Refused, match=r'columns are "user\.name", user,'):
-        ask('[{"user": {"name": "Ann"}}]', "SELECT user.name FROM rows")
+    with pytest.raises(ProcessingError, match=r'columns are "user\.name", user,'):
+        run_query('[{"user": {"name": "Ann"}}]', "SELECT user.name FROM rows")
 
 
 def test_of_many_names_the_nearest_thirty_are_told() -> None:
     content = json.dumps([{f"field_{n}": n for n in range(100)} | {"price": 1}])
-    with pytest.raises(Refused, match=r"columns are price, (\w+, ){29}and text"):
-        ask(content, "SELECT prize FROM rows")
+    with pytest.raises(ProcessingError, match=r"columns are price, (\w+, ){29}and text"):
+        run_query(content, "SELECT prize FROM rows")
 
 
 @pytest.mark.parametrize(
     "sql", ["", "  \n", "-- nothing", "SELEC 1", "SELECT * FROM data", "SELECT (", "SELECT 'a"]
 )
 def test_what_is_no_statement_is_refused(sql: str) -> None:
-    with pytest.raises(Refused, match="rows"):
-        ask(LOG, sql)
+    with pytest.raises(ProcessingError, match="rows"):
+        run_query(LOG, sql)
 
 
 def test_a_path_leads_through_json_lines() -> None:
@@ -142,8 +143,10 @@ def test_a_path_leads_through_json_lines() -> None:
 
 
 def test_a_path_to_nowhere_is_refused() -> None:
-    with pytest.raises(Refused, match="nowhere"):
-        QueryProcessor().process(json.dumps({"a": SALES}).encode(), Query(sql="SELECT 1", path="nowhere"))
+    with pytest.raises(ProcessingError, match="nowhere"):
+        QueryProcessor().process(
+            json.dumps({"a": SALES}).encode(), QueryParams(sql="SELECT 1", path="nowhere")
+        )
 
 
 WORDS = (
@@ -154,8 +157,8 @@ WORDS = (
 @settings(max_examples=40, deadline=None)
 @given(st.text(max_size=40) | st.lists(st.sampled_from(WORDS.split(" ")), max_size=9).map(" ".join))
 def test_any_text_is_answered_or_refused(sql: str) -> None:
-    with suppress(Refused):
-        assert json.loads(bytes(ask(json.dumps(SALES), sql).content))["columns"]
+    with suppress(ProcessingError):
+        assert json.loads(bytes(run_query(json.dumps(SALES), sql).content))["columns"]
 
 
 def test_arrays_at_the_end_of_a_path_are_one_table() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from headgate.responses.params import Query
-from headgate.responses.processing import Refused
-from headgate.workers.columns import Rows, Table
-from headgate.workers.guard import Guard
-from headgate.workers.query import QueryProcessor
-from headgate.workers.sandbox import Sandbox
-from tests.workers.asking import ask, rows
+from headgate.results.jobs import QueryParams
+from headgate.results.pipeline import ProcessingError
+from headgate.workers.sql.query_processor import QueryProcessor
+from headgate.workers.sql.sandbox import SqlSandbox
+from headgate.workers.sql.statement_guard import StatementGuard
+from headgate.workers.sql.table_columns import RowBatch, SqlTable
+from tests.workers.sql_queries import rows, run_query
 
 CONTENT = json.dumps([{"a": n, "text": "a" * 2000} for n in range(20)])
 FOR_EVER = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) "
@@ -45,8 +45,8 @@ FOR_EVER = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) "
     ],
 )
 def test_what_changes_something_is_refused(sql: str) -> None:
-    with pytest.raises(Refused, match="does more than read"):
-        ask(CONTENT, sql)
+    with pytest.raises(ProcessingError, match="does more than read"):
+        run_query(CONTENT, sql)
 
 
 def test_no_file_is_attached_or_written(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_no_file_is_attached_or_written(tmp_path: Path) -> None:
         database.execute("CREATE TABLE t (a)")
     database.close()
     for sql in (f"ATTACH '{secret}' AS s", f"VACUUM INTO '{copy}'"):
-        with pytest.raises(Refused):
-            ask(CONTENT, sql)
+        with pytest.raises(ProcessingError):
+            run_query(CONTENT, sql)
     assert not copy.exists()
 
 
@@ -64,8 +64,8 @@ def test_no_file_is_attached_or_written(tmp_path: Path) -> None:
     "function", ["load_extension('x')", "fts3_tokenizer('simple')", "sqlite_compileoption_get(1)"]
 )
 def test_functions_that_reach_further_than_values_are_refused(function: str) -> None:
-    with pytest.raises(Refused, match=r"function '\w+' is not available"):
-        ask(CONTENT, f"SELECT {function}")
+    with pytest.raises(ProcessingError, match=r"function '\w+' is not available"):
+        run_query(CONTENT, f"SELECT {function}")
 
 
 @pytest.mark.parametrize(
@@ -73,27 +73,27 @@ def test_functions_that_reach_further_than_values_are_refused(function: str) -> 
     ["pragma_database_list", "pragma_table_info('rows')", "dbstat", "sqlite_dbpage", "sqlite_temp_master"],
 )
 def test_tables_about_the_engine_are_refused(table: str) -> None:
-    with pytest.raises(Refused):
-        ask(CONTENT, f"SELECT * FROM {table}")
+    with pytest.raises(ProcessingError):
+        run_query(CONTENT, f"SELECT * FROM {table}")
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT 1; SELECT 2", "SELECT 1; DROP TABLE rows", "SELECT 1;; INSERT INTO rows DEFAULT VALUES"]
 )
 def test_two_statements_are_refused(sql: str) -> None:
-    with pytest.raises(Refused, match="one statement at a time"):
-        ask(CONTENT, sql)
+    with pytest.raises(ProcessingError, match="one statement at a time"):
+        run_query(CONTENT, sql)
 
 
 def test_sql_of_a_hundred_thousand_characters_is_refused() -> None:
     assert rows(CONTENT, "SELECT 1 AS a --" + "x" * 9_000) == [[1]]
-    with pytest.raises(Refused, match="at most 10000"):
-        ask(CONTENT, "SELECT 1 --" + "x" * 100_000)
+    with pytest.raises(ProcessingError, match="at most 10000"):
+        run_query(CONTENT, "SELECT 1 --" + "x" * 100_000)
 
 
 def test_nul_in_sql_is_refused() -> None:
-    with pytest.raises(Refused, match="NUL"):
-        ask(CONTENT, "SELECT 1\0; DROP TABLE rows")
+    with pytest.raises(ProcessingError, match="NUL"):
+        run_query(CONTENT, "SELECT 1\0; DROP TABLE rows")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_nul_in_sql_is_refused() -> None:
     ],
 )
 def test_no_value_grows_beyond_its_limit(bomb: str) -> None:
-    with pytest.raises(Refused, match="more than 1000000 bytes"):
-        ask(CONTENT, f"SELECT length({bomb})")
+    with pytest.raises(ProcessingError, match="more than 1000000 bytes"):
+        run_query(CONTENT, f"SELECT length({bomb})")
 
 
 def test_values_are_formatted() -> None:
@@ -119,8 +119,8 @@ def test_values_are_formatted() -> None:
 @pytest.mark.parametrize("form", ["'%.*c', 1000000000, 'x'", "'%1000000000d', 1", "'%!.999999999f', 1.0"])
 def test_a_format_that_would_fill_the_memory_is_refused(form: str) -> None:
     for function in ("printf", "format"):
-        with pytest.raises(Refused, match="The format"):
-            ask(CONTENT, f"SELECT length({function}({form}))")
+        with pytest.raises(ProcessingError, match="The format"):
+            run_query(CONTENT, f"SELECT length({function}({form}))")
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_a_format_that_would_fill_the_memory_is_refused(form: str) -> None:
     ],
 )
 def test_statements_of_monstrous_shape_are_refused(sql: str, reason: str) -> None:
-    with pytest.raises(Refused, match=f"SQLite refuses the statement: .*({reason})"):
-        ask(CONTENT, sql)
+    with pytest.raises(ProcessingError, match=f"SQLite refuses the statement: .*({reason})"):
+        run_query(CONTENT, sql)
 
 
 def ask_with_little_time(sql: str) -> None:
     # Every look at the clock is a second later than the one before.
     clock = count()
-    QueryProcessor(5.0, lambda: float(next(clock))).process(CONTENT.encode(), Query(sql=sql))
+    QueryProcessor(5.0, lambda: float(next(clock))).process(CONTENT.encode(), QueryParams(sql=sql))
 
 
 @pytest.mark.parametrize(
@@ -156,40 +156,42 @@ def ask_with_little_time(sql: str) -> None:
     ],
 )
 def test_what_does_not_end_is_stopped(sql: str) -> None:
-    with pytest.raises(Refused, match="stopped after 5 s"):
+    with pytest.raises(ProcessingError, match="stopped after 5 s"):
         ask_with_little_time(sql)
 
 
 def test_matching_large_values_looks_at_the_clock() -> None:
     large = "replace(text, 'a', substr(text, 1, 100))"
-    with pytest.raises(Refused, match="stopped after 5 s"):
+    with pytest.raises(ProcessingError, match="stopped after 5 s"):
         ask_with_little_time(f"SELECT count(*) FROM rows WHERE {large} REGEXP 'b$'")
 
 
 def test_rows_without_end_are_fetched_up_to_the_limit() -> None:
-    answer = ask(CONTENT, FOR_EVER + "SELECT n FROM c")
+    answer = run_query(CONTENT, FOR_EVER + "SELECT n FROM c")
     assert (answer.metadata["rows"], answer.metadata["more"]) == (10_000, True)
 
 
-def many(rows_of: int, value: str, batches: int) -> Table:
+def many(rows_of: int, value: str, batches: int) -> SqlTable:
     columns = [[value] * rows_of]
-    return Table(("a",), lambda wanted: (Rows(rows_of, columns if wanted else []) for _ in range(batches)))
+    return SqlTable(
+        ("a",), lambda wanted: (RowBatch(rows_of, columns if wanted else []) for _ in range(batches))
+    )
 
 
 def test_too_many_rows_are_refused() -> None:
     table = many(1_000_001, "x", 1)
-    sandbox = Sandbox(table, "SELECT count(*) FROM rows", Guard(5.0, float))
-    with sandbox, pytest.raises(Refused, match="more than 1000000 rows"):
+    sandbox = SqlSandbox(table, "SELECT count(*) FROM rows", StatementGuard(5.0, float))
+    with sandbox, pytest.raises(ProcessingError, match="more than 1000000 rows"):
         sandbox.load()
 
 
 def test_more_values_than_can_be_loaded_in_time_are_refused() -> None:
     names = tuple(f"k{n}" for n in range(200))
-    table = Table(names, lambda wanted: iter([Rows(100_001, [range(100_001)] * len(wanted))]))
-    sandbox = Sandbox(table, "SELECT * FROM rows", Guard(5.0, float))
-    with sandbox, pytest.raises(Refused, match="reads 200 columns of more than 100000 rows"):
+    table = SqlTable(names, lambda wanted: iter([RowBatch(100_001, [range(100_001)] * len(wanted))]))
+    sandbox = SqlSandbox(table, "SELECT * FROM rows", StatementGuard(5.0, float))
+    with sandbox, pytest.raises(ProcessingError, match="reads 200 columns of more than 100000 rows"):
         sandbox.load()
-    with Sandbox(table, "SELECT k7 FROM rows", Guard(5.0, float)) as sandbox:
+    with SqlSandbox(table, "SELECT k7 FROM rows", StatementGuard(5.0, float)) as sandbox:
         sandbox.load()
         assert sandbox.rows == 100_001
 
@@ -214,16 +216,16 @@ processor.process(lines, Query(sql="SELECT a.line FROM rows a, rows b ORDER BY a
 
 def test_too_large_a_table_is_refused() -> None:
     table = many(10, "x" * 100_000, 4)
-    sandbox = Sandbox(table, "SELECT a FROM rows", Guard(5.0, float), most_bytes=2 * 1024 * 1024)
-    with sandbox, pytest.raises(Refused, match="more than 2 MiB"):
+    sandbox = SqlSandbox(table, "SELECT a FROM rows", StatementGuard(5.0, float), most_bytes=2 * 1024 * 1024)
+    with sandbox, pytest.raises(ProcessingError, match="more than 2 MiB"):
         sandbox.load()
 
 
 def test_a_line_that_is_too_long_harms_only_who_reads_it() -> None:
     content = b"x" * 17_000_000
     assert rows(content, "SELECT count(*) FROM rows") == [[1]]
-    with pytest.raises(Refused, match="more than 16000000 bytes"):
-        ask(content, "SELECT length(line) FROM rows")
+    with pytest.raises(ProcessingError, match="more than 16000000 bytes"):
+        run_query(content, "SELECT length(line) FROM rows")
 
 
 def test_a_long_line_can_be_read() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headgate.responses.processing import Refused
-from tests.workers.asking import ask, rows
+from headgate.results.pipeline import ProcessingError
+from tests.workers.sql_queries import rows, run_query
 
 Write = Callable[[Sequence[object]], str]
 
@@ -31,12 +31,12 @@ FORMS = pytest.mark.parametrize("write", [as_csv, as_json, as_json_lines, as_map
 
 
 def note(content: str, sql: str) -> str:
-    return str(ask(content, sql).metadata.get("reason", ""))
+    return str(run_query(content, sql).metadata.get("reason", ""))
 
 
 def refused(content: str, sql: str) -> str:
-    with pytest.raises(Refused) as error:
-        ask(content, sql)
+    with pytest.raises(ProcessingError) as error:
+        run_query(content, sql)
     sentence = str(error.value)
     assert sentence.count(". ") <= 1
     return sentence
@@ -292,7 +292,7 @@ def test_plain_text_is_ordered_compared_and_grouped_as_ever() -> None:
         "SELECT name, sum(rowid) FROM rows GROUP BY name",
     ):
         assert note(content, sql) == ""
-        ask(content, sql)
+        run_query(content, sql)
 
 
 def test_dates_and_padded_codes_are_ordered_as_ever() -> None:

@@ -12,44 +12,42 @@ from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
 from headgate.domain.call import Request
 from headgate.protocol.protocol_version import Era
-from headgate.responses.limits import Display
-from headgate.responses.notice import MESSAGE
-from headgate.responses.responses import LargeResponses, Work
-from headgate.responses.store import Limits
-from headgate.responses.tools.definitions import DEFINITIONS, STUBS
-from headgate.responses.tools.names import NAMES
+from headgate.results.large_results import JobRunner, LargeResults, TruncationSettings
+from headgate.results.notices import MESSAGE
+from headgate.results.result_store import ResultStoreLimits
+from headgate.results.tools import DEFINITIONS, NAMES, STUBS
 from headgate.storage.files.result_store import LocalResultStore, open_results
-from headgate.workers.pool import Workers, open_workers
+from headgate.workers.worker_pool import WorkerPool, open_worker_pool
 
 # How often is looked whether the time of some results is over.
 _SWEEP_SECONDS = 10.0
 
-_WORK = "headgate.responses.work"
+_WORK = "headgate.results.job_runner"
 _SHARED = "Large results are stored under a cache_id that every local client of this gateway can read."
 
 
 class Results:
     """The stored results, and what reads them."""
 
-    def __init__(self, settings: Settings, store: LocalResultStore, workers: Workers) -> None:
+    def __init__(self, settings: Settings, store: LocalResultStore, workers: WorkerPool) -> None:
         self.store = store
         self.workers = workers
         self._display = display_of(settings)
         self._isolated = settings.enable_agent_isolation
-        self._work: Work | None = None
-        self._responses: LargeResponses | None = None
+        self._work: JobRunner | None = None
+        self._responses: LargeResults | None = None
 
-    def responses(self, listed: Callable[[Request], bool]) -> LargeResponses:
+    def responses(self, listed: Callable[[Request], bool]) -> LargeResults:
         """What the gateway asks; `listed` tells whether a client can call what reads results by its name."""
-        self._responses = LargeResponses(self.store, self.workers, self._loaded, self._display, listed)
+        self._responses = LargeResults(self.store, self.workers, self._loaded, self._display, listed)
         return self._responses
 
-    async def _loaded(self) -> Work:
+    async def _loaded(self) -> JobRunner:
         """What works on results; a start does not wait for it, and neither does the loop."""
-        work: Work | None = self._work
+        work: JobRunner | None = self._work
         if work is None:
             # Whoever comes while it is being loaded waits for the same lock, and gets a whole module.
-            self._work = work = cast("Work", await asyncio.to_thread(importlib.import_module, _WORK))
+            self._work = work = cast("JobRunner", await asyncio.to_thread(importlib.import_module, _WORK))
         return work
 
     async def forget(self, agent: str) -> None:
@@ -73,7 +71,7 @@ class Results:
             "result_bytes": held.total_cached_bytes,
             "result_bytes_on_disk": held.bytes_on_disk,
             "result_agents": held.agents,
-            "result_tokens_saved": self._responses.savings.saved_tokens if self._responses is not None else 0,
+            "result_tokens_saved": self._responses.metrics.saved_tokens if self._responses is not None else 0,
         }
 
     def counters(self) -> dict[tuple[str, str], int]:
@@ -87,7 +85,7 @@ class Results:
             ("result_jobs", ""): self.workers.jobs,
             ("result_jobs_stopped", ""): self.workers.stopped,
         }
-        return counts | (self._responses.savings.counters() if self._responses is not None else {})
+        return counts | (self._responses.metrics.counters() if self._responses is not None else {})
 
 
 @asynccontextmanager
@@ -97,7 +95,7 @@ async def open_results_of(settings: Settings) -> AsyncIterator[Results]:
     tasks: set[asyncio.Task[None]] = set()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_results(directory, limits_of(settings)))
-        workers = await stack.enter_async_context(open_workers(directory))
+        workers = await stack.enter_async_context(open_worker_pool(directory))
         start(_sweep(store), "results", tasks)
         try:
             yield Results(settings, store, workers)
@@ -119,9 +117,9 @@ def readers_of(settings: Settings) -> tuple[OwnToolDefinition, ...]:
     return tuple(OwnToolDefinition(name, DEFINITIONS[name], STUBS[name]) for name in NAMES)
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> ResultStoreLimits:
     """How much is stored."""
-    return Limits(
+    return ResultStoreLimits(
         max_entries=settings.cache_max_entries,
         ttl_seconds=settings.cache_ttl_seconds,
         isolated=settings.enable_agent_isolation,
@@ -132,9 +130,9 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def display_of(settings: Settings) -> Display:
+def display_of(settings: Settings) -> TruncationSettings:
     """What is shown of results."""
-    return Display(
+    return TruncationSettings(
         max_size=settings.max_response_size,
         max_tokens=settings.max_response_tokens,
         truncates=settings.enable_auto_truncation,

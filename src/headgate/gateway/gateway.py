@@ -28,8 +28,8 @@ from headgate.domain.item import Item
 from headgate.domain.kind import Kind
 from headgate.protocol.mcp_headers import header_mismatch
 from headgate.protocol.result_conversion import with_public_uris, with_resource_uri
-from headgate.responses.tools.arguments import Wanted
-from headgate.responses.tools.definitions import DEFINITIONS as READER_DEFINITIONS
+from headgate.results.tools import DEFINITIONS as READER_DEFINITIONS
+from headgate.results.tools import ReadRequest
 
 _TASK_RESULT = "tasks/result"
 # The gateway's own tools as their schemas are told to whoever called one with a member that it does not have.
@@ -166,13 +166,13 @@ class LargeResultHandler(Protocol):
     def is_result_tool(self, tool: str) -> bool:
         """Whether the gateway's own tool of that name reads large results."""
 
-    async def parse_read_request(self, request: Request) -> Wanted:
+    async def parse_read_request(self, request: Request) -> ReadRequest:
         """What a call of such a tool is about; raises InvalidArguments."""
 
-    async def read_stored(self, request: Request, read_request: Wanted) -> tuple[str, Answer]:
+    async def read_stored(self, request: Request, read_request: ReadRequest) -> tuple[str, Answer]:
         """The tool that a stored result is of, and what was asked for of it; raises HeadgateError."""
 
-    async def read_new(self, call: Call, read_request: Wanted, answer: Answer) -> Answer:
+    async def read_new(self, call: Call, read_request: ReadRequest, answer: Answer) -> Answer:
         """What was asked for of a result that has just come; raises HeadgateError."""
 
 

@@ -1,4 +1,4 @@
-"""The process that works on large results: it takes a job, does it, and waits for the next."""
+"""The worker process: receives a job, runs it within CPU and memory limits, and waits for the next."""
 
 import contextlib
 import gc
@@ -16,46 +16,46 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headgate.responses.content import Content
-from headgate.responses.jobs import Done, Job
-from headgate.responses.opened import Opened
-from headgate.responses.processing import Refused
-from headgate.responses.work import perform
-from headgate.workers.query import QueryProcessor
-from headgate.workers.talk import Order, receive, send
+from headgate.results.content import Content
+from headgate.results.job_runner import run_job
+from headgate.results.jobs import Job, JobResult
+from headgate.results.parsed_result import ParsedResult
+from headgate.results.pipeline import ProcessingError
+from headgate.workers.sql.query_processor import QueryProcessor
+from headgate.workers.worker_protocol import WorkerJob, receive_job, send_reply
 
 # Of the processor: a job that needs more ends with its process. A pattern, a table or a question that takes
 # longer is asked in a smaller way.
 _CPU_SECONDS = 10
 # Where the gateway is gone nobody else would end it.
-_ABANDONED_SECONDS = 60
+_ORPHAN_TIMEOUT_SECONDS = 60
 # Programs, libraries and mapped files are counted too.
-_MOST_MEMORY = 3 * 1024 * 1024 * 1024
+_MAX_MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 # Results that were opened: an agent looks at one several times.
-_MOST_OPENED = 4
+_MAX_CACHED_RESULTS = 4
 # One that is larger than this is kept alone, and what is stored no more is not kept for long.
-_MOST_OPENED_BYTES = 32 * 1024 * 1024
+_MAX_CACHED_BYTES = 32 * 1024 * 1024
 # What is larger is written down while it is worked on.
-_IN_MEMORY = 8 * 1024 * 1024
+_MAX_MEMORY_SCRATCH_BYTES = 8 * 1024 * 1024
 
 log = logging.getLogger("headgate.workers")
 
 _job = msgspec.msgpack.Decoder(Job)
 
 
-class _OnDisk:
+class _FileScratch:
     """Keeps what is made of a large result in files without a name."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def keep(self, chunks: Iterable[bytes]) -> Content:
+    def store(self, chunks: Iterable[bytes]) -> Content:
         """The chunks as one, in memory as long as they are few."""
         kept = bytearray()
         rest = iter(chunks)
         for chunk in rest:
             kept += chunk
-            if len(kept) > _IN_MEMORY:
+            if len(kept) > _MAX_MEMORY_SCRATCH_BYTES:
                 break
         else:
             return bytes(kept)
@@ -66,68 +66,68 @@ class _OnDisk:
             return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
 
-class Workplace:
+class JobExecutor:
     """What the process keeps from job to job."""
 
     def __init__(self, directory: str) -> None:
-        self._scratch = _OnDisk(directory)
-        self._opened: OrderedDict[str, tuple[Opened, int]] = OrderedDict()
+        self._scratch = _FileScratch(directory)
+        self._parsed: OrderedDict[str, tuple[ParsedResult, int]] = OrderedDict()
         self._query = QueryProcessor(scratch=self._scratch)
 
-    def carry_out(self, order: Order) -> Done:
+    def run_job(self, worker_job: WorkerJob) -> JobResult:
         """What came of one job."""
         try:
-            job = _job.decode(order.job)
-            return perform(job, self._open(order), self._query)
-        except Refused as refused:
-            return Done(error=str(refused))
+            job = _job.decode(worker_job.job)
+            return run_job(job, self._parse(worker_job), self._query)
+        except ProcessingError as refused:
+            return JobResult(error=str(refused))
         except MemoryError:
-            self._opened.clear()
-            return Done(error="this needs more memory than one job may take; ask for a smaller part")
+            self._parsed.clear()
+            return JobResult(error="this needs more memory than one job may take; ask for a smaller part")
         except OSError as error:
-            return Done(error=f"what is too large for memory cannot be written down: {error.strerror}")
+            return JobResult(error=f"what is too large for memory cannot be written down: {error.strerror}")
         except Exception:
             # The next job is another one's; where this one failed stands in the log.
             entry = secrets.token_hex(6)
             log.exception("internal error %s", entry)
-            return Done(error=f"internal error {entry}: look for it in the gateway's log and report it")
+            return JobResult(error=f"internal error {entry}: look for it in the gateway's log and report it")
 
-    def _open(self, order: Order) -> Opened:
-        known = self._opened.pop(order.entry, None)
-        opened = known[0] if known is not None else Opened(order.content, self._scratch)
-        self._opened[order.entry] = opened, len(order.content)
-        while len(self._opened) > 1 and self._too_much():
-            self._opened.popitem(last=False)
-        return opened
+    def _parse(self, worker_job: WorkerJob) -> ParsedResult:
+        known = self._parsed.pop(worker_job.entry, None)
+        parsed = known[0] if known is not None else ParsedResult(worker_job.content, self._scratch)
+        self._parsed[worker_job.entry] = parsed, len(worker_job.content)
+        while len(self._parsed) > 1 and self._is_over_limit():
+            self._parsed.popitem(last=False)
+        return parsed
 
-    def _too_much(self) -> bool:
-        sizes = [size for _, size in self._opened.values()]
-        return len(sizes) > _MOST_OPENED or sum(sizes) > _MOST_OPENED_BYTES
+    def _is_over_limit(self) -> bool:
+        sizes = [size for _, size in self._parsed.values()]
+        return len(sizes) > _MAX_CACHED_RESULTS or sum(sizes) > _MAX_CACHED_BYTES
 
 
 def main() -> None:
     """Serve the socket whose number is the first argument, until the other side closes it."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     _confine()
-    workplace = Workplace(sys.argv[2])
+    executor = JobExecutor(sys.argv[2])
     encode = msgspec.msgpack.encode
     # Millions of small objects are made, and all at once are garbage: they are looked for when nobody waits.
     gc.disable()
-    while (order := receive(channel)) is not None:
+    while (worker_job := receive_job(channel)) is not None:
         signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)
-        signal.alarm(_ABANDONED_SECONDS)
-        done = workplace.carry_out(order)
+        signal.alarm(_ORPHAN_TIMEOUT_SECONDS)
+        done = executor.run_job(worker_job)
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        send(channel, encode(done))
-        del order, done
+        send_reply(channel, encode(done))
+        del worker_job, done
         gc.collect()
 
 
 def _confine() -> None:
     """Whoever wants more than this gets none of it, and whoever serves clients comes first."""
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     with contextlib.suppress(OSError):
         os.nice(5)
     with contextlib.suppress(OSError, ValueError):

@@ -13,8 +13,15 @@ from pathlib import Path
 import msgspec
 
 from headgate.domain.payload import Payload, size_of
-from headgate.responses.eviction import Key, Shelves
-from headgate.responses.store import Entry, Limits, OnDisk, Stats, Stored, new_id
+from headgate.results.eviction import EntryKey, EvictionIndex
+from headgate.results.result_store import (
+    FileContent,
+    ResultStoreLimits,
+    ResultStoreStats,
+    StoredContent,
+    StoredResult,
+    new_cache_id,
+)
 
 log = logging.getLogger("headgate.storage")
 
@@ -27,10 +34,10 @@ _SHARED_OWNER = ""
 
 @asynccontextmanager
 async def open_results(
-    directory: Path, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic
+    directory: Path, limits: ResultStoreLimits | None = None, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator["LocalResultStore"]:
     """A store that writes into `directory` what is too much for memory, and ends with everything in it."""
-    results = LocalResultStore(directory, limits or Limits(), clock)
+    results = LocalResultStore(directory, limits or ResultStoreLimits(), clock)
     try:
         yield results
     finally:
@@ -40,12 +47,12 @@ async def open_results(
 class LocalResultStore:
     """The store of one process. Its owner calls `expire` now and then."""
 
-    def __init__(self, directory: Path, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, directory: Path, limits: ResultStoreLimits, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._limits = limits
         self._clock = clock
-        self._shelves = Shelves(limits)
-        self._files_to_close: list[OnDisk] = []
+        self._shelves = EvictionIndex(limits)
+        self._files_to_close: list[FileContent] = []
         self._closed = False
         self._hits = self._misses = self._evicted = self._expired = 0
 
@@ -68,8 +75,8 @@ class LocalResultStore:
         stored = await self._in_memory_or_on_disk(owner, content, len(arguments))
         now = self._clock()
         seconds = self._limits.ttl_seconds if ttl_seconds is None else ttl_seconds
-        entry = Entry(
-            id=id or new_id(),
+        entry = StoredResult(
+            id=id or new_cache_id(),
             content=stored,
             tool_name=tool_name,
             arguments=arguments,
@@ -85,10 +92,10 @@ class LocalResultStore:
             await self.close()
         # First those whose time is over: then perhaps nobody else has to go.
         await self.expire()
-        self._evicted += await self._drop(self._shelves.surplus(owner, now))
+        self._evicted += await self._drop(self._shelves.keys_to_evict(owner, now))
         return entry.id
 
-    async def get(self, agent: str, id: str) -> Stored | None:
+    async def get(self, agent: str, id: str) -> StoredContent | None:
         """The content, or None when there is no such entry (any more). The reader closes it.
 
         Raises OSError when it is on disk and the process may open no more files.
@@ -96,9 +103,9 @@ class LocalResultStore:
         entry = await self.get_entry(agent, id)
         return entry.content if entry else None
 
-    async def get_entry(self, agent: str, id: str) -> Entry | None:
+    async def get_entry(self, agent: str, id: str) -> StoredResult | None:
         """The content and what is known about it, or None; as `get`."""
-        entry = self._shelves.use(self._owner(agent), id, self._clock())
+        entry = self._shelves.touch(self._owner(agent), id, self._clock())
         if entry is None:
             self._misses += 1
             return None
@@ -122,29 +129,29 @@ class LocalResultStore:
         await self.expire()
         return self._shelves.entries
 
-    async def stats(self) -> Stats:
+    async def stats(self) -> ResultStoreStats:
         """What it holds now, and what has become of the rest."""
         await self.expire()
         return self.held()
 
-    def held(self) -> Stats:
+    def held(self) -> ResultStoreStats:
         """The same at once, and with what has expired since the last `expire`."""
-        return Stats(
+        return ResultStoreStats(
             entries=self._shelves.entries,
             max_entries=self._shelves.max_entries,
             ttl_seconds=self._limits.ttl_seconds,
-            total_cached_bytes=self._shelves.load.contents,
+            total_cached_bytes=self._shelves.usage.contents,
             hits=self._hits,
             misses=self._misses,
             agents=self._shelves.agents,
-            bytes_on_disk=self._shelves.load.disk,
+            bytes_on_disk=self._shelves.usage.disk,
             evicted=self._evicted,
             expired=self._expired,
         )
 
     async def expire(self) -> int:
         """Forget every entry whose time is over: so many. Nobody gets one of them before that either."""
-        expired = await self._drop(iter(lambda: self._shelves.due(self._clock()), None))
+        expired = await self._drop(iter(lambda: self._shelves.next_expired(self._clock()), None))
         self._expired += expired
         return expired
 
@@ -158,9 +165,9 @@ class LocalResultStore:
     def _owner(self, agent: str) -> str:
         return agent if self._limits.isolated else _SHARED_OWNER
 
-    async def _in_memory_or_on_disk(self, owner: str, content: Payload, arguments_size: int) -> Stored:
+    async def _in_memory_or_on_disk(self, owner: str, content: Payload, arguments_size: int) -> StoredContent:
         if not isinstance(content, bytes):
-            return content if isinstance(content, OnDisk) else await self._write_to_disk(content)
+            return content if isinstance(content, FileContent) else await self._write_to_disk(content)
         if self._shelves.fits_in_memory(owner, len(content) + arguments_size):
             return content
         try:
@@ -172,7 +179,7 @@ class LocalResultStore:
             )
             return content
 
-    async def _write_to_disk(self, content: Payload) -> OnDisk:
+    async def _write_to_disk(self, content: Payload) -> FileContent:
         loop = asyncio.get_running_loop()
         writing = loop.run_in_executor(None, _write, self._directory, content)
         try:
@@ -182,7 +189,7 @@ class LocalResultStore:
             writing.add_done_callback(_close_written)
             raise
 
-    async def _drop(self, keys: Iterable[Key]) -> int:
+    async def _drop(self, keys: Iterable[EntryKey]) -> int:
         dropped = 0
         try:
             for number, key in enumerate(keys, 1):
@@ -193,7 +200,7 @@ class LocalResultStore:
             await self._close_removed_files()
         return dropped
 
-    def _remove_entry(self, key: Key) -> bool:
+    def _remove_entry(self, key: EntryKey) -> bool:
         entry = self._shelves.remove(*key)
         if entry is not None and not isinstance(entry.content, bytes):
             self._files_to_close.append(entry.content)
@@ -207,7 +214,7 @@ class LocalResultStore:
             await asyncio.shield(loop.run_in_executor(None, _close_all, leaving))
 
 
-def _close_all(files: list[OnDisk]) -> None:
+def _close_all(files: list[FileContent]) -> None:
     for file in files:
         try:
             file.close()
@@ -243,7 +250,7 @@ class ResultFile:
         self._file.close()
 
 
-def _duplicated(content: OnDisk) -> ResultFile:
+def _duplicated(content: FileContent) -> ResultFile:
     # Another descriptor of the same file: it outlives the entry.
     return ResultFile(io.FileIO(os.dup(content.fileno()), "rb"), content.start, content.size)
 

@@ -1,1 +1,0 @@
-"""What a client is shown of a result."""

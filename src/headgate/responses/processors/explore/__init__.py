@@ -1,1 +1,0 @@
-"""Tells what a result consists of."""

@@ -1,1 +1,0 @@
-"""Keeps some fields of JSON, or leaves some out."""

@@ -1,1 +1,0 @@
-"""Finds what comes nearest to some words, best first."""

@@ -1,1 +1,0 @@
-"""Pages through a result."""

@@ -1,1 +1,0 @@
-"""Finds lines, elements, passages and names by a pattern."""

@@ -1,0 +1,1 @@
+"""Large results: truncation, storage rules, and the tools that read stored results."""

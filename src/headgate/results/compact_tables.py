@@ -1,0 +1,181 @@
+"""Arrays of similar objects as columns and rows, where that takes fewer tokens, and back."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import DecodeError, Raw, ValidationError
+
+from headgate.results.content import Content, first_byte
+from headgate.results.pipeline import ProcessingError
+
+# Nobody shows more than this at once, and a table is built in memory.
+_LARGEST = 16 * 1024 * 1024
+# So many objects deep a table is looked for: {"data":{"items":[...]}}.
+_DEEPEST = 3
+_SAMPLE = 32
+# Of the objects; the others stand between the rows as they are.
+_MOST_ODD = 1 / 4
+# Tags and pairs may be in a cell; what is longer is easier to read beside its key.
+_LONGEST_NESTED_CELL = 64
+# What is gained is estimated: where it is hardly more than the names of the columns take, nothing is changed.
+_CAUTION = 1.4
+_SHAPE = {"columns", "rows"}
+
+_elements = msgspec.json.Decoder(list[Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+_names = msgspec.json.Decoder(list[str])
+# About the pieces that models read: a short word, up to three digits, signs that follow each other.
+_pieces = re.compile(rb"[a-zA-Z]{1,8}|[0-9]{1,3}|[^a-zA-Z0-9\s]{1,4}|\s+[^a-zA-Z0-9\s]{0,2}")
+
+
+def to_compact_tables(content: Content) -> bytes | None:
+    """The JSON with its arrays of like objects as `{"columns":[...],"rows":[[...],...]}`.
+
+    An object that has other keys than most stands as it is among the rows. None where nothing is gained,
+    where the content is no JSON, and where something in it could be taken for such a table.
+    """
+    if len(content) > _LARGEST:
+        return None
+    try:
+        return _compacted(content[:], 0)
+    except (DecodeError, UnicodeDecodeError, RecursionError, _AmbiguousTable):
+        return None
+
+
+def from_compact_tables(compact: bytes) -> bytes:
+    """The JSON that `compacted` was given, with each object of a table written out again.
+
+    JSON without tables is not changed. Raises Refused where rows do not fit their columns.
+    """
+    try:
+        return _expanded(compact, 0)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProcessingError("The text is no JSON with columns and rows.") from error
+
+
+class _AmbiguousTable(Exception):
+    """An object that has the keys of a table already."""
+
+
+def _compacted(value: bytes, depth: int) -> bytes | None:
+    kind = first_byte(value)
+    if kind == b"[":
+        return _table(value)
+    if kind != b"{":
+        return None
+    members = _members.decode(value)
+    if members.keys() == _SHAPE:
+        raise _AmbiguousTable
+    if depth == _DEEPEST:
+        return None
+    made = {key: _compacted(bytes(member), depth + 1) for key, member in members.items()}
+    if not any(made.values()):
+        return None
+    return _object((key, made[key] or _minified(member)) for key, member in members.items())
+
+
+def _table(value: bytes) -> bytes | None:
+    elements = _elements.decode(value)
+    step = len(elements) // _SAMPLE + 1
+    try:
+        sample = [(element, _members.decode(element)) for element in elements[::step]]
+        kinds = Counter(tuple(members) for _, members in sample).most_common(1)
+        columns = kinds[0][0] if len(elements) > 1 else ()
+        header = b'{"columns":' + msgspec.json.encode(columns) + b',"rows":'
+        if not columns or not _saves(sample, columns, header, step):
+            return None
+        rows = _even_rows(value, len(elements), columns) or _rows(elements, columns)
+    except ValidationError:
+        # Not all are objects: what was an array before could not be told from a row.
+        return None
+    # Fewer tokens in more characters would not fit where the array did.
+    return header + rows + b"}" if rows and len(header) + len(rows) + 1 < len(value) else None
+
+
+def _saves(
+    sample: Sequence[tuple[Raw, Mapping[str, Raw]]], columns: tuple[str, ...], header: bytes, step: int
+) -> bool:
+    """Whether the table takes fewer tokens, by those of some of its rows."""
+    before = _tokens(b",".join(element for element, _ in sample))
+    after = _tokens(b",".join(_row(element, members, columns) for element, members in sample))
+    return _tokens(header) * _CAUTION < (before - after) * step
+
+
+def _even_rows(value: bytes, count: int, columns: tuple[str, ...]) -> bytes | None:
+    """All rows at once, where each object has just these keys and nothing nested; twice as quick."""
+    if value.count(b"{") != count or value.count(b"[") != 1:
+        return None
+    fields = {f"column{number}": name for number, name in enumerate(columns)}
+    try:
+        row = msgspec.defstruct(
+            "Row", [(field, Raw) for field in fields], rename=fields, forbid_unknown_fields=True, gc=False
+        )
+        rows = msgspec.json.decode(value, type=list[row])  # type: ignore[valid-type]
+    except ValueError:
+        # Some have other keys, or there is a quote in one.
+        return None
+    return msgspec.json.encode([msgspec.structs.astuple(row) for row in rows])
+
+
+def _rows(elements: Sequence[Raw], columns: tuple[str, ...]) -> bytes | None:
+    rows = [_row(element, _members.decode(element), columns) for element in elements]
+    odd = sum(row.startswith(b"{") for row in rows)
+    return None if odd > len(rows) * _MOST_ODD else b"[" + b",".join(rows) + b"]"
+
+
+def _row(element: Raw, members: Mapping[str, Raw], columns: tuple[str, ...]) -> bytes:
+    """The cells of an object, or the object itself if it does not fit the columns."""
+    values = list(members.values())
+    if tuple(members) != columns:
+        if members.keys() != set(columns):
+            return _minified(element)
+        values = [members[column] for column in columns]
+    cells = b",".join(values)
+    if (b"{" in cells or b"[" in cells) and any(map(_is_long, values)):
+        return _minified(element)
+    return b"[" + cells + b"]"
+
+
+def _is_long(cell: Raw) -> bool:
+    with memoryview(cell) as view:
+        return len(view) > _LONGEST_NESTED_CELL and view[0] in b"[{"
+
+
+def _tokens(text: bytes) -> int:
+    return sum(1 for _ in _pieces.finditer(text))
+
+
+def _minified(value: Raw) -> bytes:
+    """The value without indentation."""
+    data = bytes(value)
+    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
+
+
+def _expanded(value: bytes, depth: int) -> bytes:
+    if first_byte(value) != b"{":
+        return value
+    members = _members.decode(value)
+    if members.keys() == _SHAPE:
+        return _written_out(_names.decode(members["columns"]), _elements.decode(members["rows"]))
+    if depth == _DEEPEST:
+        return value
+    return _object((key, _expanded(bytes(member), depth + 1)) for key, member in members.items())
+
+
+def _written_out(columns: list[str], rows: list[Raw]) -> bytes:
+    return b"[" + b",".join(_object_of(columns, bytes(row)) for row in rows) + b"]"
+
+
+def _object_of(columns: list[str], row: bytes) -> bytes:
+    if row[:1] != b"[":
+        return row
+    cells = _elements.decode(row)
+    if len(cells) != len(columns):
+        raise ProcessingError("A row of the table has more or fewer cells than there are columns.")
+    return _object(zip(columns, map(bytes, cells), strict=True))
+
+
+def _object(members: Iterable[tuple[str, bytes]]) -> bytes:
+    return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in members) + b"}"

@@ -1,0 +1,109 @@
+"""CSV, TSV and other delimited text: detection of the delimiter and header, reading and writing of records."""
+
+import csv
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from io import StringIO
+from itertools import islice
+from typing import Final, NamedTuple
+
+from headgate.results.content import Content
+
+_SEPARATORS: Final = ",\t;|"
+_SAMPLE: Final = 50
+# What people call columns: it begins with a letter and is no sentence.
+_NAME: Final = re.compile(r"[^\W\d][\w .()/#%:-]{0,60}")
+_MOST_WORDS: Final = 4
+_NUMBERS: Final = "_"
+_WINDOW_BYTES: Final = 1024 * 1024
+_LONGEST_HEADER_BYTES: Final = 16 * 1024
+
+# The lines with their ends, from the first on.
+Lines = Callable[[], Iterator[str]]
+
+
+class DelimitedText(NamedTuple):
+    """A table of text: how its fields are separated, what its columns are called, and its lines."""
+
+    separator: str
+    names: tuple[str, ...]
+    lines: Lines
+
+    def records(self) -> Iterator[list[str]]:
+        """The fields of every record but the header; raises csv.Error."""
+        return islice(read_records(self.lines(), self.separator), 1, None)
+
+
+def detect_delimited(content: Content, *, fewest_records: int = 1) -> DelimitedText | None:
+    """The table that a text is beyond doubt; None of every other text.
+
+    The first line names the columns, each once, and the first records have as many fields as there are names.
+    A first column without a name that numbers the records is called `_`.
+    """
+    start = len(BOM_UTF8) if content[: len(BOM_UTF8)] == BOM_UTF8 else 0
+    if content.find(b"\n", start, start + _LONGEST_HEADER_BYTES) < 0:
+        return None
+    return detect_delimited_lines(partial(_text_lines, content, start), fewest_records=fewest_records)
+
+
+def detect_delimited_lines(lines: Lines, *, fewest_records: int = 1) -> DelimitedText | None:
+    """The same of lines."""
+    for separator in _SEPARATORS:
+        names = _certain_names(lines, separator, fewest_records)
+        if names:
+            return DelimitedText(separator, names, lines)
+    return None
+
+
+def _certain_names(lines: Lines, separator: str, fewest_records: int) -> tuple[str, ...]:
+    try:
+        sample = list(islice(read_records(lines(), separator), _SAMPLE))
+    except csv.Error:
+        return ()
+    if len(sample) < 1 + fewest_records or len(sample[0]) < 2:
+        return ()
+    header, *others = sample
+    # What pandas writes unless it is told otherwise: a number for each record, in a column without a name.
+    if not header[0].strip() and all(record[0].isdecimal() for record in others):
+        header = [_NUMBERS, *header[1:]]
+    if not _is_header(header):
+        return ()
+    alike = (len(record) == len(header) and not any(map(str.__eq__, header, record)) for record in others)
+    return tuple(name.strip() for name in header) if all(alike) else ()
+
+
+def _is_header(names: list[str]) -> bool:
+    plain = all(_NAME.fullmatch(name.strip()) and len(name.split()) <= _MOST_WORDS for name in names)
+    return plain and len({name.strip() for name in names}) == len(names)
+
+
+def read_records(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """The fields of every line that is not empty, the header included; raises csv.Error."""
+    return filter(None, csv.reader(lines, delimiter=separator))
+
+
+def write_records(rows: Iterable[Sequence[str]], separator: str) -> bytes:
+    """The rows as text, each on a line, in quotes where a field needs them."""
+    text = StringIO()
+    csv.writer(text, delimiter=separator, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode(errors="replace")
+
+
+def _text_lines(content: Content, start: int) -> Iterator[str]:
+    for window in line_windows(content, start):
+        # Lines end with a newline only, whatever else separates lines elsewhere.
+        yield from StringIO(window.decode(errors="replace") + "\n", newline="\n")
+
+
+def line_windows(content: Content, start: int = 0) -> Iterator[bytes]:
+    """All lines, many at a time, without the last line end of each window."""
+    size = len(content)
+    while start < size:
+        end = content.rfind(b"\n", start, start + _WINDOW_BYTES)
+        if end < 0:
+            end = content.find(b"\n", start + _WINDOW_BYTES)
+        end = size if end < 0 else end
+        yield content[start:end]
+        start = end + 1

@@ -1,0 +1,278 @@
+"""Finds JSON inside a text: in a fence, after a prefix, before trailing text, or inside a JSON string."""
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.results.content import Content, MemoryScratch, Scratch, first_byte, is_json
+from headgate.results.result_structure import decode_text
+
+# An encoder that runs twice writes a string around a string; more than a few times is an attack.
+_DEEPEST_STRING: Final = 4
+# Places that begin like JSON and are none; a text with more of them is code or a log.
+_MOST_FAILURES: Final = 1_000
+# Text around the JSON that is short enough for an introduction.
+_INTRODUCTION_BYTES: Final = 1_000
+_FEW_VALUES: Final = 8
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NEAR: Final = 100
+
+# It begins with a set of signs, which is what the engine can look for without trying each position.
+_START: Final = re.compile(
+    rb'[{\[](?:(?<=\{)[ \t\r\n]*+"|(?<=\[)[ \t\r\n]*+(?:[\[{]'
+    rb'|(?<![^\s:\xbf]\[)(?P<plain>"|-?[0-9]++[\s.,\]eE]|true|false|null)))'
+)
+# A string that begins like JSON; a quotation mark inside of a string has a backslash before it.
+_OPENING: Final = re.compile(rb'(?<!\\)"(?:[ \t]|\\[nrt])*+[{\[]')
+_LITERAL: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_CLOSING: Final = re.compile(rb'[}\]](?:[ \t]|\\[nrt])*+"\Z')
+_NAME_ENDS: Final = re.compile(rb"[ \t\r\n]*+:")
+_TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
+_FAILED_AT: Final = re.compile(r"\(byte (\d+)\)")
+_value: Final = msgspec.json.Decoder(Raw)
+
+
+class EmbeddedJson:
+    """The JSON values of a text that is not JSON itself."""
+
+    def __init__(self, content: Content, spans: "array[int]", *, own_lines: bool) -> None:
+        """`spans` holds the start and the end of each value; with `own_lines` no line has other text."""
+        self._content = content
+        self._spans = spans
+        self._own_lines = own_lines
+
+    def __len__(self) -> int:
+        return len(self._spans) // 2
+
+    @property
+    def is_main(self) -> bool:
+        """Whether the text is this JSON with an introduction, rather than a text that mentions some."""
+        inside = sum(self._spans[1::2]) - sum(self._spans[::2])
+        around = len(self._content) - inside
+        if len(self) > 1 and not (self._own_lines and (len(self) <= _FEW_VALUES or around <= inside)):
+            return False
+        return around <= max(_INTRODUCTION_BYTES, inside)
+
+    def around(self) -> bytes:
+        """The text without the values, a line end in place of each."""
+        starts = [0, *self._spans[1::2]]
+        ends = [*self._spans[::2], len(self._content)]
+        return b"\n".join(self._content[start:end] for start, end in zip(starts, ends, strict=True))
+
+    def document(self, scratch: Scratch) -> Content:
+        """The value, or the array of all of them."""
+        chunks = (
+            self._content[start:end] for start, end in zip(self._spans[::2], self._spans[1::2], strict=True)
+        )
+        return scratch.store(chunks) if len(self) == 1 else scratch.store(json_array(chunks))
+
+
+def json_array(values: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks of an array of these values."""
+    yield b"["
+    for number, value in enumerate(values):
+        if number:
+            yield b","
+        yield value
+    yield b"]"
+
+
+def embedded_json(content: Content, *, only_main: bool = False) -> EmbeddedJson | None:
+    """The values in a text; None where there is none.
+
+    With `only_main` the search stops as soon as the text only mentions JSON, and the rest is not found.
+    """
+    if content.find(b"{") < 0 and content.find(b"[") < 0:
+        return None
+    spans = array("q")
+    own_lines = True
+    with memoryview(content) as view:
+        for start, end in _values(content, view):
+            spans.extend((start, end))
+            own_lines = own_lines and _is_alone(content, start, end)
+            if only_main and not own_lines and len(spans) > 2:
+                break
+    return EmbeddedJson(content, spans, own_lines=own_lines) if spans else None
+
+
+def _values(content: Content, view: memoryview) -> Iterator[tuple[int, int]]:
+    """Each value, as far as the text can be understood."""
+    position = failures = 0
+    while failures < _MOST_FAILURES and (found := _START.search(content, position)) is not None:
+        start, is_plain = found.start(), found["plain"] is not None
+        if is_plain and not _begins_line(content, start):
+            position = start + 1
+            continue
+        end, failed_at = _end_of_value(content, view, start)
+        if end and (not is_plain or _is_alone(content, start, end)):
+            yield start, end
+            position = end
+            continue
+        failures += 1
+        line_end = _line_end(content, start)
+        if failed_at > line_end:
+            # Broken JSON of several lines: what looks like values in the rest of it are its parts.
+            return
+        position = end or line_end
+
+
+def _end_of_value(content: Content, view: memoryview, start: int) -> tuple[int, int]:
+    """Where the value that starts here ends, or else 0 and where it fails."""
+    line_end = _line_end(content, start)
+    try:
+        # Most values are one line, and success costs a tenth of an exception.
+        _value.decode(view[start:line_end])
+    except DecodeError as error:
+        if _TRAILING.search(str(error)) or _FAILED_AT.search(str(error)):
+            return _stopped(content, start, str(error))
+    except (UnicodeDecodeError, RecursionError):
+        return 0, line_end
+    else:
+        return _trimmed_end(content, start, line_end), 0
+    try:
+        _value.decode(view[start:])
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _stopped(content, start, str(error))
+    return _trimmed_end(content, start, len(content)), 0
+
+
+def _stopped(content: Content, start: int, message: str) -> tuple[int, int]:
+    """The same, from what the parser says of it."""
+    trailing = _TRAILING.search(message)
+    if trailing is not None:
+        # It counts from 1, and names the first sign that does not belong to the value.
+        return _trimmed_end(content, start, start + int(trailing[1]) - 1), 0
+    failed = _FAILED_AT.search(message)
+    return 0, start + int(failed[1]) if failed is not None else len(content)
+
+
+def _trimmed_end(content: Content, start: int, end: int) -> int:
+    while end > start and content[end - 1] in b" \t\r\n":
+        end -= 1
+    return end
+
+
+def _line_end(content: Content, position: int) -> int:
+    end = content.find(b"\n", position)
+    return len(content) if end < 0 else end
+
+
+def _is_alone(content: Content, start: int, end: int) -> bool:
+    """Whether its lines hold nothing else but white space or the `data:` of an event stream."""
+    return _begins_line(content, start) and not content[end : _line_end(content, end)].strip()
+
+
+def _begins_line(content: Content, start: int) -> bool:
+    # No farther back than the longest prefix that is allowed, with some indentation.
+    before = content[max(start - _NEAR, 0) : start]
+    return before[before.rfind(b"\n") + 1 :].strip() in (b"", b"data:", _BYTE_ORDER_MARK)
+
+
+class MainJson(NamedTuple):
+    """The JSON that a text is but for a short text around it."""
+
+    content: Content
+    around: bytes
+    # The content block that has it, where only one of several has any.
+    block: int | None = None
+
+
+def main_json(text: Content, scratch: Scratch | None = None) -> MainJson | None:
+    """The JSON of a text that has little else in it; None of JSON itself and of every other text."""
+    return main_json_or_count(text, scratch)[0]
+
+
+def main_json_or_count(text: Content, scratch: Scratch | None = None) -> tuple[MainJson | None, int]:
+    """The same, and how many values a text mentions that is not mainly JSON: 0, 1, or 2 for more."""
+    scratch = scratch or MemoryScratch()
+    sign = first_byte(text)
+    if sign == b'"':
+        held = extract_json(text, scratch)
+        return (None if held is None else MainJson(held, b"")), 0
+    if sign in (b"{", b"[") and is_json(text):
+        return None, 0
+    found = embedded_json(text, only_main=True)
+    if found is None or not found.is_main:
+        return None, 0 if found is None else min(len(found), 2)
+    return MainJson(found.document(scratch), found.around()), 0
+
+
+def extract_json(text: Content, scratch: Scratch | None = None, depth: int = 0) -> Content | None:
+    """The JSON that a text is or holds: one value, or the array of several; None where there is none."""
+    if is_json(text):
+        return text
+    scratch = scratch or MemoryScratch()
+    if first_byte(text) == b'"':
+        inner = _inside_string(text, scratch) if depth < _DEEPEST_STRING else None
+        return None if inner is None else extract_json(inner, scratch, depth + 1)
+    found = embedded_json(text)
+    return None if found is None else found.document(scratch)
+
+
+def _inside_string(text: Content, scratch: Scratch) -> Content | None:
+    """What a text that is one JSON string stands for."""
+    try:
+        literal = _value.decode(text)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return decode_text(literal, scratch)
+
+
+def json_in_string(value: Raw, *, only_main: bool = False) -> Raw | None:
+    """The JSON object or array that a JSON string holds; None of every other value.
+
+    With `only_main` a string that only mentions JSON holds none.
+    """
+    with memoryview(value) as view:
+        if view[0] != ord('"') or len(view) < len('"[]"'):
+            return None
+        data = bytes(view)
+    if b"{" not in data and b"[" not in data:
+        return None
+    text = decode_text(value, MemoryScratch())
+    if only_main and not is_json(text):
+        main = main_json(text)
+        return None if main is None else Raw(memoryview(main.content))
+    held = extract_json(text)
+    return None if held is None else Raw(memoryview(held))
+
+
+def decode_json_strings(content: Content, scratch: Scratch, depth: int = 0) -> Content:
+    """JSON in which every string that is JSON is opened; the content itself where there is none."""
+    spans = [] if depth == _DEEPEST_STRING else list(_json_strings(content))
+    if not spans:
+        return content
+
+    def chunks() -> Iterator[bytes]:
+        done = 0
+        for start, end, value in spans:
+            yield content[done:start]
+            yield decode_json_strings(value, scratch, depth + 1)[:]
+            done = end
+        yield content[done:]
+
+    return scratch.store(chunks())
+
+
+def _json_strings(content: Content) -> Iterator[tuple[int, int, bytes]]:
+    """Where the strings stand that are JSON, but for names of members, and the JSON of each."""
+    position = 0
+    while (found := _OPENING.search(content, position)) is not None:
+        literal = _LITERAL.match(content, found.start())
+        if literal is None:
+            return
+        position = literal.end()
+        closes = _CLOSING.search(literal[0], max(len(literal[0]) - _NEAR, 0)) is not None
+        if closes and _NAME_ENDS.match(content, position) is None:
+            text = decode_text(Raw(literal[0]), MemoryScratch())
+            if is_json(text):
+                yield literal.start(), position, _on_one_line(text[:])
+
+
+def _on_one_line(json: bytes) -> bytes:
+    """The JSON without line ends, which would end a line of JSON Lines."""
+    return msgspec.json.format(json, indent=-1) if b"\n" in json else json.strip()

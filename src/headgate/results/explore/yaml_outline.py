@@ -1,0 +1,208 @@
+"""The outline of YAML: keys by path, read from lines and indentation without building values."""
+
+import re
+from typing import Any, Final
+
+from headgate.results.explore.outline_tree import MOST_NODES, OutlineNode, OutlineTree, render_tree
+from headgate.results.json_paths import member_path
+
+# So much of the beginning is read; counts and sizes of the rest are estimated by it.
+_LOOKED_AT: Final = 96 * 1024
+_DEEPEST: Final = 64
+_PROBED_LINES: Final = 200
+# Of the lines that a probe looks at: those that only go on with a text.
+_MOST_OTHERS: Final = 0.1
+_LINE: Final = re.compile(
+    r"(?P<indent> *+)(?P<dashes>(?:-[ \t]++)*+(?:-$)?)"
+    r"(?:(?P<key>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^']++|'')*+'|[^\s#:\"'{}\[\],&*!|>%@`-][^:#]{0,200}+|-[^\s:#][^:#]{0,200}+)"
+    r"[ \t]{0,20}:(?:[ \t]++(?P<value>.*)|$))?"
+)
+_PLAIN_KEY: Final = re.compile(r"[\w./$@*~+-]++(?: [\w./()-]++){0,3}|\"[^\"]{1,80}\"|'[^']{1,80}'")
+_ANCHOR: Final = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]*)+")
+_COMMENT: Final = re.compile(r"(?:^|[ \t])#.*$")
+_BLOCK: Final = re.compile(r"[|>][-+0-9]{0,2}[ \t]*(?:#.*)?")
+_INTEGER: Final = re.compile(r"[-+]?[0-9][0-9_]*|0[xo][0-9a-fA-F]+")
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", re.IGNORECASE
+)
+_WORDS: Final = {"true": "boolean", "false": "boolean", "null": "null", "~": "null"}
+
+
+def looks_like_yaml(start: str) -> bool:
+    """Whether nearly every line is a key or an item, and something is nested or a document is marked."""
+    lines = [line for line in start.split("\n") if line.strip()][:_PROBED_LINES]
+    reader = _YamlReader()
+    keys = others = 0
+    for number, line in enumerate(lines):
+        told = reader.read_line(line.rstrip("\r"), number)
+        keys += told == "key"
+        others += told == "other"
+    marked = any(line.rstrip() == "---" or line.startswith(("--- ", "%YAML")) for line in lines[:5])
+    are_structure = keys > 1 and others <= len(lines) * _MOST_OTHERS and not reader.is_broken
+    return are_structure and (marked or reader.has_nested)
+
+
+def outline_yaml(text: str, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
+    """The keys of YAML by place; of several documents those of all of them together."""
+    looked_at = text if len(text) <= _LOOKED_AT else text[: text.rfind("\n", 0, _LOOKED_AT) + 1 or _LOOKED_AT]
+    reader = _YamlReader()
+    for number, line in enumerate(looked_at.split("\n")):
+        reader.read_line(line.rstrip("\r"), number)
+    factor = len(text) / max(len(looked_at), 1)
+    facts: dict[str, Any] = {"documents": round(reader.documents * factor)} if reader.documents > 1 else {}
+    if factor > 1:
+        facts["looked_at_characters"] = len(looked_at)
+    tree = OutlineTree(reader.root, _path, tokens / max(len(text.encode()), 1), lambda _: factor)
+    return facts | {"outline": render_tree(tree, max_depth, room)}
+
+
+def _path(above: str, name: str) -> str:
+    return f"{above}[]" if name == "[]" else member_path(above, name)
+
+
+class _YamlLevel:
+    """A mapping or a sequence that is open: where its keys or dashes stand."""
+
+    __slots__ = ("column", "is_sequence", "node")
+
+    def __init__(self, column: int, node: OutlineNode, *, is_sequence: bool) -> None:
+        self.column = column
+        self.node = node
+        self.is_sequence = is_sequence
+
+
+class _YamlReader:
+    """Takes lines and gathers what they say."""
+
+    def __init__(self) -> None:
+        self.root = OutlineNode()
+        self.documents = 1
+        self.has_nested = False
+        # Whether something is nested in what has a value already.
+        self.is_broken = False
+        self._levels: list[_YamlLevel] = []
+        # The key or item whose value is on the lines that follow.
+        self._pending: OutlineNode = self.root
+        self._leaf: OutlineNode = self.root
+        self._is_open = True
+        # Lines that are indented farther belong to a text; None outside of one.
+        self._block_column: int | None = None
+        self._open_brackets = 0
+        self._nodes = 0
+        self._seen = False
+
+    def read_line(self, line: str, number: int) -> str:
+        """What the line is: key, item, text, comment, mark, or other."""
+        stripped = line.strip()
+        column = len(line) - len(line.lstrip(" "))
+        if self._block_column is not None and (not stripped or column > self._block_column):
+            self._leaf.own_bytes += len(line) + 1
+            return "text"
+        self._block_column = None
+        if self._open_brackets > 0:
+            self._leaf.own_bytes += len(line) + 1
+            self._open_brackets += _brackets(line)
+            return "text"
+        if not stripped or stripped.startswith("#"):
+            return "comment"
+        if column == 0 and (line.startswith(("---", "...")) and line[3:4] in ("", " ")):
+            return self._document_marker(line)
+        if line.startswith("%"):
+            return "mark"
+        self._seen = True
+        return self._content(line, number)
+
+    def _document_marker(self, line: str) -> str:
+        if line.startswith("---") and self._seen:
+            self.documents += 1
+        self._levels.clear()
+        self._pending = self._leaf = self.root
+        self._is_open = True
+        return "mark"
+
+    def _content(self, line: str, number: int) -> str:
+        found = _LINE.match(line)
+        if found is None:
+            return "other"
+        column = len(found["indent"])
+        dashes = found["dashes"]
+        for at, sign in enumerate(dashes):
+            if sign == "-":
+                self._item(column + at, number)
+        key = (found["key"] or "").rstrip()
+        if key and (dashes or _PLAIN_KEY.fullmatch(key)):
+            self._key(column + len(dashes), key, found["value"] or "", number)
+            self._leaf.own_bytes += len(line) + 1
+            return "key"
+        rest = line[column + len(dashes) :]
+        self._leaf.own_bytes += len(line) + 1
+        if not dashes:
+            return "other"
+        if rest.strip():
+            self._value(self._leaf, rest, column)
+        return "item"
+
+    def _holder(self, column: int, *, is_sequence: bool) -> OutlineNode:
+        """The mapping or sequence that has its keys or dashes in this column."""
+        levels = self._levels
+        while levels and levels[-1].column > column:
+            levels.pop()
+        if not is_sequence:
+            # Dashes may stand right below the key that they belong to.
+            while levels and levels[-1].column == column and levels[-1].is_sequence:
+                levels.pop()
+        if levels and levels[-1].column == column and levels[-1].is_sequence == is_sequence:
+            return levels[-1].node
+        node = self._pending if len(levels) < _DEEPEST else levels[-1].node
+        self.has_nested = self.has_nested or node is not self.root
+        self.is_broken = self.is_broken or not self._is_open
+        node.count_value("array" if is_sequence else "object")
+        levels.append(_YamlLevel(column, node, is_sequence=is_sequence))
+        return node
+
+    def _item(self, column: int, number: int) -> None:
+        self._pending = self._leaf = self._child(self._holder(column, is_sequence=True), "[]", number)
+        self._is_open = True
+
+    def _key(self, column: int, written: str, value: str, number: int) -> None:
+        name = written[1:-1] if written[0] in "\"'" else written
+        node = self._child(self._holder(column, is_sequence=False), name, number)
+        self._pending = self._leaf = node
+        self._is_open = True
+        self._value(node, value, column)
+
+    def _child(self, above: OutlineNode, name: str, number: int) -> OutlineNode:
+        if self._nodes > MOST_NODES and name not in above.children:
+            return above
+        self._nodes += name not in above.children
+        return above.child(name, number)
+
+    def _value(self, node: OutlineNode, written: str, column: int) -> None:
+        value = _ANCHOR.sub("", written, count=1) if written[:1] in ("&", "!") else written
+        value = value if value[:1] in "\"'" else _COMMENT.sub("", value)
+        value = value.strip()
+        if not value:
+            return
+        self._is_open = False
+        if _BLOCK.fullmatch(value):
+            self._block_column = column
+            node.count_value("string")
+        elif value[0] in "[{":
+            self._open_brackets = _brackets(value)
+            node.count_value("array" if value[0] == "[" else "object", value)
+        else:
+            node.count_value(_kind(value), value.strip("\"'"))
+
+
+def _brackets(line: str) -> int:
+    return line.count("[") + line.count("{") - line.count("]") - line.count("}")
+
+
+def _kind(value: str) -> str:
+    if value[0] == "*":
+        return "alias"
+    if value[0] in "\"'":
+        return "string"
+    if _INTEGER.fullmatch(value):
+        return "integer"
+    return _WORDS.get(value.lower(), "number" if _NUMBER.fullmatch(value) else "string")

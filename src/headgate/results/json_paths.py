@@ -1,0 +1,416 @@
+"""Dotted paths, JSONPath and JSON Pointer: parsing, formatting, and the value that a path selects."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import DecodeError, Raw, ValidationError
+
+from headgate.results.content import Content, MemoryScratch, Scratch, first_byte
+from headgate.results.embedded_json import json_in_string
+from headgate.results.pipeline import ProcessingError
+from headgate.results.text_stream import JsonLines, json_lines
+
+
+class PathWildcard(Enum):
+    """The step to every element of an array, or to every member of an object."""
+
+    EVERY = "[]"
+
+
+WILDCARD: Final = PathWildcard.EVERY
+
+# A name, an index, or everything; a name that is a number is an index where there is an array.
+PathStep = str | int | PathWildcard
+JsonPath = tuple[PathStep, ...]
+
+_MOST_CHARACTERS = 1_000
+_MOST_STEPS = 64
+# Of so many keys the nearest are looked for; more would only make a refusal slow.
+_MOST_KEYS = 10_000
+# Objects of each kind that are looked into, and how deep, for a name that may stand further down.
+_FEW = 5
+_MOST_LEVELS = 4
+_MOST_SAMPLES = 1_000
+_CHUNK_BYTES = 1024 * 1024
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NAME = re.compile(r"[^.\[\]]+")
+_BRACKET = re.compile(r"\[\s*(?:\*?|(?P<index>-?[0-9]+)|'(?P<quoted>(?:[^'\\]|\\.)*)')\s*\]", re.DOTALL)
+# What strings, numbers, true, false and null begin with.
+_PLAIN = frozenset(b'"-0123456789tfn')
+_PLAIN_KEY = re.compile(r"[\w@-][\w@$:-]*")
+_strings = json.JSONDecoder(strict=False)
+_container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
+    dict[str, Raw] | list[Raw]
+)
+
+
+def parse_path(text: str) -> JsonPath:
+    """The steps of a dotted path, a JSONPath of names and indexes, or a JSON Pointer. Raises Refused."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ProcessingError(
+            f"A path of {len(text)} characters is too long: use at most {_MOST_CHARACTERS}."
+        )
+    text = _trimmed(text)
+    steps = tuple(_pointer_steps(text) if text.startswith(("/", "#/")) else _dotted_steps(text))
+    if len(steps) > _MOST_STEPS:
+        raise ProcessingError(f"A path of {len(steps)} steps is too long: use at most {_MOST_STEPS}.")
+    return steps
+
+
+def _trimmed(text: str) -> str:
+    # The last key of a JSON Pointer may end with a space, and there is no other way to write it there.
+    start = text.lstrip()
+    return start if start.startswith(("/", "#/")) else start.rstrip()
+
+
+def _pointer_steps(text: str) -> Iterator[PathStep]:
+    written = "#" + unquote(text[1:], errors="replace") if text.startswith("#") else text
+    wrong = re.search(r"~(?![01])", written)
+    if wrong:
+        raise _syntax_error(text, wrong.start(), "write ~0 for '~' and ~1 for '/' in a JSON Pointer")
+    for name in written.split("/")[1:]:
+        yield name.replace("~1", "/").replace("~0", "~")
+
+
+def _dotted_steps(text: str) -> Iterator[PathStep]:
+    if text in ("", "$", "#", "."):
+        return
+    at = 1 if text.startswith(("$.", "$[")) else 0
+    # Only at the start may the dot be left out before a name.
+    if text[at] not in ".[":
+        step, at = _name_step(text, at)
+        yield step
+    while at < len(text):
+        if text[at] == "." and text[at + 1 : at + 2] != "[":
+            step, at = _name_step(text, at + 1)
+        else:
+            step, at = _bracket_step(text, at + (text[at] == "."))
+        yield step
+
+
+def _name_step(text: str, at: int) -> tuple[PathStep, int]:
+    found = _NAME.match(text, at)
+    if found is None:
+        raise _syntax_error(text, at, "a name is missing")
+    return WILDCARD if found[0] == "*" else found[0], found.end()
+
+
+def _bracket_step(text: str, at: int) -> tuple[PathStep, int]:
+    if text[at] != "[":
+        raise _syntax_error(text, at, "only '.' or '[' can follow here")
+    if text[at + 1 : at + 2] == '"':
+        return _quoted_key(text, at + 1)
+    found = _BRACKET.match(text, at)
+    if found is None:
+        raise _syntax_error(text, at, 'brackets are [], [*], an index as in [0], or a key as in ["a.b"]')
+    if found["quoted"] is not None:
+        return re.sub(r"\\(.)", r"\1", found["quoted"], flags=re.DOTALL), found.end()
+    return WILDCARD if found["index"] is None else int(found["index"]), found.end()
+
+
+def _quoted_key(text: str, at: int) -> tuple[str, int]:
+    try:
+        key, end = _strings.raw_decode(text, at)
+    except ValueError as error:
+        raise _syntax_error(text, at, "the quoted key does not end or has a wrong escape") from error
+    if text[end : end + 1] != "]":
+        raise _syntax_error(text, end, "after a quoted key comes ']'")
+    return str(key), end + 1
+
+
+def _syntax_error(text: str, at: int, reason: str) -> ProcessingError:
+    return ProcessingError(
+        f"The path {quote_for_message(text)} cannot be read at position {at + 1}: {reason}."
+    )
+
+
+def quote_for_message(text: str) -> str:
+    """The text in quotes for a sentence: short, and with escapes for what a terminal would act on."""
+    short = (text if len(text) <= 80 else f"{text[:77]}...").encode(errors="replace").decode()
+    return f"'{short}'" if short.isprintable() else ascii(short)
+
+
+def member_path(path: str, key: str) -> str:
+    """The path of a member of what is at the path."""
+    start = _start(path)
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{start}[{json.dumps(key, ensure_ascii=False)}]"
+    return f"{start}.{key}" if start else key
+
+
+def elements_path(path: str) -> str:
+    """The path of every element or member of what is at the path."""
+    return f"{_start(path)}[]"
+
+
+def _start(path: str) -> str:
+    path = _trimmed(path)
+    if path in ("$", "#", "."):
+        return ""
+    return format_path(parse_path(path)) if path.startswith(("/", "#/")) else path
+
+
+def format_path(path: Iterable[PathStep]) -> str:
+    """The dotted path with these steps."""
+    text = ""
+    for step in path:
+        if isinstance(step, str):
+            text = member_path(text, step)
+        else:
+            text += "[]" if step is WILDCARD else f"[{step}]"
+    return text
+
+
+def select_path(content: Content, path: str, scratch: Scratch | None = None) -> Content:
+    """The value that the path leads to, byte for byte, or the array of all the values that it leads to.
+
+    Names walk through arrays by themselves, and steps into a string walk into the JSON that it holds.
+    Raises Refused when nothing is there.
+    """
+    steps = parse_path(path)
+    if not steps:
+        return content
+    if first_byte(content) not in (b"{", b"["):
+        raise _no_json()
+    try:
+        values, many = _follow(Raw(memoryview(content)), steps)
+    except RecursionError:
+        raise nesting_error() from None
+    except DecodeError:
+        raise _no_json() from None
+    keep = (scratch or MemoryScratch()).store
+    return keep(_array(values)) if many else keep(_pieces(values[0]))
+
+
+def _no_json() -> ProcessingError:
+    return ProcessingError("The content is no JSON, so that a path leads nowhere in it: leave the path out.")
+
+
+def nesting_error() -> ProcessingError:
+    """What is said of JSON that nests deeper than any path needs."""
+    return ProcessingError("The content nests too deeply to follow a path through it: leave the path out.")
+
+
+def _follow(content: Raw, steps: JsonPath) -> tuple[list[Raw], bool]:
+    values, many = [content], False
+    for count, step in enumerate(steps):
+        many = (
+            many
+            or step is WILDCARD
+            or (array_index(step) is None and isinstance(decode_container_or_string(values[0]), list))
+        )
+        found = [taken for value in values for taken in _step_into(value, step)]
+        if not found and not (many and all(_is_empty_for(value, step) for value in values)):
+            raise ProcessingError(_missing_message(values, steps, count))
+        values = found
+    return values, many
+
+
+def _step_into(value: Raw, step: PathStep) -> Iterable[Raw]:
+    held = decode_container_or_string(value)
+    if held is None:
+        return ()
+    if isinstance(held, dict):
+        if step is WILDCARD:
+            return held.values()
+        return (held[str(step)],) if str(step) in held else ()
+    if step is WILDCARD:
+        return held
+    index = array_index(step)
+    if index is None:
+        return [found for element in held for found in _step_into(element, step)]
+    return (held[index],) if -len(held) <= index < len(held) else ()
+
+
+def decode_container(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
+    """The members or elements, or None of a value that has none. Raises Refused when a key is no UTF-8."""
+    if isinstance(value, Raw) and is_scalar(value):
+        return None
+    try:
+        return _container.decode(value)
+    except ValidationError:
+        return None
+    except UnicodeDecodeError as error:
+        raise undecodable_key_error() from error
+
+
+def decode_container_or_string(value: Raw | Content) -> dict[str, Raw] | list[Raw] | None:
+    """The same, and of a string the members or elements of the JSON that it holds."""
+    held = decode_container(value)
+    if held is None and isinstance(value, Raw):
+        inner = json_in_string(value)
+        return None if inner is None else decode_container(inner)
+    return held
+
+
+def is_scalar(value: Raw) -> bool:
+    """Whether it is a string, a number or a word, by its first byte, without the cost of an exception."""
+    return memoryview(value)[0] in _PLAIN
+
+
+def undecodable_key_error() -> ProcessingError:
+    """What is said of JSON whose keys no path can name."""
+    return ProcessingError(
+        "A key in the content is no UTF-8, so that no path can name it: leave the path out."
+    )
+
+
+def array_index(step: PathStep) -> int | None:
+    """Which element of an array the step means, if it can mean one."""
+    if isinstance(step, str):
+        return int(step) if _NUMBER.fullmatch(step) else None
+    return step if isinstance(step, int) else None
+
+
+def _is_empty_for(value: Raw, step: PathStep) -> bool:
+    """Whether there is nothing in it that could have had the step, as in the array of no users."""
+    held = decode_container_or_string(value)
+    if isinstance(held, dict):
+        return step is WILDCARD and not held
+    return held is not None and all(_is_empty_for(element, step) for element in held)
+
+
+def _missing_message(values: list[Raw], steps: JsonPath, count: int) -> str:
+    step, place = steps[count], quote_for_message(format_path(steps[:count])) if count else "the top"
+    start = f"Nothing is at {quote_for_message(format_path(steps[: count + 1]))}: "
+    if array_index(step) is not None:
+        arrays = (held for held in map(decode_container_or_string, values) if isinstance(held, list))
+        longest = max(map(len, arrays), default=None)
+        if longest is not None:
+            return f"{start}the longest array at {place} has {longest} elements, counted from 0."
+    keys = _nearest(str(step), (members for value in values for members in _objects_in(value)))
+    if not keys:
+        return f"{start}what is at {place} has no members, so take a shorter path."
+    return f"{start}the nearest keys at {place} are {', '.join(map(quote_for_message, keys))}."
+
+
+def nearest_paths(values: Iterable[Raw], path: JsonPath) -> list[str]:
+    """At most five paths that lead somewhere from the first of the values, for one that leads nowhere."""
+    for count, step in enumerate(path):
+        if isinstance(step, str) and array_index(step) is None:
+            objects = list(islice((held for value in values for held in _objects_in(value)), _MOST_SAMPLES))
+            values = [held[step] for held in objects if step in held]
+            if not values:
+                deeper = _ending_in(step, objects)
+                near = [*deeper, *((key,) for key in _nearest(step, objects))][:5]
+                return [format_path((*path[:count], *rest)) for rest in near]
+        else:
+            values = list(
+                islice((found for value in values for found in _step_into(value, step)), _MOST_SAMPLES)
+            )
+    return []
+
+
+def _ending_in(name: str, objects: list[dict[str, Raw]]) -> list[tuple[str, ...]]:
+    """Where members of that name are further down, at most three of the nearest."""
+    found: dict[tuple[str, ...], None] = {}
+    level: list[tuple[tuple[str, ...], dict[str, Raw]]] = [((), held) for held in objects[:_FEW]]
+    for _ in range(_MOST_LEVELS):
+        inner = [
+            ((*at, key), held)
+            for at, outer in level
+            for key, value in outer.items()
+            for held in islice(_objects_in(value), _FEW)
+        ]
+        found |= {(*at, name): None for at, held in inner if name in held}
+        level = inner[:_MOST_SAMPLES]
+        if found:
+            break
+    return list(found)[:3]
+
+
+def _objects_in(value: Raw) -> Iterator[dict[str, Raw]]:
+    held = decode_container_or_string(value)
+    if isinstance(held, dict):
+        yield held
+    for element in held if isinstance(held, list) else ():
+        yield from _objects_in(element)
+
+
+def _nearest(name: str, objects: Iterable[dict[str, Raw]]) -> list[str]:
+    keys = dict.fromkeys(islice((key for held in objects for key in held), _MOST_KEYS))
+    return nearest_names(name, list(keys))
+
+
+def nearest_names(name: str, names: Sequence[str]) -> list[str]:
+    """At most five of the names, the nearest first."""
+    from rapidfuzz import fuzz, process, utils  # noqa: PLC0415 (only who spells a name wrong pays for it)
+
+    found = process.extract(name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=5)
+    return [near for near, _, _ in found]
+
+
+def _array(values: list[Raw]) -> Iterator[bytes]:
+    yield b"["
+    for at, value in enumerate(values):
+        if at:
+            yield b","
+        yield from _pieces(value)
+    yield b"]"
+
+
+def _pieces(value: Raw) -> Iterator[bytes]:
+    view = memoryview(value)
+    for start in range(0, len(view), _CHUNK_BYTES):
+        yield bytes(view[start : start + _CHUNK_BYTES])
+
+
+class PathTarget(msgspec.Struct, frozen=True):
+    """A part of a content."""
+
+    value: Content
+    path: str
+    # Whether it is an array made of all that the path leads to, so that the path is the one of its elements.
+    gathered: bool
+
+    @property
+    def element_path(self) -> str:
+        """The path of each of its elements, if it is an array."""
+        return self.path if self.gathered else elements_path(self.path)
+
+    def index_path(self, index: int) -> str | None:
+        """The path of one of its elements, if it is an array and one can be written."""
+        return None if self.gathered else f"{self.path}[{index}]"
+
+
+def resolve_path(content: Content, path: str, scratch: Scratch | None = None) -> PathTarget:
+    """Where the path leads. Raises Refused when nothing is there."""
+    steps = parse_path(path)
+    if not steps:
+        return PathTarget(content, "", gathered=False)
+    lines = json_lines(content)
+    if lines is not None and len(lines) > 1:
+        content = (scratch or MemoryScratch()).store(_json_lines_array(lines))
+    return PathTarget(
+        select_path(content, path, scratch), format_path(steps), gathered=_is_gathered(content, steps)
+    )
+
+
+def _json_lines_array(lines: JsonLines) -> Iterator[bytes]:
+    for at in range(len(lines)):
+        yield b"," if at else b"["
+        yield bytes(lines[at])
+    yield b"]"
+
+
+def _is_gathered(content: Content, steps: JsonPath) -> bool:
+    """Whether a step goes to every element, said or unsaid; the path is known to lead somewhere."""
+    if WILDCARD in steps:
+        return True
+    value: Content | Raw = content
+    for step in steps:
+        held, index = decode_container_or_string(value), array_index(step)
+        if isinstance(held, list):
+            if index is None:
+                return True
+            value = held[index]
+        elif isinstance(held, dict):
+            value = held[str(step)]
+    return False

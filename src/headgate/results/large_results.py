@@ -1,0 +1,339 @@
+"""Truncates large results, stores them whole, and answers the tools that read them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, Protocol
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.domain.call import Answer, Call, Request, agent_of
+from headgate.domain.errors import (
+    AnswerNotStored,
+    Effect,
+    Exhausted,
+    HeadgateError,
+    InvalidArguments,
+    ResultNotFound,
+    WorkStopped,
+)
+from headgate.domain.payload import Payload, Spooled
+from headgate.results.content import MemoryScratch
+from headgate.results.jobs import ExcerptJob, Job, JobResult, ReadJob
+from headgate.results.notices import (
+    MESSAGE,
+    SpoofedNotices,
+    fill_placeholders,
+    format_minutes,
+    unprocessed_result,
+)
+from headgate.results.parsed_result import ParsedResult
+from headgate.results.pipeline import ProcessingError
+from headgate.results.result_metrics import ResultMetrics
+from headgate.results.result_store import ResultStore, new_cache_id, open_stored
+from headgate.results.result_structure import parse_envelope, visible_size
+from headgate.results.token_estimate import characters_for_tokens, estimate_tokens
+from headgate.results.tools import NAMES, ReadRequest, parse_read_request
+
+# Of a result that is too large, so large a part is shown: enough to see what it is.
+_SHOWN_SHARE = 4
+
+
+class TruncationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What agents are shown of results."""
+
+    # In characters.
+    max_size: int = 8000
+    max_tokens: int | None = None
+    truncates: bool = True
+    style: Literal["cache", "head_tail"] = "cache"
+    # None is a quarter of the limit.
+    excerpt_size: int | None = None
+    message: str = MESSAGE
+    compact: bool = False
+    kept_seconds: float = 300.0
+
+    @property
+    def excerpt_characters(self) -> int:
+        """The most characters that are shown of a text that is too large."""
+        most = self.reply_characters
+        if self.style == "head_tail":
+            return most
+        return min(most, self.excerpt_size or max(1, most // _SHOWN_SHARE))
+
+    @property
+    def reply_characters(self) -> int:
+        """The most characters of a reply that was asked for."""
+        if self.max_tokens is None:
+            return self.max_size
+        return max(1, min(self.max_size, characters_for_tokens(self.max_tokens)))
+
+
+log = logging.getLogger("headgate.results")
+
+# Opening, measuring and cutting so much takes a millisecond, and a few of the worst kind.
+_INLINE_EXCERPT_BYTES: Final = 32 * 1024
+# Whatever is asked of so little is answered in about the time that it takes to ask somebody else.
+_INLINE_READ_BYTES: Final = 4 * 1024
+_TOOL_CALL: Final = "tools/call"
+_RETRY_HINT: Final = "correct it and call again"
+
+
+class JobWorkers(Protocol):
+    """Does what would take too long here."""
+
+    async def run_in_worker(self, job: Job, agent: str, entry: str, content: Payload) -> JobResult:
+        """What came of the job; raises Exhausted, or WorkStopped when it took too long."""
+
+
+class JobRunner(Protocol):
+    """Does it here, at once."""
+
+    def run_job(self, job: Job, parsed: ParsedResult) -> JobResult:
+        """What came of it."""
+
+    def validate_job(self, job: ReadJob) -> bool:
+        """Whether little content means little work; raises Refused for a mistake."""
+
+
+class _OutputSchemaField(msgspec.Struct):
+    outputSchema: Raw = Raw(b"")  # noqa: N815 (the protocol's spelling)
+
+
+class LargeResults:
+    """What clients are shown of results."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        workers: JobWorkers,
+        work: Callable[[], Awaitable[JobRunner]],
+        settings: TruncationSettings,
+        listed: Callable[[Request], bool],
+    ) -> None:
+        """`work` is loaded when it is first needed.
+
+        `listed` tells whether the tools that read stored results can be called by their names.
+        """
+        self.metrics = ResultMetrics()
+        self._store = store
+        self._workers = workers
+        self._load_runner = work
+        self._settings = settings
+        self._notices = SpoofedNotices(settings.message)
+        self._tools_listed = listed
+        # No character takes less than a byte, and no token less than a character.
+        self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
+
+    def may_exceed_limit(self, answer: Answer) -> bool:
+        """Whether the answer may be too large; asked of every answer, so it opens none."""
+        result = answer.result
+        if answer.error or answer.sized or not self._settings.truncates:
+            return False
+        size = len(result) if isinstance(result, bytes) else result.size
+        return size > self._never_truncated_bytes
+
+    def mark_spoofed_notices(self, answer: Answer) -> Answer:
+        """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
+        result = answer.result
+        if not isinstance(result, bytes):
+            return answer
+        marked = self._notices.mark(result)
+        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+
+    async def mark_spoofed_notices_on_disk(self, answer: Answer) -> Answer:
+        """The same of an answer whose result may be on disk."""
+        result = answer.result
+        if isinstance(result, bytes):
+            return self.mark_spoofed_notices(answer)
+        try:
+            marked = await asyncio.to_thread(self._notices.mark_on_disk, result)
+        except BaseException:
+            _close(result)
+            raise
+        return answer if marked is result else msgspec.structs.replace(answer, result=marked)
+
+    async def truncate_if_large(self, call: Call, answer: Answer) -> Answer:
+        """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
+        result = answer.result
+        quick = isinstance(result, bytes) and len(result) <= _INLINE_EXCERPT_BYTES
+        if isinstance(result, bytes) and quick and not self._too_large(result):
+            return self.mark_spoofed_notices(answer)
+        agent = agent_of(call.request.owner, call.request.caller)
+        job = self._excerpt_job(call, new_cache_id())
+        try:
+            done = await self._run_excerpt(job, agent, answer, quick=quick)
+        except BaseException:
+            _close(result)
+            raise
+        if not done.result:
+            if done.error is not None:
+                log.warning("result shown whole", extra={"tool": call.item.public_name, "reason": done.error})
+            return await self.mark_spoofed_notices_on_disk(answer)
+        await self._store_whole(agent, call, result, job.cache_id)
+        self.metrics.count_excerpt(done)
+        return msgspec.structs.replace(answer, result=done.result)
+
+    async def _run_excerpt(self, job: ExcerptJob, agent: str, answer: Answer, *, quick: bool) -> JobResult:
+        """What is shown of a result; whatever the upstream did was done, so there is always something."""
+        result = answer.result
+        try:
+            return await self._run(job, agent, job.cache_id, result, quick=quick)
+        except (Exhausted, WorkStopped) as stopped:
+            log.warning("result not opened", extra={"entry": job.cache_id, "reason": stopped.message})
+            error = stopped
+        if isinstance(result, bytes):
+            # It is of bounded size, and takes longer here than elsewhere.
+            work = await self._load_runner()
+            return await asyncio.to_thread(_run_inline, work, job, result)
+        if job.output_schema is not None or not job.tool_known:
+            # Clients refuse a result without what its tool promises.
+            return JobResult()
+        stand_in = unprocessed_result(
+            job.message, job.cache_id, result.size, error.message, typed=answer.typed
+        )
+        # Not opened, so that a token is taken for four bytes, as in the notice.
+        return JobResult(
+            result=stand_in,
+            original_size=result.size,
+            processed_size=len(stand_in),
+            original_tokens=result.size // 4,
+            processed_tokens=estimate_tokens(stand_in),
+        )
+
+    def is_result_tool(self, tool: str) -> bool:
+        """Whether the gateway's own tool of that name reads large results."""
+        return tool in NAMES
+
+    async def parse_read_request(self, request: Request) -> ReadRequest:
+        """What a call of a tool that reads results is about; raises InvalidArguments."""
+        read_request = parse_read_request(request.name, request.params, self._settings.reply_characters)
+        try:
+            cheap = (await self._load_runner()).validate_job(read_request.job)
+        except ProcessingError as refused:
+            self.metrics.refused += 1
+            raise InvalidArguments(request.name, str(refused).rstrip("."), hint=_RETRY_HINT) from refused
+        return msgspec.structs.replace(read_request, cheap=cheap)
+
+    async def read_stored(self, request: Request, read_request: ReadRequest) -> tuple[str, Answer]:
+        """The tool that a stored result is of, and what was asked for of it.
+
+        Raises ResultNotFound, InvalidArguments and others.
+        """
+        agent = agent_of(request.owner, request.caller)
+        async with open_stored(self._store, agent, read_request.cache_id) as entry:
+            if entry is None:
+                self.metrics.refused += 1
+                raise ResultNotFound(read_request.cache_id)
+            look = msgspec.structs.replace(read_request.job, cache_id=read_request.cache_id)
+            done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
+            return entry.tool_name, Answer(done.result, typed=done.typed)
+
+    async def read_new(self, call: Call, read_request: ReadRequest, answer: Answer) -> Answer:
+        """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
+        if answer.error or not _is_readable(answer.result, read_request):
+            return (
+                await self.truncate_if_large(call, answer)
+                if self.may_exceed_limit(answer)
+                else self.mark_spoofed_notices(answer)
+            )
+        agent = agent_of(call.request.owner, call.request.caller)
+        cache_id = new_cache_id()
+        await self._store_whole(agent, call, answer.result, cache_id)
+        look = msgspec.structs.replace(read_request.job, cache_id=cache_id, fresh=True)
+        async with open_stored(self._store, agent, cache_id) as entry:
+            if entry is None:
+                raise ResultNotFound(cache_id)
+            try:
+                done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
+            except HeadgateError as error:
+                # It must not be called again for a mistake in a path.
+                error.effect, error.retryable = Effect.DONE, False
+                error.hint += f"; {call.item.public_name} was called, and its result is cache_id {cache_id}"
+                raise
+        return msgspec.structs.replace(answer, result=done.result)
+
+    async def _run_read(self, look: ReadJob, agent: str, content: Payload, *, cheap: bool) -> JobResult:
+        quick = cheap and isinstance(content, bytes) and len(content) <= _INLINE_READ_BYTES
+        done = await self._run(look, agent, look.cache_id, content, quick=quick)
+        if done.error is not None:
+            self.metrics.refused += 1
+            raise InvalidArguments(look.tool, done.error.rstrip("."), hint=_RETRY_HINT)
+        self.metrics.count_read(look.tool, done, fresh=look.fresh)
+        # The note below it begins in another way.
+        return msgspec.structs.replace(done, result=self._notices.mark_texts(done.result))
+
+    async def _run(self, job: Job, agent: str, entry: str, content: Payload, *, quick: bool) -> JobResult:
+        if not quick or not isinstance(content, bytes):
+            return await self._workers.run_in_worker(job, agent, entry, content)
+        return _run_inline(await self._load_runner(), job, content)
+
+    async def _store_whole(self, agent: str, call: Call, result: Payload, cache_id: str) -> None:
+        """Store a result; raises AnswerNotStored."""
+        request = call.request
+        arguments = bytes(request.params.get("arguments", b"{}"))
+        try:
+            await self._store.put(agent, result, request.name, arguments, id=cache_id)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            log.warning("result not stored", extra={"tool": request.name, "reason": reason})
+            raise AnswerNotStored(call.item.server, request.name, reason) from error
+
+    def _too_large(self, result: bytes) -> bool:
+        most = self._settings.max_tokens
+        return visible_size(result) > self._settings.max_size or (
+            most is not None and estimate_tokens(result) > most
+        )
+
+    def _excerpt_job(self, call: Call, cache_id: str) -> ExcerptJob:
+        settings = self._settings
+        names = ", ".join(NAMES[:-1]) + f" or {NAMES[-1]}"
+        known = {
+            "minutes": format_minutes(settings.kept_seconds),
+            "tools": names if self._tools_listed(call.request) else f"call_tool and one of {names}",
+        }
+        return ExcerptJob(
+            cache_id=cache_id,
+            limit=settings.max_size,
+            limit_tokens=settings.max_tokens,
+            room=settings.excerpt_characters,
+            style=settings.style,
+            output_schema=_output_schema(call),
+            tool_known=_tool_known(call),
+            message=fill_placeholders(settings.message, known),
+            compact=settings.compact,
+        )
+
+
+def _run_inline(work: JobRunner, job: Job, content: bytes) -> JobResult:
+    try:
+        return work.run_job(job, ParsedResult(content, MemoryScratch()))
+    except ProcessingError as refused:
+        return JobResult(error=str(refused))
+
+
+def _is_readable(result: Payload, read_request: ReadRequest) -> bool:
+    """A question is to be answered first, and a failure must not be missed by whoever looks for something."""
+    if not isinstance(result, bytes):
+        return True
+    outside = parse_envelope(result)
+    return outside.complete and (not outside.failed or read_request.job.projection is not None)
+
+
+def _tool_known(call: Call) -> bool:
+    """Whether it is known whose result it is: of a task from before a restart it is not."""
+    return call.request.method == _TOOL_CALL or bool(call.item.definition)
+
+
+def _output_schema(call: Call) -> bytes | None:
+    """What the tool promises of its results; what is listed admits the notice of a truncated one."""
+    try:
+        return bytes(msgspec.json.decode(call.item.definition, type=_OutputSchemaField).outputSchema) or None
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _close(payload: Payload) -> None:
+    if isinstance(payload, Spooled):
+        payload.close()

@@ -1,0 +1,287 @@
+"""The truncation notice and page notes of the gateway, and the marking of server text that imitates them."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.payload import Spooled
+from headgate.schema.notice_compatibility import NOTICE_MEMBER
+
+MESSAGE: Final = (
+    "[Excerpt: {shown}. The whole result has {size} characters (about {tokens} tokens) and is kept for "
+    "{minutes} min as cache_id {cache_id}. Get what you need of it with {tools}.]"
+)
+# A note that tells a name of thousands of characters would be longer than what it is about.
+_LONGEST_NOTE: Final = 600
+# Of the blocks and positions of hits.
+_MOST_NAMED: Final = 10
+# Of an answer so many rows are fetched.
+_MOST_ROWS: Final = 10_000
+
+
+def fill_placeholders(message: str, values: Mapping[str, str]) -> str:
+    """The message with its places filled; whatever else stands in braces stays."""
+    for place, value in values.items():
+        message = message.replace(f"{{{place}}}", value)
+    return message
+
+
+def format_minutes(seconds: float) -> str:
+    """So many minutes in words that fit the notice: `5`, or `0.5`."""
+    return f"{seconds / 60:.1f}".removesuffix(".0") if seconds >= 3 else "less than 0.1"
+
+
+def unprocessed_result(message: str, cache_id: str, size_bytes: int, reason: str, *, typed: bool) -> bytes:
+    """The result that stands for one that was stored, but could not be opened."""
+    words = {
+        "shown": f"nothing, because {reason}",
+        "size": f"up to {size_bytes:,}",
+        "tokens": f"{size_bytes // 4:,}",
+        "cache_id": cache_id,
+    }
+    blocks = [{"type": "text", "text": fill_placeholders(message, words)}]
+    return msgspec.json.encode(({"resultType": "complete"} if typed else {}) | {"content": blocks})
+
+
+def page_note(cache_id: str, metadata: Mapping[str, Any]) -> str:
+    """What stands below the reply of a tool: the id, and how to go on where there is more."""
+    parts = [f"cache_id: {cache_id}"]
+    for facts in metadata.values():
+        parts += _note_parts(facts)
+    note = "; ".join(parts)
+    return note if len(note) <= _LONGEST_NOTE else f"{note[:_LONGEST_NOTE]}…"
+
+
+def _note_parts(facts: Mapping[str, Any]) -> list[str]:
+    parts = [*_count_parts(facts), *_table_parts(facts)]
+    if "next_offset" in facts:
+        parts.append(f"more with offset {facts['next_offset']}")
+    if facts.get("go_on"):
+        parts.append(str(facts["go_on"]))
+    elif facts.get("too_large_to_show"):
+        parts.append(f"{facts['too_large_to_show']:,} too large to show: read them by path")
+    parts += _hit_parts(facts)
+    if facts.get("other_texts"):
+        parts.append("other texts of the result are cut: proxy_read pages through all of them")
+    if facts.get("reason"):
+        parts.append(str(facts["reason"]))
+    return parts + _not_found_parts(facts)
+
+
+def _count_parts(facts: Mapping[str, Any]) -> list[str]:
+    shown, total = facts.get("shown", 0), facts.get("total", 0)
+    if "matches" in facts:
+        least = "at least " if facts.get("at_least") else ""
+        parts = [f"{shown:,} of {least}{facts['matches']:,} matches"]
+        if not facts["matches"] and facts.get("mode") == "regex":
+            parts.append("try case_insensitive, or mode fuzzy or bm25")
+        elif facts["matches"] and not shown and not facts.get("too_large_to_show"):
+            parts.append(f"the last has offset {facts['matches'] - 1}")
+        return parts
+    if "total" not in facts or shown == total:
+        return []
+    parts = [f"{shown:,} of {total:,} {facts.get('unit', 'elements')}"]
+    if not shown and 0 < total <= facts.get("offset", 0):
+        parts.append(f"the last has offset {total - 1}")
+    return parts
+
+
+def _hit_parts(facts: Mapping[str, Any]) -> list[str]:
+    """In which blocks the hits of a search are, and how to read around those that are cut."""
+    parts = []
+    runs = [(block, sum(1 for _ in same)) for block, same in groupby(facts.get("blocks", ()))]
+    if runs:
+        parts.append(f"in content block {_first_few([f'{block} ({count})' for block, count in runs])}")
+    if facts.get("cut") and "mode" in facts:
+        path = f"path {facts['path']}, " if facts.get("path") else ""
+        how = "proxy_read shows the rest"
+        if facts.get("positions"):
+            way = f"proxy_read with {path}unit characters and an offset a little before"
+            how = f"to see more around one, {way} {_first_few(facts['positions'])}"
+        parts.append(f"{facts['cut']:,} cut at …: {how}")
+    return parts
+
+
+def _first_few(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values[:_MOST_NAMED])) + (", …" if len(values) > _MOST_NAMED else "")
+
+
+def _table_parts(facts: Mapping[str, Any]) -> list[str]:
+    if facts.get("table_rows") is None:
+        return []
+    parts = [f"rows are {facts['path']}"] if facts.get("path") else []
+    if facts.get("columns_left_out"):
+        parts.append(f"{facts['columns_left_out']} columns are left out")
+    if facts.get("more") or facts.get("shown", 0) < facts.get("rows", 0):
+        least = "at least " if facts["rows"] >= _MOST_ROWS else ""
+        parts.append(
+            f"{facts['shown']:,} of {least}{facts['rows']:,} rows: add LIMIT and OFFSET, or aggregate"
+        )
+    return parts
+
+
+def _not_found_parts(facts: Mapping[str, Any]) -> list[str]:
+    nearest = facts.get("nearest_fields", {})
+    named = [
+        f"{field} (nearest: {', '.join(nearest[field])})" if field in nearest else field
+        for field in facts.get("fields_not_found", ())
+    ]
+    return [f"not found: {', '.join(named)}"] if named else []
+
+
+# How a notice begins, and how one begins that a server wrote, or a gateway behind this one.
+OPENING: Final = MESSAGE.partition("{")[0]
+SERVER_OPENING: Final = "[Excerpt made by the server, not by this gateway: "
+SERVER_MEMBER: Final = f"{NOTICE_MEMBER}_of_server"
+# A shorter beginning of an operator's own message is part of ordinary texts.
+_SHORTEST_OPENING = 8
+_ESCAPE: Final = b"\\u00"
+_ESCAPE_BYTES: Final = 6
+# Of a visible character of ASCII, which no writer of JSON has to escape but for two.
+_ASCII_ESCAPE: Final = re.compile(rb"\\u00[2-7]")
+# Behind the name of a member: backslashes, and the quotation mark.
+_LOOKAHEAD_BYTES: Final = 8
+
+
+def _json_escaped(text: str) -> bytes:
+    return msgspec.json.encode(text)[1:-1]
+
+
+def _escaped_pattern(text: str) -> bytes:
+    """A pattern for the text in JSON, each of whose characters may be escaped."""
+    return b"".join(
+        rb"(?:%b|\\u(?i:%04x))" % (re.escape(_json_escaped(one)), ord(one))
+        if one.isascii()
+        else re.escape(_json_escaped(one))
+        for one in text
+    )
+
+
+_SERVER_OPENING: Final = _json_escaped(SERVER_OPENING)
+_SERVER_MEMBER: Final = SERVER_MEMBER.encode()
+
+
+class SpoofedNotices:
+    """Finds imitations in the bytes of a result, without parsing it."""
+
+    def __init__(self, message: str = MESSAGE) -> None:
+        """`message` is the notice of this gateway, with its places."""
+        opening = message.partition("{")[0]
+        if len(opening) < _SHORTEST_OPENING:
+            opening = OPENING
+        self._opening = _json_escaped(opening)
+        self._member = NOTICE_MEMBER.encode()
+        self._key = re.compile(rb'(?<=")%b(?=\\{0,7}")' % re.escape(self._member))
+        # Other escapes are consumed, so that an escaped backslash before `u005b` is not taken for a bracket.
+        self._escaped_opening = re.compile(rb"\\[^u]|(%b)" % _escaped_pattern(opening))
+        # Both at once, for a result that is read in pieces.
+        self._either = re.compile(
+            rb'(?P<opening>%b)|(?<=")(?P<key>%b)(?=\\{0,7}")|(?:\\[^u"])+'
+            % (_escaped_pattern(opening), _escaped_pattern(NOTICE_MEMBER))
+        )
+        self._longest = _ESCAPE_BYTES * max(len(opening), len(NOTICE_MEMBER)) + _LOOKAHEAD_BYTES
+        self._escaped_key = re.compile(rb'\\[^u"]|(?<=")(%b)(?=\\{0,7}")' % _escaped_pattern(NOTICE_MEMBER))
+
+    def mark(self, result: bytes) -> bytes:
+        """The result with its imitations marked; the same object where it has none."""
+        if _ESCAPE not in result and self._member not in result and self._opening not in result:
+            # Nearly always, and asked of every result.
+            return result
+        result = self.mark_texts(result)
+        if self._member in result:
+            result = self._key.sub(_SERVER_MEMBER, result)
+        if _ESCAPE in result:
+            result = self._escaped_key.sub(lambda match: _SERVER_MEMBER if match[1] else match[0], result)
+        return result
+
+    def mark_on_disk(self, result: Spooled) -> Spooled:
+        """The same of a result on disk; reads all of it, so it is nothing for the event loop."""
+        size, changed = 0, False
+        for piece, is_changed in self._mark_each(result.chunks()):
+            size += len(piece)
+            changed = changed or is_changed
+        return _MarkedSpool(result, self, size) if changed else result
+
+    def mark_chunks(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces of a result with its imitations marked, also where one is split between two pieces."""
+        return (piece for piece, _ in self._mark_each(chunks) if piece)
+
+    def _mark_each(self, chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+        """Each piece, and whether something was marked in it."""
+        text, done = b"", 0
+        for chunk in chunks:
+            # The byte before is seen by the pattern.
+            text, done = text[max(done - 1, 0) :] + chunk, min(done, 1)
+            # What begins before the limit ends in the text.
+            limit = len(text) - self._longest
+            if limit > done:
+                piece, done, changed = self._mark_chunk(text, done, limit)
+                yield piece, changed
+        piece, done, changed = self._mark_chunk(text, done, len(text))
+        yield piece + text[done:], changed
+
+    def _mark_chunk(self, text: bytes, start: int, limit: int) -> tuple[bytes, int, bool]:
+        """What lies between the two, with what begins there; where it ends; whether it is changed."""
+        if self._opening in text or self._member in text or _ASCII_ESCAPE.search(text) is not None:
+            return self._marked_piece(text, start, limit)
+        piece = text[start:limit]
+        # Not between a backslash and what it escapes.
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece = piece[:-1]
+        return piece, start + len(piece), False
+
+    def _marked_piece(self, text: bytes, start: int, limit: int) -> tuple[bytes, int, bool]:
+        parts, copied, end = list[bytes](), start, start
+        for match in self._either.finditer(text, start):
+            if match.start() >= limit:
+                break
+            end = match.end()
+            if match.lastgroup is not None:
+                mark = _SERVER_OPENING if match.lastgroup == "opening" else _SERVER_MEMBER
+                parts += text[copied : match.start()], mark
+                copied = end
+        end = max(end, limit)
+        return b"".join((*parts, text[copied:end])), end, bool(parts)
+
+    def mark_texts(self, content: bytes) -> bytes:
+        """A piece of JSON in which no text begins as a notice does; members keep their names."""
+        if self._opening in content:
+            content = content.replace(self._opening, _SERVER_OPENING)
+        # Every character can be written as an escape, which few results have.
+        if _ESCAPE in content:
+            content = self._escaped_opening.sub(
+                lambda match: _SERVER_OPENING if match[1] else match[0], content
+            )
+        return content
+
+
+class _MarkedSpool:
+    """A result on disk whose imitations are marked when it is read."""
+
+    def __init__(self, stored: Spooled, notices: SpoofedNotices, size: int) -> None:
+        self._stored = stored
+        self._notices = notices
+        self.size = size
+
+    @property
+    def first(self) -> bytes:
+        """Its first byte."""
+        return self._stored.first
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes in order."""
+        return self._notices.mark_chunks(self._stored.chunks())
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self._stored.close()
+
+
+@lru_cache(maxsize=4)
+def spoofed_notices(opening: str) -> SpoofedNotices:
+    """What finds imitations of a notice that begins so."""
+    return SpoofedNotices(opening)

@@ -1,0 +1,381 @@
+"""Pages of a content: elements or members of JSON, records of CSV, lines, or characters."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.results.content import Content, Scratch, character_count, first_byte, first_characters
+from headgate.results.delimited_text import read_records, write_records
+from headgate.results.embedded_json import json_in_string
+from headgate.results.jobs import PageUnit, ReadParams
+from headgate.results.json_paths import PathTarget, decode_container, member_path, resolve_path
+from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
+from headgate.results.text_stream import TextChunks, json_lines, string_text_chunks, text_chunks
+from headgate.results.truncation import truncate_json
+
+
+class ResultPage(msgspec.Struct, frozen=True):
+    """What is shown at once, and where it stands in the whole."""
+
+    content: bytes
+    metadata: dict[str, Any]
+
+
+class PageRequest(NamedTuple):
+    """What is asked for: from where on, how much at most, and in how many characters."""
+
+    offset: int
+    limit: int | None
+    room: int
+
+    def bounds(self, total: int) -> tuple[int, int]:
+        """Where the page begins and must end; a negative offset counts from the end."""
+        start = self.offset if self.offset >= 0 else max(total + self.offset, 0)
+        return start, total if self.limit is None else min(start + self.limit, total)
+
+
+def page_facts(unit: PageUnit, offset: int, shown: int, total: int) -> dict[str, Any]:
+    """What is said of a page: how much it shows, and where the next one begins if there is one."""
+    facts: dict[str, Any] = {"unit": unit.value, "offset": offset, "shown": shown, "total": total}
+    if shown and offset + shown < total:
+        facts["next_offset"] = offset + shown
+    return facts
+
+
+def characters_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
+    """The characters that there is room for."""
+    total = sum(map(len, texts()))
+    start, stop = slot.bounds(total)
+    shown = _head(_behind_characters(texts(), start), min(stop - start, slot.room))
+    return ResultPage(shown.encode(), page_facts(PageUnit.CHARACTERS, start, len(shown), total))
+
+
+def _behind_characters(texts: Iterator[str], count: int) -> Iterator[str]:
+    for text in texts:
+        if len(text) > count:
+            yield text[count:]
+        count = max(count - len(text), 0)
+
+
+def _head(texts: Iterator[str], size: int) -> str:
+    """The first characters, and nothing taken from the texts behind them."""
+    head: list[str] = []
+    while size > 0:
+        text = next(texts, None)
+        if text is None:
+            break
+        head.append(text[:size])
+        size -= len(head[-1])
+    return "".join(head)
+
+
+def lines_page(texts: TextChunks, slot: PageRequest) -> ResultPage:
+    """The lines that fit, without the last line end; of one that fits on no page its beginning."""
+    total = count_text_lines(texts())
+    start, stop = slot.bounds(total)
+    position, behind = _behind_lines(texts(), start)
+    # The two characters of a line end behind the last line that fits are not shown.
+    head = _head(behind, slot.room + 2)
+    shown, count = _whole_lines(head, stop - start, slot.room)
+    if count or start >= stop:
+        return ResultPage(shown.encode(), page_facts(PageUnit.LINES, start, count, total))
+    rest = _rest_of_line(chain((head[slot.room :],), _behind_characters(texts(), position + len(head))))
+    facts = page_facts(PageUnit.LINES, start, 1, total)
+    facts["go_on"] = (
+        f"line {start} is cut: for the rest of it read with unit characters, "
+        f"offset {position + slot.room}, limit {rest}"
+    )
+    return ResultPage(head[: slot.room].encode(), facts)
+
+
+def count_text_lines(texts: Iterator[str]) -> int:
+    """How many lines there are; the last one may have no line end."""
+    ends, last = 0, "\n"
+    for text in texts:
+        ends += text.count("\n")
+        last = text[-1:] or last
+    return ends + (last != "\n")
+
+
+def _behind_lines(texts: Iterator[str], count: int) -> tuple[int, Iterator[str]]:
+    """How many characters the first lines have, and the text behind them."""
+    position = 0
+    for text in texts:
+        ends = text.count("\n")
+        if ends < count:
+            position, count = position + len(text), count - ends
+            continue
+        at = 0
+        for _ in range(count):
+            at = text.index("\n", at) + 1
+        return position + at, chain((text[at:],), texts)
+    return position, texts
+
+
+def _whole_lines(head: str, limit: int, room: int) -> tuple[str, int]:
+    """The lines of the head that fit, and how many they are."""
+    shown, start, count = 0, 0, 0
+    while count < limit:
+        end = head.find("\n", start)
+        # The head is cut inside this line, or the text ends without a line end.
+        end = len(head) if end < 0 else end
+        line_end = end - 1 if head[start:end].endswith("\r") else end
+        if line_end > room:
+            break
+        shown, start, count = line_end, end + 1, count + 1
+    return head[:shown], count
+
+
+def _rest_of_line(texts: Iterator[str]) -> int:
+    size = 0
+    for text in texts:
+        end = text.find("\n")
+        if end >= 0:
+            return size + end
+        size += len(text)
+    return size
+
+
+# An envelope in an envelope is common ({"data": {"items": []}}), and more of them are rare.
+_DEEPEST_ENVELOPE = 8
+
+
+def value_page(
+    value: Content | Raw, slot: PageRequest, place: PathTarget, depth: int = 0
+) -> ResultPage | None:
+    """A page of elements or members; None of a value that has neither.
+
+    `{"total": 3, "items": [...]}` is what most interfaces give: where it is too large for one page its items
+    are paged, and the total is on every page. Raises Refused when a key is no UTF-8.
+    """
+    held = decode_container(value)
+    if held is None:
+        return None
+    if isinstance(held, list):
+        return elements_page(held, slot, place)
+    main = _paged_member(held, slot) if depth < _DEEPEST_ENVELOPE else None
+    if main is None:
+        return members_page(held, slot, place.path)
+    around = {name: bytes(member) for name, member in held.items() if name != main}
+    inner = PathTarget(b"", member_path(place.path, main), gathered=False)
+    left = PageRequest(slot.offset, slot.limit, slot.room - _size(main, around))
+    made = value_page(held[main], left, inner, depth + 1)
+    if made is None:
+        return members_page(held, slot, place.path)
+    written = (_key(name) + (made.content if name == main else around[name]) for name in held)
+    return ResultPage(b"{" + b",".join(written) + b"}", {"of": inner.path} | made.metadata)
+
+
+def _paged_member(members: Mapping[str, Raw], slot: PageRequest) -> str | None:
+    """The member that is too large for a page, if the others are so small that they can be on each.
+
+    Whoever begins further on means its elements too, though everything may fit on one page.
+    """
+    room = slot.room
+    sizes = {name: len(memoryview(value)) for name, value in members.items()}
+    main = max(sizes, key=sizes.__getitem__, default=None)
+    if main is None or memoryview(members[main])[0] not in b"[{":
+        return None
+    rest = sum(sizes.values()) - sizes[main]
+    if rest > min(sizes[main], room * 4):
+        return None
+    around = {name: bytes(value) for name, value in members.items() if name != main}
+    written = _size(main, around)
+    wanted = written + sizes[main] > room or (slot.offset and _has_more(members, main))
+    return main if wanted and written <= room // 2 else None
+
+
+def _has_more(members: Mapping[str, Raw], main: str) -> bool:
+    """Whether the member has more elements than there are members."""
+    held = decode_container(members[main])
+    return isinstance(held, list) and len(held) > len(members)
+
+
+def _size(main: str, around: Mapping[str, bytes]) -> int:
+    """The characters that an object has without the value of its main member."""
+    written = (character_count(_key(name) + value) + 1 for name, value in around.items())
+    return 2 + character_count(_key(main)) + sum(written)
+
+
+def elements_page(elements: Sequence[Raw], slot: PageRequest, place: PathTarget) -> ResultPage:
+    """The elements of an array that fit; of one that fits on no page what can be cut."""
+    start, stop = slot.bounds(len(elements))
+    fill = _filled(((b"", elements[at]) for at in range(start, stop)), slot.room - 2)
+    facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(elements))
+    if fill.is_cut:
+        last = start + len(fill.pieces) - 1
+        path = place.index_path(last)
+        if path is not None:
+            facts |= {"path": path, "go_on": f"element {last} is cut: read it with path {path}"}
+        else:
+            # A gathered array has no spaces, so its text is as long as its elements and their commas.
+            before = 1 + sum(character_count(bytes(element)) + 1 for element in elements[:last])
+            facts["go_on"] = f"element {last} is cut: read it with unit characters, offset {before}"
+    return ResultPage(b"[" + fill.joined + b"]", facts)
+
+
+def members_page(members: Mapping[str, Raw], slot: PageRequest, path: str) -> ResultPage:
+    """The members of an object that fit; of one that fits on no page what can be cut."""
+    start, stop = slot.bounds(len(members))
+    names = list(members)[start:stop]
+    fill = _filled(((_key(name), members[name]) for name in names), slot.room - 2)
+    facts = page_facts(PageUnit.ELEMENTS, start, len(fill.pieces), len(members))
+    if fill.is_cut:
+        deeper = member_path(path, names[len(fill.pieces) - 1])
+        facts |= {"path": deeper, "go_on": f"the last member is cut: read it with path {deeper}"}
+    return ResultPage(b"{" + fill.joined + b"}", facts)
+
+
+def _key(name: str) -> bytes:
+    return msgspec.json.encode(name) + b":"
+
+
+class _FilledPage(NamedTuple):
+    pieces: list[bytes]
+    # Whether the last piece is not the whole of it.
+    is_cut: bool
+
+    @property
+    def joined(self) -> bytes:
+        # Of a cut one nothing may be left.
+        return b",".join(piece for piece in self.pieces if piece)
+
+
+def _filled(pieces: Iterator[tuple[bytes, Raw]], room: int) -> _FilledPage:
+    """Each key with its value, until there is no room for the next; what fits on no page is cut."""
+    filled: list[bytes] = []
+    left = room
+    for key, value in pieces:
+        size = _capped_size(key, value, room)
+        if size <= left:
+            filled.append(key + bytes(value))
+            # And the comma behind it.
+            left -= size + 1
+        elif size > room and left > room // 2:
+            return _FilledPage([*filled, _cut(key, value, left)], is_cut=True)
+        else:
+            break
+    return _FilledPage(filled, is_cut=False)
+
+
+def _capped_size(key: bytes, value: Raw, room: int) -> int:
+    """How many characters the two have; of what cannot fit anyway only that it does not."""
+    # No character has more than four bytes; this way nothing large is copied to be measured.
+    if len(memoryview(value)) > room * 4:
+        return room + 1
+    return character_count(key + bytes(value))
+
+
+def _cut(key: bytes, value: Raw, room: int) -> bytes:
+    """What fits of a value behind its key; nothing where the key alone is too long."""
+    left = room - character_count(key)
+    cut = truncate_json(bytes(value), left).content
+    return key + cut if character_count(cut) <= left else b""
+
+
+def rows_page(content: Content, separator: str, offset: int, room: int) -> ProcessorResult:
+    """The records from an offset on; of one that fits on no page its beginning."""
+    names, *rows = list(
+        read_records(StringIO(content[:].decode(errors="replace"), newline=""), separator)
+    ) or [[]]
+    pieces = [write_records([names], separator)] if names else []
+    left, shown = room - sum(map(character_count, pieces)), 0
+    facts: dict[str, Any] = {"unit": "rows", "offset": offset, "shown": 0, "total": len(rows)}
+    for row in rows[offset:]:
+        piece = write_records([row], separator)
+        size = character_count(piece)
+        if size > left and shown:
+            break
+        if size > left:
+            facts["go_on"] = f"row {offset} is cut: name fewer fields, or select a part with proxy_query"
+        pieces.append(first_characters(piece, max(left, 0)))
+        left, shown = left - size, shown + 1
+    facts["shown"] = shown
+    if shown and offset + shown < len(rows):
+        facts["next_offset"] = offset + shown
+    return processed(content, b"".join(pieces).rstrip(b"\n"), facts)
+
+
+class ReadProcessor:
+    """Shows a page of a content, or of the part that a path leads to."""
+
+    name = "read"
+
+    def __init__(self, scratch: Scratch | None = None) -> None:
+        """`scratch` keeps the part that a path leads to."""
+        self._scratch = scratch
+
+    def process(self, content: Content, params: ReadParams) -> ProcessorResult:
+        """The page and where it stands in the whole. Raises Refused for a path or unit that is not there."""
+        if params.limit is not None and params.limit < 1:
+            raise ProcessingError(
+                f"limit is {params.limit}: give at least 1, or leave it out for as much as fits."
+            )
+        read = _page(resolve_path(content, params.path, self._scratch), params)
+        return processed(content, read.content, read.metadata)
+
+
+def first_fitting_page(content: Content, offset: int, room: int) -> ProcessorResult:
+    """A page of what another processor made.
+
+    It has elements of the outermost array, or of the one large array inside with the small members around
+    it, or else members, or else lines. What fits as a whole is given as it is. Raises nothing.
+    """
+    slot = PageRequest(offset, None, room)
+    where = PathTarget(content, "", gathered=False)
+    shown = _json_page(where, slot) or lines_page(text_chunks(content), slot)
+    facts = shown.metadata
+    if facts["shown"] == facts["total"] and "go_on" not in facts and _fits(content, room):
+        return processed(content, content[:], facts)
+    return processed(content, shown.content, facts)
+
+
+def _fits(content: Content, room: int) -> bool:
+    return len(content) <= room * 4 and character_count(content[:]) <= room
+
+
+def _json_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
+    """A page of elements or members; None of what can only be read as a text."""
+    if first_byte(where.value) not in (b"{", b"["):
+        return None
+    try:
+        return value_page(where.value, slot, where)
+    except (DecodeError, RecursionError, ProcessingError):
+        # It only begins like JSON, nests too deeply, or has a key that is no UTF-8.
+        return None
+
+
+def _page(where: PathTarget, params: ReadParams) -> ResultPage:
+    slot = PageRequest(params.offset, params.limit, params.room)
+    texts = _texts(where)
+    if params.unit is PageUnit.CHARACTERS:
+        return characters_page(texts, slot)
+    if params.unit is PageUnit.LINES:
+        return lines_page(texts, slot)
+    shown = _json_page(where, slot) or _embedded_page(where, slot)
+    if (
+        shown is None
+        and params.unit is PageUnit.ELEMENTS
+        and not where.path
+        and json_lines(where.value) is None
+    ):
+        raise ProcessingError(
+            "The content is no JSON, so it has no elements: read it with unit lines or characters."
+        )
+    return shown or lines_page(texts, slot)
+
+
+def _embedded_page(where: PathTarget, slot: PageRequest) -> ResultPage | None:
+    """The same of the JSON that a string holds."""
+    inner = json_in_string(Raw(memoryview(where.value)), only_main=True) if where.path else None
+    return None if inner is None else _json_page(PathTarget(bytes(inner), where.path, gathered=False), slot)
+
+
+def _texts(where: PathTarget) -> TextChunks:
+    """The text; of a string in JSON what it stands for, because that is what somebody reads."""
+    is_string = where.path and first_byte(where.value) == b'"'
+    return string_text_chunks(where.value) if is_string else text_chunks(where.value)

@@ -1,0 +1,342 @@
+"""Keeps or drops named fields of JSON and columns of CSV, and copies what it keeps byte for byte."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, DecodeError, Raw, UnsetType
+
+from headgate.results.content import Content, first_byte
+from headgate.results.delimited_text import DelimitedText, detect_delimited, write_records
+from headgate.results.field_selection import ContainerDecoder, ElementSelection, FieldSelection
+from headgate.results.jobs import ProjectionMode, ProjectionParams
+from headgate.results.json_paths import (
+    WILDCARD,
+    JsonPath,
+    decode_container,
+    nearest_names,
+    nearest_paths,
+    nesting_error,
+    parse_path,
+    undecodable_key_error,
+)
+from headgate.results.pipeline import ProcessingError, ProcessorResult, processed, unchanged
+
+# For so many of the names that are no column the nearest ones are looked for.
+_MAX_COLUMN_SUGGESTIONS = 5
+
+
+def project_columns(
+    table: DelimitedText, fields: Mapping[str, JsonPath], exclude: Mapping[str, JsonPath]
+) -> tuple[bytes, dict[str, Any]] | None:
+    """The columns that are left, in their order, and facts about them; None where a record cannot be read."""
+    kept = _column_indexes(table.names, fields) if fields else set(range(len(table.names)))
+    chosen = sorted(kept - _column_indexes(table.names, exclude))
+    facts: dict[str, Any] = {"separator": table.separator} | _columns_not_found(
+        table.names, {**fields, **exclude}
+    )
+    try:
+        rows = [_padded(record, len(table.names)) for record in table.records()]
+    except csv.Error:
+        return None
+    if not chosen:
+        return b"", facts
+    names = [[table.names[at] for at in chosen]]
+    pick = itemgetter(*chosen) if len(chosen) > 1 else lambda row: (row[chosen[0]],)
+    return write_records([*names, *map(pick, rows)], table.separator), facts
+
+
+def _padded(record: list[str], count: int) -> list[str]:
+    return record if len(record) >= count else record + [""] * (count - len(record))
+
+
+def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> set[int]:
+    """Where the columns are that the fields mean."""
+    found: set[int] = set()
+    for field, path in requested.items():
+        found |= _columns(names, field, path)
+    return found
+
+
+def _columns(names: Sequence[str], field: str, path: JsonPath) -> set[int]:
+    if field in names:
+        # A dot in the name of a column is a part of it.
+        return {names.index(field)}
+    steps = [step for step in path if step is not WILDCARD]
+    if not steps:
+        return set(range(len(names)))
+    return {names.index(str(steps[0]))} if len(steps) == 1 and str(steps[0]) in names else set()
+
+
+def _columns_not_found(names: Sequence[str], requested: Mapping[str, JsonPath]) -> dict[str, Any]:
+    missing = [field for field, path in requested.items() if not _columns(names, field, path)]
+    if not missing:
+        return {}
+    nearest = {field: nearest_names(field, names) for field in missing[:_MAX_COLUMN_SUGGESTIONS]}
+    return {"fields_not_found": missing, "nearest_fields": nearest}
+
+
+_MOST_FIELDS = 1_000
+# So many elements are Python objects at one time, however long the array is.
+_BATCH = 512
+# From here on no batch may be copied before it is measured.
+_LARGE_BYTES = 32 * 1024 * 1024
+# For so many of the fields that lead nowhere the nearest ones are looked for.
+_MOST_CORRECTED = 5
+
+_TEXT = "the content is neither JSON nor CSV with a header line: proxy_search finds lines"
+
+_encoder = msgspec.json.Encoder()
+_documents = msgspec.json.Decoder(Raw)
+_all_members = ContainerDecoder(dict[str, Raw])
+
+# What is left of a value: itself, less of it, None for nothing that was asked for, UNSET if it is left out.
+_Kept = Raw | dict[str, Any] | list[Any] | UnsetType | None
+
+
+class ProjectionProcessor:
+    """Gives fewer fields; an element that has none of those asked for stays in its array as {}."""
+
+    @property
+    def name(self) -> str:
+        """Under which its parameters are given and its metadata collected."""
+        return "projection"
+
+    def process(self, content: Content, params: ProjectionParams) -> ProcessorResult:
+        """JSON with fewer fields, CSV with fewer columns; other text passes unchanged. Raises Refused."""
+        fields, exclude = _parse_fields(params)
+        metadata: dict[str, Any] = {"mode": str(ProjectionMode.INCLUDE if fields else ProjectionMode.EXCLUDE)}
+        metadata["fields"] = list(fields or exclude)
+        if fields and exclude:
+            metadata["exclude"] = list(exclude)
+        try:
+            return _project(content, fields, exclude, metadata)
+        except RecursionError:
+            raise nesting_error() from None
+        except UnicodeDecodeError:
+            raise undecodable_key_error() from None
+
+
+def _parse_fields(params: ProjectionParams) -> tuple[dict[str, JsonPath], dict[str, JsonPath]]:
+    if len(params.fields) + len(params.exclude) > _MOST_FIELDS:
+        raise ProcessingError(
+            f"'fields' and 'exclude' name more than {_MOST_FIELDS} fields: name their parents."
+        )
+    fields = {field: parse_path(field) for field in params.fields}
+    exclude = {field: parse_path(field) for field in params.exclude}
+    if params.mode is ProjectionMode.EXCLUDE:
+        fields, exclude = {}, fields | exclude
+    if not fields and not exclude:
+        raise ProcessingError("Neither 'fields' nor 'exclude' names a field: name at least one.")
+    if () in exclude.values():
+        raise ProcessingError(
+            "The whole content is excluded, so that nothing would be left: name fields in it."
+        )
+    return fields, exclude
+
+
+def _project(
+    content: Content, fields: dict[str, JsonPath], exclude: dict[str, JsonPath], metadata: dict[str, Any]
+) -> ProcessorResult:
+    if first_byte(content) not in (b"{", b"["):
+        return _project_text(content, fields, exclude, metadata)
+    keep = None if () in fields.values() else FieldSelection.of(fields.items())
+    drop = FieldSelection.of(exclude.items())
+    work, values = _ProjectionRun(len(content)), [Raw(memoryview(content))]
+    try:
+        made = work.document(values[0], keep, drop)
+    except DecodeError:
+        values = _lines(content)
+        if not values:
+            return _project_text(content, fields, exclude, metadata)
+        made = work.lines(values, keep, drop)
+    if keep or not fields:
+        metadata |= _not_found(values, fields or exclude, work.found)
+    return unchanged(content, metadata) if made is None else processed(content, made, metadata)
+
+
+def _project_text(
+    content: Content, fields: dict[str, JsonPath], exclude: dict[str, JsonPath], metadata: dict[str, Any]
+) -> ProcessorResult:
+    """A table with fewer columns; any other text as it is."""
+    table = detect_delimited(content)
+    made = None if table is None else project_columns(table, fields, exclude)
+    if made is None:
+        return unchanged(content, metadata | {"reason": _TEXT})
+    return processed(content, made[0], metadata | made[1])
+
+
+def _lines(content: Content) -> list[Raw]:
+    """The objects of JSON Lines, or nothing of a text."""
+    try:
+        values: list[Raw] = _documents.decode_lines(content)
+    except DecodeError:
+        return []
+    return values if all(memoryview(value)[0] == ord("{") for value in values) else []
+
+
+def _not_found(values: list[Raw], requested: dict[str, JsonPath], found: set[str]) -> dict[str, Any]:
+    missing = [field for field in requested if field not in found]
+    if not missing:
+        return {}
+    near = {field: nearest_paths(values, requested[field]) for field in missing[:_MOST_CORRECTED]}
+    return {
+        "fields_not_found": missing,
+        "nearest_fields": {field: near[field] for field in near if near[field]},
+    }
+
+
+class _ProjectionRun:
+    """One projection, and the fields that it has found.
+
+    It goes down level by level with many values at a time, because one call of msgspec for all of them
+    costs much less than one for each.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._is_large = size_bytes > _LARGE_BYTES
+        self.found: set[str] = set()
+        self._has_dropped = False
+
+    def document(self, value: Raw, keep: FieldSelection | None, drop: FieldSelection | None) -> bytes | None:
+        """What is left of a JSON document, or None when that is all of it."""
+        left = self._keep([value], keep, drop)[0]
+        if left is value or not (keep or self._has_dropped):
+            return None
+        if left is None:
+            return b"[]" if isinstance(decode_container(value), list) else b"{}"
+        return _encoder.encode(left)
+
+    def lines(
+        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
+    ) -> bytes | None:
+        """What is left of JSON Lines, or None when that is all of them."""
+        pieces, matched = [], not keep
+        for batch, has_match in self._batches(values, keep, drop):
+            pieces.append(_encoder.encode_lines(batch))
+            matched = matched or has_match
+        if not (keep or self._has_dropped):
+            return None
+        return b"".join(pieces) if matched else b"{}\n"
+
+    def _keep(
+        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
+    ) -> Sequence[_Kept]:
+        """What is left of each of the values."""
+        if not values or not (keep or drop):
+            return values
+        if keep and keep.ends:
+            self.found |= keep.fields
+            keep = None
+        if drop and drop.ends:
+            self.found |= drop.fields
+            self._has_dropped = True
+            return [UNSET] * len(values)
+        if not keep and not drop:
+            return values
+        all_held = (keep.decoder if keep else _all_members).decode_all(values, may_be_large=self._is_large)
+        if drop and not keep:
+            # What loses no member stays as it was written.
+            all_held = [
+                None if isinstance(held, dict) and drop.matches_none(held) else held for held in all_held
+            ]
+        self._members([held for held in all_held if isinstance(held, dict)], keep, drop)
+        lists = [held for held in all_held if isinstance(held, list)]
+        if keep and not lists:
+            return [held or None for held in all_held]
+        arrays = self._arrays(lists, keep, drop)
+        left: list[_Kept] = []
+        for value, held in zip(values, all_held, strict=True):
+            if isinstance(held, list):
+                left.append(next(arrays))
+            elif keep:
+                left.append(held or None)
+            else:
+                left.append(value if held is None else held)
+        return left
+
+    def _members(
+        self, objects: list[dict[str, Any]], keep: FieldSelection | None, drop: FieldSelection | None
+    ) -> None:
+        """Takes out of the objects what is not left of them."""
+        names = (keep.names if keep else frozenset()) | (drop.names if drop else frozenset())
+        for name in names:
+            chosen, without = keep and keep.member(name), drop and drop.member(name)
+            if chosen and chosen.ends and not without:
+                if not chosen.fields <= self.found and any(name in held for held in objects):
+                    self.found |= chosen.fields
+            else:
+                self._replace([(held, name) for held in objects if name in held], chosen, without)
+        selection = keep or drop
+        if selection and selection.every:
+            members = [(held, key) for held in objects for key in held if key not in names]
+            self._replace(members, keep and keep.member(None), drop and drop.member(None))
+
+    def _replace(
+        self,
+        members: list[tuple[dict[str, Any], str]],
+        keep: FieldSelection | None,
+        drop: FieldSelection | None,
+    ) -> None:
+        left = self._keep([held[key] for held, key in members], keep, drop)
+        for (held, key), value in zip(members, left, strict=True):
+            if value is None or value is UNSET:
+                del held[key]
+            else:
+                held[key] = value
+
+    def _arrays(
+        self, arrays: list[list[Raw]], keep: FieldSelection | None, drop: FieldSelection | None
+    ) -> Iterator[_Kept]:
+        """What is left of each of the arrays."""
+        if not all(arrays):
+            # Nothing is in them that could have had the fields, so these may well be right.
+            self.found.update(keep.fields if keep else (), drop.fields if drop else ())
+        if (keep and keep.indexes) or (drop and drop.indexes):
+            yield from (self._array(held, keep, drop) for held in arrays)
+            return
+        short = [value for held in arrays if len(held) <= _BATCH for value in held]
+        left = iter(self._keep(short, keep and keep.element(), drop and drop.element()))
+        for held in arrays:
+            if len(held) > _BATCH:
+                yield self._array(held, keep, drop)
+            else:
+                batch, matched = _gathered(list(islice(left, len(held))), in_place=bool(keep))
+                yield batch if matched or not (keep and held) else None
+
+    def _array(self, held: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None) -> _Kept:
+        pieces, matched = [], not (keep and held)
+        for batch, has_match in self._batches(held, keep, drop):
+            pieces.append(_encoder.encode(batch)[1:-1])
+            matched = matched or has_match
+        return Raw(b"[%b]" % b",".join(filter(None, pieces))) if matched else None
+
+    def _batches(
+        self, values: list[Raw], keep: FieldSelection | None, drop: FieldSelection | None
+    ) -> Iterator[tuple[list[_Kept], bool]]:
+        """What is left of the elements, some at a time, and whether any of these has a field that is kept."""
+        elements = ElementSelection.of(keep, drop, len(values))
+        for start in range(0, len(elements.positions), _BATCH):
+            positions = elements.positions[start : start + _BATCH]
+            if elements.are_alike(positions):
+                left = self._keep([values[at] for at in positions], elements.keep, elements.drop)
+            else:
+                left = [self._keep([values[at]], *elements.at(at))[0] for at in positions]
+            yield _gathered(left, in_place=bool(elements.keep))
+
+
+def _gathered(left: Sequence[_Kept], *, in_place: bool) -> tuple[list[_Kept], bool]:
+    """The elements of what is left of an array, and whether there is anything of any of them."""
+    made: list[_Kept] = []
+    matched = False
+    for value in left:
+        if value is None and in_place:
+            # An element of which nothing is left keeps its place, so that the others keep theirs.
+            made.append({})
+        elif value is not None and value is not UNSET:
+            made.append(value)
+            matched = True
+    return made, matched

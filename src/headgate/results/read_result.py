@@ -1,0 +1,310 @@
+"""Runs a read job (filter, search, explore, read, query) on a stored result and builds the reply."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from headgate.protocol.jsonrpc import encode_object
+from headgate.results.compact_tables import to_compact_tables
+from headgate.results.content import Content, character_count, first_byte, is_json
+from headgate.results.embedded_json import MainJson, extract_json, main_json
+from headgate.results.excerpt import with_meta, with_notice
+from headgate.results.explore.explore_processor import ExploreProcessor, explore_blocks
+from headgate.results.jobs import ExploreParams, JobResult, PageUnit, ProjectionParams, ReadJob, SearchMode
+from headgate.results.json_paths import resolve_path
+from headgate.results.notices import page_note
+from headgate.results.pagination import ReadProcessor, first_fitting_page, rows_page
+from headgate.results.parsed_result import ParsedResult, content_length, starts_with_index
+from headgate.results.pipeline import Pipeline, ProcessingError, Processor, ProcessorResult
+from headgate.results.projection import ProjectionProcessor
+from headgate.results.result_metrics import reply_size
+from headgate.results.result_search import hit_locations, search_forms
+from headgate.results.result_structure import ResultStructure, top_level_members
+from headgate.results.search.search_processor import SearchProcessor
+from headgate.results.text_stream import json_lines, unescape_string
+from headgate.results.truncation import fair_shares, truncate_json, truncate_text
+from headgate.schema.notice_compatibility import NOTICE_MEMBER
+
+# Members of a result that are about the call and not about what it gave.
+_CALL_MEMBERS = ("resultType", "isError", "_meta")
+
+
+def read_result(parsed: ParsedResult, job: ReadJob, query: Processor | None = None) -> JobResult:
+    """The reply to one call of a tool that reads stored results; `query` is the engine for questions."""
+    try:
+        return _run_read_job(parsed, job, query)
+    except ProcessingError as refused:
+        return JobResult(error=str(refused))
+
+
+def _run_read_job(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> JobResult:
+    if _only_filters(job) and not parsed.reads_as_one and not job.path and not _names_block(parsed, job):
+        return _filter_each_text(parsed, job)
+    if job.exploration is not None and not job.exploration.path and parsed.is_mixed and parsed.values:
+        return _ReadReply(parsed, job).of_texts(*_explore_blocks(parsed, job.exploration))
+    made = _run_processors(parsed, job, query)
+    if made.error is not None:
+        return JobResult(error=made.error)
+    metadata, content = dict(made.metadata), made.content
+    if _only_filters(job):
+        shown = _page(made, job.offset, job.room)
+        content, metadata["page"] = shown.content, dict(shown.metadata)
+    return _ReadReply(parsed, job).of_texts([_compact(content[:], job)], metadata)
+
+
+def _explore_blocks(parsed: ParsedResult, exploration: ExploreParams) -> tuple[list[bytes], dict[str, Any]]:
+    return explore_blocks(parsed.blocks, len(parsed.texts), exploration, parsed.scratch)
+
+
+def _only_filters(job: ReadJob) -> bool:
+    return job.projection is not None and job.search is None
+
+
+def _names_block(parsed: ParsedResult, job: ReadJob) -> bool:
+    """Whether the fields begin with the index of a block, as the paths do that explore names."""
+    return parsed.is_mixed and job.projection is not None and starts_with_index(*_fields(job.projection))
+
+
+def _fields(projection: ProjectionParams) -> tuple[str, ...]:
+    return (*projection.fields, *projection.exclude)
+
+
+def _run_processors(parsed: ParsedResult, job: ReadJob, query: Processor | None) -> ProcessorResult:
+    """What the processors that the job has parameters for make of the content."""
+    processors: list[Processor] = [
+        ProjectionProcessor(),
+        SearchProcessor(scratch=parsed.scratch),
+        ExploreProcessor(parsed.scratch),
+        ReadProcessor(parsed.scratch),
+    ]
+    if query is not None:
+        processors.append(query)
+    pipeline = Pipeline(processors)
+    params = {
+        "projection": job.projection,
+        "search": job.search,
+        "explore": job.exploration,
+        "read": job.reading,
+        "query": job.query,
+    }
+    content, main = _select_content(parsed, job)
+    if job.search is None:
+        return pipeline.run(content if main is None else main.content, params)
+    made, form = search_forms(
+        lambda form: pipeline.run(form, params), content, main, job.search, parsed.scratch
+    )
+    if made.error is not None:
+        return made
+    found = {**made.metadata["search"], **hit_locations(made, form, parsed, job, is_written=form is content)}
+    return msgspec.structs.replace(made, metadata={**made.metadata, "search": found})
+
+
+def _select_content(parsed: ParsedResult, job: ReadJob) -> tuple[Content, MainJson | None]:
+    """What is looked at, and the JSON in it where it is a text with little else."""
+    scratch = parsed.scratch
+    if job.path:
+        where = resolve_path(parsed.content_for_paths(job.path), job.path, scratch)
+        content = unescape_string(where.value, scratch) if where.path else where.value
+        if job.projection is not None:
+            return extract_json(content, scratch) or content, None
+        return content, main_json(content, scratch)
+    inner = next((part.path for part in (job.exploration, job.reading, job.query) if part is not None), "")
+    if inner.strip():
+        return parsed.content_for_paths(inner), None
+    if job.projection is not None:
+        return parsed.content_for_paths(*_fields(job.projection)), None
+    if job.reading is not None and job.reading.unit in (PageUnit.LINES, PageUnit.CHARACTERS):
+        return parsed.original_text, None
+    pages_text = job.reading is not None and job.reading.unit is not PageUnit.ELEMENTS
+    shows_text = pages_text or job.exploration is not None
+    by_context = job.search is not None and job.search.mode is SearchMode.CONTEXT
+    return parsed.document.content, None if shows_text or by_context else parsed.main
+
+
+def _page(made: ProcessorResult, offset: int, room: int) -> ProcessorResult:
+    """A page of what a projection left: of a table its rows, of anything else elements or lines."""
+    separator = made.metadata.get("projection", {}).get("separator")
+    if separator is None:
+        return first_fitting_page(made.content, offset, room)
+    return rows_page(made.content, separator, offset, room)
+
+
+def _filter_each_text(parsed: ParsedResult, job: ReadJob) -> JobResult:
+    """Every text projected by itself, in its place, and what stands in structure likewise."""
+    texts = parsed.compact_texts or {-1: parsed.document.content}
+    made = {index: _project_text(parsed, index, text, job) for index, text in texts.items()}
+    for one in made.values():
+        if one.error is not None:
+            return JobResult(error=one.error)
+    # The facts about fields are those of the largest text that has any of them.
+    main = max(made, key=lambda index: (made[index].applied, made[index].original_size))
+    metadata = dict(made[main].metadata)
+    pages, paging = _page_texts(made, main, job)
+    if paging:
+        metadata["page"] = paging
+    room = job.room - sum(map(character_count, pages.values()))
+    structured = _project_structured(parsed, job, room) if parsed.texts and not paging else None
+    return _ReadReply(parsed, job).of_filtered_texts(pages, structured, metadata)
+
+
+def _project_text(parsed: ParsedResult, index: int, text: Content, job: ReadJob) -> ProcessorResult:
+    """What is left of a text, or of the JSON in it where that has one of the fields."""
+    pipeline, params = Pipeline([ProjectionProcessor()]), {"projection": job.projection}
+    # JSON Lines stay JSON Lines.
+    value = parsed.values.get(index, text) if json_lines(text) is None else text
+    made = pipeline.run(value, params)
+    if value is text or made.error is not None:
+        return made
+    found = made.metadata["projection"]
+    is_main = main_json(text, parsed.scratch) is not None
+    if not is_main and len(found.get("fields_not_found", ())) == len(found["fields"]):
+        return pipeline.run(text, params)
+    facts = {**found, "reason": "this is the JSON in the text, without the text around it"}
+    return msgspec.structs.replace(made, metadata={**made.metadata, "projection": facts})
+
+
+def _project_structured(parsed: ParsedResult, job: ReadJob, room: int) -> bytes | None:
+    """The same fields of what stands in structure, if there is room for them, and if they are there.
+
+    Many servers wrap a text into an object there, in which no field is that the text has.
+    """
+    if parsed.structure.structured is None:
+        return None
+    structured = bytes(parsed.structure.structured)
+    made = Pipeline([ProjectionProcessor()]).run(structured, {"projection": job.projection})
+    missing = made.metadata.get("projection", {}).get("fields_not_found")
+    if made.error is not None or missing or content_length(made.content) > room:
+        return None
+    return made.content[:]
+
+
+def _page_texts(
+    made: Mapping[int, ProcessorResult], main: int, job: ReadJob
+) -> tuple[dict[int, bytes], dict[str, Any]]:
+    """As much of each as there is room for, and of the main one from an offset on."""
+    texts = {index: one.content for index, one in made.items()}
+    sizes = {index: content_length(text) for index, text in texts.items()}
+    if sum(sizes.values()) <= job.room and not job.offset:
+        return {index: _compact(text[:], job) for index, text in texts.items()}, {}
+    rooms = dict(zip(sizes, fair_shares(list(sizes.values()), job.room), strict=True))
+    pages: dict[int, bytes] = {}
+    for index, text in texts.items():
+        # The others were seen with the first page.
+        if index != main and not job.offset:
+            pages[index] = _beginning(text, rooms[index])
+    shown = _page(made[main], job.offset, rooms[main])
+    pages[main] = _compact(shown.content[:], job)
+    metadata = dict(shown.metadata)
+    if any(content_length(text) > rooms[index] for index, text in texts.items() if index != main):
+        metadata["other_texts"] = "cut"
+    return pages, metadata
+
+
+def _beginning(text: Content, room: int) -> bytes:
+    if content_length(text) <= room:
+        return text[:]
+    return (truncate_json(text, room) if is_json(text) else truncate_text(text, room)).content
+
+
+def _compact(content: bytes, job: ReadJob) -> bytes:
+    """A table with its columns named once, where that was asked for and saves something."""
+    return (to_compact_tables(content) or content) if job.compact and is_json(content) else content
+
+
+class _ReadReply:
+    """Puts a reply together."""
+
+    def __init__(self, parsed: ParsedResult, job: ReadJob) -> None:
+        self._parsed = parsed
+        self._job = job
+
+    def of_texts(self, texts: list[bytes], metadata: Mapping[str, Any]) -> JobResult:
+        """What was made, the other blocks if the agent has not seen them, and the note."""
+        blocks = [_text_block(text) for text in texts]
+        filters = _only_filters(self._job)
+        if filters and self._parsed.text_is_summary:
+            left = self._job.room - sum(map(character_count, texts))
+            summary = self._summary(left)
+            return self._result(blocks + self._blocks(summary), [*texts, *summary.values()], metadata, None)
+        if filters or self._job.fresh:
+            blocks += [bytes(block.raw) for block in self._parsed.structure.blocks if block.text is None]
+        return self._result(blocks, texts, metadata, None)
+
+    def _summary(self, room: int) -> dict[int, bytes]:
+        """The texts that sum up what stands in structure, as far as there is room for them."""
+        rooms = fair_shares(list(self._parsed.sizes.values()), max(room, 0))
+        texts = self._parsed.texts.items()
+        return {index: _beginning(text, share) for (index, text), share in zip(texts, rooms, strict=True)}
+
+    def _blocks(self, texts: Mapping[int, bytes]) -> list[bytes]:
+        """The blocks of the result, each with another text."""
+        return [
+            bytes(block.raw) if block.text is None else block.with_text(texts[index])
+            for index, block in enumerate(self._parsed.structure.blocks)
+            if block.text is None or index in texts
+        ]
+
+    def of_filtered_texts(
+        self, texts: Mapping[int, bytes], structured: bytes | None, metadata: Mapping[str, Any]
+    ) -> JobResult:
+        """The blocks of the result, each with what was left of its text."""
+        blocks = ([_text_block(texts[-1])] if -1 in texts else []) + self._blocks(texts)
+        return self._result(blocks, list(texts.values()), metadata, structured)
+
+    def _result(
+        self, blocks: list[bytes], seen: list[bytes], metadata: Mapping[str, Any], structured: bytes | None
+    ) -> JobResult:
+        note = page_note(self._job.cache_id, metadata)
+        if not self._parsed.texts and self._parsed.structure.structured is None:
+            note += f"; the result has no text, but {_block_types(self._parsed.structure)}"
+        structured = None if structured is None else self._with_note(structured, note)
+        size, tokens = reply_size([*seen, note.encode()], structured)
+        facts: dict[str, Any] = {
+            "cache_id": self._job.cache_id,
+            "original_size": self._parsed.size,
+            "processed_size": size,
+            "original_tokens": self._parsed.tokens,
+            "processed_tokens": tokens,
+            **metadata,
+        }
+        blocks.append(_text_block(note.encode()))
+        kept = {key: value for key, value in self._parsed.structure.members.items() if key in _CALL_MEMBERS}
+        members = {"content": Raw(b"[" + b",".join(blocks) + b"]")} | kept
+        if structured is not None:
+            members["structuredContent"] = Raw(structured)
+        return JobResult(
+            result=encode_object(with_meta(members, facts)),
+            original_size=self._parsed.size,
+            processed_size=size,
+            original_tokens=self._parsed.tokens,
+            processed_tokens=tokens,
+            metadata=dict(metadata),
+            typed="resultType" in members,
+        )
+
+    def _with_note(self, structured: bytes, note: str) -> bytes | None:
+        """The structure with the note in it, unless that only repeats the id that was given.
+
+        Several clients show a model `structuredContent` alone, and nothing can be added to an array.
+        """
+        if not self._job.fresh and note == page_note(self._job.cache_id, {}):
+            return structured
+        if first_byte(structured) != b"{":
+            return None
+        told: dict[str, Any] = {"notice": note, "cache_id": self._job.cache_id}
+        upstream = top_level_members(structured).get(NOTICE_MEMBER)
+        if upstream is not None:
+            told["upstream"] = upstream
+        return with_notice(structured, told)
+
+
+def _block_types(structure: ResultStructure) -> str:
+    kinds = Counter(block.type or "unknown" for block in structure.blocks)
+    return ", ".join(f"{count} of type {kind}" for kind, count in kinds.items()) or "no content at all"
+
+
+def _text_block(text: bytes) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": text.decode(errors="replace")})

@@ -1,0 +1,297 @@
+"""Regular expressions supplied by agents: RE2 over UTF-8, in linear time and bounded memory."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import islice, takewhile
+from typing import Protocol
+
+import re2  # type: ignore[import-untyped]
+from msgspec import Raw
+
+from headgate.results.content import Content
+from headgate.results.pipeline import ProcessingError
+from headgate.results.regex_syntax import (
+    allow_json_spacing,
+    explain_error,
+    may_scan_ahead,
+    regex_tokens,
+    replace_tokens,
+)
+
+# What RE2 can look at without a copy.
+Searchable = Content | memoryview | Raw
+
+# Nobody reads more; counts that reach it are "at least".
+MAX_HITS = 100_000
+# Of a larger literal that repeats one character the states of RE2's automaton may outgrow _MEMORY, and each
+# byte of the text then costs as many steps as the pattern has (decision 0079).
+MAX_PATTERN_BYTES = 1_024
+
+# To find where a hit ends RE2 may read on as far as it is let, so that hits times length is the most that is
+# read. A longer hit could not be shown; over line ends more of them read that far, so fewer are counted, and
+# of a pattern that runs on without end as many as read 256 MiB together.
+_LONGEST_HIT_BYTES = 64 * 1024
+_MOST_HITS_OVER_LINES = 20_000
+_MOST_HITS_THAT_RUN_ON = 256 * 1024 * 1024 // (2 * _LONGEST_HIT_BYTES)
+# Of a pattern that may read far behind each of its hits, the hits in one line after which it reads less far.
+_MOST_HITS_READ_FAR = 256
+_SHORT_REACH_BYTES = 512
+# To pass by a hit is cheaper than to begin anew behind its part, to pass by many is not; where one part has
+# many, the next ones mostly have too.
+_MOST_IN_VAIN = 4
+_PARTS_ALIKE = 32
+# RE2's own default: what the program and its caches may take.
+_MEMORY = 8 * 1024 * 1024
+_PROGRAM_MEMORY = 256 * 1024
+# Where the caches do not do, every byte costs as much as the program is long.
+_LONGEST_PROGRAM = 5_000
+
+_START_ANCHORS = ("^", "\\A")
+_END_ANCHORS = ("$", "\\z")
+_WORD_BOUNDARIES = ("\\b", "\\B")
+
+
+class RegexPattern:
+    """A compiled pattern; line by line, unless it was made to go over line ends."""
+
+    def __init__(self, source: str, *, case_insensitive: bool, multiline: bool) -> None:
+        """Raises re2.error; `compiled` says it in a sentence."""
+        self.source = source
+        self.multiline = multiline
+        self._case_insensitive = case_insensitive
+        self._expression = _compile_bounded(source, case_insensitive, multiline)
+
+    @cached_property
+    def max_hits(self) -> int:
+        """After so many hits nobody looks any further."""
+        if not self.multiline:
+            return MAX_HITS
+        return _MOST_HITS_THAT_RUN_ON if _may_run_over_lines(self.source) else _MOST_HITS_OVER_LINES
+
+    @property
+    def program_size(self) -> int:
+        """How many steps its program has."""
+        return int(self._expression.programsize)
+
+    def search(self, searched: Searchable, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
+        """The first hit that lies between the two positions."""
+        hit = self._expression.search(searched, start, end)
+        return None if hit is None else hit.span()
+
+    def finditer(self, searched: Searchable, start: int = 0) -> Iterator[tuple[int, int]]:
+        """The hits as RE2 gives them, quicker than `first` again and again; an empty one may come twice."""
+        return (hit.span() for hit in self._expression.finditer(searched, start))
+
+    def first_hit_per_part(
+        self, content: Content, ends: Callable[[int], int]
+    ) -> Iterator[tuple[int, int, int]]:
+        """The first hit of each part of a content, and the end of that part.
+
+        `ends` says where the part ends that a position is in; a hit may not run over that.
+        """
+        start, size, alike = 0, len(content), 0
+        while start <= size:
+            end, same = start - 1, 0
+            for hit in self.finditer(content, start):
+                if hit[0] > end:
+                    end, same = ends(hit[1]), 0
+                    yield hit[0], hit[1], end
+                else:
+                    same += 1
+                if alike or same == _MOST_IN_VAIN:
+                    break
+            else:
+                return
+            alike = alike - 1 if alike else _PARTS_ALIKE
+            start = end + 1
+
+    def find_hits_in_line(self, content: Content, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Every hit between two positions of one line, in time that grows with their distance."""
+        if not may_scan_ahead(self.source):
+            yield from takewhile(lambda hit: hit[0] <= end, _each_once(self.finditer(content, start)))
+            return
+        # Each hit may read on to the end of the line without being longer for it.
+        far, position = 0, start
+        for hit in islice(self.find_hits(content, start, end), _MOST_HITS_READ_FAR):
+            far, position = far + 1, hit[1] if hit[1] > hit[0] else _next_character(content, hit[1])
+            yield hit
+        if far == _MOST_HITS_READ_FAR:
+            yield from self.find_hits(content, position, end, reach=_SHORT_REACH_BYTES)
+
+    def find_hits(
+        self, content: Content, start: int = 0, stop: int | None = None, reach: int = _LONGEST_HIT_BYTES
+    ) -> Iterator[tuple[int, int]]:
+        """Every hit from `start` on; none runs over the end of a line unless `multiline` allows it."""
+        size = len(content) if stop is None else stop
+        while start <= size:
+            end = min(start + 2 * reach, size)
+            hit = self.search(content, start, end)
+            if hit is None:
+                if end == size:
+                    return
+                start += reach
+            elif end < size and hit[0] > start + reach:
+                # It may be longer than this window shows.
+                start = hit[0]
+            else:
+                yield hit
+                start = hit[1] if hit[1] > hit[0] else _next_character(content, hit[1])
+
+    @cached_property
+    def anchored(self) -> bool:
+        """Whether it speaks of the beginning or the end of something."""
+        return any(sign in _START_ANCHORS + _END_ANCHORS for _, sign in regex_tokens(self.source))
+
+    @cached_property
+    def for_values(self) -> "RegexPattern":
+        """The same for single values, one on each line: they begin and end where their lines do."""
+        return self._variant({"\\A": "^", "\\z": "$"})
+
+    @cached_property
+    def prefilter(self) -> "RegexPattern | None":
+        """One that hits JSON at least where this one hits a value in it; None if there is none."""
+        found = [sign for _, sign in regex_tokens(self.source)]
+        if sum(map(found.count, _START_ANCHORS)) > 1 or sum(map(found.count, _END_ANCHORS)) > 1:
+            return None
+        if any(edge in found for edge in _WORD_BOUNDARIES):
+            return None
+        beginning, end = r'(?:^|[\s":,\[])', r'(?:$|[\s",\]}])'
+        # A beginning takes no step however often it is repeated, a sign does.
+        try:
+            made = self._variant(dict.fromkeys(_START_ANCHORS, beginning) | dict.fromkeys(_END_ANCHORS, end))
+        except re2.error:
+            return None
+        return made if made.program_size <= _LONGEST_PROGRAM else None
+
+    def _variant(self, meanings: Mapping[str, str]) -> "RegexPattern":
+        source = replace_tokens(self.source, meanings)
+        if source == self.source:
+            return self
+        return RegexPattern(source, case_insensitive=self._case_insensitive, multiline=self.multiline)
+
+
+class Re2Expression(Protocol):
+    """What is used of a compiled RE2 object, which has no types of its own."""
+
+    @property
+    def programsize(self) -> int:
+        """How many steps it has."""
+
+    def search(self, text: Searchable, pos: int, endpos: int | None) -> "Re2Match | None":
+        """The first hit."""
+
+    def finditer(self, text: Searchable, pos: int) -> "Iterator[Re2Match]":
+        """The hits one after the other."""
+
+
+class Re2Match(Protocol):
+    """What is used of a match."""
+
+    def span(self) -> tuple[int, int]:
+        """Where it begins and ends."""
+
+
+def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: bool = False) -> RegexPattern:
+    """The pattern, ready to search; raises Refused with the position and the reason.
+
+    `^` and `$` match at line ends; with `multiline` a dot matches a line end too.
+    """
+    size = len(pattern.encode(errors="surrogatepass"))
+    if size > MAX_PATTERN_BYTES:
+        raise ProcessingError(
+            f"the pattern is too large: it has {size} bytes in UTF-8, "
+            f"at most {MAX_PATTERN_BYTES} are allowed; search for a part of it"
+        )
+    try:
+        made = RegexPattern(pattern, case_insensitive=case_insensitive, multiline=multiline)
+    except UnicodeEncodeError as error:
+        position = error.start - len(_PREFIX)
+        raise ProcessingError(f"invalid regex at position {position}: half of a surrogate pair") from error
+    except re2.error as error:
+        raise ProcessingError(explain_error(pattern, error.args[0].decode(errors="replace"))) from error
+    any_byte = next((position for position, sign in regex_tokens(pattern) if sign == "\\C"), None)
+    if any_byte is not None:
+        raise ProcessingError(
+            f"invalid regex at position {any_byte}: \\C would split characters, write a dot"
+        )
+    if made.program_size > _LONGEST_PROGRAM:
+        raise ProcessingError(
+            f"the pattern is too large: it takes {made.program_size} steps when its repetitions are written out, "
+            f"at most {_LONGEST_PROGRAM} are allowed; repeat less, or use * and +"
+        )
+    return made
+
+
+def compile_pattern_for_json(
+    pattern: str, *, case_insensitive: bool = False, multiline: bool = False
+) -> RegexPattern:
+    """The pattern, for which `"id":1` and `"id": 1` are the same; raises Refused as `compiled`."""
+    made = compile_pattern(pattern, case_insensitive=case_insensitive, multiline=multiline)
+    source = allow_json_spacing(pattern)
+    if source == pattern:
+        return made
+    try:
+        other = RegexPattern(source, case_insensitive=case_insensitive, multiline=multiline)
+    except re2.error:
+        return made
+    return other if other.program_size <= _LONGEST_PROGRAM else made
+
+
+def _each_once(hits: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    last = (-1, -1)
+    for hit in hits:
+        if hit != last:
+            yield hit
+        last = hit
+
+
+# `^` and `$` match at line ends.
+_PREFIX = "(?m)"
+
+
+def _compile_bounded(source: str, case_insensitive: bool, multiline: bool) -> Re2Expression:  # noqa: FBT001
+    # What needs more memory than this to be written out is refused before that takes long.
+    _compile_re2(source, _PROGRAM_MEMORY, case_insensitive=case_insensitive, multiline=multiline)
+    return _compile_re2(source, _MEMORY, case_insensitive=case_insensitive, multiline=multiline)
+
+
+def _compile_re2(source: str, memory: int, *, case_insensitive: bool, multiline: bool) -> Re2Expression:
+    options = re2.Options()
+    options.max_mem = memory
+    options.log_errors = False
+    options.case_sensitive = not case_insensitive
+    options.dot_nl = multiline
+    # Takes line ends out of every class, so that nothing matches one.
+    options.never_nl = not multiline
+    # Only where a hit is matters here, not its groups.
+    options.never_capture = True
+    expression: Re2Expression = re2.compile(_PREFIX + source, options)
+    # Else the package keeps the last 128, each with all of its memory.
+    re2.purge()
+    return expression
+
+
+def _may_run_over_lines(source: str) -> bool:
+    """Whether it repeats without end what may be a line end, so that RE2 may read on as far as it is let."""
+    last, behind = "", 0
+    for position, sign in regex_tokens(source):
+        if sign in ("*", "+") or _without_end.match(source, position):
+            # Classes and quoted texts are no signs: they fill the gaps between them.
+            gap = source[behind:position]
+            if _may_hold_line_ends.search(gap) if gap else last in _MAY_BE_LINE_ENDS:
+                return True
+        last, behind = sign, position + len(sign)
+    return False
+
+
+_without_end = re.compile(r"\{\d+,\}")
+_may_hold_line_ends = re.compile(r"\^|\[:|\\(?![dw.-])|[\x00-\x1f]")
+_MAY_BE_LINE_ENDS = (".", ")", "\n", "\\n", "\\s", "\\S", "\\W", "\\D", "\\x", "\\p", "\\P", "}")
+
+
+def _next_character(content: Content, position: int) -> int:
+    position += 1
+    while position < len(content) and content[position] & 0xC0 == 0x80:
+        position += 1
+    return position

@@ -1,0 +1,191 @@
+"""The syntax of a regular expression: its tokens, rewriting, and explanations of compile errors."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+_LINEAR = "this engine has none, so that every search ends in linear time"
+_HINTS = {
+    "(?=": f"look-around is not possible: {_LINEAR}",
+    "(?!": f"look-around is not possible: {_LINEAR}",
+    "(?<=": f"look-around is not possible: {_LINEAR}",
+    "(?<!": f"look-around is not possible: {_LINEAR}",
+    "(?P=": f"back-references are not possible: {_LINEAR}",
+    "\\k": f"back-references are not possible: {_LINEAR}",
+    "(?>": "atomic groups are not needed here, write (?:",
+    "(?#": "comments are not possible",
+    "\\Z": "the end of the text is \\z here",
+    "\\u": "write \\x{00e9} for a character by its number",
+}
+_HINTS |= {f"\\{digit}": f"back-references are not possible: {_LINEAR}" for digit in range(1, 10)}
+
+
+def regex_tokens(pattern: str) -> Iterator[tuple[int, str]]:
+    """Each sign outside of character classes with its position; an escape is one sign."""
+    position = 0
+    while position < len(pattern):
+        sign = pattern[position : position + 2] if pattern[position] == "\\" else pattern[position]
+        if sign == "[":
+            position = _class_end(pattern, position)
+        elif sign == "\\Q":
+            end = pattern.find("\\E", position)
+            position = len(pattern) if end < 0 else end + 2
+        else:
+            yield position, sign
+            position += len(sign)
+
+
+def _class_end(pattern: str, start: int) -> int:
+    """Behind the class that begins at `start`; one that does not end goes to the end."""
+    position = start + 1
+    if pattern[position : position + 1] == "^":
+        position += 1
+    # The first one is a member of the class.
+    if pattern[position : position + 1] == "]":
+        position += 1
+    while position < len(pattern) and pattern[position] != "]":
+        if pattern[position] == "\\":
+            position += 2
+        elif pattern[position : position + 2] == "[:" and (end := pattern.find(":]", position + 2)) > 0:
+            position = end + 2
+        else:
+            position += 1
+    return position + 1
+
+
+def replace_tokens(pattern: str, meanings: Mapping[str, str]) -> str:
+    """The pattern with some of its signs written in another way."""
+    parts, last = [], 0
+    for position, sign in regex_tokens(pattern):
+        if sign in meanings:
+            parts += [pattern[last:position], meanings[sign]]
+            last = position + len(sign)
+    return "".join([*parts, pattern[last:]])
+
+
+def allow_json_spacing(pattern: str) -> str:
+    """The pattern with a space allowed, and none needed, where only some writers of JSON put one.
+
+    That is around a colon behind a quotation mark, and behind a comma between two values.
+    """
+    found = list(regex_tokens(pattern))
+    parts, last = [], 0
+    for index, (position, sign) in enumerate(found):
+        if sign not in ":," or position < last:
+            continue
+        start, end = _with_spaces(found, index)
+        before, behind = _token_before(found, start), pattern[end:]
+        if _REPEATED.match(behind):
+            continue
+        if sign == ":" and before in _QUOTES:
+            parts += [pattern[last : found[start][0]], " ?: ?"]
+        elif sign == "," and start == index and '"' in pattern and _separates_values(before, behind):
+            parts += [pattern[last:position], ", ?"]
+        else:
+            continue
+        last = end
+    return "".join([*parts, pattern[last:]])
+
+
+def _with_spaces(found: list[tuple[int, str]], index: int) -> tuple[int, int]:
+    """The index of the first space that leads to a sign, and the position behind the last that follows."""
+    first = last = index
+    while first > 0 and found[first - 1] == (found[first][0] - 1, " "):
+        first -= 1
+    while last + 1 < len(found) and found[last + 1] == (found[last][0] + 1, " "):
+        last += 1
+    return first, found[last][0] + 1
+
+
+def _token_before(found: list[tuple[int, str]], index: int) -> str:
+    """The sign right before, or the one that is optional or ends a group there; none behind a class."""
+    for position, sign in reversed(found[max(index - 2, 0) : index]):
+        if position + len(sign) != found[index][0]:
+            return ""
+        if sign not in "?)":
+            return sign
+        index -= 1
+    return ""
+
+
+def _separates_values(before: str, behind: str) -> bool:
+    return (before in _VALUE_ENDS or before.isdigit()) and _VALUE_START.match(behind) is not None
+
+
+_QUOTES = ('"', "'", '\\"', "\\'")
+_REPEATED = re.compile(r"[*+?]|\{\d")
+_VALUE_ENDS = ('"', '\\"', "}", "\\}", "]", "\\]", "e", "l")
+_VALUE_START = re.compile(r'\\?["{]|\\\[|[-\d]')
+
+
+def may_scan_ahead(pattern: str) -> bool:
+    """Whether a search may read far behind a hit, and again behind the next one.
+
+    It may if something is repeated without end, as often as possible, in an alternative or in a group that is
+    optional or repeated. Elsewhere it finds the last place where the pattern can end, and goes on from there.
+    """
+    # Of each open group: whether something is repeated in it, and whether it has alternatives.
+    levels = [(False, False)]
+    for position, sign in regex_tokens(pattern):
+        repeats, chooses = levels[-1]
+        if sign == "(":
+            levels.append((False, False))
+        elif sign == ")" and len(levels) > 1:
+            levels.pop()
+            if repeats and (chooses or _REPEATED.match(pattern, position + 1)):
+                return True
+            levels[-1] = (levels[-1][0] or repeats, levels[-1][1])
+        else:
+            levels[-1] = (repeats or _is_greedy(pattern, position), chooses or sign == "|")
+    return all(levels[-1])
+
+
+def _is_greedy(pattern: str, position: int) -> bool:
+    repeated = _WITHOUT_END.match(pattern, position)
+    return repeated is not None and not pattern.startswith("?", repeated.end())
+
+
+_WITHOUT_END = re.compile(r"[*+]|\{\d+,\}")
+
+
+def explain_error(pattern: str, error: str) -> str:
+    """What is wrong, and where, in a sentence; `error` is a message of RE2, which names no position."""
+    reason, _, fragment = error.partition(": ")
+    if fragment == "(?P" and "(?P=" in pattern:
+        fragment = "(?P="
+    if "too large" in reason:
+        return "the pattern is too large when its repetitions are written out: repeat less, or use * and +"
+    hint = next((hint for start, hint in _HINTS.items() if fragment.startswith(start)), "")
+    if not hint and reason == "invalid repetition size":
+        hint = "at most 1000 repetitions, nested ones multiplied, and the smaller number first"
+    named = fragment if len(fragment) <= 40 else ""
+    details = " ".join(filter(None, [named, f"({hint})" if hint else ""]))
+    if reason in ("missing )", "unexpected )"):
+        details = ""
+    return f"invalid regex at position {_position(pattern, reason, fragment)}: {reason} {details}".rstrip()
+
+
+def _position(pattern: str, reason: str, fragment: str) -> int:
+    if reason in ("missing )", "unexpected )"):
+        return _unmatched_parenthesis(pattern)
+    if reason == "missing ]":
+        return max(0, len(pattern) - len(fragment))
+    if reason.startswith("trailing"):
+        return len(pattern) - 1
+    # Signs first: the same letters may stand somewhere as plain text.
+    for position, _ in regex_tokens(pattern):
+        if pattern.startswith(fragment, position):
+            return position
+    return max(0, pattern.find(fragment))
+
+
+def _unmatched_parenthesis(pattern: str) -> int:
+    """Where the first bracket stands that closes nothing, else the last one that is not closed."""
+    opened: list[int] = []
+    for position, sign in regex_tokens(pattern):
+        if sign == "(":
+            opened.append(position)
+        elif sign == ")":
+            if not opened:
+                return position
+            opened.pop()
+    return opened[-1] if opened else 0

@@ -1,0 +1,350 @@
+"""Search that shows the paragraph, section, sentence, lines or JSON object around each hit."""
+
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from headgate.results.content import Content, character_count, first_characters, is_json
+from headgate.results.jobs import SearchMode, SearchParams
+from headgate.results.pipeline import ProcessorResult, processed
+from headgate.results.regex import RegexPattern, compile_pattern_for_json
+from headgate.results.search.context_passages import ContextPassage, context_passages
+from headgate.results.search.json_assembly import JsonAssembler
+from headgate.results.search.json_matches import (
+    JsonContainer,
+    JsonMatch,
+    JsonMatcher,
+    JsonMatchFinder,
+    MatchContainer,
+    TruncatedString,
+    decode_container_or_none,
+    keys_and_values,
+    path_of,
+    string_matches,
+    top_level_index,
+)
+from headgate.results.search.match_counter import MatchCounter
+from headgate.results.search.match_window import Span, window_widths
+from headgate.results.search.matching_lines import line_numbers
+from headgate.results.truncation import fair_shares
+
+_MOST_SHOWN = 5
+# Nobody reads more, and each of them is looked around in.
+_MOST_FOUND = 1_000
+# Less says nothing.
+_FEWEST_CHARACTERS = 200
+_DEEPEST = 64
+# Around a hit in a long string, in what stands for lines there: about as much as of a long line in a text.
+_PART_LINES = 4
+_BETWEEN = b"\n--\n"
+
+
+class ContextProcessor:
+    """Shows what stands around each hit."""
+
+    name = "context"
+
+    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
+        """What is around the first hits, as far as there is room. Raises Refused for a bad pattern."""
+        pattern = compile_pattern_for_json(
+            params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
+        )
+        most = min(params.max_results or _MOST_SHOWN, max(params.room // _FEWEST_CHARACTERS, 1))
+        params = msgspec.structs.replace(params, max_results=most)
+        return (_search_json if is_json(content) else _search_text)(content, pattern, params)
+
+
+def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
+    page = _PassagePage(content, params)
+    limit = _limit(content, pattern, params)
+    # So that the pages behind the first can be reached.
+    most = pattern.max_hits + min(max(params.offset, 0), pattern.max_hits)
+    hits = _CountedHits(_hits(content, pattern), most)
+    for passage in context_passages(content, hits, params, limit):
+        if not page.add(passage):
+            break
+    return processed(
+        content, page.text(), page.metadata(hits.total(), at_least=hits.has_more), places=page.places
+    )
+
+
+def _hits(content: Content, pattern: RegexPattern) -> Iterator[Span]:
+    size = len(content)
+    hits = pattern.find_hits(content) if pattern.multiline else pattern.find_hits_in_line(content, 0, size)
+    # Behind the last character is nothing to show.
+    return takewhile(lambda hit: hit[0] < size, hits)
+
+
+class _CountedHits:
+    """Hits, and how many there are."""
+
+    def __init__(self, hits: Iterator[Span], most: int) -> None:
+        self._all = hits
+        self._most = most
+        self._hits = islice(hits, most)
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Span]:
+        return self
+
+    def __next__(self) -> Span:
+        hit = next(self._hits)
+        self._count += 1
+        return hit
+
+    def total(self) -> int:
+        """How many there are, those included that nobody has asked for yet."""
+        self._count += sum(1 for _ in self._hits)
+        return self._count
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are more than were counted."""
+        return self._count == self._most and next(self._all, None) is not None
+
+
+class _PassagePage:
+    """The passages of one page, and how many hits are before and on it."""
+
+    def __init__(self, content: Content, params: SearchParams) -> None:
+        self._content = content
+        self._params = params
+        self._offset = max(params.offset, 0)
+        self._left = params.room
+        self._passages: list[ContextPassage] = []
+        # Hits up to the end of the last passage that was taken or passed over.
+        self._seen = 0
+        self._cut = 0
+        self._firsts: list[int] = []
+        self.places: list[int] = []
+
+    def add(self, passage: ContextPassage) -> bool:
+        """Take it in; false if the page ends before it."""
+        count = len(passage.hits)
+        if self._seen + count <= self._offset:
+            self._seen += count
+            return True
+        last = self._passages[-1] if self._passages else None
+        joins = last is not None and passage.joins(last)
+        size = character_count(passage.text(self._content))
+        size += 1 if joins else len(_BETWEEN) if self._passages else 0
+        if self._hits_shown >= (self._params.max_results or _MOST_SHOWN) or (
+            self._passages and size > self._left
+        ):
+            return False
+        self._left -= size
+        self._seen += count
+        self._cut += count if passage.is_cut else 0
+        self._firsts.append(passage.hits[0])
+        self.places += passage.hits
+        if last is not None and joins:
+            self._passages[-1] = passage.joined(last)
+        else:
+            self._passages.append(passage)
+        return True
+
+    @property
+    def _hits_shown(self) -> int:
+        return max(self._seen - self._offset, 0)
+
+    def text(self) -> bytes:
+        """All of it."""
+        made = _BETWEEN.join(passage.text(self._content) for passage in self._passages)
+        return first_characters(made, self._params.room)
+
+    def metadata(self, total: int, *, at_least: bool) -> dict[str, Any]:
+        """What is said of the search."""
+        facts: dict[str, Any] = {
+            "mode": SearchMode.CONTEXT.value,
+            "matches": total,
+            "shown": self._hits_shown,
+        }
+        if at_least:
+            facts["at_least"] = True
+        if self._passages and (self._seen < total or at_least):
+            facts["next_offset"] = self._seen
+        facts["context_type"] = self._params.context_type.value
+        numbers = line_numbers(self._content, self._firsts)
+        if numbers:
+            facts["lines"] = numbers
+        if self._cut:
+            facts["cut"] = self._cut
+        return facts
+
+
+def _limit(content: Content, pattern: RegexPattern, params: SearchParams) -> int:
+    """The most characters of one passage: as many as let a first page have as many passages as it may.
+
+    The same for every page, so that each page goes on where the last one ended.
+    """
+    found = context_passages(content, _hits(content, pattern), params, params.room)
+    first = list(islice(found, params.max_results))
+    room = params.room - len(_BETWEEN) * max(len(first) - 1, 0)
+    sizes = [character_count(passage.text(content)) for passage in first]
+    return params.room if sum(sizes) <= room else max(fair_shares(sizes, room))
+
+
+def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
+    counter = MatchCounter(SearchMode.CONTEXT, params, most=_MOST_FOUND)
+    matcher = JsonMatcher(pattern, content)
+    found: list[tuple[bytes, Raw]] = []
+    elements: list[int] = []
+    room = params.room - len("[]")
+    parts = 0
+    for place in counter.count(_values_around_hits(content, matcher, params)):
+        if not counter.is_on_page:
+            continue
+        path = msgspec.json.encode(place.path)
+        around = character_count(path) + len('{"path":,"value":},')
+        # Something of each value is to be seen too.
+        if counter.record_fit(around + len("null") * (len(found) + 1) <= room):
+            found.append((path, place.value))
+            elements.append(place.element)
+            parts += place.is_part
+            room -= around
+        elif not found:
+            counter.skip()
+    limits = fair_shares([len(value) for _, value in found], room)
+    objects = [
+        b'{"path":%b,"value":%b}' % (path, _value_or_matches(value, matcher, limit))
+        for (path, value), limit in zip(found, limits, strict=True)
+    ]
+    cut = max(parts, sum(len(value) > limit for (_, value), limit in zip(found, limits, strict=True)))
+    facts = counter.metadata({"cut": cut} if cut else {})
+    return processed(content, b"[%b]" % b",".join(objects), facts, elements=elements)
+
+
+def _value_or_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
+    """The value whole, or what matches in it."""
+    data = memoryview(value)
+    if len(data) <= room:
+        return bytes(data)
+    if data[0] not in b"{[":
+        return _string_matches(value, matcher, room)
+    assembly = JsonAssembler(is_object=data[0] == ord("{"), room=room)
+    for finding in JsonMatchFinder(matcher, room).find(value):
+        if not assembly.add(finding) and not finding.too_large:
+            break
+    return assembly.json()
+
+
+def _string_matches(value: Raw, matcher: JsonMatcher, room: int) -> bytes:
+    """What is around the matches in a string, as an array has it that has nothing else."""
+    if memoryview(value)[0] != ord('"'):
+        return b"null"
+    assembly = JsonAssembler(is_object=False, room=room + len("[]"))
+    container = MatchContainer(is_object=False)
+    for part in string_matches(value, matcher.pattern):
+        if not assembly.add(JsonMatch(container, None, value, 0, part=part)):
+            break
+    return assembly.json()[1:-1] or b"null"
+
+
+class _MatchedValue(NamedTuple):
+    """A value that is shown for one hit or more."""
+
+    container: MatchContainer | None
+    key: str | None
+    # Which one it is of the parts.
+    number: int
+    value: Raw
+
+    @property
+    def path(self) -> str:
+        return "" if self.container is None else path_of(self.container, self.key, self.number)
+
+    @property
+    def element(self) -> int:
+        """Which of the outermost parts it is or is in."""
+        return top_level_index(self.container, self.number)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is only a part of a string."""
+        return False
+
+
+class _MatchedPart(NamedTuple):
+    """What one hit is in, where the value around it has more hits than a page has room for."""
+
+    path: str
+    element: int
+    value: Raw
+    is_part: bool
+
+
+def _values_around_hits(
+    content: Content, matcher: JsonMatcher, params: SearchParams
+) -> Iterator[_MatchedValue | _MatchedPart]:
+    """What is shown of each hit; every hit in a value that no page has room for counts by itself."""
+    for place in _enclosing_objects(content, matcher):
+        findings = [] if len(place.value) <= params.room else _findings(place, matcher, params.room)
+        if len(findings) < 2 or _fit(place, findings, params.room):
+            yield place
+        else:
+            yield from (_part(place, finding, params) for finding in findings)
+
+
+def _findings(place: _MatchedValue, matcher: JsonMatcher, room: int) -> list[JsonMatch]:
+    found: Iterator[JsonMatch]
+    if memoryview(place.value)[0] == ord('"'):
+        whole = MatchContainer(is_object=False)
+        hits = string_matches(place.value, matcher.pattern)
+        found = (JsonMatch(whole, None, place.value, 0, part=part) for part in hits)
+    else:
+        found = JsonMatchFinder(matcher, room).find(place.value)
+    return list(islice(found, _MOST_FOUND))
+
+
+def _fit(place: _MatchedValue, findings: list[JsonMatch], room: int) -> bool:
+    around = len(place.path) + len('[{"path":"","value":}]')
+    assembly = JsonAssembler(is_object=memoryview(place.value)[0] == ord("{"), room=room - around)
+    return all(map(assembly.add, findings))
+
+
+def _part(place: _MatchedValue, finding: JsonMatch, params: SearchParams) -> _MatchedPart:
+    path = place.path
+    if memoryview(place.value)[0] != ord('"'):
+        inside = finding.path
+        path += inside if not path or inside.startswith("[") else f".{inside}"
+    element = finding.element if place.container is None else place.element
+    if finding.part is None:
+        return _MatchedPart(path, element, finding.value, is_part=False)
+    width = window_widths(params.room, params.before or _PART_LINES, params.after or _PART_LINES)
+    shown = TruncatedString(finding.part.text).with_hit(finding.part, width)
+    return _MatchedPart(path, element, Raw(shown.json()), is_part=True)
+
+
+def _enclosing_objects(content: Content, matcher: JsonMatcher) -> Iterator[_MatchedValue]:
+    """The smallest object around each hit, once; a value that is in none stands for itself."""
+    held = decode_container_or_none(content)
+    if held is None:
+        return
+    whole = _MatchedValue(None, None, 0, Raw(memoryview(content))) if isinstance(held, dict) else None
+    told: dict[int, _MatchedValue] = {}
+    for place in _innermost(held, MatchContainer(isinstance(held, dict)), whole, matcher):
+        if id(place) not in told:
+            # Kept, so that no other one gets the same id.
+            told[id(place)] = place
+            yield place
+
+
+def _innermost(
+    held: JsonContainer, container: MatchContainer, around: _MatchedValue | None, matcher: JsonMatcher
+) -> Iterator[_MatchedValue]:
+    keys, values = keys_and_values(held)
+    for index in matcher.indexes(held):
+        key, value = keys[index] if keys else None, values[index]
+        place = _MatchedValue(container, key, index, value)
+        inner = decode_container_or_none(value) if container.depth < _DEEPEST else None
+        is_object, inside = isinstance(inner, dict), False
+        if inner is not None and not (key is not None and matcher.in_key(key)):
+            deeper = container.child(inner, key, index)
+            for found in _innermost(inner, deeper, place if is_object else around, matcher):
+                inside = True
+                yield found
+        if not inside:
+            yield place if around is None or is_object else around

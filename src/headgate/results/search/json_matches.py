@@ -1,0 +1,376 @@
+"""Which elements, members and strings of a JSON document a pattern matches."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from headgate.results.content import Content, character_count
+from headgate.results.json_paths import decode_container, member_path
+from headgate.results.pipeline import ProcessingError
+from headgate.results.regex import RegexPattern, compile_pattern
+from headgate.results.search.match_window import ELLIPSIS, Span, WindowWidths, match_window
+
+# A longer string is not unescaped, and only this much of it on each side of its first match is looked at.
+LONGEST_STRING_BYTES = 16 * 1024 * 1024
+_REACH_BYTES = 64 * 1024
+
+
+class StringMatch(NamedTuple):
+    """One match in a string."""
+
+    # What the string stands for.
+    text: bytes
+    hit: Span
+    # Where the match before it ends, and where the one behind it begins.
+    previous: int
+    following: int
+
+
+def string_matches(value: Raw, pattern: RegexPattern) -> Iterator[StringMatch]:
+    """Each match; the beginning of a string that only matches as it is written, or with its name."""
+    text = _string_text(value, pattern)
+    values = pattern.for_values
+    hits = values.find_hits(text) if values.multiline else values.find_hits_in_line(text, 0, len(text))
+    previous, found = 0, False
+    for hit, following in pairwise(_ended(hits, len(text))):
+        found = True
+        yield StringMatch(text, hit, previous, following[0])
+        previous = hit[1]
+    if not found:
+        yield StringMatch(text, (0, 0), 0, len(text))
+
+
+def _ended(hits: Iterator[Span], end: int) -> Iterator[Span]:
+    yield from hits
+    yield end, end
+
+
+def _string_text(value: Raw, pattern: RegexPattern) -> bytes:
+    """What a string says; of a very long one, what is written around the first match."""
+    if len(value) <= LONGEST_STRING_BYTES:
+        try:
+            return msgspec.json.decode(value, type=str).encode()
+        except UnicodeDecodeError:
+            pass
+    at, _ = pattern.search(value) or (1, 1)
+    inside = memoryview(value)[1:-1]
+    return bytes(inside[max(at - _REACH_BYTES, 0) : at + _REACH_BYTES])
+
+
+class TruncatedString:
+    """A string of which only what is around some of its matches is shown."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self._spans: list[Span] = []
+
+    def with_hit(self, part: StringMatch, width: WindowWidths) -> "TruncatedString":
+        """The same string with one more match, which is behind the others."""
+        start, end = match_window(self.text, part.hit, (part.previous, part.following), width)
+        made = TruncatedString(self.text)
+        if self._spans and start <= self._spans[-1][1]:
+            made._spans = [*self._spans[:-1], (self._spans[-1][0], max(end, self._spans[-1][1]))]
+        else:
+            made._spans = [*self._spans, (start, end)]
+        return made
+
+    def json(self) -> bytes:
+        """As JSON, with a sign wherever something is left out."""
+        parts = [self.text[start:end].decode(errors="replace") for start, end in self._spans]
+        shown = ELLIPSIS.join(parts)
+        if self._spans and self._spans[0][0] > 0:
+            shown = ELLIPSIS + shown
+        if not self._spans or self._spans[-1][1] < len(self.text):
+            shown += ELLIPSIS
+        return msgspec.json.encode(shown)
+
+
+JsonContainer = dict[str, Raw] | list[Raw]
+
+# Small values are searched together, a line each: that costs one search for each hit and not for each value.
+# Larger ones are searched where they are, so that nothing large is copied.
+_TOGETHER_BYTES = 256 * 1024
+# A string that is larger is searched as it is written only.
+_LONGEST_STRING_BYTES = 16 * 1024 * 1024
+# What is deeper is searched as it is written only.
+_DEEPEST = 64
+
+# A float as it is written, so that no number is too large and `^1.50$` finds it.
+_values = msgspec.json.Decoder(float_hook=str)
+
+
+class JsonMatcher:
+    """Looks for a pattern in JSON as it is written, and in its values where that is not the same."""
+
+    def __init__(self, pattern: RegexPattern, content: Content) -> None:
+        self.pattern = pattern
+        self._backslash = compile_pattern(r"\\")
+        # As the document writes it, because people copy from there.
+        self._colon = b": " if b'": ' in content[:_TOGETHER_BYTES] else b":"
+
+    def indexes(self, held: JsonContainer, depth: int = 0) -> Iterator[int]:
+        """The positions of those that match, in order."""
+        keys, values = (list(held), list(held.values())) if isinstance(held, dict) else (None, held)
+        ends = list(accumulate(map(len, values), initial=0))
+        first = 0
+        while first < len(values):
+            stop = max(bisect_right(ends, ends[first] + _TOGETHER_BYTES) - 1, first + 1)
+            some = values[first:stop]
+            if ends[stop] - ends[first] > _TOGETHER_BYTES:
+                if (keys and self.in_key(keys[first])) or self._in_large(some[0], depth):
+                    yield first
+            else:
+                names = None if keys is None else keys[first:stop]
+                for found in self._in_small(self._written(names, some), members=keys is not None):
+                    yield first + found
+            first = stop
+
+    def in_key(self, key: str) -> bool:
+        """Whether the name of a member matches."""
+        return self.pattern.for_values.search(key.encode()) is not None
+
+    def _written(self, keys: list[str] | None, values: Sequence[Raw]) -> Sequence[bytes | Raw]:
+        if keys is None:
+            return values
+        names = map(msgspec.json.encode, keys)
+        return [b"".join((name, self._colon, value)) for name, value in zip(names, values, strict=True)]
+
+    def _in_small(self, texts: Sequence[bytes | Raw], *, members: bool) -> list[int]:
+        """Which of some small texts match."""
+        joined = b"\n".join(texts)
+        anchored, escapes = self.pattern.anchored, b"\\" in joined
+        found = _matches_each(self.pattern.prefilter if anchored else self.pattern, texts, joined)
+        if not anchored and not escapes:
+            return [index for index, hit in enumerate(found) if hit]
+        doubtful = [
+            index
+            for index, hit in enumerate(found)
+            if (anchored if hit else escapes and b"\\" in bytes(texts[index]))
+        ]
+        values = [_values_of(texts[index], members=members) for index in doubtful]
+        for index, hit in zip(doubtful, _matches_each(self.pattern.for_values, values), strict=True):
+            found[index] = hit
+        return [index for index, hit in enumerate(found) if hit]
+
+    def _in_large(self, value: Raw, depth: int) -> bool:
+        if not self.pattern.anchored:
+            if self.pattern.search(value) is not None:
+                return True
+            if self._backslash.search(value) is None:
+                return False
+        held = decode_container_or_none(value)
+        if held is not None and depth < _DEEPEST:
+            return next(self.indexes(held, depth + 1), None) is not None
+        if len(value) <= _LONGEST_STRING_BYTES and memoryview(value)[0] == ord('"'):
+            return self.pattern.for_values.search(_values_of(value, members=False)) is not None
+        return self.pattern.search(value) is not None
+
+
+def decode_container_or_none(value: Raw | Content) -> JsonContainer | None:
+    """The members or elements; None of a value that has none, or that cannot be opened."""
+    try:
+        return decode_container(value)
+    except (ProcessingError, RecursionError, msgspec.DecodeError):
+        return None
+
+
+def _matches_each(
+    pattern: RegexPattern | None, texts: Sequence[bytes | Raw], joined: bytes | None = None
+) -> bytearray:
+    """For each text whether it is hit; without a pattern each of them is."""
+    if pattern is None or not texts:
+        return bytearray(b"\1" * len(texts))
+    if pattern.multiline:
+        return bytearray(pattern.search(text) is not None for text in texts)
+    whole = b"\n".join(texts) if joined is None else joined
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    found = bytearray(len(texts))
+    for hit in pattern.first_hit_per_part(whole, lambda position: starts[bisect_right(starts, position)] - 1):
+        found[bisect_right(starts, hit[0]) - 1] = 1
+    return found
+
+
+def _values_of(text: bytes | Raw, *, members: bool) -> bytes:
+    """The values and names inside, a line each; what cannot be read stays as it is written."""
+    try:
+        value = _values.decode(b"{%b}" % text if members else text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return bytes(text)
+    return "\n".join(_leaves(value)).encode()
+
+
+def _leaves(value: object) -> list[str]:
+    """Every name and every value that has no parts, as text."""
+    found, waiting = list[str](), [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            found += one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif one is None or isinstance(one, bool):
+            found.append("null" if one is None else str(one).lower())
+        else:
+            found.append(str(one))
+    return found
+
+
+# What lies deeper is kept whole or not at all.
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchContainer:
+    """An array or an object on the way to something that was found."""
+
+    is_object: bool
+    parent: "MatchContainer | None" = None
+    # Its place in the parent.
+    key: str | None = None
+    index: int = 0
+    depth: int = 0
+    # The most characters that the containers down to this one take.
+    overhead: int = 2
+
+    def child(self, held: JsonContainer, key: str | None, index: int) -> "MatchContainer":
+        """The container that one of its parts is."""
+        name = 0 if key is None else len(msgspec.json.encode(key)) + 1
+        overhead = self.overhead + name + 3
+        return MatchContainer(isinstance(held, dict), self, key, index, self.depth + 1, overhead)
+
+    @property
+    def path(self) -> str:
+        """Where it is, as a path."""
+        return "" if self.parent is None else path_of(self.parent, self.key, self.index)
+
+
+def path_of(container: MatchContainer, key: str | None, index: int) -> str:
+    """The path of one of the parts of a container."""
+    return f"{container.path}[{index}]" if key is None else member_path(container.path, key)
+
+
+class JsonMatch(NamedTuple):
+    """One part of a container that matches."""
+
+    container: MatchContainer
+    key: str | None
+    value: Raw
+    # Which one it is of the parts.
+    number: int
+    # It matches as a whole only, and no page has room for it.
+    too_large: bool = False
+    # It is a string that no page has room for, and this is one of the matches in it.
+    part: StringMatch | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return path_of(self.container, self.key, self.number)
+
+    @property
+    def element(self) -> int:
+        """Which of the outermost parts it is or is in."""
+        return top_level_index(self.container, self.number)
+
+
+def top_level_index(container: MatchContainer | None, index: int) -> int:
+    """Which of the outermost parts of a document a part of one of its containers is in."""
+    while container is not None and container.parent is not None:
+        container, index = container.parent, container.index
+    return index
+
+
+class JsonMatchFinder:
+    """Looks through a document for what matches."""
+
+    def __init__(self, matcher: JsonMatcher, room: int) -> None:
+        self._matcher = matcher
+        self._room = room
+
+    def find(self, content: Content | Raw) -> Iterator[JsonMatch]:
+        """All of them, in order; of what is larger than the room, what matches in it.
+
+        If nothing in it matches by itself, it is given as too large.
+        """
+        held = decode_container_or_none(content)
+        if held is not None:
+            yield from self._inside(held, MatchContainer(isinstance(held, dict)))
+
+    def _inside(self, held: JsonContainer, container: MatchContainer) -> Iterator[JsonMatch]:
+        keys, values = keys_and_values(held)
+        for index in self._matcher.indexes(held):
+            key, value = keys[index] if keys else None, values[index]
+            if key is None:
+                yield from self._element(value, container, index)
+            elif self._matcher.in_key(key):
+                yield from self._all(value, container, key, index)
+            else:
+                yield from self._member(value, container, key, index)
+
+    def _element(self, value: Raw, container: MatchContainer, index: int) -> Iterator[JsonMatch]:
+        held = None if self._fits(value, container, None) else decode_container_or_none(value)
+        if held is None or container.depth >= _MAX_DEPTH:
+            yield from self._single(value, container, None, index)
+        else:
+            yield from self._parts(value, held, container, None, index)
+
+    def _member(self, value: Raw, container: MatchContainer, key: str, index: int) -> Iterator[JsonMatch]:
+        held = decode_container_or_none(value) if container.depth < _MAX_DEPTH else None
+        if held is None:
+            yield from self._single(value, container, key, index)
+        else:
+            yield from self._parts(value, held, container, key, index)
+
+    def _parts(
+        self, value: Raw, held: JsonContainer, container: MatchContainer, key: str | None, index: int
+    ) -> Iterator[JsonMatch]:
+        """What matches in a value that does."""
+        empty = True
+        for finding in self._inside(held, container.child(held, key, index)):
+            empty = False
+            yield finding
+        if empty:
+            # What matches runs from one of its parts into another.
+            yield JsonMatch(container, key, value, index, too_large=not self._fits(value, container, key))
+
+    def _all(self, value: Raw, container: MatchContainer, key: str | None, index: int) -> Iterator[JsonMatch]:
+        """Whole, or else all of its parts."""
+        held = None if self._fits(value, container, key) else decode_container_or_none(value)
+        if held is None or container.depth >= _MAX_DEPTH:
+            yield from self._single(value, container, key, index)
+            return
+        deeper = container.child(held, key, index)
+        keys, values = keys_and_values(held)
+        for position, part in enumerate(values):
+            yield from self._all(part, deeper, keys[position] if keys else None, position)
+
+    def _single(
+        self, value: Raw, container: MatchContainer, key: str | None, index: int
+    ) -> Iterator[JsonMatch]:
+        """A value that is not opened: whole, or each match in a string that is too long."""
+        if memoryview(value)[0] != ord('"') or self._fits(value, container, key):
+            yield JsonMatch(container, key, value, index)
+            return
+        for part in string_matches(value, self._matcher.pattern):
+            yield JsonMatch(container, key, value, index, part=part)
+
+    def _fits(self, value: Raw, container: MatchContainer, key: str | None) -> bool:
+        name = 0 if key is None else len(msgspec.json.encode(key)) + 1
+        room = self._room - container.overhead - name - 1
+        if len(value) <= room:
+            return True
+        # No character has more than four bytes.
+        return len(value) <= 4 * room and character_count(bytes(value)) <= room
+
+
+def keys_and_values(held: JsonContainer) -> tuple[list[str] | None, list[Raw]]:
+    """The names, if there are any, and the values."""
+    return (list(held), list(held.values())) if isinstance(held, dict) else (None, held)

@@ -1,0 +1,286 @@
+"""The lines of a text that a pattern matches, with context lines; long lines are cut around matches."""
+
+from collections.abc import Iterator
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
+from headgate.results.content import Content, character_count, first_characters
+from headgate.results.regex import RegexPattern
+from headgate.results.search.match_window import (
+    ELLIPSIS,
+    Span,
+    WindowWidths,
+    match_window,
+    position_after,
+    window_widths,
+)
+
+_WINDOW = 1024 * 1024
+
+
+class MatchingLines(NamedTuple):
+    """A match, and the lines that it touches, without the last line end."""
+
+    start: int
+    end: int
+    hit: Span
+    # Where the match before it ends.
+    previous: int = 0
+
+
+def matching_lines(content: Content, pattern: RegexPattern, longest: int) -> Iterator[MatchingLines]:
+    """Each line that matches, once, and each match in a line of more than `longest` characters.
+
+    With a pattern that goes over line ends, the lines of each match.
+    """
+    size = len(content)
+    # There is no line behind the last line end.
+    end = size - 1 if size and content[size - 1] == ord("\n") else size
+    if pattern.multiline:
+        yield from _lines_of_hits(content, takewhile(lambda span: span[0] <= end, pattern.find_hits(content)))
+        return
+    for start, stop, last in pattern.first_hit_per_part(
+        content, lambda position: line_end(content, position)
+    ):
+        if start > end or not size:
+            return
+        first = line_start(content, start)
+        if is_longer(content, (first, last), longest):
+            yield from _in_one_line(content, pattern, (first, last), start)
+        else:
+            yield MatchingLines(first, last, (start, stop))
+
+
+def _in_one_line(content: Content, pattern: RegexPattern, line: Span, start: int) -> Iterator[MatchingLines]:
+    previous = 0
+    for hit in pattern.find_hits_in_line(content, start, line[1]):
+        yield MatchingLines(*line, hit, previous)
+        previous = hit[1]
+
+
+def _lines_of_hits(content: Content, hits: Iterator[Span]) -> Iterator[MatchingLines]:
+    # Of the line that the last hit ended in; another hit in it must not cost the whole line again.
+    start, end, previous = 0, -1, 0
+    for hit in hits:
+        first = start if start <= hit[0] <= end else line_start(content, hit[0])
+        # A match that ends with a line end touches nothing of the next line.
+        last = hit[1] - 1 if hit[1] > hit[0] and content[hit[1] - 1] == ord("\n") else hit[1]
+        if last > end:
+            end = line_end(content, last)
+            start = first if hit[0] == last else line_start(content, last)
+        yield MatchingLines(first, end, hit, previous)
+        previous = hit[1]
+
+
+def is_longer(content: Content, span: Span, most: int) -> bool:
+    """Whether there are more characters than that between two positions."""
+    size = span[1] - span[0]
+    # No character has more than four bytes.
+    return size > 4 * most or (size > most and character_count(content[span[0] : span[1]]) > most)
+
+
+def line_start(content: Content, position: int) -> int:
+    """Where the line begins that the position is in."""
+    return content.rfind(b"\n", 0, position) + 1
+
+
+def line_end(content: Content, position: int) -> int:
+    """Where the line ends that the position is in."""
+    end = content.find(b"\n", position)
+    return len(content) if end < 0 else end
+
+
+class _ShownLine(NamedTuple):
+    """What is shown of one line."""
+
+    start: int
+    end: int
+    # The line.
+    first: int
+    last: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.start > self.first or self.end < self.last
+
+    def extended(self, end: int) -> "_ShownLine":
+        return _ShownLine(self.start, max(self.end, end), self.first, self.last)
+
+    def text(self, content: Content) -> bytes:
+        if self.first < 0:
+            return _BETWEEN
+        before = ELLIPSIS if self.start > self.first else ""
+        behind = ELLIPSIS if self.end < self.last else ""
+        return before.encode() + content[self.start : self.end] + behind.encode()
+
+    def size(self, content: Content) -> int:
+        """Its characters, and the line end behind it."""
+        return character_count(self.text(content)) + 1
+
+
+_BETWEEN = b"--"
+_SEPARATOR = _ShownLine(-1, -1, -1, -1)
+
+
+class MatchingLinesPage:
+    """What is shown of the lines that match, as long as there is room."""
+
+    def __init__(self, content: Content, *, before: int, after: int, room: int) -> None:
+        self._content = content
+        self._widths: WindowWidths = window_widths(room, before, after)
+        # Each takes a line end at least.
+        self._before = min(before, room)
+        self._after = min(after, room)
+        self._room = room
+        # The last row has no line end.
+        self._left = room + 1
+        self._rows: list[_ShownLine] = []
+        self._ends_early = False
+        # How many matches are shown without the whole of their lines.
+        self.cut = 0
+
+    def add(self, lines: MatchingLines, following: MatchingLines | None) -> bool:
+        """Take them in, with the lines around them up to the `following` match; false if there is no room."""
+        hit_rows = self._rows_of(lines, following)
+        rows = self._with_context(lines, hit_rows, following)
+        if self._cost(rows) > self._left:
+            if self._rows:
+                return False
+            rows = self._fitting(lines, hit_rows, following)
+        self.cut += self._ends_early or any(row.is_cut for row in hit_rows)
+        self._left -= self._cost(rows)
+        for row in rows:
+            if self._extends_last(row):
+                self._rows[-1] = self._rows[-1].extended(row.end)
+            else:
+                self._rows.append(row)
+        return True
+
+    def text(self) -> bytes:
+        """All of it, without a last line end."""
+        rows = [row.text(self._content) for row in self._rows]
+        return first_characters(
+            b"\n".join([*rows, ELLIPSIS.encode()] if self._ends_early else rows), self._room
+        )
+
+    def _fitting(
+        self, lines: MatchingLines, hit_rows: list[_ShownLine], following: MatchingLines | None
+    ) -> list[_ShownLine]:
+        """The first lines with fewer lines around them, and in the end just the first of the hit itself."""
+        while self._before or self._after:
+            self._before, self._after = self._before // 2, self._after // 2
+            rows = self._with_context(lines, hit_rows, following)
+            if self._cost(rows) <= self._left:
+                return rows
+        rows = list(hit_rows)
+        while len(rows) > 1 and self._cost(rows) + len(ELLIPSIS) + 1 > self._left:
+            rows.pop()
+        self._ends_early = len(rows) < len(hit_rows)
+        return rows
+
+    def _cost(self, rows: list[_ShownLine]) -> int:
+        if rows and self._extends_last(rows[0]):
+            last = self._rows[-1]
+            end = max(rows[0].end, last.end)
+            sign = (end < last.last) - (last.end < last.last)
+            return character_count(self._content[last.end : end]) + sign + self._cost_of(rows[1:])
+        return self._cost_of(rows)
+
+    def _cost_of(self, rows: list[_ShownLine]) -> int:
+        return sum(row.size(self._content) for row in rows)
+
+    def _extends_last(self, row: _ShownLine) -> bool:
+        """Whether it is of the line that was shown last, and nothing lies between the two."""
+        last = self._rows[-1] if self._rows else _SEPARATOR
+        return row.first == last.first >= 0 and row.start <= last.end
+
+    @property
+    def _shown_to(self) -> int:
+        """Where the last line ends that something was shown of."""
+        return self._rows[-1].last if self._rows else -1
+
+    def _with_context(
+        self, lines: MatchingLines, hit_rows: list[_ShownLine], following: MatchingLines | None
+    ) -> list[_ShownLine]:
+        start, earlier = lines.start, list[_ShownLine]()
+        while len(earlier) < self._before and start > self._shown_to + 1:
+            end = start - 1
+            start = line_start(self._content, end)
+            earlier.append(self._row(start, end))
+        rows = earlier[::-1] + hit_rows
+        if self._rows and start > self._shown_to + 1 and (self._before or self._after):
+            rows.insert(0, _SEPARATOR)
+        return rows + self._behind(lines.end, following)
+
+    def _behind(self, end: int, following: MatchingLines | None) -> list[_ShownLine]:
+        rows = list[_ShownLine]()
+        limit = len(self._content) if following is None else following.start - 1
+        start = end + 1
+        while len(rows) < self._after and start < limit:
+            end = line_end(self._content, start)
+            rows.append(self._row(start, end))
+            start = end + 1
+        return rows
+
+    def _rows_of(self, lines: MatchingLines, following: MatchingLines | None) -> list[_ShownLine]:
+        """The lines of a match; those that were shown whole are left out, long ones are cut around it."""
+        rows = list[_ShownLine]()
+        start, left = lines.start, self._left
+        while start <= lines.end and (left >= 0 or not rows):
+            # Only inside the match can there be another line end before the last.
+            end = self._content.find(b"\n", max(start, lines.hit[0]), lines.hit[1])
+            end = lines.end if end < 0 else end
+            row = self._hit_row((start, end), lines, following)
+            if row.is_cut or end > self._shown_to:
+                rows.append(row)
+                left -= row.size(self._content)
+            start = end + 1
+        return rows
+
+    def _hit_row(self, line: Span, lines: MatchingLines, following: MatchingLines | None) -> _ShownLine:
+        if not is_longer(self._content, line, self._widths.line):
+            return _ShownLine(*line, *line)
+        at, stop = (min(max(position, line[0]), line[1]) for position in lines.hit)
+        # What another match is shown with is not shown with this one too.
+        floor = max(line[0], min(lines.previous, at))
+        ceiling = line[1] if following is None else min(line[1], max(following.hit[0], stop))
+        return _ShownLine(*match_window(self._content, (at, stop), (floor, ceiling), self._widths), *line)
+
+    def _row(self, start: int, end: int) -> _ShownLine:
+        """A line that is shown for the ones beside it."""
+        if is_longer(self._content, (start, end), self._widths.line):
+            return _ShownLine(
+                start, position_after(self._content, start, end, self._widths.beside), start, end
+            )
+        return _ShownLine(start, end, start, end)
+
+
+def line_prefix(content: Content, line: Span, most: int) -> bytes:
+    """A line, or its first characters and a sign that there are more."""
+    if not is_longer(content, line, most):
+        return content[line[0] : line[1]]
+    end = position_after(content, line[0], line[1], max(most - len(ELLIPSIS), 0))
+    return first_characters(_ShownLine(line[0], end, *line).text(content), most)
+
+
+def line_numbers(content: Content, positions: list[int]) -> list[int]:
+    """The numbers of the lines that rising positions are in, from 1 on."""
+    numbers, number, done = [], 1, 0
+    for position in positions:
+        for start in range(done, position, _WINDOW):
+            number += content[start : min(start + _WINDOW, position)].count(b"\n")
+        done = max(done, position)
+        numbers.append(number)
+    return numbers
+
+
+def with_next(found: Iterator[MatchingLines]) -> Iterator[tuple[MatchingLines, MatchingLines | None]]:
+    """Each with the one after it."""
+
+    def ended() -> Iterator[MatchingLines | None]:
+        yield from found
+        yield None
+
+    for one, following in pairwise(ended()):
+        if one is not None:
+            yield one, following

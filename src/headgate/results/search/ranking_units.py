@@ -1,0 +1,372 @@
+"""The units of a content that are ranked: JSON elements, paragraphs or lines, as byte spans."""
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import sub
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.results.content import Content, first_byte
+
+_BLANK = b" \t\r\n"
+_BETWEEN = b", \t\r\n"
+# What is searched in is found near the top; below that, an element is an element.
+_DEEPEST = 8
+# An object with more members is a table with names for its rows.
+_FEWEST_ROWS = 64
+# Pages of results are few and large: what is in them is looked for, not the pages.
+_MOST_PAGES = 16
+_SMALLEST_PAGE_BYTES = 8_000
+# An object without an array in it is one piece up to here, and beyond it each of its members is.
+_LARGEST_MEMBER_BYTES = 2_000
+_MOST_OPENED = 1_000
+_COMPARED_BYTES = 1024 * 1024
+
+_quoted = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_as_array = msgspec.json.Decoder(list[Raw])
+_as_object = msgspec.json.Decoder(dict[str, Raw])
+_as_key = msgspec.json.Decoder(str)
+
+
+class JsonElements:
+    """The elements of all arrays near the top of a document, and the members that are in no array."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._opened = 0
+        self.starts = array("q")
+        self.ends = array("q")
+        # The starts of those that are `"name": value`.
+        self.members: set[int] = set()
+
+    def find(self) -> bool:
+        """Look for them; false for what is not JSON, or an object that cannot be taken apart."""
+        sign = first_byte(self._content)
+        if sign not in (b"{", b"["):
+            return False
+        whole = _decode_or_none(_as_array if sign == b"[" else _as_object, self._content)
+        if whole is None:
+            return False
+        at = self._content.find(sign)
+        if sign == b"[":
+            if not self._add_array(at, whole, 0) and whole:
+                self._add(at, self._content.rfind(b"]") + 1)
+            return True
+        return self._add_object(at, whole, 0) is not None
+
+    def _add_array(self, at: int, elements: list[Raw], depth: int) -> bool:
+        """Add each element; false, and nothing added, if there are only numbers and the like."""
+        # A few thousand say what the rest is.
+        if not any(_sign(element) in b'{["' for element in elements[:4096]):
+            return False
+        pages = len(elements) <= _MOST_PAGES
+        for start, element in _located(self._content, at + 1, elements):
+            large = pages and len(element) > _SMALLEST_PAGE_BYTES
+            if not (large and self._add_nested(start, element, depth + 1, apart=False)):
+                self._add(start, start + len(element))
+        return True
+
+    def _add_nested(self, at: int, value: Raw, depth: int, *, apart: bool) -> bool:
+        """Add what the arrays inside hold; false, and nothing added, if there is none.
+
+        With `apart`, a large object without any is taken apart all the same.
+        """
+        self._opened += 1
+        sign = _sign(value)
+        if depth > _DEEPEST or self._opened > _MOST_OPENED or sign not in b"{[":
+            return False
+        if sign == ord("["):
+            elements = _decode_or_none(_as_array, value)
+            return elements is not None and self._add_array(at, elements, depth)
+        members = _decode_or_none(_as_object, value)
+        if members is None:
+            return False
+        mark = len(self.starts)
+        found = self._add_object(at, members, depth)
+        if found or (found is False and apart and len(value) > _LARGEST_MEMBER_BYTES):
+            return True
+        self._truncate_to(mark)
+        return False
+
+    def _add_object(self, at: int, members: dict[str, Raw], depth: int) -> bool | None:
+        """Add what it holds and say whether an array was among it; None if it names something twice."""
+        mark = len(self.starts)
+        rows = len(members) > _FEWEST_ROWS
+        found = rows
+        end = at + 1
+        try:
+            for name_at, value_at, value in _named(self._content, at + 1, members):
+                end = value_at + len(value)
+                if not rows and self._add_nested(value_at, value, depth + 1, apart=True):
+                    found = True
+                else:
+                    self.members.add(name_at)
+                    self._add(name_at, end)
+        except _DuplicateKey:
+            self._truncate_to(mark)
+            return None
+        brace = _skip_bytes(self._content, end, _BLANK)
+        if self._content[brace : brace + 1] != b"}":
+            self._truncate_to(mark)
+            return None
+        return found
+
+    def _add(self, start: int, end: int) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+
+    def _truncate_to(self, mark: int) -> None:
+        self.members.difference_update(self.starts[mark:])
+        del self.starts[mark:], self.ends[mark:]
+
+
+class _DuplicateKey(Exception):
+    """An object has two members of one name, so that what was decoded is not all of it."""
+
+
+def _decode_or_none(decoder: "msgspec.json.Decoder[Any]", data: Content | Raw) -> Any:
+    try:
+        return decoder.decode(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _sign(value: Raw) -> int:
+    return memoryview(value)[0]
+
+
+def _located(content: Content, at: int, elements: list[Raw]) -> Iterator[tuple[int, Raw]]:
+    """Where each element starts; `at` is behind the bracket."""
+    gap = b""
+    for element in elements:
+        # Most documents have the same between all their elements.
+        after = at + len(gap)
+        if content[at:after] == gap and content[after] not in _BETWEEN:
+            at = after
+        else:
+            after = _skip_bytes(content, at, _BETWEEN)
+            gap = content[at:after]
+            at = after
+        yield at, element
+        at += len(element)
+
+
+def _named(content: Content, at: int, members: dict[str, Raw]) -> Iterator[tuple[int, int, Raw]]:
+    """Where each name and each value starts; `at` is behind the brace. Raises `_NamedTwice`."""
+    for name, value in members.items():
+        at = _skip_bytes(content, at, _BETWEEN)
+        quoted = _quoted.match(content, at)
+        if quoted is None:
+            raise _DuplicateKey
+        name_end = quoted.end()
+        value_at = _skip_bytes(content, name_end, b": \t\r\n")
+        end = value_at + len(value)
+        if _decode_or_none(_as_key, content[at:name_end]) != name or not _stands_at(content, value_at, value):
+            raise _DuplicateKey
+        yield at, value_at, value
+        at = end
+
+
+def _stands_at(content: Content, at: int, value: Raw) -> bool:
+    size = len(value)
+    if size <= _COMPARED_BYTES:
+        return content[at : at + size] == bytes(value)
+    seen = memoryview(value)
+    return all(
+        content[at + start : at + min(start + _COMPARED_BYTES, size)]
+        == seen[start : start + _COMPARED_BYTES].tobytes()
+        for start in range(0, size, _COMPARED_BYTES)
+    )
+
+
+def _skip_bytes(content: Content, at: int, signs: bytes) -> int:
+    """The first place from `at` on where none of the signs is, which is the end of the content at most."""
+    size = len(content)
+    while at < size and content[at] in signs:
+        at += 1
+    return at
+
+
+# A paragraph that is longer says too many things at once to be ranked as one.
+LONGEST_PARAGRAPH_BYTES = 2_000
+# A line is shown whole while it can be. One that is longer, or longer than a paragraph may be where these are
+# ranked, is ranked in parts.
+LONGEST_LINE_BYTES = 2_000
+_PART_BYTES = 400
+# Where lines are that long, each is an entry of its own, with or without blank lines between them.
+_LONG_LINE_BYTES = 300
+# Small enough to stay near the processor while its words are counted.
+_WINDOW_BYTES = 256 * 1024
+# How far from its longest end a piece may be cut for the sake of a whole word.
+_LOOK_BACK_BYTES = 256
+
+_blank_lines = re.compile(rb"\n(?:[ \t\r]*\n)+")
+
+
+@dataclass(frozen=True, slots=True)
+class RankingUnits:
+    """Spans of a content, in order and without overlap; no piece is opened before it is asked for."""
+
+    content: Content
+    starts: "array[int]"
+    ends: "array[int]"
+    is_json: bool
+    # Where pieces start that are `"name": value`, which is JSON in braces only.
+    members: set[int] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def size(self, index: int) -> int:
+        """Its bytes."""
+        return self.ends[index] - self.starts[index]
+
+    def text(self, index: int) -> bytes:
+        """The piece byte for byte; a member of an object is an object of its own."""
+        start = self.starts[index]
+        data = self.content[start : self.ends[index]]
+        return b"{%b}" % data if start in self.members else data
+
+    def cut_sides(self, index: int) -> tuple[bool, bool]:
+        """Whether it is a part of a line that goes on before it, and behind it."""
+        start, end = self.starts[index], self.ends[index]
+        if self.is_json:
+            return False, False
+        return (
+            start > 0 and self.content[start - 1] != ord("\n"),
+            end < len(self.content) and self.content[end] != ord("\n"),
+        )
+
+    def index_at(self, position: int) -> int:
+        """The piece that a position of the content lies in, or the one before it."""
+        return bisect_right(self.starts, position) - 1
+
+    def indexes_at(self, base: int, offsets: Iterable[int]) -> Iterator[int]:
+        """The piece of each offset from `base`; an offset in none is left out. Quick if they are in order."""
+        starts, ends = self.starts, self.ends
+        index, start, end = -1, 0, 0
+        for offset in offsets:
+            position = base + offset
+            if not start <= position < end:
+                index = bisect_right(starts, position) - 1
+                start, end = starts[index], ends[index]
+            if start <= position < end:
+                yield index
+
+    def windows(self) -> Iterator[tuple[int, bytes]]:
+        """Where each window starts and its bytes, none much larger than the others.
+
+        A window ends where a piece ends; a piece larger than a window is cut between words if it has any.
+        """
+        if not self.starts:
+            return
+        yield from self.windows_of(self.starts[0], self.ends[-1])
+
+    def windows_of(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The windows of a part of the content."""
+        while start < end:
+            stop = min(start + _WINDOW_BYTES, end)
+            if stop < end:
+                piece = self.starts[self.index_at(stop)]
+                stop = piece if piece > start else _between_words(self.content, start, stop)
+            yield start, self.content[start:stop]
+            start = stop
+
+
+def elements_or_paragraphs(content: Content) -> RankingUnits:
+    """The elements of JSON; the paragraphs of a text, or its lines if it is a log."""
+    elements = _elements(content)
+    return _paragraphs(content) if elements is None else elements
+
+
+def elements_or_lines(content: Content) -> RankingUnits:
+    """The elements of JSON; the lines of a text."""
+    elements = _elements(content)
+    # An empty array has no elements and is JSON all the same.
+    return _as_text(content, *_lines(content), LONGEST_LINE_BYTES) if elements is None else elements
+
+
+def _elements(content: Content) -> RankingUnits | None:
+    found = JsonElements(content)
+    if not found.find():
+        return None
+    return RankingUnits(content, found.starts, found.ends, is_json=True, members=found.members)
+
+
+def _paragraphs(content: Content) -> RankingUnits:
+    starts, ends = _lines(content)
+    blanks = [(gap.start(), gap.end()) for gap in _blank_lines.finditer(content)] if starts else []
+    average_line = len(content) / max(len(starts), 1)
+    average_paragraph = len(content) / (len(blanks) + 1)
+    if blanks and average_line < _LONG_LINE_BYTES and average_paragraph < LONGEST_PARAGRAPH_BYTES:
+        starts = array("q", [0, *(after for _, after in blanks)])
+        ends = array("q", [*(before for before, _ in blanks), len(content)])
+    return _as_text(content, starts, ends, LONGEST_PARAGRAPH_BYTES)
+
+
+def _lines(content: Content) -> tuple["array[int]", "array[int]"]:
+    """Where the lines start and end that are not empty."""
+    starts, ends = array("q"), array("q")
+    base, size = 0, len(content)
+    while base < size:
+        stop = min(base + _WINDOW_BYTES, size)
+        if stop < size:
+            # A line longer than a window is looked for to its end, not read to it.
+            last = content.rfind(b"\n", base, stop)
+            stop = last if last >= 0 else content.find(b"\n", stop)
+            stop = stop + 1 if stop >= 0 else size
+        _add_lines(content, base, stop, starts, ends)
+        base = stop
+    return starts, ends
+
+
+def _add_lines(content: Content, base: int, stop: int, starts: "array[int]", ends: "array[int]") -> None:
+    if stop - base > _WINDOW_BYTES:
+        starts.append(base)
+        ends.append(stop - 1 if content[stop - 1 : stop] == b"\n" else stop)
+        return
+    lengths = [len(line) for line in content[base:stop].split(b"\n")]
+    begins = accumulate((length + 1 for length in lengths), initial=base)
+    spans = [(start, start + length) for start, length in zip(begins, lengths, strict=False) if length]
+    starts.extend([start for start, _ in spans])
+    ends.extend([end for _, end in spans])
+
+
+def _as_text(content: Content, starts: "array[int]", ends: "array[int]", longest: int) -> RankingUnits:
+    if max(map(sub, ends, starts), default=0) > longest:
+        cut_starts, cut_ends = array("q"), array("q")
+        for start, end in zip(starts, ends, strict=True):
+            for piece_start, piece_end in _split_long(content, start, end, longest):
+                cut_starts.append(piece_start)
+                cut_ends.append(piece_end)
+        starts, ends = cut_starts, cut_ends
+    return RankingUnits(content, starts, ends, is_json=False)
+
+
+def _split_long(content: Content, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
+    while end - start > longest:
+        line_end = content.rfind(b"\n", start + 1, start + longest)
+        stop = line_end if line_end > 0 else _between_words(content, start, start + _PART_BYTES)
+        yield start, stop
+        start = stop + 1 if line_end > 0 else stop
+    if end > start:
+        yield start, end
+
+
+def _between_words(content: Content, start: int, stop: int) -> int:
+    """The last place before `stop` where no word is cut, or else where no character is."""
+    low = max(start + 1, stop - _LOOK_BACK_BYTES)
+    cut = max(content.rfind(sign, low, stop) for sign in (b" ", b",", b"\n", b">", b";", b"}"))
+    if cut > start:
+        return cut + 1
+    # The bytes of a character after its first are 0x80 to 0xBF, and there are three at most.
+    for back in range(stop, max(stop - 4, start), -1):
+        if content[back] & 0xC0 != 0x80:
+            return back
+    return stop

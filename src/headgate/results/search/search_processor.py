@@ -1,0 +1,133 @@
+"""Regex search in text and JSON, and dispatch of the other search modes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.results.content import Content, MemoryScratch, Scratch, character_count, first_byte, is_json
+from headgate.results.jobs import SearchMode, SearchParams
+from headgate.results.pipeline import Processor, ProcessorResult, processed
+from headgate.results.regex import RegexPattern, compile_pattern_for_json
+from headgate.results.search.ansi_sequences import ContentWithoutAnsi, mentions_ansi
+from headgate.results.search.bm25_search import Bm25Processor
+from headgate.results.search.context_search import ContextProcessor
+from headgate.results.search.fuzzy_search import FuzzyProcessor
+from headgate.results.search.json_assembly import JsonAssembler
+from headgate.results.search.json_matches import LONGEST_STRING_BYTES, JsonMatch, JsonMatcher, JsonMatchFinder
+from headgate.results.search.match_counter import MatchCounter
+from headgate.results.search.match_window import window_widths
+from headgate.results.search.matching_lines import (
+    MatchingLines,
+    MatchingLinesPage,
+    line_numbers,
+    matching_lines,
+    with_next,
+)
+from headgate.results.search.structure_search import StructureProcessor
+
+# Of so many lines the numbers are told.
+_MOST_NUMBERS = 20
+# Of what is too large to show so many paths are told.
+_MOST_PATHS = 3
+_LONGEST_PATH = 100
+
+
+class SearchProcessor:
+    """Searches by regular expression, and hands every other way of searching to the one that knows it."""
+
+    name = "search"
+
+    def __init__(
+        self, others: Mapping[SearchMode, Processor] | None = None, scratch: Scratch | None = None
+    ) -> None:
+        """`scratch` keeps a large content without its control sequences."""
+        self._modes = _default_modes() if others is None else others
+        self._scratch = scratch or MemoryScratch()
+
+    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
+        """What matches, as much of it as there is room for. Raises Refused for a pattern that is none."""
+        if mentions_ansi(params.pattern):
+            return self._search(content, params)
+        plain = ContentWithoutAnsi(content, self._scratch)
+        result = self._search(plain.content, params)
+        if plain.content is content:
+            return result
+        return msgspec.structs.replace(
+            result, original_size=len(content), places=plain.original_positions(result.places)
+        )
+
+    def _search(self, content: Content, params: SearchParams) -> ProcessorResult:
+        if params.mode is not SearchMode.REGEX:
+            return self._modes[params.mode].process(content, params)
+        pattern = compile_pattern_for_json(
+            params.pattern, case_insensitive=params.case_insensitive, multiline=params.multiline
+        )
+        return (_search_json if is_json(content) else _search_text)(content, pattern, params)
+
+
+def _default_modes() -> dict[SearchMode, Processor]:
+    return {
+        SearchMode.BM25: Bm25Processor(),
+        SearchMode.FUZZY: FuzzyProcessor(),
+        SearchMode.CONTEXT: ContextProcessor(),
+        SearchMode.STRUCTURE: StructureProcessor(),
+    }
+
+
+def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
+    page = MatchingLinesPage(content, before=params.before, after=params.after, room=params.room)
+    counter = MatchCounter(SearchMode.REGEX, params, most=pattern.max_hits)
+    shown: list[MatchingLines] = []
+    found = with_next(matching_lines(content, pattern, window_widths(params.room).line))
+    for lines, following in counter.count(found):
+        if counter.is_on_page and counter.record_fit(page.add(lines, following)):
+            shown.append(lines)
+    starts = dict.fromkeys(lines.start for lines in shown)
+    numbers = line_numbers(content, list(starts)[:_MOST_NUMBERS])
+    facts: dict[str, Any] = {"lines": numbers} if numbers else {}
+    if page.cut:
+        facts["cut"] = page.cut
+    return processed(content, page.text(), counter.metadata(facts), places=[lines.hit[0] for lines in shown])
+
+
+def _search_json(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
+    is_object = first_byte(content) == b"{"
+    assembly = JsonAssembler(is_object=is_object, room=params.room, before=params.before, after=params.after)
+    counter = MatchCounter(SearchMode.REGEX, params, most=pattern.max_hits)
+    too_large, shown = list[str](), list[JsonMatch]()
+    for finding in counter.count(JsonMatchFinder(JsonMatcher(pattern, content), params.room).find(content)):
+        if not counter.is_on_page:
+            continue
+        if counter.record_fit(assembly.add(finding)):
+            shown.append(finding)
+        elif finding.too_large or not counter.shown:
+            # It fits no page, so that the search must go on behind it.
+            counter.skip()
+            too_large.append(finding.path)
+    facts = _paths_too_large(too_large) | _truncated_string_facts(shown)
+    elements = [finding.element for finding in shown]
+    return processed(content, assembly.json(), counter.metadata(facts), elements=elements)
+
+
+def _paths_too_large(paths: list[str]) -> dict[str, str]:
+    """How to read what matches and was not shown."""
+    # A longer one would be cut in the note.
+    named = [path for path in paths if len(path) <= _LONGEST_PATH][:_MOST_PATHS]
+    if not named:
+        return {}
+    return {"go_on": f"what matches is too large to show: proxy_read with path {', '.join(named)}"}
+
+
+def _truncated_string_facts(shown: list[JsonMatch]) -> dict[str, Any]:
+    """How many matches are shown without the whole of the string that they are in, and where the first is."""
+    cut = [(finding, finding.part) for finding in shown if finding.part is not None]
+    if not cut:
+        return {}
+    first = cut[0][0]
+    facts: dict[str, Any] = {"cut": len(cut)}
+    if len(first.path) > _LONGEST_PATH or len(first.value) > LONGEST_STRING_BYTES:
+        return facts
+    same = [part for finding, part in cut if finding.path == first.path][:_MOST_NUMBERS]
+    positions = [character_count(part.text[: part.hit[0]]) for part in same]
+    return {**facts, "path": first.path, "positions": positions}

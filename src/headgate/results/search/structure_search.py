@@ -1,0 +1,313 @@
+"""Search in field names, column names, headings and keys, with types, counts and samples by path."""
+
+import csv
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from headgate.results.content import Content, character_count, is_json
+from headgate.results.delimited_text import DelimitedText, detect_delimited
+from headgate.results.jobs import SearchMode, SearchParams
+from headgate.results.json_paths import elements_path, member_path
+from headgate.results.pipeline import ProcessorResult, processed
+from headgate.results.regex import RegexPattern, compile_pattern
+from headgate.results.search.json_matches import decode_container_or_none
+from headgate.results.search.match_counter import MatchCounter
+from headgate.results.search.matching_lines import line_numbers, line_prefix, matching_lines
+from headgate.results.text_stream import json_lines
+
+# So much is built of Python objects at once.
+_BATCH_BYTES = 1024 * 1024
+# An object with more names is a map by id: what is below them is taken together.
+_MOST_NAMES = 500
+# No path that is accepted has more steps.
+_DEEPEST = 60
+_MOST_PATHS = 20_000
+_SAMPLE_CHARACTERS = 40
+
+# The fields of CSV have no types; these are what they would be in JSON.
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+# Asked with the name (none if it is an element), its path, and the path of what it is in.
+PathFilter = Callable[[str | None, str, str], bool]
+
+_TYPES: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+_values = msgspec.json.Decoder()
+# What is too large for a double is a number like any other here.
+_any_values = msgspec.json.Decoder(float_hook=float)
+
+
+@dataclass(slots=True)
+class PathStatistics:
+    """What is at one path."""
+
+    types: Counter[str] = field(default_factory=Counter)
+    sample: object = None
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return self.types.total()
+
+
+class PathScanner:
+    """Goes through a document and keeps what is at the paths that are wanted."""
+
+    def __init__(self, wanted: PathFilter) -> None:
+        self._filter = wanted
+        self.found: dict[str, PathStatistics] = {}
+
+    def scan(self, value: Raw | Content, path: str = "", parent: str = "", name: str | None = None) -> None:
+        """Go through a value of any size; a large one is opened, not built."""
+        if len(value) <= _BATCH_BYTES:
+            self._walk(_decode_values([Raw(memoryview(value))]), path, parent, name)
+            return
+        held = decode_container_or_none(value)
+        if held is None:
+            # Its beginning is all that is told of it.
+            head = bytes(memoryview(value)[1:_SAMPLE_CHARACTERS]).decode(errors="ignore")
+            self._record(path, parent, name, Counter([str]), [f"{head}…"])
+            return
+        self._record(path, parent, name, Counter([type(held)]), [])
+        if _steps(path) >= _DEEPEST:
+            return
+        if isinstance(held, list):
+            self.scan_all(held, elements_path(path), path)
+        elif len(held) > _MOST_NAMES:
+            self.scan_all(list(held.values()), elements_path(path), path)
+        else:
+            for key, member in held.items():
+                self.scan(member, member_path(path, key), path, key)
+
+    def scan_all(self, values: Iterable[Raw], path: str, parent: str) -> None:
+        """Go through values that share a path."""
+        batch, size = list[Raw](), 0
+        for value in values:
+            if len(value) > _BATCH_BYTES:
+                self.scan(value, path, parent)
+                continue
+            batch.append(value)
+            size += len(value)
+            if size > _BATCH_BYTES:
+                self._walk(_decode_values(batch), path, parent, None)
+                batch, size = [], 0
+        self._walk(_decode_values(batch), path, parent, None)
+
+    def scan_table(self, table: DelimitedText) -> None:
+        """Go through the columns of text with separators; empty fields are not counted."""
+        for at, name in enumerate(table.names):
+            path = member_path("", name)
+            if not self._is_selected(name, path, ""):
+                continue
+            fields = [record[at] for record in _readable(table.records()) if at < len(record) and record[at]]
+            self.found[path] = PathStatistics(Counter(map(_type_of_field, fields)), next(iter(fields), None))
+
+    def _walk(self, values: list[Any], path: str, parent: str, name: str | None) -> None:
+        if not values:
+            return
+        types = Counter(map(type, values))
+        self._record(path, parent, name, types, values)
+        if _steps(path) >= _DEEPEST:
+            return
+        if dict in types:
+            self._walk_objects([value for value in values if type(value) is dict], path)
+        if list in types:
+            elements = chain.from_iterable(value for value in values if type(value) is list)
+            self._walk(list(elements), elements_path(path), path, None)
+
+    def _walk_objects(self, objects: list[dict[str, Any]], path: str) -> None:
+        names = Counter(chain.from_iterable(objects))
+        if len(names) <= _MOST_NAMES:
+            for key, values in _by_name(objects, names):
+                self._walk(values, member_path(path, key), path, key)
+            return
+        for key, values in _by_name(objects, names):
+            self._record(member_path(path, key), path, key, Counter(map(type, values)), values)
+        self._walk([value for one in objects for value in one.values()], elements_path(path), path, None)
+
+    def _record(
+        self, path: str, parent: str, name: str | None, types: Counter[type], values: list[Any]
+    ) -> None:
+        if not path or (path not in self.found and not self._is_selected(name, path, parent)):
+            return
+        column = self.found.setdefault(path, PathStatistics())
+        for kind, count in types.items():
+            column.types[_TYPES.get(kind, "number")] += count
+        if column.sample is None:
+            column.sample = next(filter(_is_scalar, values[:100]), None)
+
+    def _is_selected(self, name: str | None, path: str, parent: str) -> bool:
+        if len(self.found) >= _MOST_PATHS:
+            return False
+        return self._filter(name, path, parent)
+
+
+def _readable(records: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The records up to the first that is none, for a quotation mark that is never closed."""
+    with suppress(csv.Error):
+        yield from records
+
+
+def _type_of_field(field: str) -> str:
+    if _INTEGER.fullmatch(field):
+        return "integer"
+    return "number" if _NUMBER.fullmatch(field) else "string"
+
+
+def _by_name(objects: list[dict[str, Any]], names: Counter[str]) -> Iterable[tuple[str, list[Any]]]:
+    if names.total() == len(names) * len(objects):
+        return ((key, [one[key] for one in objects]) for key in names)
+    columns = defaultdict[str, list[Any]](list)
+    for one in objects:
+        for key, value in one.items():
+            columns[key].append(value)
+    return columns.items()
+
+
+def _is_scalar(value: object) -> bool:
+    return value is not None and not isinstance(value, dict | list)
+
+
+def _decode_values(values: list[Raw]) -> list[Any]:
+    """The values as Python objects; of one that cannot be built as much as can be."""
+    try:
+        built: list[Any] = _values.decode(b"[%b]" % b",".join(values))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return list(_decode_tolerantly(values))
+    return built
+
+
+def _decode_tolerantly(values: list[Raw], depth: int = 0) -> Iterator[Any]:
+    for value in values:
+        try:
+            yield _any_values.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            held = decode_container_or_none(value) if depth < _DEEPEST else None
+            if held is None:
+                # A number with thousands of digits, or a text that is no UTF-8.
+                yield "" if memoryview(value)[0] == ord('"') else 0
+            elif isinstance(held, list):
+                yield list(_decode_tolerantly(held, depth + 1))
+            else:
+                yield dict(zip(held, _decode_tolerantly(list(held.values()), depth + 1), strict=True))
+
+
+def _steps(path: str) -> int:
+    """About how many steps a path has, and never too few."""
+    return path.count(".") + path.count("[")
+
+
+def shorten_sample(value: object) -> object:
+    """The value, or the beginning of a long one."""
+    if isinstance(value, str) and len(value) > _SAMPLE_CHARACTERS:
+        return value[: _SAMPLE_CHARACTERS - 1] + "…"
+    if isinstance(value, int) and abs(value) > 2**63:
+        return shorten_sample(str(value))
+    return value
+
+
+_LONGEST_LINE = 200
+# With the signs behind it and the line end.
+_LONGEST_NUMBER = 12
+
+# A heading of Markdown, a section of a settings file, a key with or without its value.
+_LOOKS_LIKE_STRUCTURE = (
+    r"^[ \t]*(?:#{1,6}[ \t]|\[[^\]]{1,100}\][ \t\r]*$|[-\w.\"']{1,60}[ \t]*[:=](?:[ \t\r]|$)|"
+    r"[A-Z][A-Z0-9 _-]{2,60}:?[ \t\r]*$)"
+)
+
+
+class StructureProcessor:
+    """Finds names and not values."""
+
+    name = "structure"
+
+    def process(self, content: Content, params: SearchParams) -> ProcessorResult:
+        """The paths, or the lines, that match. Raises Refused for a bad pattern."""
+        pattern = compile_pattern(params.pattern, case_insensitive=params.case_insensitive)
+        columns = PathScanner(_FieldMatcher(pattern.for_values))
+        lines = json_lines(content)
+        if lines is not None:
+            # Each line is a document of its own, so that paths begin inside of it.
+            columns.scan_all((lines[index] for index in range(len(lines))), "", "")
+        elif is_json(content):
+            columns.scan(content)
+        else:
+            table = detect_delimited(content)
+            if table is None:
+                return _search_text(content, pattern, params)
+            columns.scan_table(table)
+        return _paths(content, columns.found, params)
+
+
+class _FieldMatcher:
+    """Whether a pattern means a field: it matches its name, or its path down to its name."""
+
+    def __init__(self, pattern: RegexPattern) -> None:
+        self._pattern = pattern
+
+    def __call__(self, name: str | None, path: str, parent: str) -> bool:
+        if name is not None and self._pattern.search(name.encode()) is not None:
+            return True
+        above = len(parent.encode())
+        return any(end > above for _, end in self._pattern.find_hits(path.encode()))
+
+
+def _paths(content: Content, found: dict[str, PathStatistics], params: SearchParams) -> ProcessorResult:
+    counter = MatchCounter(SearchMode.STRUCTURE, params, most=len(found))
+    shown, left = list[bytes](), params.room - len('{"paths":[]}')
+    for path, column in counter.count(found.items()):
+        if not counter.is_on_page:
+            continue
+        told = _path_entry(path, column)
+        if counter.record_fit(character_count(told) + 1 <= left):
+            shown.append(told)
+            left -= character_count(told) + 1
+        elif not shown:
+            counter.skip()
+    return processed(content, b'{"paths":[%b]}' % b",".join(shown), counter.metadata())
+
+
+def _path_entry(path: str, column: PathStatistics) -> bytes:
+    facts: dict[str, Any] = {"path": path, "types": list(column.types), "count": column.count}
+    if column.sample is not None:
+        facts["sample"] = shorten_sample(column.sample)
+    return msgspec.json.encode(facts)
+
+
+def _search_text(content: Content, pattern: RegexPattern, params: SearchParams) -> ProcessorResult:
+    structural = compile_pattern(_LOOKS_LIKE_STRUCTURE)
+    counter = MatchCounter(SearchMode.STRUCTURE, params, most=pattern.max_hits)
+    lines = (
+        lines
+        for lines in matching_lines(content, structural, len(content))
+        if pattern.search(content, lines.start, lines.end) is not None
+    )
+    starts, rows, left = list[int](), list[bytes](), params.room
+    for found in counter.count(lines):
+        if not counter.is_on_page:
+            continue
+        row = line_prefix(content, (found.start, found.end), min(_LONGEST_LINE, left))
+        if counter.record_fit(character_count(row) + _LONGEST_NUMBER <= left):
+            left -= character_count(row) + _LONGEST_NUMBER
+            starts.append(found.start)
+            rows.append(row)
+    numbers = line_numbers(content, starts)
+    shown = [b"%d: %b" % numbered for numbered in zip(numbers, rows, strict=True)]
+    return processed(content, b"\n".join(shown), counter.metadata(), places=starts)

@@ -1,0 +1,149 @@
+"""Estimates the number of tokens of a text from a sample, with weights fitted to o200k."""
+
+from collections import Counter
+from typing import Final
+
+from headgate.results.content import Content
+
+# A longer text is sampled, in windows that are spread over all of it.
+_WINDOWS: Final = 8
+_WINDOW_BYTES: Final = 512
+_SAMPLE_BYTES: Final = _WINDOWS * _WINDOW_BYTES
+# What a text of the least favourable kind, such as numbers, has at most in each token.
+_CHARACTERS_PER_TOKEN: Final = 2.2
+
+_ASCII: Final = bytes(range(0x80))
+_SMALL: Final = bytes(range(ord("a"), ord("z") + 1))
+_CAPITALS: Final = _SMALL.upper()
+_DIGITS: Final = b"0123456789"
+_TABS: Final = b"\t\v\f"
+_SIGNS: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum() and byte not in b" \t\n\v\f\r")
+# What letters with accents begin with; the others are those of Georgian, which begins with the last, too.
+_ACCENTED: Final = (b"\xc3", b"\xc4", b"\xc5", b"\xc6", b"\xe1")
+_GEORGIAN: Final = b"\xe1\x83"
+
+
+def _kinds(*, accented: bool) -> bytes:
+    """A table that maps each byte to its kind: a letter, a capital, a digit, a sign, a blank, other."""
+    small = _SMALL + bytes((*range(0x80, 0xC0), *range(0xC3, 0xCA))) if accented else _SMALL
+    kinds = {
+        b"a": small,
+        b"A": _CAPITALS,
+        b"0": _DIGITS,
+        b".": _SIGNS,
+        b"\n": b"\r\n",
+        b"\t": _TABS,
+        b" ": b" ",
+    }
+    table = bytearray(b"\x80" * 256)
+    for kind, members in kinds.items():
+        for byte in members:
+            table[byte] = kind[0]
+    return bytes(table)
+
+
+_PLAIN_KINDS: Final = _kinds(accented=False)
+_ACCENTED_KINDS: Final = _kinds(accented=True)
+# Leave one kind, and blanks in place of the others.
+_SMALL_RUNS, _CAPITAL_RUNS, _DIGIT_RUNS, _SIGN_RUNS = (
+    bytes(byte if byte == kind else ord(" ") for byte in range(256)) for kind in b"aA0."
+)
+
+_WORD, _ONE_LETTER, _CAPITAL, _CAPITALS_RUN, _CASE_CHANGE = 0.949, -0.439, 0.111, 1.27, 0.3
+# For each letter beyond the sixth; words of languages with accents are in the vocabulary less often.
+_USUAL_LETTERS, _MORE_LETTERS, _MORE_ACCENTED_LETTERS = 6, 0.148, 0.42
+# Above this share of words beside digits or case changes, text is rather base64 than words.
+_USUAL_CHANGES, _RANDOM_WORD, _RANDOM_LETTER = 0.35, 0.624, 0.642
+# A sign is mostly part of the word behind it.
+_SIGN, _TWO_SIGNS, _SIGN_RUN, _MORE_SIGNS, _JOINED_SIGN = 0.976, 1.3, 1.534, 0.576, -0.383
+_MOST_MORE_SIGNS: Final = 6
+# Where kinds of bytes follow each other: line ends, indentation, tabs; a space before a digit.
+_PAIRS: Final = (
+    (1.135, (b"a\n", b"A\n", b"0\n", b" \n", b"\x80\n")),
+    (0.821, (b"a  ", b"A  ", b"0  ", b".  ", b"\n  ", b"\x80  ")),
+    (0.725, (b"\n\t", b"a\t", b"0\t", b".\t")),
+    (1.0, (b" 0",)),
+    (_JOINED_SIGN, (b".a", b".A")),
+)
+_ESCAPE, _ESCAPED = b"\x1b", 0.912
+# By the first bytes of a character; what begins with them and is listed again differs by that.
+_SCRIPTS: Final = (
+    (0.448, (b"\xce", b"\xcf")),
+    (0.32, (b"\xd0", b"\xd1", b"\xd2", b"\xd3")),
+    (0.39, (b"\xd4", b"\xd5", b"\xe1\x82", b"\xe1\x83")),
+    (0.52, (b"\xd6", b"\xd7")),
+    (0.365, (b"\xd8", b"\xd9", b"\xda", b"\xdb")),
+    (0.49, (b"\xe0",)),
+    (-0.07, (b"\xe0\xa4", b"\xe0\xa5")),
+    (0.05, (b"\xe0\xae", b"\xe0\xaf")),
+    (1.27, (b"\xe2",)),
+    (0.23, (b"\xe2\x80",)),
+    (-2.0, (b"\xe2\x80\x8d",)),
+    (0.687, (b"\xe3",)),
+    (0.79, (b"\xe4", b"\xe5", b"\xe6", b"\xe7", b"\xe8", b"\xe9")),
+    (0.7, (b"\xea", b"\xeb", b"\xec", b"\xed")),
+    (2.0, (b"\xf0",)),
+)
+
+
+def estimate_tokens(content: Content | memoryview) -> int:
+    """About so many tokens has the content; a benchmark counts, this weighs a sample."""
+    size = len(content)
+    if size <= _SAMPLE_BYTES:
+        return round(_weighed(bytes(content[:])))
+    step = (size - _WINDOW_BYTES) / (_WINDOWS - 1)
+    starts = [round(step * number) for number in range(_WINDOWS)]
+    sample = b"".join(bytes(content[start : start + _WINDOW_BYTES]) for start in starts)
+    return round(_weighed(sample) * size / len(sample))
+
+
+def _weighed(sample: bytes) -> float:
+    foreign = 0 if sample.isascii() else len(sample.translate(None, _ASCII))
+    accented = foreign > 0 and _is_accented(sample, foreign)
+    kinds = sample.translate(_ACCENTED_KINDS if accented else _PLAIN_KINDS)
+    tokens = _words(kinds, _MORE_ACCENTED_LETTERS if accented else _MORE_LETTERS) + _signs(kinds)
+    tokens += sum(times * ((length + 2) // 3) for length, times in _runs(kinds, _DIGIT_RUNS).items())
+    tokens += sum(weight * sum(map(kinds.count, pairs)) for weight, pairs in _PAIRS)
+    tokens += _ESCAPED * sample.count(_ESCAPE)
+    if foreign:
+        tokens += sum(weight * sum(map(sample.count, starts)) for weight, starts in _SCRIPTS)
+    return max(0.0, tokens)
+
+
+def _is_accented(sample: bytes, foreign: int) -> bool:
+    """Whether half of what is not ASCII are letters with accents, so that they are parts of words."""
+    return 4 * sum(map(sample.count, _ACCENTED)) > foreign > 6 * sample.count(_GEORGIAN)
+
+
+def _words(kinds: bytes, more_letters: float) -> float:
+    small, capitals = _runs(kinds, _SMALL_RUNS), _runs(kinds, _CAPITAL_RUNS)
+    cases = kinds.count(b"aA")
+    more = sum(
+        (length - _USUAL_LETTERS) * times for length, times in small.items() if length > _USUAL_LETTERS
+    )
+    tokens = _WORD * small.total() + _ONE_LETTER * small[1] + more_letters * more + _CASE_CHANGE * cases
+    tokens += _CAPITAL * capitals[1] + _CAPITALS_RUN * (capitals.total() - capitals[1])
+    words = small.total() + capitals.total() - kinds.count(b"Aa")
+    changes = cases + kinds.count(b"0a") + kinds.count(b"0A")
+    random = min(1.0, changes / max(words, 1)) - _USUAL_CHANGES
+    if random > 0:
+        letters = sum(times * max(0, length - 2) for length, times in (small + capitals).items())
+        tokens += random * (_RANDOM_WORD * words + _RANDOM_LETTER * letters)
+    return tokens
+
+
+def _signs(kinds: bytes) -> float:
+    runs = _runs(kinds, _SIGN_RUNS)
+    longer = sum(times for length, times in runs.items() if length > 2)
+    more = sum(times * min(length - 3, _MOST_MORE_SIGNS) for length, times in runs.items() if length > 3)
+    return _SIGN * runs[1] + _TWO_SIGNS * runs[2] + _SIGN_RUN * longer + _MORE_SIGNS * more
+
+
+def _runs(kinds: bytes, table: bytes) -> Counter[int]:
+    """How many runs of one kind there are, by their length."""
+    return Counter(map(len, kinds.translate(table).split()))
+
+
+def characters_for_tokens(tokens: int) -> int:
+    """So many characters have hardly more than so many tokens."""
+    return int(tokens * _CHARACTERS_PER_TOKEN)

@@ -1,0 +1,333 @@
+"""Truncates JSON values and texts to a number of characters, and divides that number among several texts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.results.content import (
+    Content,
+    character_count,
+    count_characters,
+    count_lines,
+    first_byte,
+    first_characters,
+)
+from headgate.results.jobs import PageUnit
+from headgate.results.pipeline import ProcessingError
+from headgate.results.text_stream import end_of_whole_escapes
+
+
+def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
+    """How much each of them gets: small ones all that they need, large ones the same part of the rest."""
+    given = [0] * len(sizes)
+    left = room
+    for waiting, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        given[index] = min(sizes[index], left // (len(sizes) - waiting))
+        left -= given[index]
+    return given
+
+
+# Deeper parts are left out: each level is one more scan of what is below it.
+_DEEPEST = 20
+_BYTES_PER_CHARACTER = 4
+# Nothing is shorter than this member with its comma: `"":1,`.
+_SHORTEST_MEMBER = 5
+# So many large members share the room, however little each gets ...
+_FEW_MEMBERS = 32
+# ... and more than that only if each gets so many characters, because nobody can read a hundred stumps.
+_READABLE = 64
+_ELLIPSIS = "…".encode()
+
+_elements = msgspec.json.Decoder(list[Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+_value = msgspec.json.Decoder(Raw)
+
+
+class TruncationLoss(NamedTuple):
+    """What was cut, and how much of it is left; of several losses that of the largest array tells most."""
+
+    of_array: bool
+    # In bytes, of the value that was cut.
+    size: int
+    shown: int
+    total: int
+    unit: PageUnit
+
+
+class TruncatedValue(NamedTuple):
+    """What fits of a value; without a loss it is all of it."""
+
+    content: bytes
+    loss: TruncationLoss | None
+
+
+def leading_byte(value: Content | Raw) -> bytes:
+    """The sign that a value begins with: `[`, `{`, a quote, or that of a number or a word."""
+    # White space is only around the outermost value.
+    return bytes(memoryview(value)[:1]) if isinstance(value, Raw) else first_byte(value)
+
+
+def element_count(value: bytes) -> int:
+    """How many elements or members there are; any other value counts as one. Raises as msgspec does."""
+    match leading_byte(value):
+        case b"[":
+            return len(_elements.decode(value))
+        case b"{":
+            return len(_members.decode(value))
+    _value.decode(value)
+    return 1
+
+
+def truncate_value(value: Content | Raw, room: int, depth: int = 0) -> TruncatedValue | None:
+    """What fits of a value, None where that is nothing. The outermost array or object is always there.
+
+    Raises as msgspec does if the value is no JSON, or too deep for it.
+    """
+    if depth and (room < 2 or depth > _DEEPEST):
+        return None
+    data = minified_if_fits(value, room)
+    if data is not None:
+        return TruncatedValue(data, None)
+    try:
+        return _truncate_by_kind(value, room, depth)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        # What cannot be opened is left out, but the outermost value is no JSON then.
+        if depth:
+            return None
+        raise
+
+
+def _truncate_by_kind(value: Content | Raw, room: int, depth: int) -> TruncatedValue | None:
+    match leading_byte(value):
+        case b"[":
+            return _truncate_array(value, room, depth)
+        case b"{":
+            return _truncate_object(value, room, depth)
+        case b'"':
+            return _truncate_string(value, room)
+    _value.decode(value)
+    return None
+
+
+def minified_if_fits(value: Content | Raw, room: int) -> bytes | None:
+    """The value without line ends between its parts, if it fits."""
+    with memoryview(value) as view:
+        if len(view) > room * _BYTES_PER_CHARACTER:
+            return None
+        data = bytes(view)
+    if b"\n" in data:
+        # In JSON a line end is never part of a value, and indentation would take a third of the room.
+        try:
+            data = msgspec.json.format(data, indent=-1)
+        except (DecodeError, RecursionError):
+            return None
+    return data if character_count(data) <= room else None
+
+
+def _truncate_array(value: Content | Raw, room: int, depth: int) -> TruncatedValue:
+    elements = _elements.decode(value)
+    kept: list[bytes] = []
+    left = room - 2
+    for element in elements:
+        data = minified_if_fits(element, left)
+        if data is None:
+            break
+        kept.append(data)
+        left -= character_count(data) + 1
+    if len(kept) == len(elements):
+        return TruncatedValue(join_parts(b"[", kept, b"]"), None)
+    first = None if kept else truncate_value(elements[0], left, depth + 1)
+    if first is not None:
+        kept.append(first.content)
+        if len(elements) == 1:
+            return TruncatedValue(join_parts(b"[", kept, b"]"), first.loss)
+    return TruncatedValue(
+        join_parts(b"[", kept, b"]"), element_loss(value, len(kept), len(elements), of_array=True)
+    )
+
+
+def _truncate_object(value: Content | Raw, room: int, depth: int) -> TruncatedValue:
+    members = _members.decode(value)
+    pieces: dict[bytes, TruncatedValue] = {}
+    if len(members) <= room // _SHORTEST_MEMBER:
+        pieces = _share_room(members, room - 2, depth)
+    pieces = pieces or _first_members(members, room - 2, depth)
+    kept = join_parts(b"{", (name + piece.content for name, piece in pieces.items()), b"}")
+    losses = [piece.loss for piece in pieces.values() if piece.loss is not None]
+    return TruncatedValue(kept, main_loss(value, losses, len(pieces), len(members)))
+
+
+def main_loss(
+    value: Content | Raw, losses: Sequence[TruncationLoss], shown: int, total: int
+) -> TruncationLoss | None:
+    """What an object has lost, of which so many members are shown: the largest array tells most."""
+    if not losses and shown == total:
+        return None
+    arrays = [loss for loss in losses if loss.of_array]
+    if arrays:
+        return max(arrays, key=lambda loss: loss.size)
+    if len(losses) == 1 and shown == total:
+        return losses[0]
+    return element_loss(value, shown, total, of_array=False)
+
+
+def _share_room(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes, TruncatedValue]:
+    """Small members whole and a fair share for each large one; nothing where shares would be too small."""
+    names = {key: encoded_key(key) for key in members}
+    left = room + 1 - sum(character_count(name) + 1 for name in names.values())
+    if left <= 0:
+        return {}
+    sizes = {key: size_within(value, left) for key, value in members.items()}
+    pieces: dict[str, TruncatedValue | None] = {}
+    for rank, key in enumerate(sorted(members, key=sizes.__getitem__)):
+        waiting = len(members) - rank
+        share = left // waiting
+        if sizes[key] > share and waiting > _FEW_MEMBERS and share < _READABLE:
+            return {}
+        piece = truncate_value(members[key], share, depth + 1) if share else None
+        pieces[key] = piece
+        left -= character_count(piece.content) if piece else -character_count(names[key]) - 1
+    return {names[key]: piece for key in members if (piece := pieces[key]) is not None}
+
+
+def _first_members(members: Mapping[str, Raw], room: int, depth: int) -> dict[bytes, TruncatedValue]:
+    """The first members as long as they fit; if the first one is too large, it gets half of the room."""
+    pieces: dict[bytes, TruncatedValue] = {}
+    left = room
+    for key, value in members.items():
+        name = encoded_key(key)
+        rest = left - character_count(name)
+        data = minified_if_fits(value, rest)
+        if data is None and pieces:
+            break
+        piece = (
+            TruncatedValue(data, None) if data is not None else truncate_value(value, rest // 2, depth + 1)
+        )
+        if piece is not None:
+            pieces[name] = piece
+            left = rest - character_count(piece.content) - 1
+    return pieces
+
+
+def _truncate_string(value: Content | Raw, room: int) -> TruncatedValue | None:
+    # Two quotes and the ellipsis.
+    length = room - 3
+    if length < 1:
+        return None
+    text = memoryview(_value.decode(value))[1:-1]
+    head = first_characters(bytes(text[: length * _BYTES_PER_CHARACTER]), length)
+    kept = head[: end_of_whole_escapes(head)]
+    total = count_characters(value) - 2
+    loss = TruncationLoss(False, len(text), character_count(kept), total, PageUnit.CHARACTERS)
+    return TruncatedValue(b'"' + kept + _ELLIPSIS + b'"', loss)
+
+
+def encoded_key(key: str) -> bytes:
+    return msgspec.json.encode(key) + b":"
+
+
+def size_within(value: Raw, room: int) -> int:
+    """Its characters if it may fit, its bytes if it cannot."""
+    data = minified_if_fits(value, room)
+    return len(memoryview(value)) if data is None else character_count(data)
+
+
+def join_parts(opening: bytes, parts: Iterable[bytes], closing: bytes) -> bytes:
+    return opening + b",".join(parts) + closing
+
+
+def element_loss(value: Content | Raw, shown: int, total: int, *, of_array: bool) -> TruncationLoss:
+    """The loss of elements or members."""
+    return TruncationLoss(of_array, len(memoryview(value)), shown, total, PageUnit.ELEMENTS)
+
+
+# In UTF-8, so what is longer than this times the room does not fit.
+_MAX_UTF8_BYTES = 4
+
+
+class TruncatedContent(msgspec.Struct, frozen=True):
+    """What fits of a content; `whole` is whether nothing is missing but white space between values."""
+
+    content: bytes
+    # Of the largest array that was cut; else of the members, of a long string, or of the lines.
+    shown: int
+    total: int
+    unit: PageUnit
+    whole: bool
+
+
+def truncate_json(content: Content, room: int) -> TruncatedContent:
+    """At most `room` characters of JSON of the same kind: first elements, small members, parts of large ones.
+
+    Numbers and strings are kept byte for byte, only a string that is too long ends with `…`. Without room for
+    anything it is `[]` or `{}`. Raises Refused for what is no JSON.
+    """
+    try:
+        if len(content) <= room * _MAX_UTF8_BYTES and character_count(content[:]) <= room:
+            count = element_count(content[:])
+            return TruncatedContent(content[:], count, count, PageUnit.ELEMENTS, whole=True)
+        piece = truncate_value(content, room)
+        if piece is not None and piece.loss is None:
+            count = element_count(piece.content)
+            return TruncatedContent(piece.content, count, count, PageUnit.ELEMENTS, whole=True)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProcessingError(
+            "The result is no JSON that can be cut: read it in lines or characters."
+        ) from error
+    if piece is None or piece.loss is None:
+        # A number of hundreds of digits, or a string without room for one sign of it.
+        return TruncatedContent(
+            b'""' if leading_byte(content) == b'"' else b"null", 0, 1, PageUnit.ELEMENTS, whole=False
+        )
+    return TruncatedContent(piece.content, piece.loss.shown, piece.loss.total, piece.loss.unit, whole=False)
+
+
+def truncate_text(content: Content, room: int) -> TruncatedContent:
+    """The first lines that fit, without the last line end; of an endless one its first characters."""
+    room = max(room, 0)
+    # One character more than fits: the line end behind the last line is not shown.
+    head = content[: (room + 1) * _MAX_UTF8_BYTES].decode(errors="replace")[: room + 1]
+    if len(head) <= room:
+        count = count_lines(content)
+        return TruncatedContent(content[:], count, count, PageUnit.LINES, whole=True)
+    lines, line_end, _ = head.rpartition("\n")
+    # A short line before an endless one does not leave the page empty.
+    if line_end and lines.strip() and len(lines) >= room // 2:
+        shown = lines.count("\n") + 1
+        return TruncatedContent(
+            lines.removesuffix("\r").encode(), shown, count_lines(content), PageUnit.LINES, whole=False
+        )
+    head = head[:room]
+    after_space = head.rfind(" ", room - room // 10) + 1
+    head = head[: after_space or room]
+    return TruncatedContent(
+        head.encode(), len(head), count_characters(content), PageUnit.CHARACTERS, whole=False
+    )
+
+
+MARKER = " <truncated by smart mcp proxy> "
+
+_TAIL = 50
+# Below this the head would be shorter than the tail.
+_SMALLEST = _TAIL + len(MARKER) + _TAIL
+
+
+def head_tail_size(limit: int) -> int:
+    """How many characters are left of a text that is cut."""
+    return limit if limit >= _SMALLEST else max(limit, 0) + len(MARKER)
+
+
+def head_tail(text: str, limit: int) -> str:
+    """The first part, the marker and the last 50 characters, `limit` characters in all.
+
+    A limit under 132 gives the first `limit` characters and the marker. A text within the limit, or one that
+    would not become shorter, is unchanged.
+    """
+    limit = max(limit, 0)
+    if len(text) <= head_tail_size(limit):
+        return text
+    if limit < _SMALLEST:
+        return text[:limit] + MARKER
+    return text[: limit - len(MARKER) - _TAIL] + MARKER + text[-_TAIL:]

@@ -1,0 +1,224 @@
+"""What may be removed from a value so that it still satisfies a JSON Schema that it satisfied before."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headgate.schema.references import resolve_reference
+
+# Several schemas that apply to one value.
+Schemas: TypeAlias = tuple[Mapping[str, Any], ...]
+
+# They say nothing about the value itself; nor does anything that begins with `x-`.
+# fmt: off
+_ANNOTATIONS = frozenset([
+    "$schema", "$comment", "$anchor", "$defs", "definitions", "$vocabulary", "title",
+    "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly",
+    "nullable", "discriminator", "externalDocs", "markdownDescription"
+])
+# Each of them is obeyed below, or stays satisfied when something is taken out.
+_SUPPORTED = frozenset([
+    "type", "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
+    "maxProperties", "items", "prefixItems", "additionalItems", "maxItems", "maxLength", "minimum",
+    "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf", "anyOf", "oneOf",
+    "$ref", "minLength", "minItems", "uniqueItems", "minProperties", "dependentRequired",
+    "pattern", "format", "contentEncoding", "contentMediaType", "contentSchema"
+])
+# fmt: on
+_SUPPORTED_IF_FALSE = frozenset(["unevaluatedProperties", "unevaluatedItems"])
+_FIX_A_STRING = ("pattern", "format", "contentEncoding", "contentMediaType", "contentSchema")
+# Of one value. A schema that needs more is no longer looked into.
+_MOST_SCHEMAS = 200
+_MOST_HOPS = 10
+_TYPES = frozenset(["object", "array", "string", "number", "integer", "boolean", "null"])
+
+
+class RemovalRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to stay of a value."""
+
+    # All of it.
+    fixed: bool = False
+    # Each element as it is.
+    elements_fixed: bool = False
+    # All members, whatever may be taken out of them.
+    members_fixed: bool = False
+    shortest: int = 0
+    fewest: int = 0
+    required: frozenset[str] = frozenset()
+    schemas: Schemas = ()
+
+    def of_element(self, index: int) -> Schemas:
+        """What applies to one element of the array."""
+        return _distinct(found for schema in self.schemas for found in _element_schemas(schema, index))
+
+    def of_member(self, key: str) -> Schemas:
+        """What applies to one member of the object."""
+        return _distinct(found for schema in self.schemas for found in _member_schemas(schema, key))
+
+
+def _distinct(schemas: Iterable[Any]) -> Schemas:
+    # `true` allows everything, and what `false` describes is not there.
+    return tuple({id(schema): schema for schema in schemas if not isinstance(schema, bool)}.values())
+
+
+NOTHING_REMOVABLE = RemovalRules(fixed=True)
+
+
+class RemovalRuleIndex:
+    """The rules of a schema for each of its places; a part that is not understood fixes what it describes."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._known: dict[tuple[str, tuple[int, ...]], RemovalRules] = {}
+
+    def rules(self, schemas: Schemas, kind: str) -> RemovalRules:
+        """The rules for a value of a kind, `object`, `array` or `string`, that all these schemas apply to."""
+        key = kind, tuple(map(id, schemas))
+        if key not in self._known:
+            self._known[key] = self._find_rules(schemas, kind)
+        return self._known[key]
+
+    def _find_rules(self, schemas: Schemas, kind: str) -> RemovalRules:
+        found: dict[int, Mapping[str, Any]] = {}
+        try:
+            for schema in schemas:
+                self._collect(schema, kind, found)
+            return _combined(tuple(found.values()), kind)
+        except _UnsupportedSchema:
+            return NOTHING_REMOVABLE
+
+    def _collect(self, schema: Any, kind: str, found: dict[int, Mapping[str, Any]]) -> None:
+        """Add the schema and all that it refers to.
+
+        Whichever of them a value satisfies it goes on to satisfy, so `anyOf` is no different from `allOf`.
+        """
+        if isinstance(schema, bool) or id(schema) in found:
+            return
+        if not isinstance(schema, Mapping) or len(found) >= _MOST_SCHEMAS:
+            raise _UnsupportedSchema
+        if not _may_be(schema, kind):
+            return
+        _check_keywords(schema, self._root)
+        found[id(schema)] = schema
+        if "$ref" in schema:
+            self._collect(self._referred(schema["$ref"]), kind, found)
+        for branch in (*_list(schema, "allOf"), *_list(schema, "anyOf"), *self._only_one(schema, kind)):
+            self._collect(branch, kind, found)
+
+    def _only_one(self, schema: Mapping[str, Any], kind: str) -> list[Any]:
+        """The branch of `oneOf` that a value of this kind can satisfy, if there is no second one."""
+        possible = [branch for branch in _list(schema, "oneOf") if self._possible(branch, kind)]
+        if len(possible) > 1:
+            # Less of a value might satisfy two of them.
+            raise _UnsupportedSchema
+        return possible
+
+    def _possible(self, schema: Any, kind: str) -> bool:
+        for _ in range(_MOST_HOPS):
+            if isinstance(schema, Mapping) and "$ref" in schema:
+                schema = self._referred(schema["$ref"])
+        return schema is not False and (not isinstance(schema, Mapping) or _may_be(schema, kind))
+
+    def _referred(self, reference: Any) -> Any:
+        try:
+            return resolve_reference(self._root, reference)
+        except LookupError:
+            raise _UnsupportedSchema from None
+
+
+class _UnsupportedSchema(Exception):
+    """Something in a schema that may forbid any change."""
+
+
+def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
+    """Whether a value of this kind can satisfy the schema, as far as its type says."""
+    # Up to draft 7 nothing that stands beside a reference counts.
+    if "type" not in schema or "$ref" in schema:
+        return True
+    named = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not all(isinstance(name, str) and name in _TYPES for name in named):
+        raise _UnsupportedSchema
+    return kind in named
+
+
+def _check_keywords(schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
+    for keyword, meaning in schema.items():
+        known = (
+            keyword in _SUPPORTED
+            or keyword in _ANNOTATIONS
+            or keyword.startswith("x-")
+            or (keyword in _SUPPORTED_IF_FALSE and meaning is False)
+            # Elsewhere it is the document that the references in it are read from.
+            or (keyword == "$id" and schema is root)
+        )
+        if not known:
+            raise _UnsupportedSchema
+
+
+def _combined(schemas: Schemas, kind: str) -> RemovalRules:
+    if kind == "string":
+        if any(keyword in schema for schema in schemas for keyword in _FIX_A_STRING):
+            return NOTHING_REMOVABLE
+        return RemovalRules(shortest=max((_number(schema, "minLength") for schema in schemas), default=0))
+    if kind == "array":
+        return RemovalRules(
+            schemas=schemas,
+            fewest=max((_fewest(schema) for schema in schemas), default=0),
+            elements_fixed=any(schema.get("uniqueItems") for schema in schemas),
+        )
+    return RemovalRules(
+        schemas=schemas,
+        required=frozenset(str(key) for schema in schemas for key in _list(schema, "required")),
+        members_fixed=any("minProperties" in schema or "dependentRequired" in schema for schema in schemas),
+    )
+
+
+def _fewest(schema: Mapping[str, Any]) -> int:
+    # Fewer would satisfy the schema, but a tuple that has lost a place is no longer what a client expects.
+    return max(_number(schema, "minItems"), len(_prefix_items(schema)))
+
+
+def _prefix_items(schema: Mapping[str, Any]) -> list[Any]:
+    # Up to draft 2019-09 a list under `items` was what `prefixItems` is now.
+    return _list(schema, "prefixItems") or (_list(schema, "items") if _is_list(schema, "items") else [])
+
+
+def _element_schemas(schema: Mapping[str, Any], index: int) -> Iterator[Any]:
+    places = _prefix_items(schema)
+    if index < len(places):
+        yield places[index]
+    elif _is_list(schema, "items"):
+        yield schema.get("additionalItems", True)
+    else:
+        yield schema.get("items", True)
+
+
+def _member_schemas(schema: Mapping[str, Any], key: str) -> Iterator[Any]:
+    # Whether the key fits a pattern is not looked at: to obey a schema that does not apply does no harm.
+    yield from _map(schema, "patternProperties").values()
+    named = _map(schema, "properties")
+    yield named[key] if key in named else schema.get("additionalProperties", True)
+
+
+def _is_list(schema: Mapping[str, Any], keyword: str) -> bool:
+    return isinstance(schema.get(keyword), list)
+
+
+def _list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    found = schema.get(keyword, [])
+    if not isinstance(found, list):
+        raise _UnsupportedSchema
+    return found
+
+
+def _map(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+    found = schema.get(keyword, {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(schema: Mapping[str, Any], keyword: str) -> int:
+    found = schema.get(keyword, 0)
+    if not isinstance(found, int):
+        raise _UnsupportedSchema
+    return found

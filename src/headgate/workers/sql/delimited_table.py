@@ -1,0 +1,183 @@
+"""Makes a table of delimited text, with a type for each column."""
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, zip_longest
+from typing import NamedTuple
+
+from headgate.results.delimited_text import DelimitedText
+from headgate.workers.sql.number_notation import NotationDetector
+from headgate.workers.sql.table_columns import (
+    MAX_COLUMNS,
+    NULL,
+    RowBatch,
+    SqlCell,
+    SqlTable,
+    StatementNames,
+    unique_column_names,
+)
+
+_BATCH = 500
+_TYPES = ("INTEGER", "REAL", "TEXT")
+# Numbers within 64 bits and without needless zeros, since those are parts of codes.
+_WHOLE = r"-?(?:0|[1-9][0-9]{0,17})"
+_NUMBER = _WHOLE + r"(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?"
+# The fields of a column of each of the first two types, one on each line.
+_COLUMNS = tuple(re.compile(rf"(?:(?:{field})?\n)*") for field in (_WHOLE, _NUMBER))
+
+_DECIMALS = re.compile(r"\.([0-9]+)")
+# `1.10` beside `1.9` is a version; `10.0` is how programs write a whole number.
+_PADDED = re.compile(r"\.[0-9]+0\n")
+# What no whole number with points between thousands has.
+_NO_THOUSANDS = re.compile(r"(?:^|\n)-?(?:0|[0-9]{4,})\.|[eE]")
+
+Records = list[list[str]]
+
+
+def delimited_table(
+    table: DelimitedText, *, small: bool, statement_names: StatementNames | None = None
+) -> SqlTable | None:
+    """A column for each name in the first line; None if the text is no such table after all.
+
+    Columns of numbers have numbers, with NULL for empty fields. Fields beyond the last name are in `rest`.
+    What is small is read once and kept.
+    """
+    try:
+        return _table(table, statement_names or StatementNames(), small=small)
+    # A quotation mark that is never closed, or a field too long to be one.
+    except csv.Error:
+        return None
+
+
+def _table(table: DelimitedText, statement_names: StatementNames, *, small: bool) -> SqlTable:
+    names, separator = list(table.names), table.separator
+    batches: Callable[[], Iterator[Records]] = partial(_batches, table)
+    if small:
+        batches = list(batches()).__iter__
+    types, longest = _detect_types(batches(), len(names), separator)
+    surveys = _detect_notations(batches(), [at for at, kind in enumerate(types) if kind == "TEXT"])
+    types = ["NUMERIC" if at in surveys else kind for at, kind in enumerate(types)]
+    if longest > len(names):
+        names.append("rest")
+        types.append("TEXT")
+    columns = unique_column_names(names[:MAX_COLUMNS])
+    readings: dict[str, str] = {}
+    return SqlTable(
+        columns,
+        partial(_rows, batches, separator, _TypedColumns(columns, types, surveys, readings)),
+        tuple(types[:MAX_COLUMNS]),
+        left_out=max(0, len(names) - MAX_COLUMNS),
+        aliases=statement_names.aliases(names[:MAX_COLUMNS], columns, {}),
+        readings=readings,
+    )
+
+
+class _TypedColumns(NamedTuple):
+    """The columns of a table: names, types, and how numbers are written that are not plain."""
+
+    names: Sequence[str]
+    types: Sequence[str]
+    surveys: Mapping[int, NotationDetector]
+    # Filled when the rows are read.
+    readings: dict[str, str]
+
+    def typed(self, at: int, fields: Sequence[SqlCell]) -> Sequence[SqlCell]:
+        """The fields of a column as SQLite takes them for their type."""
+        survey = self.surveys.get(at)
+        if survey is not None and survey.notation is not None:
+            plain = survey.notation.plain
+            return [(plain(field) if isinstance(field, str) else NULL) or NULL for field in fields]
+        return fields if self.types[at] == "TEXT" else [field or NULL for field in fields]
+
+
+def _batches(table: DelimitedText) -> Iterator[Records]:
+    records = table.records()
+    while batch := list(islice(records, _BATCH)):
+        yield batch
+
+
+def _detect_types(batches: Iterable[Records], count: int, separator: str) -> tuple[list[str], int]:
+    """The narrowest type that has every field of each column, and the length of the longest record."""
+    columns, longest = [_ColumnTypeDetector(separator) for _ in range(count)], 0
+    for batch in batches:
+        longest = max(longest, *map(len, batch))
+        for column, fields in zip(columns, zip_longest(*batch, fillvalue=""), strict=False):
+            column.add(fields)
+    return [column.type for column in columns], longest
+
+
+class _ColumnTypeDetector:
+    """Finds out the type of one column."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._rank = 0
+        self._has_fields = False
+        # How many decimals there are, and what speaks for a version, or against marks between thousands.
+        self._decimals: set[int] = set()
+        self._has_padding = self._is_decimal = False
+
+    def add(self, fields: Sequence[str]) -> None:
+        """Some more fields."""
+        self._has_fields = self._has_fields or any(fields)
+        if self._rank == len(_COLUMNS):
+            return
+        column = "\n".join(fields) + "\n"
+        while self._rank < len(_COLUMNS) and not _COLUMNS[self._rank].fullmatch(column):
+            self._rank += 1
+        if _TYPES[self._rank] == "REAL":
+            self._decimals.update(map(len, _DECIMALS.findall(column)))
+            self._has_padding = self._has_padding or bool(_PADDED.search(column))
+            self._is_decimal = self._is_decimal or bool(_NO_THOUSANDS.search(column))
+
+    @property
+    def type(self) -> str:
+        """The narrowest that has every field, TEXT where numbers could mean something else."""
+        if not self._has_fields:
+            return "TEXT"
+        kind = _TYPES[self._rank]
+        is_version = self._has_padding and len(self._decimals) > 1
+        # Where the comma is the decimal mark, fields are not separated by it.
+        is_grouped = self._separator == ";" and self._decimals == {3} and not self._is_decimal
+        return "TEXT" if kind == "REAL" and (is_version or is_grouped) else kind
+
+
+def _detect_notations(batches: Iterable[Records], places: Iterable[int]) -> dict[int, NotationDetector]:
+    """How numbers are written in columns of text; a column is left at the first field that is none."""
+    surveys = {at: NotationDetector() for at in places}
+    for batch in batches:
+        for at, survey in list(surveys.items()):
+            survey.add(record[at] if at < len(record) else "" for record in batch)
+            if survey.is_ruled_out:
+                del surveys[at]
+        if not surveys:
+            break
+    return {at: survey for at, survey in surveys.items() if survey.notation is not None}
+
+
+def _rows(
+    batches: Callable[[], Iterator[Records]], separator: str, shape: _TypedColumns, wanted: Sequence[int]
+) -> Iterator[RowBatch]:
+    types = shape.types
+    shape.readings.update(
+        (shape.names[at], shape.surveys[at].example) for at in wanted if at in shape.surveys
+    )
+    for batch in batches():
+        filled: Iterable[tuple[SqlCell, ...]] = zip_longest(
+            *_folded(batch, separator, len(types)), fillvalue=NULL
+        )
+        columns = list(filled)
+        columns += [(NULL,) * len(batch)] * (len(types) - len(columns))
+        yield RowBatch(len(batch), [shape.typed(at, columns[at]) for at in wanted])
+
+
+def _folded(batch: Records, separator: str, most: int) -> Records:
+    """The records, with all fields of the longer ones that are too many in the last."""
+    if max(map(len, batch)) <= most:
+        return batch
+    return [
+        [*record[: most - 1], separator.join(record[most - 1 :])] if len(record) > most else record
+        for record in batch
+    ]

@@ -1,0 +1,285 @@
+"""Makes a table of JSON values, with a column for each key, nested keys included."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from types import NoneType
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+from headgate.workers.sql.number_notation import NotationDetector, NumberNotation
+from headgate.workers.sql.table_columns import (
+    MAX_COLUMNS,
+    NULL,
+    RowBatch,
+    SqlCell,
+    SqlTable,
+    StatementNames,
+    unique_column_names,
+)
+
+# One JSON value, not parsed.
+Text = Raw | bytes
+# The keys that lead to a value; none lead to an element that is no object.
+Steps = tuple[str, ...]
+# Some values as they are written, and the same parsed.
+Batch = tuple[Sequence[Text], list[Any]]
+Batches = Callable[[], Iterator[Batch]]
+Levels = tuple[dict[Steps, None], ...]
+
+_DEEPEST = 3
+# Keys beyond are not even counted, so that an object used as a map does not fill the memory.
+_MOST_KEYS = 5_000
+_BATCH = 500
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_NESTED = (dict, list)
+
+_value = msgspec.json.Decoder()
+_members: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+
+
+def record_table(
+    texts: Callable[[], Iterable[Text]],
+    *,
+    keys: Sequence[str] | None = None,
+    small: bool,
+    path: str = "",
+    statement_names: StatementNames | None = None,
+) -> SqlTable:
+    """A row for each text, with the key of each in a column of its own where there are keys.
+
+    What is small is parsed once and kept, anything else as often as it is read.
+    """
+    statement_names = statement_names or StatementNames()
+    batches: Batches = partial(_batches, texts)
+    if small:
+        batches = list(batches()).__iter__
+    found = _column_paths(batches())
+    column_paths = [_ColumnPath(steps) for steps in found[: MAX_COLUMNS - (keys is not None)]]
+    column_paths += _paths_named_in_statement(statement_names, batches, column_paths, found)
+    preferred = ["key"] * (keys is not None) + [column_path.name for column_path in column_paths]
+    names = unique_column_names(
+        preferred, [False] * (keys is not None) + [column_path.is_dotted for column_path in column_paths]
+    )
+    own_names = names[len(preferred) - len(column_paths) :]
+    readings: dict[str, str] = {}
+    rows = partial(_rows, batches, column_paths, own_names, readings)
+    if keys is not None:
+        rows = partial(_keyed_rows, rows, keys)
+    by_keys = {column_path.steps: name for column_path, name in zip(column_paths, own_names, strict=True)}
+    return SqlTable(
+        names,
+        rows,
+        path=path,
+        left_out=max(0, len(found) - len(column_paths)),
+        aliases=statement_names.aliases(preferred, names, by_keys),
+        readings=readings,
+    )
+
+
+class _ColumnPath(NamedTuple):
+    """Where the values of a column are; a walked one goes as deep as its keys, and through arrays."""
+
+    steps: Steps
+    is_walked: bool = False
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.steps) if self.steps else "value"
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether a key has a dot in it; of `a.b` and b in a the second keeps the name, as it is explored."""
+        return any("." in step for step in self.steps)
+
+
+def _paths_named_in_statement(
+    statement_names: StatementNames,
+    batches: Batches,
+    column_paths: Sequence[_ColumnPath],
+    found: Sequence[Steps],
+) -> list[_ColumnPath]:
+    """Ways that are named in the statement, and lead deeper, or through arrays, or to one column too many."""
+    known, further, more = (
+        {column_path.steps for column_path in column_paths},
+        set(found),
+        dict[Steps, None](),
+    )
+    for name in statement_names.names:
+        candidates = statement_names.keys_of(name)
+        if known.isdisjoint(candidates):
+            more |= dict.fromkeys(
+                steps
+                for steps in candidates
+                if steps in further or (len(steps) > 1 and _leads_somewhere(batches(), steps))
+            )
+    return [_ColumnPath(steps, is_walked=True) for steps in more]
+
+
+def _leads_somewhere(batches: Iterable[Batch], steps: Steps) -> bool:
+    return any(_walk(element, steps) is not NULL for _, elements in batches for element in elements)
+
+
+def _walk(value: Any, steps: Steps) -> Any:
+    """What is at the steps, of each element where there is an array on the way; NULL where nothing is."""
+    if not steps:
+        return value
+    if type(value) is list:
+        inside = [found for each in value if (found := _walk(each, steps)) is not NULL]
+        return inside or NULL
+    return _walk(value[steps[0]], steps[1:]) if type(value) is dict and steps[0] in value else NULL
+
+
+def _batches(texts: Callable[[], Iterable[Text]]) -> Iterator[Batch]:
+    remaining = iter(texts())
+    while batch := list(islice(remaining, _BATCH)):
+        yield batch, _parsed(batch)
+
+
+def _parsed(batch: list[Text]) -> list[Any]:
+    try:
+        return list(map(_value.decode, batch))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return list(map(_decode_tolerantly, batch))
+
+
+def _decode_tolerantly(text: Text) -> Any:
+    """The value; what Python cannot hold of it, such as half of a surrogate pair, as it is written."""
+    try:
+        return _value.decode(text)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return {key: _decode_tolerantly(value) for key, value in _members.decode(text).items()}
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return _written(text)
+
+
+def _written(text: Text) -> str:
+    written = bytes(text).decode(errors="replace").strip()
+    is_string = len(written) > 1 and written[0] == written[-1] == '"'
+    return written[1:-1] if is_string else written
+
+
+def _column_paths(batches: Iterable[Batch]) -> list[Steps]:
+    """Every way to a value: those of one step first, in the order in which they are seen."""
+    levels: Levels = tuple({} for _ in range(_DEEPEST))
+    has_plain = False
+    for _, elements in batches:
+        objects = [element for element in elements if type(element) is dict]
+        has_plain = has_plain or len(objects) < len(elements)
+        _collect_keys(objects, (), levels)
+    found = list(chain.from_iterable(levels))
+    return [*found, ()] if has_plain or not found else found
+
+
+def _collect_keys(objects: list[dict[str, Any]], above: Steps, levels: Levels) -> None:
+    # Most have the same keys in the same order, and their values then stand in columns.
+    shapes: dict[Steps, list[dict[str, Any]]] = defaultdict(list)
+    for each in objects:
+        shapes[tuple(each)].append(each)
+    level = levels[len(above)]
+    for keys, alike in shapes.items():
+        if len(level) < _MOST_KEYS:
+            level.update(dict.fromkeys((*above, key) for key in keys))
+        if len(above) + 1 == _DEEPEST:
+            continue
+        for key, values in zip(keys, zip(*map(dict.values, alike), strict=True), strict=True):
+            if dict in set(map(type, values)):
+                _collect_keys([value for value in values if type(value) is dict], (*above, key), levels)
+
+
+def _rows(
+    batches: Batches,
+    column_paths: Sequence[_ColumnPath],
+    names: Sequence[str],
+    readings: dict[str, str],
+    wanted: Sequence[int],
+) -> Iterator[RowBatch]:
+    surveys = _detect_notations(batches(), {at: column_paths[at] for at in wanted})
+    notations = {at: survey.notation for at, survey in surveys.items() if survey.notation is not None}
+    readings |= {names[at]: surveys[at].example for at in notations}
+    for batch in batches():
+        columns = {at: _column(batch, column_paths[at]) for at in wanted}
+        for at, notation in notations.items():
+            columns[at] = [_read(notation, value) if type(value) is str else value for value in columns[at]]
+        yield RowBatch(len(batch[0]), [columns[at] for at in wanted])
+
+
+def _read(notation: NumberNotation, text: str) -> SqlCell:
+    number = notation.number(text)
+    return NULL if number is None else number
+
+
+def _detect_notations(
+    batches: Iterable[Batch], column_paths: Mapping[int, _ColumnPath]
+) -> dict[int, NotationDetector]:
+    """How numbers are written in columns of text; a column is left at the first value that is none."""
+    surveys = {at: NotationDetector() for at in column_paths}
+    for batch in batches:
+        for at, survey in list(surveys.items()):
+            values = _column(batch, column_paths[at])
+            texts = [value for value in values if type(value) is str]
+            others = (
+                any(value is not NULL for value in values) if not texts else bool in set(map(type, values))
+            )
+            survey.add(texts)
+            if others or survey.is_ruled_out:
+                del surveys[at]
+        if not surveys:
+            break
+    return surveys
+
+
+def _keyed_rows(
+    rows: Callable[[Sequence[int]], Iterator[RowBatch]], keys: Sequence[str], wanted: Sequence[int]
+) -> Iterator[RowBatch]:
+    start = 0
+    for some in rows([at - 1 for at in wanted if at > 0]):
+        columns = list(some.columns)
+        if 0 in wanted:
+            columns.insert(wanted.index(0), keys[start : start + some.count])
+        yield RowBatch(some.count, columns)
+        start += some.count
+
+
+def _column(batch: Batch, column_path: "_ColumnPath") -> list[SqlCell]:
+    if column_path.is_walked:
+        return [_cell(_walk(value, column_path.steps)) for value in batch[1]]
+    return _nested(batch, column_path.steps)
+
+
+def _nested(batch: Batch, steps: Steps) -> list[SqlCell]:
+    texts, values = batch
+    for step in steps:
+        values = [value.get(step, NULL) if type(value) is dict else NULL for value in values]
+    if not steps:
+        values = [NULL if type(value) is dict else value for value in values]
+    kinds = set(map(type, values))
+    if int in kinds:
+        values = [_number(value) if type(value) is int else value for value in values]
+    if not kinds.isdisjoint(_NESTED):
+        values = [
+            _json_text(text, steps) if type(value) in _NESTED else value
+            for text, value in zip(texts, values, strict=True)
+        ]
+    return [NULL if value is None else value for value in values] if NoneType in kinds else values
+
+
+def _cell(value: Any) -> SqlCell:
+    if type(value) in _NESTED:
+        return msgspec.json.encode(value).decode()
+    return NULL if value is None else _number(value) if type(value) is int else value
+
+
+def _number(value: int) -> int | str:
+    return value if _SMALLEST <= value <= _LARGEST else str(value)
+
+
+def _json_text(text: Text, steps: Steps) -> str:
+    for step in steps:
+        text = _members.decode(text)[step]
+    return bytes(text).decode(errors="replace").strip()

@@ -1,0 +1,191 @@
+"""Makes a table of any result: JSON, JSON Lines, delimited text, or plain lines."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import msgspec
+from msgspec import DecodeError, Raw, ValidationError
+
+from headgate.results.content import Content, Scratch, first_byte
+from headgate.results.delimited_text import detect_delimited, line_windows
+from headgate.results.embedded_json import decode_json_strings, main_json
+from headgate.results.json_paths import member_path
+from headgate.results.result_structure import decode_text
+from headgate.workers.sql.delimited_table import delimited_table
+from headgate.workers.sql.json_table import record_table
+from headgate.workers.sql.table_columns import RowBatch, SqlCell, SqlTable, StatementNames
+
+_OBJECT, _ARRAY, _STRING = ord("{"), ord("["), ord('"')
+# Objects that are looked into; the table that somebody means is not behind so many others.
+_MOST_OBJECTS = 10_000
+# Each level is read once more than the one above it.
+_DEEPEST = 8
+# Members that are compared to tell a map of like objects from an object with parts.
+_SAMPLED_MEMBERS = 20
+
+_container: msgspec.json.Decoder[dict[str, Raw] | list[Raw]] = msgspec.json.Decoder(
+    dict[str, Raw] | list[Raw]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTableLayout:
+    """The values that are rows, their keys if they are the members of a map, and where they are."""
+
+    rows: list[Raw]
+    keys: list[str] | None = None
+    path: str = ""
+    # False where the rows are one object with no table in it, or strings.
+    has_records: bool = True
+
+
+def find_table_layout(content: Content) -> JsonTableLayout | None:
+    """The rows of a JSON text; None of what is no object and no array, or has keys that are no UTF-8."""
+    held = _decode_container(content)
+    if held is None:
+        return None
+    if isinstance(held, list):
+        return JsonTableLayout(held, has_records=not held or _kind(held[0]) != _STRING)
+    return _largest(held) or JsonTableLayout([Raw(memoryview(content))], has_records=False)
+
+
+def _decode_container(text: Content | Raw) -> dict[str, Raw] | list[Raw] | None:
+    try:
+        return _container.decode(text)
+    except (ValidationError, DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _largest(members: dict[str, Raw]) -> JsonTableLayout | None:
+    """The shallowest first, so that of two equals the one nearer to the top is taken."""
+    largest = _map("", members)
+    waiting = deque([("", 1, members)])
+    looked_into = 0
+    while waiting and looked_into < _MOST_OBJECTS:
+        above, depth, members = waiting.popleft()
+        looked_into += 1
+        for key, value in members.items():
+            if _kind(value) not in (_OBJECT, _ARRAY):
+                continue
+            path, held = member_path(above, key), _decode_container(value)
+            found = _map(path, held) if isinstance(held, dict) else _array(path, held)
+            if found and (largest is None or len(found.rows) > len(largest.rows)):
+                largest = found
+            if isinstance(held, dict) and depth < _DEEPEST and len(waiting) < _MOST_OBJECTS:
+                waiting.append((path, depth + 1, held))
+    return largest
+
+
+def _kind(text: Raw) -> int:
+    return memoryview(text)[0]
+
+
+def _array(path: str, held: list[Raw] | None) -> JsonTableLayout | None:
+    return JsonTableLayout(held, path=path) if held and _kind(held[0]) == _OBJECT else None
+
+
+def _map(path: str, members: dict[str, Raw]) -> JsonTableLayout | None:
+    if len(members) < 2 or any(_kind(value) != _OBJECT for value in members.values()):
+        return None
+    sample = [set(_decode_container(value) or ()) for value in islice(members.values(), _SAMPLED_MEMBERS)]
+    # Like objects: half of all their keys are keys of each.
+    if 2 * len(set.intersection(*sample)) < max(1, len(set.union(*sample))):
+        return None
+    return JsonTableLayout(list(members.values()), list(members), path)
+
+
+# Parsed values take several times the room of their text.
+_SMALL_BYTES = 8 * 1024 * 1024
+_SAMPLE = 20
+
+_string = msgspec.json.Decoder(Raw)
+
+
+def make_table(content: Content, scratch: Scratch, statement_names: StatementNames | None = None) -> SqlTable:
+    """The table that the content is; every content is one. `asked` are the names that columns are given."""
+    statement_names = statement_names or StatementNames()
+    sign = first_byte(content)
+    if sign in (b"{", b"["):
+        table = _json_table(content, scratch, statement_names) or _json_lines_table(content, statement_names)
+        if table is not None:
+            return table
+    if sign == b'"' and _is_string(content):
+        # A path led to it: a log, or a table, that somebody put into JSON.
+        text = decode_text(Raw(memoryview(content)), scratch)
+        main = main_json(text, scratch)
+        return make_table(text if main is None else main.content, scratch, statement_names)
+    return _delimited_table(content, statement_names) or SqlTable(("n", "line"), partial(_numbered, content))
+
+
+def _json_table(content: Content, scratch: Scratch, statement_names: StatementNames) -> SqlTable | None:
+    layout = find_table_layout(content)
+    if layout is None:
+        return None
+    if not layout.has_records:
+        layout = find_table_layout(decode_json_strings(content, scratch)) or layout
+    small = len(content) <= _SMALL_BYTES
+    return record_table(
+        lambda: layout.rows,
+        keys=layout.keys,
+        small=small,
+        path=layout.path,
+        statement_names=statement_names.below(layout.path),
+    )
+
+
+def _is_string(content: Content) -> bool:
+    try:
+        _string.decode(content)
+    except DecodeError:
+        return False
+    return True
+
+
+def _json_lines_table(content: Content, statement_names: StatementNames) -> SqlTable | None:
+    sample = list(islice(_filled_lines(content), _SAMPLE))
+    if len(sample) < 2 or not all(map(_is_object, sample)):
+        return None
+    return record_table(
+        partial(_filled_lines, content), small=len(content) <= _SMALL_BYTES, statement_names=statement_names
+    )
+
+
+def _is_object(line: bytes) -> bool:
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        _string.decode(line)
+    except (DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _filled_lines(content: Content) -> Iterator[bytes]:
+    for window in line_windows(content):
+        yield from (line for line in window.split(b"\n") if line and not line.isspace())
+
+
+def _delimited_table(content: Content, statement_names: StatementNames) -> SqlTable | None:
+    table = detect_delimited(content)
+    if table is None:
+        return None
+    return delimited_table(table, small=len(content) <= _SMALL_BYTES, statement_names=statement_names)
+
+
+def _numbered(content: Content, wanted: Sequence[int]) -> Iterator[RowBatch]:
+    number = 1
+    for window in line_windows(content):
+        count = window.count(b"\n") + 1
+        columns: list[Sequence[SqlCell]] = [
+            range(number, number + count) if at == 0 else _lines(window) for at in wanted
+        ]
+        yield RowBatch(count, columns)
+        number += count
+
+
+def _lines(window: bytes) -> list[str]:
+    lines = window.decode(errors="replace").split("\n")
+    return [line.removesuffix("\r") for line in lines] if b"\r" in window else lines
