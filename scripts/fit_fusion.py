@@ -19,9 +19,15 @@ from headgate.catalog.evaluation.labelled_set import LabelledQuery, read_labelle
 from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, measure
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.embedding.minilm import MiniLM, fingerprint_of
-from headgate.embedding.texts import TEXTS_EDITION, TEXTS_PER_TOOL, blend, question_of, tool_texts
-from headgate.embedding.vectors import VectorIndex
+from headgate.embedding.embedding_input import (
+    INPUT_VERSION,
+    TEXTS_PER_TOOL,
+    blend_vectors,
+    embedding_query,
+    tool_texts,
+)
+from headgate.embedding.minilm import MiniLMEmbedder, fingerprint_of
+from headgate.embedding.vector_index import VectorIndex
 from headgate.search import score_fusion
 
 BY_WORDS = 40
@@ -48,7 +54,7 @@ class Labelled(msgspec.Struct):
 
 def main() -> None:
     """Read, rank, and try what there is to choose."""
-    cache = Path(sys.argv[1]) / f"{fingerprint_of()}-{TEXTS_EDITION}"
+    cache = Path(sys.argv[1]) / f"{fingerprint_of()}-{INPUT_VERSION}"
     cache.mkdir(parents=True, exist_ok=True)
     root = Path(os.environ["HEADGATE_RETRIEVAL_DATA"])
     every = [one for path in sorted(root.glob("*/tools.jsonl")) if (one := ranked(path.parent, cache))]
@@ -68,7 +74,7 @@ def ranked(directory: Path, cache: Path) -> Labelled | None:
     if not questions:
         return None
     documents = read_labelled_tools((directory / "tools.jsonl").read_bytes().splitlines())
-    words, vectors = LexicalIndex(), VectorIndex(MiniLM.dimensions)
+    words, vectors = LexicalIndex(), VectorIndex(MiniLMEmbedder.dimensions)
     for server in {document.key[0] for document in documents}:
         words.put(server, [one for one in documents if one.key[0] == server])
     own, asked = embedded(directory.name, documents, questions, cache)
@@ -97,13 +103,14 @@ def embedded(
     """The vectors of the tools, and of each question with its clauses."""
     file = cache / f"{name}.pickle"
     if not file.exists():
-        model = MiniLM()
+        model = MiniLMEmbedder()
         texts = [text for one in documents for text in tool_texts(one.key[0], one.name, one.description)]
         whole = model.embed(texts)
         made = [
-            blend(whole[start : start + TEXTS_PER_TOOL]) for start in range(0, len(whole), TEXTS_PER_TOOL)
+            blend_vectors(whole[start : start + TEXTS_PER_TOOL])
+            for start in range(0, len(whole), TEXTS_PER_TOOL)
         ]
-        asked = [model.embed_question(question_of(one.text)) for one in questions]
+        asked = [model.embed_question(embedding_query(one.text)) for one in questions]
         file.write_bytes(pickle.dumps((made, asked)))
         print("embedded", name, file=sys.stderr, flush=True)
     found: tuple[list[bytes], list[list[bytes]]] = pickle.loads(file.read_bytes())

@@ -20,7 +20,7 @@ import numpy
 
 from headgate.catalog.evaluation.labelled_set import read_labelled_tools
 from headgate.catalog.search.tool_document import ToolDocument
-from headgate.embedding.minilm import MiniLM, Weights
+from headgate.embedding.minilm import MiniLMEmbedder, MiniLMWeights
 from headgate.search.stemmer import stem
 from headgate.search.text_analysis import terms, words
 
@@ -107,7 +107,7 @@ def _sentences(document: ToolDocument) -> Iterator[str]:
 
 def _embedded(texts: Sequence[str], kept: Path) -> Matrix:
     if not kept.exists():
-        vectors = MiniLM(Weights(threads=1)).embed(
+        vectors = MiniLMEmbedder(MiniLMWeights(threads=1)).embed(
             texts, lambda done, of: print(done, of) if not done % 1000 else None
         )
         numpy.save(kept, numpy.array([numpy.frombuffer(one, "<f4") for one in vectors]))

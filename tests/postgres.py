@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from headgate.storage.postgres.knowledge.schema import SHAPE
+from headgate.knowledge.stores.postgres.schema import SCHEMA_VERSION
 
 # Nobody needs what a test stored once its machine has lost power.
 _SETTINGS = "fsync = off\nfull_page_writes = off\nmax_connections = 60\nshared_buffers = 32MB\n"
@@ -115,7 +115,7 @@ def _empty(url: str) -> None:
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
         if tables:
             connection.execute("DROP INDEX IF EXISTS knowledge_vectors_near")
-            connection.execute("INSERT INTO knowledge_meta (shape) VALUES (%s)", (SHAPE,))
+            connection.execute("INSERT INTO knowledge_meta (shape) VALUES (%s)", (SCHEMA_VERSION,))
 
 
 @cache

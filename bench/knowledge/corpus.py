@@ -16,8 +16,8 @@ import msgspec
 import numpy
 
 from bench.knowledge.sets import texts
-from headgate.knowledge import bm25
-from headgate.knowledge.index_terms import index_terms
+from headgate.knowledge.search.analyzer import index_terms
+from headgate.search import block_postings
 from headgate.search.text_analysis import terms, words
 
 # About 512 tokens at most, as ingestion cuts them.
@@ -144,15 +144,15 @@ class Postings:
 
     def add(self, id: int, stems: Sequence[str]) -> None:
         """One more chunk; ids only grow."""
-        if bm25.block_of(id) != self._block:
+        if block_postings.block_of(id) != self._block:
             self.close()
-            self._block = bm25.block_of(id)
+            self._block = block_postings.block_of(id)
         self.chunks += 1
         self.length += len(stems)
         counts, numbers = Counter(stems), self._numbers
         self._stems.extend([numbers.setdefault(stem, len(numbers)) for stem in counts])
         self._times.extend(counts.values())
-        self._chunks.append((id % bm25.BLOCK_CHUNKS, len(stems), len(counts)))
+        self._chunks.append((id % block_postings.BLOCK_CHUNKS, len(stems), len(counts)))
 
     def close(self) -> None:
         """Nothing more comes for the block."""

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from headgate.knowledge.extraction.extracting import extract
+from headgate.knowledge.extraction.extractor import extract
 from tests.knowledge.extraction.labelled import Score, chunk, passages, scores
 
 _SPLITS: Final = (("dev", "tuned on"), ("test", "reported"))

@@ -14,13 +14,13 @@ import numpy
 import psycopg
 
 from bench.knowledge.corpus import Corpus, Postings
-from headgate.knowledge.index_terms import EDITION, index_terms
+from headgate.knowledge.search.analyzer import ANALYZER_VERSION, index_terms
+from headgate.knowledge.stores.postgres.chunk_queries import lexeme, padded_words
+from headgate.knowledge.stores.postgres.vector_index import create_index_statement
+from headgate.knowledge.stores.sqlite import schema
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
+from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 from headgate.search.text_analysis import words
-from headgate.storage.knowledge import schema
-from headgate.storage.knowledge.store import open_store as open_file
-from headgate.storage.postgres.knowledge.nearness import making
-from headgate.storage.postgres.knowledge.selecting import in_words, lexeme
-from headgate.storage.postgres.opening import open_store as open_postgres
 from headgate.storage.sqlite.database_file import open_database_file
 
 CHUNKS_PER_SOURCE: Final = 20
@@ -149,10 +149,10 @@ def fill_file(path: Path, corpus: Corpus, made: Any, model: str) -> None:
 
 async def _keep_vectors(path: Path, made: Any, model: str) -> None:
     async with open_file(path) as store:
-        await store.use_model(model, made.shape[1])
+        await store.set_model(model, made.shape[1])
         for start in range(0, len(made), _TOGETHER):
             some = made[start : start + _TOGETHER]
-            await store.keep_vectors(
+            await store.store_vectors(
                 model, {start + place: one.tobytes() for place, one in enumerate(some, 1)}
             )
 
@@ -163,7 +163,7 @@ def _finish(connection: sqlite3.Connection, corpus: Corpus, postings: Postings) 
         "last_chunk": corpus.size,
         "chunks": postings.chunks,
         "length": postings.length,
-        "words": EDITION,
+        "words": ANALYZER_VERSION,
         "revision": 1,
     }
     connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", kept.items())
@@ -185,14 +185,22 @@ def fill_postgres(url: str, corpus: Corpus, made: Any, model: str) -> None:
         _copy(connection, "knowledge_postings (stem, block, entries)", sorted(postings.rows))
         copy_vectors(connection, made)
         connection.execute("CREATE INDEX knowledge_chunks_lexemes ON knowledge_chunks USING gin (lexemes)")
-        connection.execute(making(dimensions).encode())
+        connection.execute(create_index_statement(dimensions).encode())
         connection.execute("ANALYZE")
         connection.execute(
             "UPDATE knowledge_meta SET revision = 1, last_source = %s, last_chunk = %s, chunks = %s,"
             " length = %s, vectors = %s, model = %s, dimensions = %s, words_edition = %s",
             (
                 len(sources(corpus.size)),
-                *(corpus.size, postings.chunks, postings.length, len(made), model, dimensions, EDITION),
+                *(
+                    corpus.size,
+                    postings.chunks,
+                    postings.length,
+                    len(made),
+                    model,
+                    dimensions,
+                    ANALYZER_VERSION,
+                ),
             ),
         )
 
@@ -225,7 +233,7 @@ def _chunk_rows(corpus: Corpus, postings: Postings, tokens: Counter[int]) -> Ite
         lexemes = " ".join(map(lexeme, sorted(set(one.words))))
         yield (
             *(one.id, one.source_id, one.place, one.header, one.text, one.tokens, str(one.id)),
-            *(in_words(one.words), lexemes),
+            *(padded_words(one.words), lexemes),
         )
 
 

@@ -14,12 +14,12 @@ from bench.knowledge.latency import POSTGRES, SQLITE
 from bench.knowledge.server import running
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
-from headgate.embedding.choice import Offline
-from headgate.embedding.passages import PassageEmbedder
-from headgate.knowledge.extraction.extracting import extract
-from headgate.knowledge.store import Store
-from headgate.storage.knowledge.store import open_store as open_file
-from headgate.storage.postgres.opening import open_store as open_postgres
+from headgate.embedding.embedder_factory import OfflineModel
+from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
+from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 
 # Every so many-th page of the manual; vectors take longer, and are made of fewer.
 _EVERY: Final = {False: 2, True: 24}
@@ -53,13 +53,13 @@ def ingested(*, quick: bool) -> list[Ingested]:
 
 async def _ingested(name: str, url: str, *, with_vectors: bool) -> Ingested:
     print(f"bench: knowledge, ingestion into {name}", file=sys.stderr, flush=True)
-    embedder = PassageEmbedder(Offline().passage_reader) if with_vectors else None
+    embedder = PassageEmbedder(OfflineModel().passage_embedder) if with_vectors else None
     if embedder is not None:
         await embedder.load()
     documents = read(MANUAL).documents[:: _EVERY[with_vectors]]
     async with _opened(name, url) as store:
         summary = await take_in(store, documents, embedder, extract)
-        await store.remove(list(await store.digests()))
+        await store.remove_sources(list(await store.source_digests()))
     if embedder is not None:
         await embedder.close()
     return Ingested(
@@ -72,7 +72,7 @@ async def _ingested(name: str, url: str, *, with_vectors: bool) -> Ingested:
 
 
 @asynccontextmanager
-async def _opened(name: str, url: str) -> AsyncIterator[Store]:
+async def _opened(name: str, url: str) -> AsyncIterator[KnowledgeStore]:
     if name == POSTGRES:
         async with open_postgres(url) as store:
             yield store

@@ -5,7 +5,13 @@ from typing import Final
 
 from bench.retrieval.vectors import KEPT, KeptVectors
 from headgate.embedding.embedder import Embedder
-from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLM, Weights, fingerprint_of
+from headgate.embedding.minilm import (
+    PASSAGE_PIECES,
+    PASSAGE_WINDOWS,
+    MiniLMEmbedder,
+    MiniLMWeights,
+    fingerprint_of,
+)
 
 # How much of a passage is read: windows of so many pieces.
 READ: Final = (PASSAGE_WINDOWS, PASSAGE_PIECES)
@@ -30,5 +36,5 @@ class KeptPassages(KeptVectors):
     def load(self) -> Embedder:
         """The model itself."""
         if self._model is None:
-            self._model = MiniLM(Weights(), pieces=self._pieces, windows=self._windows)
+            self._model = MiniLMEmbedder(MiniLMWeights(), pieces=self._pieces, windows=self._windows)
         return self._model

@@ -23,16 +23,16 @@ from bench.process import ROOT
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
 from headgate.embedding.embedder import Embedder
-from headgate.embedding.passages import PassageEmbedder
-from headgate.knowledge.cache import Cache
-from headgate.knowledge.fusion import Fusion
-from headgate.knowledge.query import Query
-from headgate.knowledge.searching import DEPTH, Search
-from headgate.knowledge.store import Store
-from headgate.knowledge.values import ANYTHING
+from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.data_model import NO_FILTERS
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
+from headgate.knowledge.search.query import SearchQuery
+from headgate.knowledge.search.query_cache import QueryCache
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
+from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
+from headgate.search.hybrid_fusion import ReciprocalRankFusion
 from headgate.search.text_analysis import terms
-from headgate.storage.knowledge.store import open_store as open_file
-from headgate.storage.postgres.opening import open_store as open_postgres
 
 SIZES: Final = (10_000, 100_000)
 QUICK_SIZES: Final = (1_000,)
@@ -137,7 +137,7 @@ def _directory(kept: Path | None, name: str) -> Iterator[Path]:
 @contextmanager
 def _store(
     name: str, corpus: Corpus, directory: Path
-) -> Iterator[Callable[[], AbstractAsyncContextManager[Store]]]:
+) -> Iterator[Callable[[], AbstractAsyncContextManager[KnowledgeStore]]]:
     if name == SQLITE:
         path = directory / "knowledge.db"
         _fill_once(directory, corpus, partial(fill_file, path))
@@ -162,14 +162,14 @@ def _real(embedder: KeptPassages) -> list[bytes]:
 
 
 async def _ask(
-    name: str, corpus: Corpus, open_it: Callable[[], AbstractAsyncContextManager[Store]]
+    name: str, corpus: Corpus, open_it: Callable[[], AbstractAsyncContextManager[KnowledgeStore]]
 ) -> tuple[Filled, list[Timed]]:
     questions = corpus.questions(_QUESTIONS)
     embedder = PassageEmbedder(_fresh)
     await embedder.load()
     async with open_it() as store:
         began = time.perf_counter()
-        await store.nearest(await embedder.question(questions[0]), DEPTH, ANYTHING)
+        await store.nearest(await embedder.embed_query(questions[0]), RESULT_DEPTH, NO_FILTERS)
         first = time.perf_counter() - began
         steps = await _Steps(store, embedder).timed(questions)
         statistics = await store.statistics()
@@ -197,16 +197,16 @@ def _fresh() -> Embedder:
 class _Steps:
     """The parts of a search, and all of it; of some rounds the best counts, as in section `retrieval`."""
 
-    def __init__(self, store: Store, embedder: PassageEmbedder) -> None:
+    def __init__(self, store: KnowledgeStore, embedder: PassageEmbedder) -> None:
         self._store = store
         self._embedder = embedder
-        self._fusion = Fusion()
+        self._fusion = ReciprocalRankFusion()
         # What is kept for no time at all is made each time.
-        self._fresh = self._search(Cache(clock=time.monotonic, ttl_seconds=0.0))
-        self._kept = self._search(Cache(clock=time.monotonic))
+        self._fresh = self._search(QueryCache(clock=time.monotonic, ttl_seconds=0.0))
+        self._kept = self._search(QueryCache(clock=time.monotonic))
 
-    def _search(self, cache: Cache[Any, Any]) -> Search:
-        return Search(
+    def _search(self, cache: QueryCache[Any, Any]) -> HybridSearch:
+        return HybridSearch(
             self._store, self._store, self._embedder, clock=time.monotonic, today=date.today, cache=cache
         )
 
@@ -218,24 +218,24 @@ class _Steps:
                 seconds[step].append(spent)
         # On their own: before a hit nothing was computed whose threads still hold the processor.
         for text in questions:
-            seconds["hit"].append(await _best(partial(self._kept.find, Query(text=text))))
+            seconds["hit"].append(await _best(partial(self._kept.find, SearchQuery(text=text))))
         return {step: percentiles(spent) for step, spent in seconds.items()}
 
     async def _one(self, text: str) -> dict[str, float]:
-        vector = await self._embedder.question(text)
+        vector = await self._embedder.embed_query(text)
         stems = terms(text)
-        by_meaning = await self._store.nearest(vector, DEPTH, ANYTHING)
-        by_words = await self._store.containing(stems, DEPTH, ANYTHING)
-        query = Query(text=text)
+        by_meaning = await self._store.nearest(vector, RESULT_DEPTH, NO_FILTERS)
+        by_words = await self._store.match_terms(stems, RESULT_DEPTH, NO_FILTERS)
+        query = SearchQuery(text=text)
         await self._kept.find(query)
 
         async def fuse() -> None:
             self._fusion.fuse(by_meaning, by_words)
 
         ways: dict[str, Callable[[], Awaitable[object]]] = {
-            "question": lambda: self._embedder.question(text),
-            "vector": lambda: self._store.nearest(vector, DEPTH, ANYTHING),
-            "bm25": lambda: self._store.containing(stems, DEPTH, ANYTHING),
+            "question": lambda: self._embedder.embed_query(text),
+            "vector": lambda: self._store.nearest(vector, RESULT_DEPTH, NO_FILTERS),
+            "bm25": lambda: self._store.match_terms(stems, RESULT_DEPTH, NO_FILTERS),
             "fusion": fuse,
             "whole": lambda: self._fresh.find(query),
         }

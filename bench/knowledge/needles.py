@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.knowledge.values import Chunk
+from headgate.knowledge.data_model import ChunkRecord
 from headgate.search.text_analysis import words
 
 # Of each kind and set.
@@ -39,7 +39,7 @@ class Needle(msgspec.Struct, frozen=True, kw_only=True):
     chunk_id: int
 
 
-def needles(chunks: Sequence[Chunk]) -> list[Needle]:
+def needles(chunks: Sequence[ChunkRecord]) -> list[Needle]:
     """Those of a set, from the texts of its chunks; what stands in a header of another chunk is none."""
     texts = {chunk.id: chunk.text for chunk in chunks}
     searched = {chunk.id: f" {' '.join(words(f'{chunk.header} {chunk.text}'))} " for chunk in chunks}

@@ -22,7 +22,7 @@ from bench.knowledge.corpus import Corpus, Postings
 from bench.knowledge.server import running
 from bench.retrieval.engine import percentiles
 from bench.tables import figure, table
-from headgate.knowledge import bm25
+from headgate.search import block_postings
 from headgate.search.text_analysis import terms
 
 SIZES: Final = (10_000, 100_000)
@@ -109,13 +109,13 @@ def measure(size: int) -> list[Measured]:
     return found
 
 
-def _blocks(corpus: Corpus) -> tuple[Rows, bm25.Collection]:
+def _blocks(corpus: Corpus) -> tuple[Rows, block_postings.CollectionStatistics]:
     """All postings, made in memory."""
     postings = Postings()
     for one in corpus.passages():
         postings.add(one.id, one.stems)
     postings.close()
-    return sorted(postings.rows), bm25.Collection(postings.chunks, postings.length)
+    return sorted(postings.rows), block_postings.CollectionStatistics(postings.chunks, postings.length)
 
 
 def _timed(ask: Ask, questions: Sequence[Sequence[str]]) -> tuple[list[float], list[list[int]]]:
@@ -185,7 +185,9 @@ def _gin(url: str, texts: Sequence[tuple[int, str]], rank: str) -> Iterator[tupl
 
 
 @contextmanager
-def _sqlite_blocks(path: Path, rows: Rows, collection: bm25.Collection) -> Iterator[tuple[Ask, int]]:
+def _sqlite_blocks(
+    path: Path, rows: Rows, collection: block_postings.CollectionStatistics
+) -> Iterator[tuple[Ask, int]]:
     connection = sqlite3.connect(path)
     connection.execute(
         """CREATE TABLE postings (stem TEXT NOT NULL, block INTEGER NOT NULL, entries BLOB NOT NULL,
@@ -198,14 +200,16 @@ def _sqlite_blocks(path: Path, rows: Rows, collection: bm25.Collection) -> Itera
 
     def ask(stems: Sequence[str]) -> list[int]:
         postings = {stem: connection.execute(select, (stem,)).fetchall() for stem in dict.fromkeys(stems)}
-        return [one.chunk_id for one in bm25.best(stems, postings, collection, LIMIT)]
+        return [one.chunk_id for one in block_postings.top_chunks(stems, postings, collection, LIMIT)]
 
     yield ask, path.stat().st_size
     connection.close()
 
 
 @contextmanager
-def _postgres_blocks(url: str, rows: Rows, collection: bm25.Collection) -> Iterator[tuple[Ask, int]]:
+def _postgres_blocks(
+    url: str, rows: Rows, collection: block_postings.CollectionStatistics
+) -> Iterator[tuple[Ask, int]]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             """CREATE TABLE blocks (stem text COLLATE "C" NOT NULL, block integer NOT NULL,
@@ -223,7 +227,7 @@ def _postgres_blocks(url: str, rows: Rows, collection: bm25.Collection) -> Itera
             with connection.cursor(binary=True) as cursor:
                 for stem, block, entries in cursor.execute(select, (list(set(stems)),)):
                     postings[stem].append((block, entries))
-            return [one.chunk_id for one in bm25.best(stems, postings, collection, LIMIT)]
+            return [one.chunk_id for one in block_postings.top_chunks(stems, postings, collection, LIMIT)]
 
         yield ask, _size(connection, "blocks")
 

@@ -18,19 +18,20 @@ from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.needles import Needle, needles
 from bench.knowledge.sets import Knowledge
 from bench.knowledge.taking_in import take_in
-from headgate.embedding.passages import PassageEmbedder
-from headgate.knowledge.fusion import Fusion, Weights
-from headgate.knowledge.index_terms import index_terms
-from headgate.knowledge.query import Query, Strategy
-from headgate.knowledge.searching import DEPTH, Search
-from headgate.knowledge.store import Store
-from headgate.knowledge.values import ANYTHING, Found
-from headgate.storage.knowledge.store import open_store
+from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.data_model import NO_FILTERS
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.search.analyzer import index_terms
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
+from headgate.knowledge.search.query import SearchQuery, SearchStrategy
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
+from headgate.search.block_postings import ScoredChunk
+from headgate.search.hybrid_fusion import FusionWeights, ReciprocalRankFusion
 
 HYBRID: Final = "hybrid"
 VECTOR: Final = "vectors alone"
 BM25: Final = "BM25 alone"
-_STRATEGIES: Final = {HYBRID: Strategy.HYBRID, VECTOR: Strategy.VECTOR, BM25: Strategy.BM25}
+_STRATEGIES: Final = {HYBRID: SearchStrategy.HYBRID, VECTOR: SearchStrategy.VECTOR, BM25: SearchStrategy.BM25}
 FTS5: Final = "FTS5, bm25()"
 TS_RANK: Final = "PostgreSQL, ts_rank"
 TS_RANK_CD: Final = "PostgreSQL, ts_rank_cd"
@@ -89,9 +90,9 @@ async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: boo
     kept.prepare([one.query for one in knowledge.questions])
     vectors = PassageEmbedder(lambda: kept)
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
-        async with open_store(Path(directory) / "knowledge.db") as store:
+        async with open_sqlite_store(Path(directory) / "knowledge.db") as store:
             await take_in(store, knowledge.documents, vectors, sections_apart=sections_apart)
-            chunks = [chunk async for chunk in store.every_chunk()]
+            chunks = [chunk async for chunk in store.iter_chunks()]
             ids = {f"docs/{one.file}": one.id for one in knowledge.documents}
             names = {chunk.id: ids[chunk.file] for chunk in chunks}
             texts = {chunk.id: f"{chunk.header}\n{chunk.text}" for chunk in chunks}
@@ -125,7 +126,7 @@ async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: boo
             labelled=knowledge.name,
             k=k,
             vector_weight=share,
-            quality=judged(_fused(lists, Fusion(k=k, weights=Weights(share, 1 - share)))),
+            quality=judged(_fused(lists, ReciprocalRankFusion(k=k, weights=FusionWeights(share, 1 - share)))),
         )
         for k in KS
         for share in SHARES
@@ -133,27 +134,29 @@ async def _measure(knowledge: Knowledge, url: str | None, *, sections_apart: boo
     return Judged(lines, fused, found)
 
 
-async def _ours(store: Store, vectors: PassageEmbedder, knowledge: Knowledge) -> dict[str, list[list[int]]]:
+async def _ours(
+    store: KnowledgeStore, vectors: PassageEmbedder, knowledge: Knowledge
+) -> dict[str, list[list[int]]]:
     """Through the search that the tools use."""
-    search = Search(store, store, vectors, clock=time.monotonic, today=date.today)
+    search = HybridSearch(store, store, vectors, clock=time.monotonic, today=date.today)
     found: dict[str, list[list[int]]] = {}
     for way, strategy in _STRATEGIES.items():
         found[way] = []
         for one in knowledge.questions:
-            ranking, _ = await search.find(Query(text=one.query, strategy=strategy))
+            ranking, _ = await search.find(SearchQuery(text=one.query, strategy=strategy))
             found[way].append([ranked.chunk_id for ranked in ranking.found])
     return found
 
 
 async def _needles(
-    store: Store, vectors: PassageEmbedder, labelled: str, wanted: Sequence[Needle]
+    store: KnowledgeStore, vectors: PassageEmbedder, labelled: str, wanted: Sequence[Needle]
 ) -> list[Found10]:
-    search = Search(store, store, vectors, clock=time.monotonic, today=date.today)
+    search = HybridSearch(store, store, vectors, clock=time.monotonic, today=date.today)
     found = []
     for way, strategy in _STRATEGIES.items():
         hits: dict[str, list[bool]] = {}
         for one in wanted:
-            ranking, _ = await search.find(Query(text=one.query, strategy=strategy))
+            ranking, _ = await search.find(SearchQuery(text=one.query, strategy=strategy))
             first = [ranked.chunk_id for ranked in ranking.found[:_FIRST]]
             hits.setdefault(one.kind, []).append(one.chunk_id in first)
         found += [
@@ -164,19 +167,21 @@ async def _needles(
 
 
 async def _lists(
-    store: Store, vectors: PassageEmbedder, knowledge: Knowledge
-) -> list[tuple[list[Found], list[Found]]]:
+    store: KnowledgeStore, vectors: PassageEmbedder, knowledge: Knowledge
+) -> list[tuple[list[ScoredChunk], list[ScoredChunk]]]:
     """What vectors and what words find, for fusions other than ours."""
     return [
         (
-            await store.nearest(await vectors.question(one.query), DEPTH, ANYTHING),
-            await store.containing(index_terms(one.query), DEPTH, ANYTHING),
+            await store.nearest(await vectors.embed_query(one.query), RESULT_DEPTH, NO_FILTERS),
+            await store.match_terms(index_terms(one.query), RESULT_DEPTH, NO_FILTERS),
         )
         for one in knowledge.questions
     ]
 
 
-def _fused(lists: Sequence[tuple[list[Found], list[Found]]], fusion: Fusion) -> list[list[int]]:
+def _fused(
+    lists: Sequence[tuple[list[ScoredChunk], list[ScoredChunk]]], fusion: ReciprocalRankFusion
+) -> list[list[int]]:
     return [[one.chunk_id for one in fusion.fuse(*both)] for both in lists]
 
 
@@ -185,7 +190,9 @@ def _fts5(texts: Mapping[int, str], knowledge: Knowledge) -> list[list[int]]:
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE VIRTUAL TABLE chunks USING fts5(text, tokenize='porter unicode61')")
     connection.executemany("INSERT INTO chunks (rowid, text) VALUES (?, ?)", texts.items())
-    select = f"SELECT rowid FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks), rowid LIMIT {DEPTH}"
+    select = (
+        f"SELECT rowid FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks), rowid LIMIT {RESULT_DEPTH}"
+    )
     asked = [" OR ".join(f'"{word}"' for word in _words(one.query)) for one in knowledge.questions]
     return [[id for (id,) in connection.execute(select, (one,))] for one in asked]
 
@@ -209,7 +216,7 @@ def _postgres(url: str, texts: Mapping[int, str], knowledge: Knowledge) -> dict[
 def _ranked(connection: psycopg.Connection, function: str, query: str) -> list[int]:
     rows = connection.execute(
         f"""SELECT id FROM judged, websearch_to_tsquery('english', %s) AS asked WHERE stems @@ asked
-        ORDER BY {function}(stems, asked) DESC, id LIMIT {DEPTH}""".encode(),
+        ORDER BY {function}(stems, asked) DESC, id LIMIT {RESULT_DEPTH}""".encode(),
         (" or ".join(_words(query)),),
     )
     return [id for (id,) in rows]

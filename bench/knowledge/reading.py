@@ -13,11 +13,11 @@ from bench.knowledge.kept import KeptPassages
 from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.sets import MANUAL, Knowledge, read
 from bench.tables import figure, table
-from headgate.documents.markdown import parse
-from headgate.embedding.minilm import MiniLM, Weights
-from headgate.embedding.texts import question_of
-from headgate.knowledge.chunking import chunked
-from headgate.knowledge.searching import DEPTH
+from headgate.embedding.embedding_input import embedding_query
+from headgate.embedding.minilm import MiniLMEmbedder, MiniLMWeights
+from headgate.knowledge.ingestion.chunker import chunk_document
+from headgate.knowledge.readers.markdown import parse
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
 from headgate.search.token_counter import count_tokens
 
 # Windows, and the pieces of each.
@@ -58,7 +58,7 @@ def main() -> None:
 def reads(knowledge: Knowledge, ways: Sequence[tuple[int, int]] = WAYS) -> list[Read]:
     """The set read in each way; what was read before comes from a file, and only a sample is timed."""
     owners, texts = passages_of(knowledge)
-    weights = Weights()
+    weights = MiniLMWeights()
     return [_read(knowledge, owners, texts, way, weights) for way in ways]
 
 
@@ -67,7 +67,7 @@ def passages_of(knowledge: Knowledge) -> tuple[list[str], list[str]]:
     owners: list[str] = []
     texts: list[str] = []
     for one in knowledge.documents:
-        for chunk in chunked(f"docs/{one.file}", parse(one.markdown.encode()).sections, _count):
+        for chunk in chunk_document(f"docs/{one.file}", parse(one.markdown.encode()).sections, _count):
             owners.append(one.id)
             texts.append(f"{chunk.header}\n{chunk.text}")
     return owners, texts
@@ -82,7 +82,7 @@ def _read(
     owners: Sequence[str],
     texts: Sequence[str],
     way: tuple[int, int],
-    weights: Weights,
+    weights: MiniLMWeights,
 ) -> Read:
     windows, pieces = way
     print(f"bench: knowledge, {windows} x {pieces} pieces of a passage", file=sys.stderr, flush=True)
@@ -90,14 +90,14 @@ def _read(
     passages = matrix(kept.embed(texts))
     found = []
     for one in knowledge.questions:
-        wanted = matrix(kept.embed_question(question_of(one.query))[:1])[0]
-        order = numpy.argsort(-(passages @ wanted), kind="stable")[:DEPTH]
+        wanted = matrix(kept.embed_query(embedding_query(one.query))[:1])[0]
+        order = numpy.argsort(-(passages @ wanted), kind="stable")[:RESULT_DEPTH]
         found.append(documents_of(owners[place] for place in order.tolist()))
     return Read(
         windows=windows,
         pieces=pieces,
         quality=judge(found, [one.relevant for one in knowledge.questions]),
-        cpu_ms=_cpu_ms(MiniLM(weights, windows=windows, pieces=pieces), texts),
+        cpu_ms=_cpu_ms(MiniLMEmbedder(weights, windows=windows, pieces=pieces), texts),
     )
 
 
@@ -106,7 +106,7 @@ def matrix(vectors: Sequence[bytes]) -> Any:
     return numpy.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
 
 
-def _cpu_ms(model: MiniLM, texts: Sequence[str]) -> float:
+def _cpu_ms(model: MiniLMEmbedder, texts: Sequence[str]) -> float:
     sample = texts[:: max(1, len(texts) // _SAMPLE)]
     began = time.process_time()
     model.embed(sample)

@@ -26,13 +26,14 @@ from bench.knowledge.server import running
 from bench.knowledge.sets import NAMES, read
 from bench.knowledge.taking_in import take_in
 from bench.tables import table
-from headgate.embedding.passages import PassageEmbedder
-from headgate.knowledge.values import ANYTHING, Found
-from headgate.storage.knowledge import schema
-from headgate.storage.knowledge.nearness import PROMISING, SHORTLIST, Nearness, code_of
-from headgate.storage.knowledge.store import open_store
-from headgate.storage.postgres.knowledge.nearness import making
-from headgate.storage.postgres.opening import open_store as open_postgres
+from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.data_model import NO_FILTERS
+from headgate.knowledge.stores.postgres.vector_index import create_index_statement
+from headgate.knowledge.stores.sqlite import schema
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
+from headgate.knowledge.stores.sqlite.vector_index import PROMISING, SHORTLIST, SqliteVectorIndex, binary_code
+from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
+from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
 
 VECTORS: Final = 60_000
@@ -43,7 +44,7 @@ _DIGITS: Final = 6
 _BUSY_SECONDS: Final = 5.0
 _MODEL: Final = "a model"
 
-Search = Callable[[bytes, int], list[Found]]
+Search = Callable[[bytes, int], list[ScoredChunk]]
 
 
 def main() -> None:
@@ -70,12 +71,12 @@ async def _real(names: Sequence[str]) -> tuple[Any, list[bytes]]:
     for name in names:
         with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
             path = Path(directory) / "knowledge.db"
-            async with open_store(path) as store:
+            async with open_sqlite_store(path) as store:
                 await take_in(store, read(name).documents, embedder)
             with closing(sqlite3.connect(path)) as file:
                 found += [vector for (vector,) in file.execute("SELECT vector FROM vectors ORDER BY number")]
         kept.prepare([one.query for one in read(name).questions])
-        questions += [await embedder.question(one.query) for one in read(name).questions]
+        questions += [await embedder.embed_query(one.query) for one in read(name).questions]
     await embedder.close()
     return numpy.frombuffer(b"".join(found), dtype="<f4").reshape(len(found), -1), questions
 
@@ -112,17 +113,19 @@ def of_file(made: Any, questions: Sequence[bytes], true: Sequence[list[int]]) ->
         for id, vector in enumerate(made, 1):
             sent = vector.tobytes()
             file.execute("INSERT INTO vectors VALUES (?1, ?1, ?2)", (id, sent))
-            file.execute("INSERT INTO codes VALUES (?1, ?1, ?2)", (id, code_of(sent)))
+            file.execute("INSERT INTO codes VALUES (?1, ?1, ?2)", (id, binary_code(sent)))
         kept = {"model": _MODEL, "dimensions": made.shape[1], "revision": 1}
         file.executemany("INSERT INTO meta VALUES (?, ?)", kept.items())
         file.execute("COMMIT")
         for promising, shortlist in _WAYS:
-            index = Nearness(promising=promising, shortlist=shortlist)
+            index = SqliteVectorIndex(promising=promising, shortlist=shortlist)
             way = f"SQLite, {promising:,} by signs, {shortlist:,} exactly"
             yield row(way, partial(_nearest, index, file), questions, true)
 
 
-def _nearest(index: Nearness, file: sqlite3.Connection, question: bytes, limit: int) -> list[Found]:
+def _nearest(
+    index: SqliteVectorIndex, file: sqlite3.Connection, question: bytes, limit: int
+) -> list[ScoredChunk]:
     return index.nearest(file, question, limit, None)
 
 
@@ -134,7 +137,7 @@ def _of_postgres(made: Any, questions: Sequence[bytes], true: Sequence[list[int]
         _fill(url, made)
         measured = row(
             "PostgreSQL, HNSW",
-            lambda question, limit: runner.run(store.nearest(question, limit, ANYTHING)),
+            lambda question, limit: runner.run(store.nearest(question, limit, NO_FILTERS)),
             questions,
             true,
         )
@@ -145,7 +148,7 @@ def _of_postgres(made: Any, questions: Sequence[bytes], true: Sequence[list[int]
 def _fill(url: str, made: Any) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         copy_vectors(connection, made)
-        connection.execute(making(made.shape[1]).encode())
+        connection.execute(create_index_statement(made.shape[1]).encode())
         connection.execute("ANALYZE")
         connection.execute(
             "UPDATE knowledge_meta SET vectors = %s, model = %s, dimensions = %s",

@@ -14,13 +14,13 @@ from bench.knowledge.kept import KeptPassages
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
 from headgate.domain.call import LOCAL
-from headgate.embedding.passages import PassageEmbedder
-from headgate.knowledge.budget import TokenBudget
-from headgate.knowledge.searching import Search
-from headgate.knowledge.tools.knowledge import KnowledgeTools
-from headgate.knowledge.writing import written
+from headgate.embedding.threaded_embedder import PassageEmbedder
+from headgate.knowledge.search.hybrid_search import HybridSearch
+from headgate.knowledge.server import KnowledgeTools
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
+from headgate.knowledge.tools.response_modes import encode_answer
+from headgate.knowledge.tools.token_budget import TokenBudget
 from headgate.search.token_counter import count_tokens
-from headgate.storage.knowledge.store import open_store
 
 # Of the manual's questions every so many-th.
 _EVERY: Final = 15
@@ -95,10 +95,10 @@ async def _spent(*, sections_apart: bool) -> list[Spent]:
     kept.prepare(asked)
     vectors = PassageEmbedder(lambda: kept)
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
-        async with open_store(Path(directory) / "knowledge.db") as store:
+        async with open_sqlite_store(Path(directory) / "knowledge.db") as store:
             await take_in(store, manual.documents, vectors, sections_apart=sections_apart)
             tools = KnowledgeTools(
-                Search(store, store, vectors, clock=time.monotonic, today=date.today),
+                HybridSearch(store, store, vectors, clock=time.monotonic, today=date.today),
                 store,
                 store,
                 TokenBudget(None, clock=time.monotonic),
@@ -140,7 +140,7 @@ async def _found(
 
 
 def _read(answer: dict[str, Any]) -> int:
-    return count_tokens(written(answer))
+    return count_tokens(encode_answer(answer))
 
 
 def _structured(answer: dict[str, Any]) -> int:

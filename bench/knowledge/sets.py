@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from bench.retrieval.sets import Labelled
-from headgate.knowledge.query import LONGEST_QUERY
+from headgate.knowledge.search.query import LONGEST_QUERY
 
 DATA: Final = Path(__file__).resolve().parents[1] / "data" / "knowledge"
 MANUAL: Final = "postgresql"

@@ -8,14 +8,17 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bench.knowledge.sets import Document
-from headgate.documents.library import open_library
-from headgate.knowledge.extraction.extracting import extract
-from headgate.knowledge.ingestion import Extract, Ingestion, Summary
-from headgate.knowledge.places import Places
-from headgate.knowledge.reading import Inventory, Library, Reading
-from headgate.knowledge.store import Intake
-from headgate.knowledge.values import NewChunk, NewEntity, NewRelationship
-from headgate.knowledge.vectors import Vectors
+from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
+from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.ingestion.document_source import (
+    DocumentLibrary,
+    FileInventory,
+    ReadDocument,
+    SourceRoots,
+)
+from headgate.knowledge.ingestion.pipeline import Extract, IngestionPipeline, IngestionSummary
+from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
+from headgate.knowledge.readers.file_library import open_library
 from headgate.search.token_counter import count_tokens
 
 __all__ = ["extract", "nothing", "take_in"]
@@ -24,7 +27,7 @@ __all__ = ["extract", "nothing", "take_in"]
 class Silent:
     """Shows nothing."""
 
-    def tell(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
+    def report(self, phase: Literal["read", "embed"], done: int, total: int, file: str) -> None:
         """Nobody looks."""
 
 
@@ -36,19 +39,19 @@ def nothing(chunks: Sequence[NewChunk]) -> tuple[tuple[NewEntity, ...], tuple[Ne
 class EachSectionApart:
     """A library in which no two sections share a chunk."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: DocumentLibrary) -> None:
         self._library = library
 
     @property
-    def edition(self) -> str:
+    def parser_version(self) -> str:
         """Its own."""
-        return f"{self._library.edition}-apart"
+        return f"{self._library.parser_version}-apart"
 
-    async def inventory(self, known: Places) -> Inventory:
+    async def inventory(self, known: SourceRoots) -> FileInventory:
         """As it is."""
         return await self._library.inventory(known)
 
-    async def read(self, file: str, known: str) -> Reading | None:
+    async def read(self, file: str, known: str) -> ReadDocument | None:
         """The same text, with each section by itself."""
         reading = await self._library.read(file, known)
         if reading is None:
@@ -62,13 +65,13 @@ class EachSectionApart:
 
 
 async def take_in(
-    store: Intake,
+    store: IndexWriter,
     documents: Sequence[Document],
-    vectors: Vectors | None,
+    vectors: AsyncEmbedder | None,
     extracted: Extract = nothing,
     *,
     sections_apart: bool = False,
-) -> Summary:
+) -> IngestionSummary:
     """Write the documents as files into a directory `docs`, and take that in."""
     with tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory:
         root = Path(directory) / "docs"
@@ -76,7 +79,7 @@ async def take_in(
         for one in documents:
             (root / one.file).write_text(one.markdown)
         async with open_library([root]) as library:
-            ingestion = Ingestion(
+            ingestion = IngestionPipeline(
                 store,
                 EachSectionApart(library) if sections_apart else library,
                 count=lambda text: count_tokens(text.encode()),

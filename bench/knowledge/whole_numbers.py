@@ -12,9 +12,9 @@ from bench.knowledge.measures import Quality, documents_of, judge
 from bench.knowledge.reading import matrix, passages_of
 from bench.knowledge.sets import NAMES, Knowledge, read
 from bench.tables import figure, table
-from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLM, Weights
-from headgate.embedding.texts import question_of
-from headgate.knowledge.searching import DEPTH
+from headgate.embedding.embedding_input import embedding_query
+from headgate.embedding.minilm import PASSAGE_PIECES, PASSAGE_WINDOWS, MiniLMEmbedder, MiniLMWeights
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
 
 WIDE: Final = "32 bits, as the model comes"
 WHOLE: Final = "whole numbers of 8 bits"
@@ -38,12 +38,12 @@ def main() -> None:
 
 def _rows(knowledge: Knowledge) -> list[tuple[str, ...]]:
     owners, texts = passages_of(knowledge)
-    weights = Weights()
+    weights = MiniLMWeights()
     vectors: dict[str, Any] = {}
     rows: list[tuple[str, ...]] = []
-    for way, own in ((WIDE, weights), (WHOLE, Weights(threads=1, multiplies_whole_numbers=True))):
+    for way, own in ((WIDE, weights), (WHOLE, MiniLMWeights(threads=1, multiplies_whole_numbers=True))):
         print(f"bench: knowledge, {knowledge.name}, {way}", file=sys.stderr, flush=True)
-        model = MiniLM(weights, pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS, for_passages=own)
+        model = MiniLMEmbedder(weights, pieces=PASSAGE_PIECES, windows=PASSAGE_WINDOWS, for_passages=own)
         began = time.process_time()
         vectors[way] = matrix(model.embed(texts))
         cpu_ms = (time.process_time() - began) * 1000 / len(texts)
@@ -54,11 +54,11 @@ def _rows(knowledge: Knowledge) -> list[tuple[str, ...]]:
     return rows
 
 
-def _judged(knowledge: Knowledge, owners: Sequence[str], vectors: Any, model: MiniLM) -> Quality:
+def _judged(knowledge: Knowledge, owners: Sequence[str], vectors: Any, model: MiniLMEmbedder) -> Quality:
     found = []
     for one in knowledge.questions:
-        wanted = matrix(model.embed_question(question_of(one.query))[:1])[0]
-        order = numpy.argsort(-(vectors @ wanted), kind="stable")[:DEPTH]
+        wanted = matrix(model.embed_query(embedding_query(one.query))[:1])[0]
+        order = numpy.argsort(-(vectors @ wanted), kind="stable")[:RESULT_DEPTH]
         found.append(documents_of(owners[place] for place in order.tolist()))
     return judge(found, [one.relevant for one in knowledge.questions])
 

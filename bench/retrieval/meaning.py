@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from headgate.embedding.embedder import Embedder
-from headgate.embedding.meaning import ToolMeanings, open_meaning
+from headgate.embedding.tool_index import ToolVectorIndex, open_tool_index
 
 # Making vectors takes minutes; the file of them is looked at in between.
 _POLL_SECONDS: Final = 0.02
@@ -22,11 +22,11 @@ class NothingKept:
         """None."""
         return {}
 
-    def keep_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
+    def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
         """Done at once."""
         return _done()
 
-    def forget_vectors(self, model: str, hashes: Collection[str]) -> "asyncio.Future[None]":
+    def delete_vectors(self, model: str, hashes: Collection[str]) -> "asyncio.Future[None]":
         """Done at once."""
         return _done()
 
@@ -38,9 +38,9 @@ def _done() -> "asyncio.Future[None]":
 
 
 @asynccontextmanager
-async def open_meanings(embedder: Embedder) -> AsyncIterator[ToolMeanings]:
+async def open_meanings(embedder: Embedder) -> AsyncIterator[ToolVectorIndex]:
     """Without tools as yet."""
-    async with open_meaning(lambda: embedder, NothingKept()) as meanings:
+    async with open_tool_index(lambda: embedder, NothingKept()) as meanings:
         yield meanings
 
 
@@ -48,7 +48,7 @@ class NoProgress(Exception):
     """Vectors are missing, and none was made for a long time."""
 
 
-async def settle(meanings: ToolMeanings) -> None:
+async def settle(meanings: ToolVectorIndex) -> None:
     """Wait until every tool has its vector; raises NoProgress."""
     before, since = -1, time.monotonic()
     while True:

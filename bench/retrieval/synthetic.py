@@ -21,8 +21,8 @@ from headgate.catalog.evaluation.retrieval_metrics import measure as judge
 from headgate.catalog.evaluation.synthetic_queries import derive_queries
 from headgate.catalog.search.lexical_index import LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.embedding.texts import blend, question_of, tool_texts
-from headgate.embedding.vectors import VectorIndex
+from headgate.embedding.embedding_input import blend_vectors, embedding_query, tool_texts
+from headgate.embedding.vector_index import VectorIndex
 from headgate.search.score_fusion import fuse
 
 WEIGHTS: Final = (0.0, 0.25, 0.5, 1.0)
@@ -94,7 +94,7 @@ class _Trial:
 
     def _vectors_of(self, document: ToolDocument, asked: Sequence[str]) -> tuple[bytes, bytes | None]:
         texts = tool_texts(document.key[0], document.name, document.description)
-        own = blend(self._embedder.embed(texts))
+        own = blend_vectors(self._embedder.embed(texts))
         return own, _sum([(1.0, one) for one in self._embedder.embed(asked)]) if asked else None
 
     def results(self, name: str, kind: str, questions: Sequence[LabelledQuery]) -> list[Synthetic]:
@@ -136,7 +136,7 @@ class _Trial:
         )
         found = []
         for question, words in zip(questions, mixed, strict=True):
-            asked = self._embedder.embed_question(question_of(question.text))
+            asked = self._embedder.embed_query(embedding_query(question.text))
             cosines = index.search(asked, _NEAREST, also=words)
             found.append([one.key for one in fuse(words, cosines, question.text)])
         return found

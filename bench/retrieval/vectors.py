@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from headgate.embedding.embedder import Embedder, Progress
-from headgate.embedding.minilm import MiniLM, fingerprint_of
-from headgate.embedding.texts import Question, question_of
+from headgate.embedding.embedder import Embedder, EmbeddingProgress
+from headgate.embedding.embedding_input import EmbeddingQuery, embedding_query
+from headgate.embedding.minilm import MiniLMEmbedder, fingerprint_of
 
 KEPT: Final = Path(__file__).resolve().parents[2] / ".bench" / "vectors"
 _BATCH: Final = 64
-_VECTOR_BYTES: Final = MiniLM.dimensions * 4
+_VECTOR_BYTES: Final = MiniLMEmbedder.dimensions * 4
 # A run that takes minutes says so while it does.
 _REPORT_SECONDS: Final = 10.0
 
@@ -23,8 +23,8 @@ _REPORT_SECONDS: Final = 10.0
 class KeptVectors:
     """The offline model behind a file: it is loaded and runs only for what the file does not have."""
 
-    name = MiniLM.name
-    dimensions = MiniLM.dimensions
+    name = MiniLMEmbedder.name
+    dimensions = MiniLMEmbedder.dimensions
     fingerprint = fingerprint_of()
 
     def __init__(self, directory: Path = KEPT, *, fresh_questions: bool = False) -> None:
@@ -45,10 +45,10 @@ class KeptVectors:
     def load(self) -> Embedder:
         """The model itself."""
         if self._model is None:
-            self._model = MiniLM()
+            self._model = MiniLMEmbedder()
         return self._model
 
-    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
         """Return the vectors of the texts, from the file as far as it has them."""
         with self._lock:
             known = {text: found for text in dict.fromkeys(texts) if (found := self._kept(text))}
@@ -64,15 +64,15 @@ class KeptVectors:
             progress(len(texts), len(texts))
         return [known[text] for text in texts]
 
-    def embed_question(self, question: Question) -> list[bytes]:
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Return the vector of the question and those of its clauses, from the file if it has them."""
         if self._fresh_questions:
-            return self.load().embed_question(question)
+            return self.load().embed_query(question)
         called = f"{question.clauses} {question.text}"
         with self._lock:
             kept = self._kept(called)
             if kept is None:
-                kept = b"".join(self.load().embed_question(question))
+                kept = b"".join(self.load().embed_query(question))
                 self._keep({called: kept})
         return [kept[start : start + _VECTOR_BYTES] for start in range(0, len(kept), _VECTOR_BYTES)]
 
@@ -80,7 +80,7 @@ class KeptVectors:
         """Make the vectors of these questions: one that comes late would be answered by words alone."""
         report = _Report("questions", len(questions))
         for number, question in enumerate(questions, 1):
-            self.embed_question(question_of(question))
+            self.embed_query(embedding_query(question))
             report.done(number)
 
     def close(self) -> None:

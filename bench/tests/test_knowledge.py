@@ -19,11 +19,19 @@ from bench.knowledge.scenario import CHOSEN_FIELDS, FETCHED, IN_STRUCTURE, SEARC
 from bench.knowledge.sets import DATA, MANUAL, NAMES, read
 from bench.knowledge.sets import Document as Written
 from bench.knowledge.taking_in import take_in
-from headgate.knowledge import bm25
-from headgate.knowledge.store import Store
-from headgate.knowledge.values import ANYTHING, Chunk, Document, Filters, Found, NewChunk, Source
+from headgate.knowledge.data_model import (
+    NO_FILTERS,
+    ChunkRecord,
+    DocumentFilters,
+    IngestedDocument,
+    NewChunk,
+    SourceRecord,
+)
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
+from headgate.search import block_postings
+from headgate.search.block_postings import ScoredChunk
 from headgate.search.text_analysis import terms
-from headgate.storage.knowledge.store import open_store
 
 SMALL = 90
 
@@ -100,17 +108,19 @@ def test_questions_have_three_to_twelve_words() -> None:
 
 def test_postings_that_are_made_at_once_are_those_that_are_made_one_by_one() -> None:
     # Around the border between two blocks.
-    chunks = {bm25.BLOCK_CHUNKS - 2 + place: one.stems for place, one in enumerate(Corpus(6).passages())}
-    chunks[bm25.BLOCK_CHUNKS + 9] = ["often"] * 300
+    chunks = {
+        block_postings.BLOCK_CHUNKS - 2 + place: one.stems for place, one in enumerate(Corpus(6).passages())
+    }
+    chunks[block_postings.BLOCK_CHUNKS + 9] = ["often"] * 300
     postings = Postings()
     for id, stems in chunks.items():
         postings.add(id, stems)
     postings.close()
     expected: dict[tuple[str, int], bytes] = {}
     for id, stems in chunks.items():
-        for stem, entry in bm25.entries_of(id, stems).items():
-            place = (stem, bm25.block_of(id))
-            expected[place] = bm25.with_entries(expected.get(place, b""), [entry])
+        for stem, entry in block_postings.postings_of(id, stems).items():
+            place = (stem, block_postings.block_of(id))
+            expected[place] = block_postings.add_postings(expected.get(place, b""), [entry])
     assert {(stem, block): entries for stem, block, entries in postings.rows} == expected
     assert (postings.chunks, postings.length) == (len(chunks), sum(map(len, chunks.values())))
 
@@ -130,7 +140,7 @@ async def test_a_file_that_is_filled_at_once_answers_like_one_that_took_in_docum
 ) -> None:
     corpus = Corpus(SMALL)
     path, made = filled
-    async with open_store(path) as quick, open_store(tmp_path / "slow.db") as slow:
+    async with open_sqlite_store(path) as quick, open_sqlite_store(tmp_path / "slow.db") as slow:
         await _take_in(slow, list(stored(corpus)), [one.tobytes() for one in made])
         asked = corpus.questions(10)
         assert await _answers(quick, asked, made[0].tobytes()) == await _answers(
@@ -142,30 +152,32 @@ async def test_a_file_that_is_filled_at_once_answers_like_one_that_took_in_docum
         )
 
 
-async def _take_in(store: Store, chunks: Sequence[Stored], made: Sequence[bytes]) -> None:
+async def _take_in(store: KnowledgeStore, chunks: Sequence[Stored], made: Sequence[bytes]) -> None:
     for source in sources(len(chunks)):
         own = [
             NewChunk(text=one.text, header=one.header, tokens=one.tokens, digest=str(one.id))
             for one in chunks
             if one.source_id == source.id
         ]
-        await store.replace(
-            Document(
-                source=Source(file=source.file, category=source.category, doc_type="markdown", date=DAY),
+        await store.replace_document(
+            IngestedDocument(
+                source=SourceRecord(
+                    file=source.file, category=source.category, doc_type="markdown", date=DAY
+                ),
                 chunks=tuple(own),
             )
         )
-    await store.use_model("model", len(made[0]) // 4)
-    await store.keep_vectors("model", dict(enumerate(made, 1)))
+    await store.set_model("model", len(made[0]) // 4)
+    await store.store_vectors("model", dict(enumerate(made, 1)))
 
 
 async def _answers(
-    store: Store, asked: Sequence[str], vector: bytes
-) -> tuple[list[list[Found]], list[Found], list[Found], dict[int, Chunk]]:
+    store: KnowledgeStore, asked: Sequence[str], vector: bytes
+) -> tuple[list[list[ScoredChunk]], list[ScoredChunk], list[ScoredChunk], dict[int, ChunkRecord]]:
     return (
-        [await store.containing(terms(one), 50, ANYTHING) for one in asked],
-        await store.nearest(vector, 50, ANYTHING),
-        await store.nearest(vector, 50, Filters(phrases=(("docs", "file", "2"),))),
+        [await store.match_terms(terms(one), 50, NO_FILTERS) for one in asked],
+        await store.nearest(vector, 50, NO_FILTERS),
+        await store.nearest(vector, 50, DocumentFilters(phrases=(("docs", "file", "2"),))),
         await store.chunks([1, 2, SMALL]),
     )
 
@@ -183,9 +195,9 @@ async def test_the_same_text_is_cut_both_ways(tmp_path: Path) -> None:
     text = "# Title\n\n## One\n\nfirst words\n\n## Two\n\nother words\n"
     texts = {}
     for apart in (False, True):
-        async with open_store(tmp_path / f"{apart}.db") as store:
+        async with open_sqlite_store(tmp_path / f"{apart}.db") as store:
             await take_in(store, [Written("a", "", text)], None, sections_apart=apart)
-            texts[apart] = [chunk.text async for chunk in store.every_chunk()]
+            texts[apart] = [chunk.text async for chunk in store.iter_chunks()]
     assert (len(texts[False]), len(texts[True])) == (1, 2)
     assert "\n\n".join(texts[True]) == texts[False][0]
 

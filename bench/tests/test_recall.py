@@ -3,7 +3,7 @@
 import numpy
 
 from bench.knowledge import recall
-from headgate.knowledge.values import Found
+from headgate.search.block_postings import ScoredChunk
 
 
 def test_a_store_that_compares_all_of_them_finds_all_of_them() -> None:
@@ -18,5 +18,5 @@ def test_a_store_that_compares_all_of_them_finds_all_of_them() -> None:
 
 
 def test_what_is_not_found_is_missing_in_the_share() -> None:
-    row = recall.row("half", lambda question, limit: [Found(1, 0.5)], [b""], [[2, *range(3, 202)]])
+    row = recall.row("half", lambda question, limit: [ScoredChunk(1, 0.5)], [b""], [[2, *range(3, 202)]])
     assert row[1:-1] == ("0.0000",) * len(recall.DEPTHS)

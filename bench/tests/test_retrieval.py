@@ -13,7 +13,7 @@ from bench.retrieval.semantic import Catalog
 from bench.retrieval.sets import SAMPLE, of_size, read_sets
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.search.tool_document import ToolDocument, document_of
-from headgate.embedding.texts import question_of
+from headgate.embedding.embedding_input import embedding_query
 
 
 def test_a_short_run_measures_every_engine_on_the_sample(
@@ -70,16 +70,16 @@ def test_a_word_in_the_name_counts_more_than_one_in_the_description() -> None:
 
 
 def test_a_vector_is_made_once_unless_it_is_wanted_fresh(tmp_path: Path) -> None:
-    question = question_of("Read a file, " * 20 + "then send it to the printer and tell me what it says")
+    question = embedding_query("Read a file, " * 20 + "then send it to the printer and tell me what it says")
     first = KeptVectors(tmp_path)
-    tools, asked = first.embed(["read a file", "send a letter"]), first.embed_question(question)
+    tools, asked = first.embed(["read a file", "send a letter"]), first.embed_query(question)
     assert len(asked) == 1 + len(question.clauses) > 1
     again = KeptVectors(tmp_path)
     assert again.embed(["send a letter", "read a file"]) == tools[::-1]
-    assert again.embed_question(question) == asked
+    assert again.embed_query(question) == asked
     assert not again.loaded
     fresh = KeptVectors(tmp_path, fresh_questions=True)
-    assert fresh.embed_question(question) == asked
+    assert fresh.embed_query(question) == asked
     assert fresh.loaded
 
 

@@ -11,8 +11,8 @@ from campaign.knowledge.place import Place
 from campaign.knowledge.shelf import Shelf
 from campaign.servers import rogue
 from campaign.trial import Trial, Usage, case
-from headgate.knowledge.store import Store
-from headgate.knowledge.values import Document, NewChunk, Source
+from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
+from headgate.knowledge.interfaces import KnowledgeStore
 
 _CALLERS = 6
 _CHUNKS_PER_DOCUMENT = 100
@@ -78,22 +78,22 @@ async def _fill(place: Place, chunks: int) -> None:
     dice = random.Random(10)
     async with place.open() as store:
         for number in range(chunks // _CHUNKS_PER_DOCUMENT):
-            await store.replace(_document(f"filled/{number}.txt", dice))
+            await store.replace_document(_document(f"filled/{number}.txt", dice))
         await _give_vectors(store)
 
 
-def _document(file: str, dice: random.Random) -> Document:
+def _document(file: str, dice: random.Random) -> IngestedDocument:
     new = tuple(
         NewChunk(
             text=" ".join(dice.choices(_WORDS, k=60)), header=file, tokens=120, digest=f"{file} {number}"
         )
         for number in range(_CHUNKS_PER_DOCUMENT)
     )
-    return Document(source=Source(file=file, chunks=len(new)), chunks=new)
+    return IngestedDocument(source=SourceRecord(file=file, chunks=len(new)), chunks=new)
 
 
-async def _give_vectors(store: Store) -> None:
-    model = await store.model()
-    while waiting := await store.without_vector(2_000):
+async def _give_vectors(store: KnowledgeStore) -> None:
+    model = await store.model_fingerprint()
+    while waiting := await store.chunks_without_vector(2_000):
         made = {id: struct.pack("<64f", *vector(passage)) for id, passage in waiting}
-        await store.keep_vectors(model, made)
+        await store.store_vectors(model, made)

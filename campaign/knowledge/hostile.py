@@ -54,8 +54,8 @@ async def _look(trial: Trial, place: Place, words: list[str]) -> None:
     wrong = await faults(place)
     trial.check("the store is whole", not wrong, wrong[:3])
     async with place.open() as store:
-        found = {chunk.file: chunk async for chunk in store.every_chunk()}
-        texts = [chunk.text async for chunk in store.every_chunk()]
+        found = {chunk.file: chunk async for chunk in store.iter_chunks()}
+        texts = [chunk.text async for chunk in store.iter_chunks()]
     whole = "\n".join(texts)
     missing = [word for word in words if word not in whole]
     trial.measure("good ones", f"{len(words) - len(missing)} of {len(words)}")

@@ -13,10 +13,17 @@ import psycopg
 
 from campaign.knowledge.place import FILE, Place
 from campaign.knowledge.shelf import editions_in
-from headgate.knowledge.store import Store
-from headgate.knowledge.values import ANYTHING, Chunk, Document, Filters, NewChunk, Source
+from headgate.knowledge.data_model import (
+    NO_FILTERS,
+    ChunkRecord,
+    DocumentFilters,
+    IngestedDocument,
+    NewChunk,
+    SourceRecord,
+)
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 from headgate.search.text_analysis import terms, words
-from headgate.storage.knowledge.store import open_store
 
 # As many as there are in the case at most.
 _ALL = 1_000_000
@@ -52,8 +59,8 @@ async def faults(place: Place) -> list[str]:
     """What is wrong with a store, one sentence each."""
     found = list(_stray(place))
     async with place.open() as store:
-        chunks = [chunk async for chunk in store.every_chunk()]
-        sources = [source async for source in store.every_source()]
+        chunks = [chunk async for chunk in store.iter_chunks()]
+        sources = [source async for source in store.iter_sources()]
         found += _torn(sources, chunks)
         found += await _misjudged(store, chunks)
     return found
@@ -84,8 +91,8 @@ def _connected(place: Place) -> Iterator[tuple[Any, str]]:
         connection.close()
 
 
-def _torn(sources: list[Source], chunks: list[Chunk]) -> Iterator[str]:
-    by_file: dict[str, list[Chunk]] = defaultdict(list)
+def _torn(sources: list[SourceRecord], chunks: list[ChunkRecord]) -> Iterator[str]:
+    by_file: dict[str, list[ChunkRecord]] = defaultdict(list)
     for chunk in chunks:
         by_file[chunk.file].append(chunk)
     for file in by_file.keys() - {source.file for source in sources}:
@@ -98,21 +105,21 @@ def _torn(sources: list[Source], chunks: list[Chunk]) -> Iterator[str]:
             yield f"{source.file} is of two editions"
 
 
-async def _misjudged(store: Store, chunks: list[Chunk]) -> list[str]:
+async def _misjudged(store: KnowledgeStore, chunks: list[ChunkRecord]) -> list[str]:
     """Where a store that was made at once of the same chunks gives another score."""
     with tempfile.TemporaryDirectory(prefix="campaign-twin-") as directory:
-        async with open_store(Path(directory) / FILE) as twin:
-            by_file: dict[str, list[Chunk]] = defaultdict(list)
+        async with open_sqlite_store(Path(directory) / FILE) as twin:
+            by_file: dict[str, list[ChunkRecord]] = defaultdict(list)
             for chunk in chunks:
                 by_file[chunk.file].append(chunk)
             for file, own in by_file.items():
-                await twin.replace(_document(file, own))
+                await twin.replace_document(_document(file, own))
             places = {chunk.id: (chunk.file, chunk.index) for chunk in chunks}
-            twins = {chunk.id: (chunk.file, chunk.index) async for chunk in twin.every_chunk()}
+            twins = {chunk.id: (chunk.file, chunk.index) async for chunk in twin.iter_chunks()}
             wrong = []
             for question, filters in _questions(chunks):
-                ours = await store.containing(question, _ALL, filters)
-                theirs = await twin.containing(question, _ALL, filters)
+                ours = await store.match_terms(question, _ALL, filters)
+                theirs = await twin.match_terms(question, _ALL, filters)
                 if {places.get(found.chunk_id): found.score for found in ours} != {
                     twins[found.chunk_id]: found.score for found in theirs
                 }:
@@ -120,7 +127,7 @@ async def _misjudged(store: Store, chunks: list[Chunk]) -> list[str]:
             return wrong
 
 
-def _document(file: str, chunks: list[Chunk]) -> Document:
+def _document(file: str, chunks: list[ChunkRecord]) -> IngestedDocument:
     new = tuple(
         NewChunk(
             text=chunk.text,
@@ -130,30 +137,30 @@ def _document(file: str, chunks: list[Chunk]) -> Document:
         )
         for chunk in sorted(chunks, key=lambda chunk: chunk.index)
     )
-    return Document(source=Source(file=file, chunks=len(new)), chunks=new)
+    return IngestedDocument(source=SourceRecord(file=file, chunks=len(new)), chunks=new)
 
 
-def _questions(chunks: list[Chunk]) -> Iterator[tuple[list[str], Filters]]:
+def _questions(chunks: list[ChunkRecord]) -> Iterator[tuple[list[str], DocumentFilters]]:
     """The commonest stems, rare ones, some of them together, and words in a row."""
     counts = Counter(stem for chunk in chunks for stem in set(terms(f"{chunk.header}\n{chunk.text}")))
     ordered = [stem for stem, _ in counts.most_common()]
     step = max(1, len(ordered) // _QUESTIONS)
     for stem in ordered[::step]:
-        yield [stem], ANYTHING
-    yield ordered[:4], ANYTHING
-    yield ordered[-4:], ANYTHING
+        yield [stem], NO_FILTERS
+    yield ordered[:4], NO_FILTERS
+    yield ordered[-4:], NO_FILTERS
     for chunk in chunks[:: max(1, len(chunks) // 5)]:
         row = words(chunk.text)[5:8]
-        yield terms(chunk.text)[:3], Filters(phrases=(tuple(row),))
+        yield terms(chunk.text)[:3], DocumentFilters(phrases=(tuple(row),))
 
 
 async def content(place: Place) -> dict[str, object]:
     """What is in a store without ids and times, to be compared with another."""
     async with place.open() as store:
-        sources = [source async for source in store.every_source()]
-        chunks = [chunk async for chunk in store.every_chunk()]
-        entities = [entity async for entity in store.every_entity()]
-        relationships = [one async for one in store.every_relationship()]
+        sources = [source async for source in store.iter_sources()]
+        chunks = [chunk async for chunk in store.iter_chunks()]
+        entities = [entity async for entity in store.iter_entities()]
+        relationships = [one async for one in store.iter_relationships()]
         statistics = await store.statistics()
     names = {entity.id: (entity.type, entity.name) for entity in entities}
     return {
@@ -192,7 +199,7 @@ async def stored_editions(place: Place) -> dict[str, int]:
     """Of which edition each document in the store is."""
     async with place.open() as store:
         found: dict[str, int] = {}
-        async for chunk in store.every_chunk():
+        async for chunk in store.iter_chunks():
             found[chunk.file] = max(editions_in(chunk.text) or {0})
         return found
 

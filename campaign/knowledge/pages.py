@@ -126,7 +126,7 @@ async def _walked(
 async def _left(here: Opened) -> set[str]:
     """All that is in the store now."""
     async with here.place.open() as store:
-        found = {f"chunk {one.id}" async for one in store.every_chunk()}
-        found |= {f"source {one.file}" async for one in store.every_source()}
-        found |= {f"entity {one.id}" async for one in store.every_entity()}
-        return found | {f"relationship {one.id}" async for one in store.every_relationship()}
+        found = {f"chunk {one.id}" async for one in store.iter_chunks()}
+        found |= {f"source {one.file}" async for one in store.iter_sources()}
+        found |= {f"entity {one.id}" async for one in store.iter_entities()}
+        return found | {f"relationship {one.id}" async for one in store.iter_relationships()}

@@ -14,9 +14,9 @@ from typing import Any
 
 from campaign.knowledge.server import new_database
 from campaign.trial import Trial
-from headgate.knowledge.store import Store
-from headgate.storage.knowledge.store import open_store as open_file
-from headgate.storage.postgres.opening import open_store as open_postgres
+from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
+from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
 
 FILE = "knowledge.db"
 WORDS_ALONE = {"HEADGATE_EMBEDDER": "BM25"}
@@ -56,7 +56,7 @@ class Place:
         """What a table calls the store."""
         return "PostgreSQL" if self.url else "SQLite"
 
-    def open(self) -> AbstractAsyncContextManager[Store]:
+    def open(self) -> AbstractAsyncContextManager[KnowledgeStore]:
         """The store, in this process."""
         return open_postgres(self.url) if self.url else open_file(self.data / FILE)
 

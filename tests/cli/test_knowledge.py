@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.commands import cli
-from headgate.cli.ingestion import INTERRUPTED
+from headgate.cli.knowledge_ingest import INTERRUPTED
 from headgate.cli.running import Commands, ending
 from headgate.cli.store_log import held_back
-from headgate.domain.errors import ConfigError, StoreAway
+from headgate.domain.errors import ConfigError, StoreUnavailable
 from tests.gateway_process import clean_environment
 from tests.waiting import wait_until
 
@@ -527,7 +527,7 @@ def test_who_interrupts_any_command_is_told_nothing() -> None:
 
 def test_a_sentence_of_the_documents_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit), ending(verbose=False):
-        raise StoreAway
+        raise StoreUnavailable
     assert capsys.readouterr().err == "headgate: Database unavailable, retry in 5s\n"
 
 
@@ -535,7 +535,7 @@ def test_who_can_mend_the_store_is_told_what_is_wrong_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit), ending(verbose=False):
-        raise StoreAway("the disk is full; make room on it")
+        raise StoreUnavailable("the disk is full; make room on it")
     said = "headgate: the store of the documents cannot be used: the disk is full; make room on it\n"
     assert capsys.readouterr().err == said
     (tmp_path / "knowledge.db").write_bytes(b"no database at all" * 1000)
@@ -560,9 +560,9 @@ def test_what_a_store_logs_is_only_held_back_where_the_last_sentence_says_it(
         released()
         log.warning("after")
         assert caplog.messages[1:] == ["before", "after"]
-    with suppress(StoreAway), held_back():
+    with suppress(StoreUnavailable), held_back():
         log.warning("the store cannot be used")
-        raise StoreAway
+        raise StoreUnavailable
     assert caplog.messages[1:] == ["before", "after"]
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from headgate.knowledge.searching import DEPTH
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
 from tests.cli.test_knowledge import told
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +26,8 @@ def test_the_outputs_of_the_page_are_those_of_the_commands(tmp_path: Path) -> No
 
 
 def test_the_page_says_where_a_list_ends_whose_best_are_told() -> None:
-    assert f"Each list ends after its best {DEPTH}." in PAGE
-    assert f"the command line says `10 of the best {DEPTH + 74}`" in PAGE
+    assert f"Each list ends after its best {RESULT_DEPTH}." in PAGE
+    assert f"the command line says `10 of the best {RESULT_DEPTH + 74}`" in PAGE
 
 
 def stable(summary: str) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from headgate.documents.failed_files import FILE
+from headgate.knowledge.readers.file_library import FAILED_FILES_NAME
 from tests.cli.test_knowledge import told
 
 
@@ -19,7 +19,7 @@ def test_a_file_that_failed_is_not_parsed_again_until_it_changes(tmp_path: Path)
     (docs / "bad.pdf").write_bytes(b"%PDF-1.7 broken")
     reason = "is no PDF that can be read; save it again"
     assert failed(tmp_path) == [{"file": "docs/bad.pdf", "reason": reason}]
-    [record] = tmp_path.rglob(FILE)
+    [record] = tmp_path.rglob(FAILED_FILES_NAME)
     record.write_bytes(record.read_bytes().replace(reason.encode(), b"is what was remembered"))
     assert failed(tmp_path) == [{"file": "docs/bad.pdf", "reason": "is what was remembered"}]
     (docs / "bad.pdf").write_bytes(b"%PDF-1.7 broken otherwise")
@@ -35,7 +35,7 @@ def test_another_edition_of_the_parsers_and_a_broken_record_forget_what_failed(t
     (docs / "good.md").write_text("# Pumps")
     (docs / "bad.pdf").write_bytes(b"%PDF-1.7 broken")
     [first] = failed(tmp_path)
-    [record] = tmp_path.rglob(FILE)
+    [record] = tmp_path.rglob(FAILED_FILES_NAME)
     kept = json.loads(record.read_bytes())
     changed = json.dumps(kept).replace(first["reason"], "is what was remembered")
     record.write_text(changed.replace(f'"edition": "{kept["edition"]}"', '"edition": "0"'))

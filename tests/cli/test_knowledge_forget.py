@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from headgate.app.knowledge.forgetting import forget
 from headgate.domain.errors import ConfigError
-from headgate.knowledge.values import NewEntity
+from headgate.knowledge.commands.forget import forget
+from headgate.knowledge.data_model import NewEntity
 from tests.cli.test_knowledge import GRAPH, refused, told
-from tests.knowledge.memory import Memory
-from tests.storage.knowledge.documents import document
+from tests.knowledge.memory_store import MemoryKnowledgeStore
+from tests.knowledge.stores.sample_documents import document
 
 
-async def filled() -> Memory:
-    store = Memory()
+async def filled() -> MemoryKnowledgeStore:
+    store = MemoryKnowledgeStore()
     for number in range(250):
-        await store.replace(document(f"docs/old/{number}.md", "a pump", "a valve"))
-    await store.replace(document("docs/new.md", "a hose"))
-    await store.replace(document("docs-of-others/a.md", "a tap"))
+        await store.replace_document(document(f"docs/old/{number}.md", "a pump", "a valve"))
+    await store.replace_document(document("docs/new.md", "a hose"))
+    await store.replace_document(document("docs-of-others/a.md", "a tap"))
     await store.import_graph("vendors.jsonl", [NewEntity(type="ORG", name="Acme")], [])
     return store
 
@@ -37,8 +37,8 @@ async def test_a_root_or_a_directory_leaves_with_all_below_it(
     store = await filled()
     forgotten = await forget(store, name)
     assert (forgotten.documents, forgotten.chunks, forgotten.entities) == (documents, chunks, None)
-    assert sorted(await store.digests()) == left
-    assert await store.origins() == ["vendors.jsonl"]
+    assert sorted(await store.source_digests()) == left
+    assert await store.graph_origins() == ["vendors.jsonl"]
 
 
 async def test_many_files_leave_in_several_steps() -> None:
@@ -50,14 +50,14 @@ async def test_many_files_leave_in_several_steps() -> None:
 
 async def test_what_a_file_and_a_graph_of_the_same_name_brought_leaves_together() -> None:
     store = await filled()
-    await store.replace(document("vendors.jsonl", "Acme"))
+    await store.replace_document(document("vendors.jsonl", "Acme"))
     forgotten = await forget(store, "vendors.jsonl")
     assert (forgotten.documents, forgotten.chunks, forgotten.entities) == (1, 1, 1)
-    assert await store.origins() == []
+    assert await store.graph_origins() == []
 
 
 async def test_a_graph_may_be_named_without_its_directory_if_no_other_is_called_so() -> None:
-    store = Memory()
+    store = MemoryKnowledgeStore()
     for place in ("old", "new"):
         await store.import_graph(f"{place}/g.jsonl", [NewEntity(type="ORG", name=place)], [])
     with pytest.raises(ConfigError, match=r"2 graphs are called 'g\.jsonl'") as several:
@@ -65,7 +65,7 @@ async def test_a_graph_may_be_named_without_its_directory_if_no_other_is_called_
     assert several.value.hint == "name one of them: 'new/g.jsonl', 'old/g.jsonl'"
     assert (await forget(store, "old/g.jsonl")).entities == 1
     assert (await forget(store, "g.jsonl")).entities == 1
-    assert await store.origins() == []
+    assert await store.graph_origins() == []
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ async def test_an_unknown_name_gets_the_nearest_ones(name: str, nearest: str) ->
         await forget(store, name)
     assert repr(name) in unknown.value.message
     assert nearest in unknown.value.hint
-    assert len(await store.digests()) == 252
+    assert len(await store.source_digests()) == 252
 
 
 async def test_an_empty_store_says_so() -> None:
     with pytest.raises(ConfigError, match="'docs'") as unknown:
-        await forget(Memory(), "docs")
+        await forget(MemoryKnowledgeStore(), "docs")
     assert unknown.value.hint == "it is empty"
 
 

@@ -4,10 +4,9 @@ import pytest
 
 from headgate.cli.wording import in_commands
 from headgate.domain.errors import Match, VendorAmbiguous
-from headgate.knowledge.fusion import Fusion
-from headgate.knowledge.query import Strategy
-from headgate.knowledge.ranking import too_high
-from headgate.knowledge.routing import route
+from headgate.knowledge.search.query import SearchStrategy, route_query
+from headgate.knowledge.search.ranking import unreachable_min_score_notice
+from headgate.search.hybrid_fusion import ReciprocalRankFusion
 
 
 @pytest.mark.parametrize(
@@ -47,13 +46,13 @@ def test_what_somebody_else_said_stays_as_it_is(quoted: str) -> None:
 
 
 def test_no_argument_of_a_tool_is_left_in_what_a_search_or_a_vendor_says() -> None:
-    high = too_high(0.5, Strategy.HYBRID, Fusion(), None)
+    high = unreachable_min_score_notice(0.5, SearchStrategy.HYBRID, ReciprocalRankFusion(), None)
     assert high is not None
     said = [
         VendorAmbiguous("Quarry", [Match(2, "Quarry Data", "VENDOR"), Match(4, "Quarry", "VENDOR")]).message,
         high.message,
         high.suggestion,
-        route("invoice 4711").told.suggestion,
+        route_query("invoice 4711").notice.suggestion,
     ]
     found = [in_commands(one) for one in said]
     assert found[0].endswith("Call again with the id of the one that is meant as NAME, such as 'id 2'.")

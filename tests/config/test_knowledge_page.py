@@ -6,20 +6,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.documents.formats import is_known
 from headgate.domain.errors import (
     KnowledgeError,
     Match,
     QueryTooLong,
-    StoreAway,
+    StoreUnavailable,
     VendorAmbiguous,
     VendorNotFound,
 )
-from headgate.knowledge.fusion import Fusion
-from headgate.knowledge.modes import RESULT_FIELDS, TOKENS_PER_RESULT, Mode
-from headgate.knowledge.query import Boosts
-from headgate.storage.knowledge.nearness import SHORTLIST
-from headgate.storage.postgres.knowledge.nearness import MOST_COMPARED
+from headgate.knowledge.readers.format_registry import is_known
+from headgate.knowledge.search.query import ScoreBoosts
+from headgate.knowledge.stores.postgres.vector_index import MOST_COMPARED
+from headgate.knowledge.stores.sqlite.vector_index import SHORTLIST
+from headgate.knowledge.tools.response_modes import RESULT_FIELDS, TOKENS_PER_RESULT, ResponseMode
+from headgate.search.hybrid_fusion import ReciprocalRankFusion
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "knowledge.md").read_text()
@@ -42,7 +42,7 @@ def section(title: str) -> str:
                 Match(4, "Quarry Stone Works", "VENDOR", "V-04", ("Quarry",)),
             ],
         ),
-        StoreAway(),
+        StoreUnavailable(),
     ],
     ids=lambda error: str(error.code),
 )
@@ -64,21 +64,23 @@ def test_the_files_that_are_named_are_read() -> None:
 
 def test_the_shares_of_the_boosts_are_the_usual_ones() -> None:
     rows = re.findall(r"^\| (\w+) \| (0\.\d\d) \|", section("How a search works"), re.MULTILINE)
-    assert {name: float(share) for name, share in rows} == msgspec.structs.asdict(Boosts())
+    assert {name: float(share) for name, share in rows} == msgspec.structs.asdict(ScoreBoosts())
 
 
 def test_the_worked_example_adds_up() -> None:
-    fusion = Fusion()
+    fusion = ReciprocalRankFusion()
     fused = fusion.contribution(fusion.weights.vector, 1) + fusion.contribution(fusion.weights.bm25, 1)
     assert f"0.5/61 + 0.5/61 = 0.008197 + 0.008197 = {fused:.6f}" in PAGE
     recency = 0.010685
-    assert f"{fused:.6f} x 1.0907 = {fused * (1 + Boosts().topic + recency):.6f}" in PAGE
+    assert f"{fused:.6f} x 1.0907 = {fused * (1 + ScoreBoosts().topic + recency):.6f}" in PAGE
     second = fusion.contribution(fusion.weights.vector, 4) + fusion.contribution(fusion.weights.bm25, 2)
     assert f"0.5/64 + 0.5/62 = {second:.6f}" in PAGE
 
 
-@pytest.mark.parametrize("mode", [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL])
-def test_each_mode_is_told_with_its_fields_and_its_price(mode: Mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [ResponseMode.IDS_ONLY, ResponseMode.METADATA, ResponseMode.PREVIEW, ResponseMode.FULL]
+)
+def test_each_mode_is_told_with_its_fields_and_its_price(mode: ResponseMode) -> None:
     [fields, price] = re.findall(rf"^\| `{mode}` \| (.+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)[0]
     assert int(price.replace(",", "")) == TOKENS_PER_RESULT[mode]
     named = set(re.findall(r"[a-z0-9]+(?:_[a-z]+)+|rank", fields))

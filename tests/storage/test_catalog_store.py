@@ -91,7 +91,7 @@ async def test_a_definition_that_no_gateway_uses_is_dropped_after_thirty_days(pa
     file = SqliteCatalogStore(path, lambda: now)
     for name in ("used", "seen", "gone"):
         await file.keep(name, "1", Kind.TOOLS, [tool(name)], HINT)
-    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.store_vectors("m", {"h": b"\x01"})
     now += 30 * 24 * 3600.0
     await file.load({"used": "1"})
     await file.see("seen", "1")
@@ -125,8 +125,8 @@ async def test_vectors_of_another_configuration_are_not_forgotten(path: Path) ->
     await kept(path, ("theirs", "1", Kind.TOOLS, [tool("a")]))
     ((digest,),) = await rows(path, "SELECT hash FROM tools")
     file = SqliteCatalogStore(path)
-    await file.keep_vectors("m", {digest: b"\x01", "old": b"\x02"})
-    await file.forget_vectors("m", [digest, "old"])
+    await file.store_vectors("m", {digest: b"\x01", "old": b"\x02"})
+    await file.delete_vectors("m", [digest, "old"])
     assert await file.vectors("m") == {digest: b"\x01"}
     await file.flush()
 
@@ -178,8 +178,8 @@ async def test_a_place_that_cannot_be_written_costs_nothing_but_the_memory(tmp_p
 
 async def test_vectors_are_kept_once_per_hash_and_model(path: Path) -> None:
     file = SqliteCatalogStore(path)
-    await file.keep_vectors("m1", {"h1": b"\x01", "h2": b"\x02"})
-    await file.keep_vectors("m2", {"h1": b"\x03"})
+    await file.store_vectors("m1", {"h1": b"\x01", "h2": b"\x02"})
+    await file.store_vectors("m2", {"h1": b"\x03"})
     assert await file.vectors("m1") == {"h1": b"\x01", "h2": b"\x02"}
     assert await file.vectors("m3") == {}
     await file.flush()
@@ -187,11 +187,11 @@ async def test_vectors_are_kept_once_per_hash_and_model(path: Path) -> None:
 
 async def test_vectors_that_nobody_needs_are_forgotten_of_that_model_alone(path: Path) -> None:
     file = SqliteCatalogStore(path)
-    await file.keep_vectors("m1", {"h1": b"\x01", "h2": b"\x02", "h3": b"\x03"})
-    await file.keep_vectors("m2", {"h1": b"\x04"})
-    await file.forget_vectors("m1", ["h1", "h3", "never there"])
-    await file.forget_vectors("m1", [])
-    await file.keep_vectors("m2", {})
+    await file.store_vectors("m1", {"h1": b"\x01", "h2": b"\x02", "h3": b"\x03"})
+    await file.store_vectors("m2", {"h1": b"\x04"})
+    await file.delete_vectors("m1", ["h1", "h3", "never there"])
+    await file.delete_vectors("m1", [])
+    await file.store_vectors("m2", {})
     assert await file.vectors("m1") == {"h2": b"\x02"}
     assert await file.vectors("m2") == {"h1": b"\x04"}
     await file.flush()
@@ -241,11 +241,11 @@ async def test_a_file_of_another_shape_or_content_is_not_in_the_way(path: Path, 
     file = SqliteCatalogStore(path)
     assert [listing.server for listing in await file.load({"s": "1"})] in ([], ["s"])
     await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
-    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.store_vectors("m", {"h": b"\x01"})
     await file.count_calls({("s", "new"): 1})
     # That there is no such table may show as late as this, and then the file is a new one.
     await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
-    await file.keep_vectors("m", {"h": b"\x01"})
+    await file.store_vectors("m", {"h": b"\x01"})
     await file.flush()
     again = SqliteCatalogStore(path)
     assert await again.usage() == {("s", "new"): 1}
@@ -295,8 +295,8 @@ async def test_a_directory_that_cannot_be_made_costs_nothing_but_the_memory(plac
     assert await file.load({"s": "1"}) == []
     await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
     await file.count_calls({("s", "a"): 1})
-    await file.keep_vectors("m", {"h": b"\x01"})
-    await file.forget_vectors("m", ["h"])
+    await file.store_vectors("m", {"h": b"\x01"})
+    await file.delete_vectors("m", ["h"])
     assert await file.vectors("m") == {}
     await file.flush()
 

@@ -11,8 +11,8 @@ from headgate.access.local import LocalAccess
 from headgate.app.background import start
 from headgate.app.delivery import Bookkeeping, delivery_tools_of, open_bookkeeping
 from headgate.app.events import Events
-from headgate.app.knowledge.serving import INSTRUCTIONS, KnowledgeServer
-from headgate.app.knowledge.serving import NAME as KNOWLEDGE
+from headgate.app.knowledge.builtin_server import INSTRUCTIONS, KnowledgeServer
+from headgate.app.knowledge.builtin_server import NAME as KNOWLEDGE
 from headgate.app.links import opener
 from headgate.app.list_changed_hook import ListChangedHook
 from headgate.app.recollection import Recollection
@@ -32,7 +32,7 @@ from headgate.domain.listing import PLAIN_CURATION
 from headgate.domain.redaction import cleaned
 from headgate.domain.server import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
-from headgate.embedding.choice import Offline
+from headgate.embedding.embedder_factory import OfflineModel
 from headgate.gateway.gateway import Gateway, GatewayTool
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
@@ -226,7 +226,7 @@ async def open_core(
     child_files = raise_file_limit()
     watchdog = Watchdog()
     call_metrics = CallMetrics()
-    offline = Offline()
+    offline = OfflineModel()
     knowledge = KnowledgeServer(settings, offline)
     builtin = {
         "example": BuiltinServer(open_example_server),

@@ -35,15 +35,15 @@ from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
 from headgate.catalog.search.tool_document import document_of
 from headgate.config.settings import Settings
-from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.domain.item import Item
 from headgate.domain.regular_file import read_regular
-from headgate.embedding.choice import Offline
 from headgate.embedding.embedder import Embedder
+from headgate.embedding.embedder_factory import OfflineModel
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 if TYPE_CHECKING:
-    from headgate.embedding.meaning import ToolMeanings
+    from headgate.embedding.tool_index import ToolVectorIndex
 
 _USUAL_WIDTH = 100
 _USUAL_ROWS = 10
@@ -119,14 +119,14 @@ async def _answers(
 
 async def _embedder(settings: Settings, progress: Progress) -> Embedder | None:
     """The embedder that the settings choose, once it has shown that it works."""
-    make = embedder_of(settings, Offline())
+    make = embedder_of(settings, OfflineModel())
     if make is None:
         return None
     progress.say("loading the embedder")
     embedder = await asyncio.to_thread(make)
     try:
         await asyncio.to_thread(embedder.embed, ["find a tool"])
-    except EmbedderAway as away:
+    except EmbedderUnavailable as away:
         raise _no_vectors(away.message) from away
     return embedder
 
@@ -152,13 +152,13 @@ async def _prepared(
 
 
 @asynccontextmanager
-async def _meaning(settings: Settings, embedder: Embedder) -> AsyncIterator["ToolMeanings"]:
+async def _meaning(settings: Settings, embedder: Embedder) -> AsyncIterator["ToolVectorIndex"]:
     # Imported here, so that words alone need no numpy.
-    from headgate.embedding.meaning import open_meaning
+    from headgate.embedding.tool_index import open_tool_index
 
     file = SqliteCatalogStore(settings.data_dir / "proxy.db")
     try:
-        async with open_meaning(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as meaning:
+        async with open_tool_index(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as meaning:
             yield meaning
     finally:
         await file.flush()
@@ -177,7 +177,7 @@ async def _index(finder: Finder, tools: int, progress: Progress) -> None:
         )
 
 
-async def _await_vectors(name: str, meaning: "ToolMeanings", tools: int, progress: Progress) -> None:
+async def _await_vectors(name: str, meaning: "ToolVectorIndex", tools: int, progress: Progress) -> None:
     """Wait until every tool has its vector; raises ConfigError when none comes any more."""
     loop = asyncio.get_running_loop()
     before, give_up_at = -1, 0.0

@@ -26,8 +26,8 @@ from headgate.domain.call import Request
 from headgate.domain.kind import Kind
 from headgate.domain.listing import Mode
 from headgate.domain.profile import PLAIN
-from headgate.embedding.choice import Offline, chosen
 from headgate.embedding.embedder import Embedder
+from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
 from headgate.gateway.gateway import GatewayTool
 from headgate.search.token_counter import count_tokens
 from headgate.storage.files.state_file import StateFile
@@ -151,7 +151,7 @@ class Search:
 
 @asynccontextmanager
 async def open_search(
-    settings: Settings, catalog: Catalog, file: SqliteCatalogStore, state: StateFile, offline: Offline
+    settings: Settings, catalog: Catalog, file: SqliteCatalogStore, state: StateFile, offline: OfflineModel
 ) -> AsyncIterator[Search]:
     """The search for as long as the block lasts; raises ConfigError when its model is not installed."""
     async with AsyncExitStack() as stack:
@@ -173,9 +173,9 @@ def clients_of(settings: Settings) -> KnownClients:
     )
 
 
-def embedder_of(settings: Settings, offline: Offline) -> Callable[[], Embedder] | None:
+def embedder_of(settings: Settings, offline: OfflineModel) -> Callable[[], Embedder] | None:
     """What makes the embedder that the settings choose; None is words alone. Raises ConfigError."""
-    return chosen(
+    return embedder_maker(
         settings.embedder,
         offline,
         hf_model=settings.hf_model,
@@ -186,12 +186,12 @@ def embedder_of(settings: Settings, offline: Offline) -> Callable[[], Embedder] 
 
 
 async def _meaning(
-    settings: Settings, file: SqliteCatalogStore, offline: Offline, stack: AsyncExitStack
+    settings: Settings, file: SqliteCatalogStore, offline: OfflineModel, stack: AsyncExitStack
 ) -> ToolSemanticSearch | None:
     make = embedder_of(settings, offline)
     if make is None:
         return None
     # Imported here, so that a start pays for it only where there is a model.
-    from headgate.embedding.meaning import open_meaning
+    from headgate.embedding.tool_index import open_tool_index
 
-    return await stack.enter_async_context(open_meaning(make, file))
+    return await stack.enter_async_context(open_tool_index(make, file))

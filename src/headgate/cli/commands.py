@@ -9,7 +9,7 @@ import click
 
 from headgate import __version__
 from headgate.cli import options
-from headgate.cli.knowledge import knowledge
+from headgate.cli.knowledge_commands import knowledge
 from headgate.cli.operations import operations
 from headgate.cli.running import Commands, ending, run, say, settings_of
 from headgate.cli.transactions import transactions

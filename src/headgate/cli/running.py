@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from headgate.cli import INTERRUPTED, TERMINATED
-from headgate.domain.errors import ConfigError, HeadgateError, InvalidGraph, KnowledgeError, StoreAway
+from headgate.domain.errors import ConfigError, HeadgateError, InvalidGraph, KnowledgeError, StoreUnavailable
 from headgate.domain.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _system_sentence(error: OSError) -> str:
 
 
 def _sentence(error: HeadgateError) -> str:
-    if isinstance(error, StoreAway) and error.why:
+    if isinstance(error, StoreUnavailable) and error.why:
         # Who runs a command is the one who can mend it.
         return f"the store of the documents cannot be used: {error.why}"
     hinted = isinstance(error, InvalidGraph) or (isinstance(error, KnowledgeError) and error.hinted)

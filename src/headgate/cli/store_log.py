@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from headgate.domain.errors import StoreAway
+from headgate.domain.errors import StoreUnavailable
 
 _LOGGER = logging.getLogger("headgate.storage")
 
@@ -20,7 +20,7 @@ def held_back() -> Iterator[Callable[[], None]]:
     _LOGGER.propagate = False
     try:
         yield held.pass_on
-    except StoreAway:
+    except StoreUnavailable:
         held.records.clear()
         raise
     finally:

@@ -740,7 +740,7 @@ def _similar(kind: str, names: list[str]) -> str:
     return f"nearest: {', '.join(names)}" if names else f"no {kind} has a similar name"
 
 
-class EmbedderAway(HeadgateError):
+class EmbedderUnavailable(HeadgateError):
     """The texts got no vectors now; search goes on with words alone."""
 
     code = "TEMPORARY_FAILURE"
@@ -917,7 +917,7 @@ class BudgetSpent(KnowledgeError):
         self.retryable = retry_after_seconds is not None
 
 
-class StoreAway(KnowledgeError):
+class StoreUnavailable(KnowledgeError):
     """The store of the documents cannot be had now; why is in the log, and in `why` for operators."""
 
     code = "DB_CONNECTION"

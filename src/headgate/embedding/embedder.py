@@ -6,12 +6,12 @@ from types import ModuleType
 from typing import Protocol
 
 from headgate.domain.errors import ConfigError
-from headgate.embedding.texts import Question
+from headgate.embedding.embedding_input import EmbeddingQuery
 
 # An agent waits for its search; words alone answer at once.
-QUESTION_SECONDS = 2.0
+QUERY_TIMEOUT_SECONDS = 2.0
 # How many texts of how many are done.
-Progress = Callable[[int, int], None]
+EmbeddingProgress = Callable[[int, int], None]
 
 
 class Embedder(Protocol):
@@ -29,10 +29,10 @@ class Embedder(Protocol):
     def fingerprint(self) -> str:
         """Changes when the same text would get another vector: a cache keeps vectors under it."""
 
-    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
         """Return vectors of length one, as little-endian float32; raises EmbedderAway when there are none."""
 
-    def embed_question(self, question: Question) -> list[bytes]:
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Return the vector of the question and one for each of its clauses, soon or not at all."""
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class PackagesMissing(ConfigError):
         )
 
 
-def needed(module: str, *, choice: str, extra: str) -> ModuleType:
+def import_extra(module: str, *, choice: str, extra: str) -> ModuleType:
     """Import a module of an extra; raises PackagesMissing, or ConfigError for one that is broken."""
     package = module.partition(".")[0]
     try:

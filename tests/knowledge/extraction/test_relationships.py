@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.knowledge.extraction.extracting import extract
-from headgate.knowledge.extraction.names import Known, Names
+from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.extraction.name_matching import KnownEntity, KnownNames
 from tests.knowledge.extraction.labelled import chunk
 
 
@@ -48,7 +48,7 @@ def test_a_verb_between_two_names_says_how_they_are_related(
 
 
 def test_a_known_vendor_does_what_organisations_do() -> None:
-    known = Names([Known("VENDOR", "zarquon"), Known("SUPPLIER", "Vogon Freight")])
+    known = KnownNames([KnownEntity("VENDOR", "zarquon"), KnownEntity("SUPPLIER", "Vogon Freight")])
     (one,) = extract([chunk("last year zarquon acquired vogon freight")], known)[1]
     assert (one.source, one.type, one.target) == ("zarquon", "ACQUIRED", "Vogon Freight")
 

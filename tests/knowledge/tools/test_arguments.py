@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from headgate.domain.call import LOCAL
 from headgate.domain.errors import InvalidQuestion, KnowledgeError
-from headgate.knowledge.query import Strategy
-from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.search.query import SearchStrategy
+from headgate.knowledge.server import error_content
+from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.definitions import DEFINITIONS, arguments_of
-from headgate.knowledge.tools.failures import failure
-from headgate.knowledge.tools.semantic_search import Question, read_question
-from headgate.knowledge.values import Filters
-from tests.knowledge.tools.desk import Desk
+from headgate.knowledge.tools.semantic_search import SemanticSearchQuery, parse_search_arguments
+from tests.knowledge.tools.tool_harness import ToolHarness
 
 
-def question(**given: Any) -> Question:
-    return read_question({"query": "x"} | given)
+def question(**given: Any) -> SemanticSearchQuery:
+    return parse_search_arguments({"query": "x"} | given)
 
 
 def refusal(**given: Any) -> str:
@@ -93,19 +93,21 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
 )
 def test_what_other_tools_call_an_argument_is_understood(tool: str, sent: str, meant: str) -> None:
     with pytest.raises(InvalidQuestion, match=f"has no argument '{sent}'; did you mean {meant}\\?"):
-        Arguments(tool, {sent: "x"}, arguments_of(tool))
+        KnowledgeArguments(tool, {sent: "x"}, arguments_of(tool))
 
 
 def test_an_argument_of_another_tool_is_not_taken_for_one_that_is_misspelt() -> None:
     with pytest.raises(InvalidQuestion, match="has no argument 'response_format'; allowed: "):
-        Arguments("find_vendor_info", {"response_format": "desktop"}, arguments_of("find_vendor_info"))
+        KnowledgeArguments(
+            "find_vendor_info", {"response_format": "desktop"}, arguments_of("find_vendor_info")
+        )
 
 
 def test_a_number_that_is_too_high_for_any_id_is_told_how_high_one_may_be() -> None:
     with pytest.raises(InvalidQuestion, match="from 1 to 9223372036854775807, not 9223372036854775808"):
-        Arguments("get_chunk", {"chunk_id": 2**63}, ["chunk_id"]).id("chunk_id")
+        KnowledgeArguments("get_chunk", {"chunk_id": 2**63}, ["chunk_id"]).id("chunk_id")
     with pytest.raises(InvalidQuestion, match="from 1 on, not 0"):
-        Arguments("get_chunk", {"chunk_id": 0}, ["chunk_id"]).id("chunk_id")
+        KnowledgeArguments("get_chunk", {"chunk_id": 0}, ["chunk_id"]).id("chunk_id")
 
 
 def test_filters_are_checked_by_name() -> None:
@@ -141,10 +143,10 @@ def test_what_can_only_mean_one_thing_is_taken() -> None:
     assert question(min_score="0.5").query.min_score == 0.5
     assert question(min_score=1).query.min_score == 1.0
     assert question(explain="True").query.explain
-    assert question(strategy="bm25").query.strategy is Strategy.BM25
-    assert question(filters='{"doc_type": "pdf"}').query.filters == Filters(doc_types=("pdf",))
+    assert question(strategy="bm25").query.strategy is SearchStrategy.BM25
+    assert question(filters='{"doc_type": "pdf"}').query.filters == DocumentFilters(doc_types=("pdf",))
     assert question(fields='["chunk_id", "rank"]').fields == ("chunk_id", "rank")
-    assert Arguments("get_chunks", {"ids": " [3, 1]"}, ["ids"]).ids("ids", 50) == (3, 1)
+    assert KnowledgeArguments("get_chunks", {"ids": " [3, 1]"}, ["ids"]).ids("ids", 50) == (3, 1)
     assert refusal(fields="[chunk_id]") == "fields must be a list of names of fields, not '[chunk_id]'"
 
 
@@ -153,8 +155,8 @@ def test_the_order_of_filters_does_not_matter() -> None:
 
 
 def test_boosts_are_as_configured_where_nothing_is_said() -> None:
-    assert read_question({"query": "x"}, boosted=True).query.boosted
-    assert not read_question({"query": "x", "boosts": False}, boosted=True).query.boosted
+    assert parse_search_arguments({"query": "x"}, boosted=True).query.boosted
+    assert not parse_search_arguments({"query": "x", "boosts": False}, boosted=True).query.boosted
 
 
 _ANYTHING = st.recursive(
@@ -175,8 +177,8 @@ async def test_whatever_is_sent_is_answered_or_refused_and_never_fails(
 ) -> None:
     told = {"error": "", "code": ""}
     try:
-        await Desk().tools.call(tool, arguments, LOCAL)
+        await ToolHarness().tools.call(tool, arguments, LOCAL)
     except KnowledgeError as error:
-        told = failure(error)
+        told = error_content(error)
     assert told["code"] in {"", "INVALID_PARAMS", "QUERY_TOO_LONG", "VENDOR_NOT_FOUND", "RESULT_NOT_FOUND"}
     assert len(told["error"]) < 1500

@@ -6,27 +6,27 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
-from headgate.knowledge.modes import VENDOR_FIELDS, Mode
-from headgate.knowledge.tools.failures import failure
-from headgate.knowledge.values import (
-    Document,
+from headgate.knowledge.data_model import (
+    IngestedDocument,
     Mention,
+    Neighbourhood,
     NewChunk,
     NewEntity,
     NewRelationship,
-    Source,
-    Vicinity,
+    SourceRecord,
 )
-from tests.knowledge.memory import Memory
-from tests.knowledge.tools.desk import NOON, Desk
+from headgate.knowledge.server import error_content
+from headgate.knowledge.tools.response_modes import VENDOR_FIELDS, ResponseMode
+from tests.knowledge.memory_store import MemoryKnowledgeStore
+from tests.knowledge.tools.tool_harness import NOON, ToolHarness
 
-MODES = [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL]
+MODES = [ResponseMode.IDS_ONLY, ResponseMode.METADATA, ResponseMode.PREVIEW, ResponseMode.FULL]
 AROUND = {"execution_time_ms", "pagination"}
 
 
-async def with_acme(products: int = 7) -> Desk:
+async def with_acme(products: int = 7) -> ToolHarness:
     """Acme is 1, its products are 2 and on, each surer than the one before."""
-    desk = Desk()
+    desk = ToolHarness()
     acme = NewEntity(
         type="ORG", name="Acme Inc", aliases=("ACME Corporation", "The  Acme"), external_id="V-7"
     )
@@ -55,7 +55,7 @@ async def test_an_id_may_come_as_the_number_that_matches_are_told_with() -> None
 
 
 async def test_the_id_that_the_refusal_names_is_certain_also_where_imports_number_vendors() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know(
         [
             NewEntity(type="VENDOR", name="Delta Ltd", external_id="2"),
@@ -86,13 +86,13 @@ async def test_punctuation_and_legal_form_do_not_matter_where_nothing_fits_bette
     ],
 )
 async def test_a_legal_form_with_dots_and_an_ampersand_do_not_matter_either(known: str, asked: str) -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="VENDOR", name=known), NewEntity(type="VENDOR", name="Another")], [])
     assert (await desk.ask("find_vendor_info", vendor_name=asked))["vendor_name"] == known
 
 
 async def test_a_name_without_its_accents_and_with_a_typo_is_suggested() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know(
         [NewEntity(type="VENDOR", name="Σίσυφος Έργα"), NewEntity(type="VENDOR", name="Else")], []
     )
@@ -102,7 +102,7 @@ async def test_a_name_without_its_accents_and_with_a_typo_is_suggested() -> None
 
 
 async def test_punctuation_matters_less_than_the_legal_form() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="ORG", name="Acme Inc"), NewEntity(type="ORG", name="Acme GmbH")], [])
     assert (await desk.ask("find_vendor_info", vendor_name="Acme, Inc."))["vendor_name"] == "Acme Inc"
     with pytest.raises(VendorAmbiguous):
@@ -110,13 +110,13 @@ async def test_punctuation_matters_less_than_the_legal_form() -> None:
 
 
 async def test_a_person_of_that_name_does_not_hide_the_vendor() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="PERSON", name="Acme"), NewEntity(type="ORG", name="Acme Inc")], [])
     assert (await desk.ask("find_vendor_info", vendor_name="Acme"))["vendor_id"] == 2
 
 
 async def test_two_matches_are_listed_and_not_guessed() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know(
         [
             NewEntity(type="ORG", name="Acme"),
@@ -127,7 +127,7 @@ async def test_two_matches_are_listed_and_not_guessed() -> None:
     )
     with pytest.raises(VendorAmbiguous) as refused:
         await desk.ask("find_vendor_info", vendor_name="acme")
-    told = failure(refused.value)
+    told = error_content(refused.value)
     assert told["code"] == "VENDOR_AMBIGUOUS"
     assert told["matches"] == [
         {"vendor_id": 1, "vendor_name": "Acme", "vendor_type": "ORG"},
@@ -137,7 +137,7 @@ async def test_two_matches_are_listed_and_not_guessed() -> None:
 
 
 async def test_matches_are_told_with_what_tells_them_apart() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     of_both = {"currency": "EUR", "branches": [1, 2], "note": "x" * 80}
     await desk.know(
         [
@@ -149,7 +149,7 @@ async def test_matches_are_told_with_what_tells_them_apart() -> None:
     with pytest.raises(VendorAmbiguous) as refused:
         await desk.ask("find_vendor_info", vendor_name="acme")
     assert "'Acme' (ORG, id 2, V-2, city: Metz, currency: EUR)" in refused.value.sentence
-    assert failure(refused.value)["matches"][0] == {
+    assert error_content(refused.value)["matches"][0] == {
         "vendor_id": 1,
         "vendor_name": "Acme",
         "vendor_type": "ORG",
@@ -159,13 +159,13 @@ async def test_matches_are_told_with_what_tells_them_apart() -> None:
 
 
 async def test_of_very_many_matches_some_are_listed() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="ORG", name="Acme", external_id=f"v{n}") for n in range(25)], [])
     with pytest.raises(
         VendorAmbiguous, match=r": 25 matches: .*'Acme' \(ORG, id 20, v19\) and 5 more\. "
     ) as refused:
         await desk.ask("find_vendor_info", vendor_name="acme")
-    assert [match["vendor_id"] for match in failure(refused.value)["matches"]] == list(range(1, 21))
+    assert [match["vendor_id"] for match in error_content(refused.value)["matches"]] == list(range(1, 21))
 
 
 async def test_two_who_look_for_nobody_at_once_read_the_names_once() -> None:
@@ -177,7 +177,7 @@ async def test_two_who_look_for_nobody_at_once_read_the_names_once() -> None:
 
 
 async def test_a_number_that_is_the_id_of_one_and_the_name_of_another_is_not_guessed() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="ORG", name="Acme"), NewEntity(type="ORG", name="1")], [])
     with pytest.raises(VendorAmbiguous):
         await desk.ask("find_vendor_info", vendor_name="1")
@@ -188,7 +188,7 @@ async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> N
     desk = await with_acme()
     with pytest.raises(VendorNotFound) as refused:
         await desk.ask("find_vendor_info", vendor_name=" Acne Incc ")
-    told = failure(refused.value)
+    told = error_content(refused.value)
     assert told["error"] == (
         "Vendor 'Acne Incc' not found. Try using semantic_search first to find exact vendor names and IDs "
         "in the knowledge graph."
@@ -199,7 +199,7 @@ async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> N
     assert refused.value.advice == "Names like it: Acme Inc."
     with pytest.raises(VendorNotFound) as nobody:
         await desk.ask("find_vendor_info", vendor_name="Zzyzx")
-    assert failure(nobody.value)["suggestions"] == []
+    assert error_content(nobody.value)["suggestions"] == []
     assert nobody.value.advice == ""
 
 
@@ -207,16 +207,16 @@ async def test_nobody_of_that_name_is_told_word_for_word_with_the_nearest() -> N
     ("asked", "suggested"), [("Acme Hostin", ["Acme Hosting Ltd"]), ("ASCC", ["ASC"]), ("0", [])]
 )
 async def test_a_few_letters_are_not_like_a_name_that_has_them(asked: str, suggested: list[str]) -> None:
-    desk = Desk()
+    desk = ToolHarness()
     known = ("Acme Hosting Ltd", "ASC", "Newco20")
     await desk.know([NewEntity(type="ORG", name=name) for name in known], [])
     with pytest.raises(VendorNotFound) as refused:
         await desk.ask("find_vendor_info", vendor_name=asked)
-    assert failure(refused.value)["suggestions"] == suggested
+    assert error_content(refused.value)["suggestions"] == suggested
 
 
 async def test_a_name_that_ends_with_a_dot_ends_the_advice() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="ORG", name="Fernwall Networks Inc.")], [])
     with pytest.raises(VendorNotFound) as refused:
         await desk.ask("find_vendor_info", vendor_name="Fernwal Netwrks")
@@ -224,7 +224,7 @@ async def test_a_name_that_ends_with_a_dot_ends_the_advice() -> None:
 
 
 async def test_vendors_that_share_a_spelling_are_suggested_under_two() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know(
         [
             NewEntity(type="ORG", name="Acme Corporate Works", aliases=("ACME",)),
@@ -238,7 +238,7 @@ async def test_vendors_that_share_a_spelling_are_suggested_under_two() -> None:
 
 
 async def test_the_nearest_of_very_many_names_are_the_nearest_of_all() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     others = [NewEntity(type="ORG", name=f"Widget {number}") for number in range(1500)]
     await desk.know([*others, NewEntity(type="ORG", name="Quarry Stone")], [])
     with pytest.raises(VendorNotFound) as refused:
@@ -247,7 +247,7 @@ async def test_the_nearest_of_very_many_names_are_the_nearest_of_all() -> None:
 
 
 async def test_who_cannot_afford_the_ids_is_told_a_page_that_he_can() -> None:
-    desk = Desk(210)
+    desk = ToolHarness(210)
     names = [f"P{number}" for number in range(50)]
     await desk.know(
         [NewEntity(type="ORG", name="Acme"), *(NewEntity(type="PERSON", name=name) for name in names)],
@@ -272,11 +272,11 @@ async def test_the_names_that_are_suggested_are_those_of_now() -> None:
 async def test_a_product_is_no_vendor_and_its_name_leads_to_neighbours() -> None:
     with pytest.raises(VendorNotFound, match=r"^Vendor 'anvil 1' not found\. Try using ") as refused:
         await (await with_acme()).ask("find_vendor_info", vendor_name="anvil 1")
-    assert failure(refused.value)["action"] == "'Anvil 1' is a PRODUCT, not a vendor: use neighbours"
+    assert error_content(refused.value)["action"] == "'Anvil 1' is a PRODUCT, not a vendor: use neighbours"
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_each_mode_has_exactly_its_keys(mode: Mode) -> None:
+async def test_each_mode_has_exactly_its_keys(mode: ResponseMode) -> None:
     answer = await (await with_acme()).ask("find_vendor_info", vendor_name="Acme Inc", response_mode=mode)
     # Seven entities are more than a preview shows, which is nothing to warn of.
     assert set(answer) == {*VENDOR_FIELDS[mode], *AROUND}
@@ -286,7 +286,9 @@ async def test_all_of_a_vendor_leads_to_the_first_passages_that_speak_of_it() ->
     desk = await with_acme()
     chunks = tuple(NewChunk(text=f"{n}", header="", tokens=1, digest=f"{n}") for n in range(14))
     acme = NewEntity(type="ORG", name="acme inc", mentions=tuple(Mention(n, 0, 1, 0.9) for n in range(1, 14)))
-    await desk.store.replace(Document(source=Source(file="a.md"), chunks=chunks, entities=(acme,)))
+    await desk.store.replace_document(
+        IngestedDocument(source=SourceRecord(file="a.md"), chunks=chunks, entities=(acme,))
+    )
     answer = await desk.ask("find_vendor_info", vendor_name="Acme Inc", response_mode="full")
     assert answer["mentioned_in"] == list(range(2, 12))
     first = await desk.ask("get_chunk", chunk_id=answer["mentioned_in"][0])
@@ -345,7 +347,7 @@ async def test_all_is_cut_with_a_warning_and_the_rest_is_reached_by_the_cursor()
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_pages_side_by_side_hold_everything_once_in_every_mode(mode: Mode) -> None:
+async def test_pages_side_by_side_hold_everything_once_in_every_mode(mode: ResponseMode) -> None:
     desk = await with_acme(7)
     await desk.store.import_graph(
         "more", [], [NewRelationship(source="V-7", target=f"Anvil {n}", type="SELLS") for n in range(5)]
@@ -353,20 +355,20 @@ async def test_pages_side_by_side_hold_everything_once_in_every_mode(mode: Mode)
     pages = await desk.pages("find_vendor_info", vendor_name="Acme Inc", response_mode=mode, page_size=3)
     entities, relationships = _listed(mode, pages)
     assert sorted(entities) == [2, 3, 4, 5, 6, 7, 8]
-    if mode is not Mode.METADATA:
+    if mode is not ResponseMode.METADATA:
         assert sorted(relationships) == list(range(1, 13))
         assert [page["pagination"]["total_available"] for page in pages] == [19] * 4
     assert pages[0]["pagination"]["page_size"] == 3
     assert not any("warnings" in page for page in pages)
 
 
-def _listed(mode: Mode, pages: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
-    if mode is Mode.IDS_ONLY:
+def _listed(mode: ResponseMode, pages: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    if mode is ResponseMode.IDS_ONLY:
         return (
             [id for page in pages for id in page["entity_ids"]],
             [id for page in pages for id in page["relationship_ids"]],
         )
-    key = "top_entities" if mode is Mode.METADATA else "entities"
+    key = "top_entities" if mode is ResponseMode.METADATA else "entities"
     return (
         [one["entity_id"] for page in pages for one in page[key]],
         [one["relationship_id"] for page in pages for one in page.get("relationships", ())],
@@ -382,7 +384,7 @@ async def test_pages_stay_as_they_were_while_the_graph_changes() -> None:
     )
     ask: dict[str, Any] = {"vendor_name": "Acme Inc", "response_mode": "ids_only", "page_size": 3}
     first = await desk.ask("find_vendor_info", **ask)
-    await desk.store.forget_graph("soon gone")
+    await desk.store.delete_graph("soon gone")
     await desk.store.import_graph(
         "new",
         [NewEntity(type="PRODUCT", name="Glue")],
@@ -390,7 +392,7 @@ async def test_pages_stay_as_they_were_while_the_graph_changes() -> None:
     )
     second = await desk.ask("find_vendor_info", **ask, cursor=first["pagination"]["cursor"])
     third = await desk.ask("find_vendor_info", **ask, cursor=second["pagination"]["cursor"])
-    entities, relationships = _listed(Mode.IDS_ONLY, [first, second, third])
+    entities, relationships = _listed(ResponseMode.IDS_ONLY, [first, second, third])
     assert entities == [8, 7, 6, 5, 4, 3, 2]
     assert relationships == [7, 6, 5, 4, 3, 2, 1]
     assert not third["pagination"]["has_more"]
@@ -398,7 +400,7 @@ async def test_pages_stay_as_they_were_while_the_graph_changes() -> None:
 
 async def test_relationships_can_be_left_out_but_are_counted() -> None:
     desk = await with_acme()
-    for mode, key in ((Mode.IDS_ONLY, "relationship_ids"), (Mode.FULL, "relationships")):
+    for mode, key in ((ResponseMode.IDS_ONLY, "relationship_ids"), (ResponseMode.FULL, "relationships")):
         answer = await desk.ask(
             "find_vendor_info", vendor_name="Acme Inc", response_mode=mode, include_relationships=False
         )
@@ -408,7 +410,7 @@ async def test_relationships_can_be_left_out_but_are_counted() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_fields_are_exactly_those_that_were_named(mode: Mode) -> None:
+async def test_fields_are_exactly_those_that_were_named(mode: ResponseMode) -> None:
     desk = await with_acme()
     for field in VENDOR_FIELDS[mode]:
         answer = await desk.ask(
@@ -454,22 +456,24 @@ async def test_a_field_of_another_mode_is_refused_with_the_modes_that_have_it() 
     with pytest.raises(
         InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"
     ) as refused:
-        await Desk().ask("find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"])
+        await ToolHarness().ask(
+            "find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"]
+        )
     assert refused.value.hint == "take response_mode preview or full for entities"
     with pytest.raises(InvalidQuestion) as refused:
-        await Desk().ask("find_vendor_info", vendor_name="x", fields=["hotline"])
+        await ToolHarness().ask("find_vendor_info", vendor_name="x", fields=["hotline"])
     assert refused.value.hint == ("leave out fields to get all of them, or name only those that are allowed")
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 0, -1, 2**63, True, 1.5, ["Acme"], "a\0b"])
 async def test_a_name_that_cannot_be_one_is_refused(name: object) -> None:
     with pytest.raises(InvalidQuestion, match="vendor_name"):
-        await Desk().ask("find_vendor_info", vendor_name=name)
+        await ToolHarness().ask("find_vendor_info", vendor_name=name)
 
 
 async def test_200_characters_are_a_name() -> None:
     with pytest.raises(VendorNotFound):
-        await Desk().ask("find_vendor_info", vendor_name=f" {'x' * 200} ")
+        await ToolHarness().ask("find_vendor_info", vendor_name=f" {'x' * 200} ")
 
 
 async def test_a_cursor_belongs_to_its_vendor() -> None:
@@ -483,12 +487,12 @@ async def test_a_cursor_belongs_to_its_vendor() -> None:
 
 
 async def test_what_changed_last_of_the_vendor_or_of_those_around_it_is_told() -> None:
-    class Older(Memory):
-        async def around(self, entity_id: int) -> Vicinity:
-            neighbours, edges, _ = await super().around(entity_id)
-            return Vicinity(neighbours, edges, updated=1.0)
+    class Older(MemoryKnowledgeStore):
+        async def neighbourhood(self, entity_id: int) -> Neighbourhood:
+            neighbours, edges, _ = await super().neighbourhood(entity_id)
+            return Neighbourhood(neighbours, edges, updated=1.0)
 
-    desk = Desk(store=Older(lambda: NOON))
+    desk = ToolHarness(store=Older(lambda: NOON))
     await desk.know([NewEntity(type="ORG", name="Acme")], [])
     answer = await desk.ask("find_vendor_info", vendor_name="Acme")
     assert answer["last_updated"] == "2026-11-16T12:00:00Z"

@@ -3,12 +3,12 @@
 import pytest
 
 from headgate.domain.errors import BudgetSpent, EntityNotFound, InvalidQuestion
-from headgate.knowledge.modes import CHUNK_FIELDS, Mode
-from tests.knowledge.tools.desk import Desk
+from headgate.knowledge.tools.response_modes import CHUNK_FIELDS, ResponseMode
+from tests.knowledge.tools.tool_harness import ToolHarness
 
 
-async def shelf(total: int | None = None) -> Desk:
-    desk = Desk(total)
+async def shelf(total: int | None = None) -> ToolHarness:
+    desk = ToolHarness(total)
     await desk.add("a.md", "one", "two", "three", category="notes")
     return desk
 
@@ -26,8 +26,10 @@ async def test_a_chunk_is_shown_whole() -> None:
     }
 
 
-@pytest.mark.parametrize("mode", [Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL])
-async def test_each_mode_has_its_keys_without_scores(mode: Mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [ResponseMode.IDS_ONLY, ResponseMode.METADATA, ResponseMode.PREVIEW, ResponseMode.FULL]
+)
+async def test_each_mode_has_its_keys_without_scores(mode: ResponseMode) -> None:
     answer = await (await shelf()).ask("get_chunks", chunk_ids=[1, 2], response_mode=mode)
     assert [set(chunk) for chunk in answer["results"]] == [set(CHUNK_FIELDS[mode])] * 2
     assert not any("score" in field or field == "rank" for field in CHUNK_FIELDS[mode])
@@ -46,19 +48,19 @@ async def test_one_that_is_gone_is_not_found() -> None:
 
 async def test_ids_that_are_not_given_are_asked_for() -> None:
     with pytest.raises(InvalidQuestion, match=r"chunk_ids is missing; it must be a list of 1 to 50 ids$"):
-        await Desk().ask("get_chunks")
+        await ToolHarness().ask("get_chunks")
 
 
 @pytest.mark.parametrize("ids", [None, [], list(range(1, 52)), [0], [True], ["x"], 5, "1,2"])
 async def test_ids_that_are_none_are_refused(ids: object) -> None:
     with pytest.raises(InvalidQuestion, match="chunk_ids"):
-        await Desk().ask("get_chunks", chunk_ids=ids)
+        await ToolHarness().ask("get_chunks", chunk_ids=ids)
 
 
 @pytest.mark.parametrize("id", [None, 0, -1, 1.5, True, "one", 10**30, 2**63, float("nan")])
 async def test_an_id_that_is_none_is_refused(id: object) -> None:
     with pytest.raises(InvalidQuestion, match="chunk_id"):
-        await Desk().ask("get_chunk", chunk_id=id)
+        await ToolHarness().ask("get_chunk", chunk_id=id)
 
 
 async def test_texts_are_priced_by_what_they_have() -> None:

@@ -3,11 +3,11 @@
 import pytest
 
 from headgate.domain.errors import InvalidQuestion
-from tests.knowledge.tools.desk import Desk
+from tests.knowledge.tools.tool_harness import ToolHarness
 
 
-async def shelf(files: int = 12) -> Desk:
-    desk = Desk()
+async def shelf(files: int = 12) -> ToolHarness:
+    desk = ToolHarness()
     for n in range(files):
         await desk.add(f"{n:02}.md", f"text {n}", category="even" if n % 2 == 0 else "odd", date="2026-01-02")
     return desk
@@ -35,7 +35,7 @@ async def test_documents_come_in_pages_by_name_while_others_come_and_go() -> Non
     desk = await shelf()
     first = await desk.ask("list_sources", page_size=5)
     await desk.add("00a.md", "new")
-    await desk.store.remove(["06.md"])
+    await desk.store.remove_sources(["06.md"])
     second = await desk.ask("list_sources", page_size=5, cursor=first["pagination"]["cursor"])
     third = await desk.ask("list_sources", page_size=5, cursor=second["pagination"]["cursor"])
     files = [source["source_file"] for page in (first, second, third) for source in page["sources"]]
@@ -53,10 +53,10 @@ async def test_filters_and_fields_choose() -> None:
 
 async def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(InvalidQuestion, match=r"Invalid fields for list_sources: \['chunk_text'\]. Allowed"):
-        await Desk().ask("list_sources", fields=["chunk_text"])
+        await ToolHarness().ask("list_sources", fields=["chunk_text"])
 
 
 @pytest.mark.parametrize("filters", [None, {"source_category": "contracts"}])
 async def test_that_nothing_was_ingested_is_told(filters: dict[str, str] | None) -> None:
-    answer = await Desk().ask("list_sources", filters=filters)
+    answer = await ToolHarness().ask("list_sources", filters=filters)
     assert [one["code"] for one in answer["warnings"]] == ["NOTHING_INGESTED"]

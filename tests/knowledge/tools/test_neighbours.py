@@ -6,17 +6,23 @@ from typing import Any
 import pytest
 
 from headgate.domain.errors import EntityAmbiguous, EntityNotFound, InvalidQuestion
-from headgate.knowledge.tools.failures import failure
-from headgate.knowledge.values import Edge, NewEntity, NewRelationship
-from headgate.knowledge.walking import MOST_EXPANDED, MOST_REACHED, MOST_WALKED, Terms, walk
-from tests.knowledge.memory import Memory
-from tests.knowledge.tools.desk import Desk
+from headgate.knowledge.data_model import Edge, NewEntity, NewRelationship
+from headgate.knowledge.graph.traversal import (
+    MOST_EDGES,
+    MOST_EXPANDED,
+    MOST_REACHED,
+    TraversalOptions,
+    traverse,
+)
+from headgate.knowledge.server import error_content
+from tests.knowledge.memory_store import MemoryKnowledgeStore
+from tests.knowledge.tools.tool_harness import ToolHarness
 
 ACME, BOB, WIDGET, PARIS, RUMOUR, EVE = 1, 2, 3, 4, 5, 6
 
 
-async def town() -> Desk:
-    desk = Desk()
+async def town() -> ToolHarness:
+    desk = ToolHarness()
     await desk.know(
         [
             NewEntity(type="ORG", name="Acme"),
@@ -129,13 +135,13 @@ async def test_a_vendor_is_also_known_without_its_legal_form() -> None:
 
 
 async def test_several_of_one_name_are_listed() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="PERSON", name="Paris"), NewEntity(type="PLACE", name="Paris")], [])
     with pytest.raises(
         EntityAmbiguous, match=r"'Paris' \(PERSON, id 1\), 'Paris' \(PLACE, id 2\)"
     ) as refused:
         await desk.ask("neighbours", entity="Paris")
-    told = failure(refused.value)
+    told = error_content(refused.value)
     assert told["code"] == "VENDOR_AMBIGUOUS"
     assert told["matches"] == [
         {"entity_id": 1, "name": "Paris", "entity_type": "PERSON"},
@@ -147,13 +153,13 @@ async def test_several_of_one_name_are_listed() -> None:
 
 
 async def test_how_an_accent_is_coded_does_not_matter() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="PERSON", name="Jos\u00e9")], [])
     assert (await desk.ask("neighbours", entity="JOSE\u0301"))["name"] == "Jos\u00e9"
 
 
 async def test_anybody_is_known_without_accents_and_suggested_where_a_letter_is_wrong() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="PERSON", name="José Arreola"), NewEntity(type="PLACE", name="Oslo")], [])
     assert (await desk.ask("neighbours", entity="jose arreola"))["name"] == "José Arreola"
     with pytest.raises(EntityNotFound) as missing:
@@ -166,19 +172,19 @@ async def test_anybody_is_known_without_accents_and_suggested_where_a_letter_is_
 
 
 async def test_whoever_asks_for_a_part_of_a_name_is_told_the_whole() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.know([NewEntity(type="PERSON", name="Tom Becker"), NewEntity(type="ORG", name="Globex")], [])
     with pytest.raises(EntityNotFound) as missing:
         await desk.ask("neighbours", entity="Tom")
-    told = failure(missing.value)
+    told = error_content(missing.value)
     assert (told["action"], told["suggestions"]) == ("names like it: Tom Becker", ["Tom Becker"])
     with pytest.raises(EntityNotFound) as missing:
         await desk.ask("neighbours", entity="Quux")
-    assert "suggestions" not in failure(missing.value)
+    assert "suggestions" not in error_content(missing.value)
 
 
 async def test_a_hub_is_not_walked_in_its_whole_breadth() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     crowd = MOST_EXPANDED + 5
     await desk.know(
         [
@@ -195,11 +201,11 @@ async def test_a_hub_is_not_walked_in_its_whole_breadth() -> None:
     assert answer["total_found"] == crowd + MOST_EXPANDED
     assert [warning["code"] for warning in answer["warnings"]] == ["TRUNCATED"]
     assert "warnings" not in await desk.ask("neighbours", entity="Hub")
-    places = await walk(desk.store, 1, Terms(hops=2, entity_types=frozenset({"PLACE"})))
+    places = await traverse(desk.store, 1, TraversalOptions(hops=2, entity_types=frozenset({"PLACE"})))
     assert set(places.leading) == set(places.reached)
 
 
-class Crowded(Memory):
+class Crowded(MemoryKnowledgeStore):
     """Everybody is a hub: 1 knows those from 2 to 101, and each of them so many others."""
 
     def __init__(self, others: int) -> None:
@@ -218,15 +224,15 @@ class Crowded(Memory):
 
 
 async def test_hubs_behind_a_hub_are_walked_until_it_is_enough() -> None:
-    few, many = Crowded(2), Crowded(MOST_WALKED // 35)
-    assert not (await walk(few, 1, Terms(hops=2))).cut
-    walked = await walk(many, 1, Terms(hops=2))
+    few, many = Crowded(2), Crowded(MOST_EDGES // 35)
+    assert not (await traverse(few, 1, TraversalOptions(hops=2))).cut
+    walked = await traverse(many, 1, TraversalOptions(hops=2))
     assert walked.cut
     assert (few.asked.count("edges"), many.asked.count("edges")) == (1 + 5, 1 + 2)
 
 
 async def test_of_very_many_neighbours_the_surest_are_kept() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     crowd = MOST_REACHED + 5
     await desk.know(
         [NewEntity(type="ORG", name="Hub"), *(NewEntity(type="PERSON", name=f"P{n}") for n in range(crowd))],
@@ -248,7 +254,7 @@ async def test_of_very_many_neighbours_the_surest_are_kept() -> None:
 @pytest.mark.parametrize("hops", [0, 3, 1.5, True, "two"])
 async def test_only_one_or_two_hops_are_walked(hops: object) -> None:
     with pytest.raises(InvalidQuestion, match="hops must be a whole number from 1 to 2"):
-        await Desk().ask("neighbours", entity="Acme", hops=hops)
+        await ToolHarness().ask("neighbours", entity="Acme", hops=hops)
 
 
 async def test_the_way_through_somebody_of_another_type_is_told_too() -> None:

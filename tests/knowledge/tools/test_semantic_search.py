@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from headgate.domain.call import Caller
 from headgate.domain.errors import InvalidQuestion, QueryTooLong
-from headgate.knowledge.modes import RESULT_FIELDS, Mode
-from headgate.knowledge.values import Document, NewChunk, Source
-from tests.knowledge.tools.desk import Desk, tokens_of
+from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
+from headgate.knowledge.tools.response_modes import RESULT_FIELDS, ResponseMode
+from tests.knowledge.tools.tool_harness import ToolHarness, tokens_of
 
 KEYS = {
     "ids_only": {"chunk_id", "hybrid_score", "rank"},
@@ -52,8 +52,8 @@ KEYS = {
 }
 
 
-async def library(chunks: int = 42) -> Desk:
-    desk = Desk()
+async def library(chunks: int = 42) -> ToolHarness:
+    desk = ToolHarness()
     await desk.add("terms.md", *(f"delivery term number {n}" for n in range(chunks)), category="contracts")
     return desk
 
@@ -102,7 +102,7 @@ async def test_pages_stay_as_they_were_while_documents_are_added_and_removed() -
     await desk.add("other.md", "delivery of another kind")
     first = await desk.ask("semantic_search", query="delivery")
     await desk.add("new.md", *(f"delivery delivery {n}" for n in range(20)))
-    await desk.store.remove(["other.md"])
+    await desk.store.remove_sources(["other.md"])
     second = await desk.ask("semantic_search", query="delivery", cursor=first["pagination"]["cursor"])
     third = await desk.ask("semantic_search", query="delivery", cursor=second["pagination"]["cursor"])
     found = ids([first, second, third])
@@ -113,13 +113,13 @@ async def test_pages_stay_as_they_were_while_documents_are_added_and_removed() -
 
 
 async def test_what_was_removed_is_made_up_for_by_what_follows() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     for n in range(12):
         await desk.add(f"{n}.md", f"delivery term number {n}")
     first = await desk.ask("semantic_search", query="delivery", page_size=4)
     everything = ids(await desk.pages("semantic_search", query="delivery", page_size=4))
     gone = everything[4:6]
-    await desk.store.remove([f"{id - 1}.md" for id in gone])
+    await desk.store.remove_sources([f"{id - 1}.md" for id in gone])
     second = await desk.ask(
         "semantic_search", query="delivery", page_size=4, cursor=first["pagination"]["cursor"]
     )
@@ -127,11 +127,11 @@ async def test_what_was_removed_is_made_up_for_by_what_follows() -> None:
 
 
 async def test_the_last_page_is_known_as_the_last_when_the_rest_is_gone() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("a.md", "delivery one", "delivery two")
     await desk.add("b.md", "the delivery at last")
     first = await desk.ask("semantic_search", query="delivery", page_size=1)
-    await desk.store.remove(["a.md" if ids([first]) == [3] else "b.md"])
+    await desk.store.remove_sources(["a.md" if ids([first]) == [3] else "b.md"])
     rest = await desk.ask(
         "semantic_search", query="delivery", page_size=2, cursor=first["pagination"]["cursor"]
     )
@@ -216,7 +216,11 @@ async def test_fields_are_exactly_those_that_were_named() -> None:
 @settings(max_examples=30)
 @given(st.data())
 async def test_any_choice_of_fields_works_in_every_mode(data: st.DataObject) -> None:
-    mode = data.draw(st.sampled_from([Mode.IDS_ONLY, Mode.METADATA, Mode.PREVIEW, Mode.FULL]))
+    mode = data.draw(
+        st.sampled_from(
+            [ResponseMode.IDS_ONLY, ResponseMode.METADATA, ResponseMode.PREVIEW, ResponseMode.FULL]
+        )
+    )
     chosen = data.draw(st.lists(st.sampled_from(RESULT_FIELDS[mode]), min_size=1, unique=True))
     desk = await library(12)
     pages = await desk.pages("semantic_search", query="delivery", response_mode=mode, fields=chosen)
@@ -225,7 +229,7 @@ async def test_any_choice_of_fields_works_in_every_mode(data: st.DataObject) -> 
 
 async def test_a_field_of_another_mode_is_refused_word_for_word() -> None:
     with pytest.raises(InvalidQuestion) as refused:
-        await Desk().ask("semantic_search", query="x", fields=["chunk_text", "rank"])
+        await ToolHarness().ask("semantic_search", query="x", fields=["chunk_text", "rank"])
     assert refused.value.sentence == (
         "Invalid fields for response_mode 'metadata': ['chunk_text']. Allowed fields: ['chunk_id', "
         "'chunk_index', 'hybrid_score', 'rank', 'source_category', 'source_file', 'total_chunks']"
@@ -235,12 +239,12 @@ async def test_a_field_of_another_mode_is_refused_word_for_word() -> None:
 
 async def test_an_empty_list_of_fields_is_refused_word_for_word() -> None:
     with pytest.raises(InvalidQuestion) as refused:
-        await Desk().ask("semantic_search", query="x", fields=[])
+        await ToolHarness().ask("semantic_search", query="x", fields=[])
     assert refused.value.sentence == "fields list cannot be empty (use None to return all fields)"
 
 
 async def test_300_letters_are_shown_as_200_and_dots() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("a.md", "delivery " + "x" * 291, "delivery " + "y" * 191)
     answer = await desk.ask("semantic_search", query="delivery", response_mode="preview")
     snippets = {result["chunk_id"]: result["chunk_snippet"] for result in answer["results"]}
@@ -299,7 +303,7 @@ async def test_filters_choose_the_documents() -> None:
 async def test_a_filter_that_no_document_passes_is_told_with_what_is_near(
     filters: dict[str, str], message: str, near: str
 ) -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("money/expenses.csv", "train tickets", category="finance", doc_type="csv")
     await desk.add("notes/zebra.txt", "delivery note", category="notes", doc_type="text")
     searched = await desk.ask("semantic_search", query="delivery", filters=filters)
@@ -317,7 +321,7 @@ async def test_a_filter_that_no_document_passes_is_told_with_what_is_near(
     ],
 )
 async def test_days_that_no_document_is_of_are_told(filters: dict[str, str], told: str) -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("notes/zebra.txt", "delivery note", doc_type="text", date="2026-05-01")
     await desk.add("notes/lynx.txt", "delivery note", doc_type="text", date="2025-12-24")
     await desk.add("notes/ibex.txt", "delivery note", doc_type="text")
@@ -334,14 +338,14 @@ async def test_days_that_no_document_is_of_are_told(filters: dict[str, str], tol
 
 
 async def test_where_no_document_has_a_date_that_is_told() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("zebra.txt", "delivery note")
     [told] = (await desk.ask("list_sources", filters={"date_from": "2026-01-01"}))["warnings"]
     assert told["message"].endswith("date_from 2026-01-01; none has a date at all")
 
 
 async def test_filters_that_some_document_passes_are_not_what_is_wrong() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("notes/zebra.txt", "delivery note", doc_type="text", date="2026-05-01")
     filters = {"doc_type": "text", "date_from": "2026-01-01", "source_file": "zebra.txt"}
     answer = await desk.ask("semantic_search", query="delivery", strategy="bm25", filters=filters)
@@ -352,14 +356,14 @@ async def test_filters_that_some_document_passes_are_not_what_is_wrong() -> None
 
 
 async def test_filters_that_exist_but_not_together_are_told_as_that() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     await desk.add("a.csv", "one", category="finance", doc_type="csv")
     await desk.add("b.txt", "two", category="notes", doc_type="text")
     filters = {"source_category": "notes", "doc_type": "csv", "source_file": "a.csv"}
     [warning] = (await desk.ask("list_sources", filters=filters))["warnings"]
     assert warning["code"] == "NO_SUCH_SOURCE"
     assert warning["message"] == "Each of the filters fits some document, but no document passes all of them"
-    [warning] = (await Desk().ask("list_sources", filters=filters))["warnings"]
+    [warning] = (await ToolHarness().ask("list_sources", filters=filters))["warnings"]
     assert warning["code"] == "NOTHING_INGESTED"
     # One that calls itself something else is Markdown all the same.
     await desk.add("c.md", "three", category="rules", doc_type="policy")
@@ -370,7 +374,7 @@ async def test_filters_that_exist_but_not_together_are_told_as_that() -> None:
 
 
 async def test_of_many_categories_the_nearest_are_named() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     for number in range(12):
         await desk.add(f"{number}.md", "text", category=f"{'contracts' if number == 7 else 'zzz'}{number}")
     [told] = (await desk.ask("list_sources", filters={"source_category": "contract"}))["warnings"]
@@ -429,9 +433,9 @@ async def test_an_explanation_comes_when_it_is_asked_for_and_is_a_field_then() -
 
 
 async def test_without_vectors_it_searches_by_words_and_says_so() -> None:
-    desk = Desk()
+    desk = ToolHarness()
     chunk = NewChunk(text="delivery", header="a", tokens=1, digest="1")
-    await desk.store.replace(Document(source=Source(file="a"), chunks=(chunk,)))
+    await desk.store.replace_document(IngestedDocument(source=SourceRecord(file="a"), chunks=(chunk,)))
     answer = await desk.ask("semantic_search", query="delivery", response_mode="full")
     assert answer["strategy_used"] == "bm25"
     assert answer["results"][0]["score_type"] == "bm25"

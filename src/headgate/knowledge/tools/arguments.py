@@ -11,8 +11,8 @@ import msgspec
 
 from headgate.domain.arguments import unknown_argument, unknown_names
 from headgate.domain.errors import InvalidQuestion
-from headgate.knowledge.filtering import widened
-from headgate.knowledge.values import Filters
+from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.search.filters import widen_filters
 
 _WHOLE: Final = re.compile(r"[+-]?\d{1,18}")
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})")
@@ -25,7 +25,7 @@ _LONGEST_TOGETHER: Final = 2000
 _FILTERS: Final = ("date_from", "date_to", "doc_type", "source_category", "source_file")
 
 # What those who know other tools call an argument; of several the first that the tool has.
-_MEANT: Final[dict[str, tuple[str, ...]]] = {
+_ARGUMENT_ALIASES: Final[dict[str, tuple[str, ...]]] = {
     word: meant
     for words, meant in {
         "limit top top_k count size n k num_results max_results per_page": ("page_size",),
@@ -52,14 +52,14 @@ D = TypeVar("D", int, None)
 W = TypeVar("W", bound=StrEnum)
 
 
-class Arguments:
+class KnowledgeArguments:
     """The arguments of one call; each reading raises InvalidQuestion, null is as if not given."""
 
     def __init__(self, tool: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
         self._given = given
         unknown = unknown_names(given, known)
         if unknown:
-            raise _refusal(unknown_argument(tool, unknown[:1], known, _MEANT))
+            raise _refusal(unknown_argument(tool, unknown[:1], known, _ARGUMENT_ALIASES))
 
     def has(self, name: str) -> bool:
         """Whether it was given."""
@@ -75,7 +75,7 @@ class Arguments:
         text = _text(name, value, what).strip()
         if not 1 <= len(text) <= longest:
             raise _refusal(
-                f"{name} must be {what} of 1 to {longest} characters, not of {len(text)} ({shown(text)})"
+                f"{name} must be {what} of 1 to {longest} characters, not of {len(text)} ({abbreviated_json(text)})"
             )
         return text
 
@@ -99,7 +99,7 @@ class Arguments:
     def whole(self, name: str, default: D, highest: int) -> int | D:
         """A whole number from 1 on, or the default."""
         value = self._given.get(name)
-        return default if value is None else whole(name, value, 1, highest)
+        return default if value is None else parse_whole(name, value, 1, highest)
 
     def share(self, name: str, default: float) -> float:
         """A number from 0 to 1."""
@@ -109,7 +109,7 @@ class Arguments:
         if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise _refusal(f"{name} must be a number from 0 to 1, not {shown(value)}")
+            raise _refusal(f"{name} must be a number from 0 to 1, not {abbreviated_json(value)}")
         return float(value)
 
     def switch(self, name: str, *, default: bool) -> bool:
@@ -120,7 +120,7 @@ class Arguments:
         if isinstance(value, str) and value.strip().lower() in ("true", "false"):
             return value.strip().lower() == "true"
         if not isinstance(value, bool):
-            raise _refusal(f"{name} must be true or false, not {shown(value)}")
+            raise _refusal(f"{name} must be true or false, not {abbreviated_json(value)}")
         return value
 
     def word(self, name: str, default: W) -> W:
@@ -130,7 +130,7 @@ class Arguments:
         if value is None:
             return default
         if not isinstance(value, str) or value not in list(allowed):
-            raise _refusal(f"{name} must be {_either(list(allowed))}, not {shown(value)}")
+            raise _refusal(f"{name} must be {_either(list(allowed))}, not {abbreviated_json(value)}")
         return allowed(value)
 
     def fields(self) -> tuple[str, ...] | None:
@@ -139,7 +139,7 @@ class Arguments:
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not all(isinstance(field, str) for field in value):
-            raise _refusal(f"fields must be a list of names of fields, not {shown(value)}")
+            raise _refusal(f"fields must be a list of names of fields, not {abbreviated_json(value)}")
         if not value:
             raise InvalidQuestion(
                 "fields list cannot be empty (use None to return all fields)",
@@ -150,7 +150,7 @@ class Arguments:
     def words(self, name: str) -> tuple[str, ...]:
         """A text or several, sorted; none when it was not given."""
         value = self._given.get(name)
-        return () if value is None else words_of(name, value)
+        return () if value is None else parse_words(name, value)
 
     def ids(self, name: str, most: int) -> tuple[int, ...]:
         """A list of ids, each once."""
@@ -158,10 +158,10 @@ class Arguments:
         if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
             what = f"a list of 1 to {most} ids"
             problem = "is missing; it must be" if value is None else "must be"
-            told = "" if value is None else f", not {shown(value)}"
+            told = "" if value is None else f", not {abbreviated_json(value)}"
             raise _refusal(f"{name} {problem} {what}{told}")
         return tuple(
-            dict.fromkeys(whole(f"{name}[{at}]", one, 1, _HIGHEST_ID) for at, one in enumerate(value))
+            dict.fromkeys(parse_whole(f"{name}[{at}]", one, 1, _HIGHEST_ID) for at, one in enumerate(value))
         )
 
     def id(self, name: str) -> int:
@@ -169,23 +169,23 @@ class Arguments:
         value = self._given.get(name)
         if value is None:
             raise _refusal(f"{name} is missing; it must be the id of a chunk, as semantic_search gives it")
-        return whole(name, value, 1, _HIGHEST_ID)
+        return parse_whole(name, value, 1, _HIGHEST_ID)
 
-    def filters(self) -> Filters:
+    def filters(self) -> DocumentFilters:
         """Which documents are looked at."""
         value = self._given.get("filters")
         if value is None:
-            return Filters()
+            return DocumentFilters()
         given = _object("filters", value)
         unknown = [name for name in given if name not in _FILTERS]
         if unknown:
-            raise _refusal(unknown_argument("filters", unknown[:1], _FILTERS, _MEANT, what=""))
+            raise _refusal(unknown_argument("filters", unknown[:1], _FILTERS, _ARGUMENT_ALIASES, what=""))
         there = {name: one for name, one in given.items() if one is not None}
         first, last = (_day(name, there.get(name)) for name in ("date_from", "date_to"))
         if first and last and first > last:
             raise _refusal(f"filters.date_from {first} is after date_to {last}; swap them")
-        return widened(
-            Filters(
+        return widen_filters(
+            DocumentFilters(
                 categories=_filter(there, "source_category"),
                 files=_filter(there, "source_file"),
                 doc_types=_filter(there, "doc_type"),
@@ -199,7 +199,7 @@ class Arguments:
 _HIGHEST_ID: Final = 2**63 - 1
 
 
-def whole(name: str, value: object, lowest: int, highest: int) -> int:
+def parse_whole(name: str, value: object, lowest: int, highest: int) -> int:
     """The whole number that it is, also when it came as a text; raises InvalidQuestion."""
     number = value
     if isinstance(value, str):
@@ -210,19 +210,21 @@ def whole(name: str, value: object, lowest: int, highest: int) -> int:
         is_too_high = isinstance(number, int) and number > highest
         open_ended = highest == _HIGHEST_ID and not is_too_high
         allowed = f"from {lowest} on" if open_ended else f"from {lowest} to {highest}"
-        raise _refusal(f"{name} must be a whole number {allowed}, not {shown(value)}")
+        raise _refusal(f"{name} must be a whole number {allowed}, not {abbreviated_json(value)}")
     return number
 
 
-def words_of(name: str, value: object) -> tuple[str, ...]:
+def parse_words(name: str, value: object) -> tuple[str, ...]:
     """A text or a list of them as a sorted tuple; raises InvalidQuestion."""
     what = f"a text or a list of 1 to {_MOST_WORDS} texts"
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, list | tuple) or not 1 <= len(several) <= _MOST_WORDS:
-        raise _refusal(f"{name} must be {what}, not {shown(value)}")
+        raise _refusal(f"{name} must be {what}, not {abbreviated_json(value)}")
     texts = {_text(name, one, what).strip() for one in several}
     if not all(1 <= len(text) <= _LONGEST_WORD for text in texts):
-        raise _refusal(f"{name} must be {what}, 1 to {_LONGEST_WORD} characters each, not {shown(value)}")
+        raise _refusal(
+            f"{name} must be {what}, 1 to {_LONGEST_WORD} characters each, not {abbreviated_json(value)}"
+        )
     if (together := sum(map(len, texts))) > _LONGEST_TOGETHER:
         raise _refusal(
             f"{name} must be {what}, at most {_LONGEST_TOGETHER} characters together, not {together}"
@@ -230,11 +232,11 @@ def words_of(name: str, value: object) -> tuple[str, ...]:
     return tuple(sorted(texts))
 
 
-def shown(value: object) -> str:
+def abbreviated_json(value: object) -> str:
     """What was sent, as JSON, as much of it as belongs into a sentence."""
     if isinstance(value, list | tuple):
         # Lists within lists may go deeper than a call of a function can.
-        first = ["a list" if isinstance(one, list | tuple) else shown(one) for one in value[:3]]
+        first = ["a list" if isinstance(one, list | tuple) else abbreviated_json(one) for one in value[:3]]
         return _shortened(f"[{', '.join(first)}{', …' if len(value) > 3 else ''}]")
     if isinstance(value, Mapping):
         return "an object"
@@ -256,10 +258,12 @@ def _shortened(text: str) -> str:
 
 def _text(name: str, value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise _refusal(f"{name} must be {what}, not {shown(value)}")
+        raise _refusal(f"{name} must be {what}, not {abbreviated_json(value)}")
     # No store takes them: the one ends a text in C, the others are no characters.
     if "\0" in value or not _is_whole(value):
-        raise _refusal(f"{name} must be {what} without NUL or halves of characters, not {shown(value)}")
+        raise _refusal(
+            f"{name} must be {what} without NUL or halves of characters, not {abbreviated_json(value)}"
+        )
     return value
 
 
@@ -273,7 +277,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _filter(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return words_of(f"filters.{name}", given[name]) if name in given else ()
+    return parse_words(f"filters.{name}", given[name]) if name in given else ()
 
 
 def _day(name: str, value: object) -> str:
@@ -284,7 +288,7 @@ def _day(name: str, value: object) -> str:
             return date.fromisoformat(value.strip()).isoformat()
     except ValueError:
         pass
-    raise _refusal(f"filters.{name} must be a day such as 2026-11-16, not {shown(value)}")
+    raise _refusal(f"filters.{name} must be a day such as 2026-11-16, not {abbreviated_json(value)}")
 
 
 def _list(value: object) -> object:
@@ -299,7 +303,7 @@ def _object(name: str, value: object) -> Mapping[str, Any]:
     found = _decoded(value) if isinstance(value, str) else value
     if not isinstance(found, Mapping):
         raise _refusal(
-            f'{name} must be an object such as {{"source_category": "contracts"}}, not {shown(value)}'
+            f'{name} must be an object such as {{"source_category": "contracts"}}, not {abbreviated_json(value)}'
         )
     return found
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from headgate.knowledge.modes import Mode
-from headgate.knowledge.query import LONGEST_QUERY, Strategy
+from headgate.knowledge.search.query import LONGEST_QUERY, SearchStrategy
+from headgate.knowledge.tools.response_modes import ResponseMode
 
 MOST_PER_PAGE: Final = 50
 MOST_CHUNKS: Final = 50
@@ -43,8 +43,8 @@ def _word(words: Iterable[str], default: str) -> dict[str, Any]:
     return {**_TEXT, "enum": [*words], "default": default}
 
 
-def _mode(default: Mode) -> dict[str, Any]:
-    return _word(Mode, default)
+def _mode(default: ResponseMode) -> dict[str, Any]:
+    return _word(ResponseMode, default)
 
 
 def _tool(
@@ -76,13 +76,13 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
             "query": {**_TEXT, "minLength": 1, "maxLength": LONGEST_QUERY},
             **_PAGED,
             "response_mode": {
-                **_mode(Mode.METADATA),
+                **_mode(ResponseMode.METADATA),
                 # As counted in real answers, see docs/knowledge.md; what is reserved is more, to be safe.
                 "description": "tokens per result, about: ids_only 10, metadata 25, preview 85, full 510",
             },
             "filters": _FILTERS,
             "min_score": {**_SHARE, "default": 0},
-            "strategy": _word(Strategy, Strategy.HYBRID),
+            "strategy": _word(SearchStrategy, SearchStrategy.HYBRID),
             "boosts": {"type": "boolean", "description": "also rank by vendor, recency, topic"},
             "explain": {**_switch(default=False), "description": "where each score comes from"},
             "response_format": _word(["standard", "desktop"], "standard"),
@@ -101,7 +101,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
                 "maxLength": LONGEST_NAME,
                 "description": "name, alias or id",
             },
-            "response_mode": _mode(Mode.METADATA),
+            "response_mode": _mode(ResponseMode.METADATA),
             "include_relationships": _switch(default=True),
             **_PAGED,
             "page_size": _SIZE,
@@ -119,7 +119,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "Get a chunk",
         "The text of one chunk that a search found, by its chunk_id.",
         ("chunk_id",),
-        {"chunk_id": _ID, "response_mode": _mode(Mode.FULL), "fields": _PAGED["fields"]},
+        {"chunk_id": _ID, "response_mode": _mode(ResponseMode.FULL), "fields": _PAGED["fields"]},
     ),
     _tool(
         "get_chunks",
@@ -128,7 +128,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         ("chunk_ids",),
         {
             "chunk_ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MOST_CHUNKS},
-            "response_mode": _mode(Mode.FULL),
+            "response_mode": _mode(ResponseMode.FULL),
             "fields": _PAGED["fields"],
         },
     ),

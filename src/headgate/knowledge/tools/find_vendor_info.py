@@ -6,27 +6,39 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from headgate.domain.call import Caller
-from headgate.knowledge import envelope
-from headgate.knowledge.fields import modes_with, only
-from headgate.knowledge.modes import TOKENS_PER_RESULT, VENDOR_FIELDS, Mode, fitting_modes
-from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
-from headgate.knowledge.prices import Price, Till
-from headgate.knowledge.query import Warning as Notice
-from headgate.knowledge.store import Graph
-from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.data_model import Entity, Relationship, name_key
+from headgate.knowledge.graph.entity_lookup import EntityLookup
+from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood
+from headgate.knowledge.interfaces import GraphReader
+from headgate.knowledge.search.query import SearchNotice as Notice
+from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.cursor_pagination import (
+    CursorPager,
+    OpenedSnapshot,
+    PageSnapshot,
+    SnapshotPage,
+    page_of,
+)
 from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
-from headgate.knowledge.tools.views import (
+from headgate.knowledge.tools.response_modes import (
+    TOKENS_PER_RESULT,
+    VENDOR_FIELDS,
+    ResponseMode,
+    fitting_modes,
+    modes_with,
+    select_fields,
+)
+from headgate.knowledge.tools.result_fields import (
     ENTITY_TOKENS,
     FRAME_TOKENS,
     ID_TOKENS,
     RELATIONSHIP_TOKENS,
     WHOLE_ENTITY_TOKENS,
-    of_entity,
-    of_relationship,
+    entity_fields,
+    relationship_fields,
 )
-from headgate.knowledge.values import Entity, Relationship, name_key
-from headgate.knowledge.vendors import Vendors
-from headgate.knowledge.walking import Surroundings, surroundings
+from headgate.knowledge.tools.token_budget import CostEstimate, TokenMeter
 
 T = TypeVar("T")
 
@@ -34,7 +46,7 @@ NAME: Final = "find_vendor_info"
 _KNOWN: Final = arguments_of(NAME)
 
 
-class Most(NamedTuple):
+class VendorLimits(NamedTuple):
     """How many an answer has."""
 
     entities: int
@@ -42,10 +54,10 @@ class Most(NamedTuple):
 
 
 _MOST: Final = {
-    Mode.IDS_ONLY: Most(1000, 1000),
-    Mode.METADATA: Most(10, 0),
-    Mode.PREVIEW: Most(5, 5),
-    Mode.FULL: Most(100, 500),
+    ResponseMode.IDS_ONLY: VendorLimits(1000, 1000),
+    ResponseMode.METADATA: VendorLimits(10, 0),
+    ResponseMode.PREVIEW: VendorLimits(5, 5),
+    ResponseMode.FULL: VendorLimits(100, 500),
 }
 # Of the chunks that speak of the vendor itself.
 MOST_PASSAGES: Final = 10
@@ -53,14 +65,14 @@ MOST_PASSAGES: Final = 10
 _ENTITIES: Final = frozenset({"entity_ids", "top_entities", "entities"})
 _RELATIONSHIPS: Final = frozenset({"relationship_ids", "relationships"})
 # Those that mean to tell everything.
-_WHOLE: Final = (Mode.IDS_ONLY, Mode.FULL)
+_WHOLE: Final = (ResponseMode.IDS_ONLY, ResponseMode.FULL)
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class VendorQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asked for."""
 
     name: str
-    modes: tuple[Mode, ...]
+    modes: tuple[ResponseMode, ...]
     include_relationships: bool
     page_size: int | None
     cursor: str | None
@@ -74,73 +86,79 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             "setting of include_relationships": self.include_relationships,
         }
 
-    def shown(self, mode: Mode) -> tuple[str, ...]:
+    def fields_in(self, mode: ResponseMode) -> tuple[str, ...]:
         """The fields of its answer in this mode."""
         return self.fields or VENDOR_FIELDS[mode]
 
-    def most(self, mode: Mode) -> Most:
+    def limits_in(self, mode: ResponseMode) -> VendorLimits:
         """How many its answer has in this mode; none of what no field shows."""
-        fields = self.shown(mode)
+        fields = self.fields_in(mode)
         entities, relationships = _MOST[mode] if self.page_size is None else (self.page_size, self.page_size)
         if _ENTITIES.isdisjoint(fields):
             entities = 0
         if _RELATIONSHIPS.isdisjoint(fields) or not self.include_relationships:
             relationships = 0
-        return Most(entities, relationships)
+        return VendorLimits(entities, relationships)
 
 
 class FindVendorInfo:
     """Answers the tool."""
 
-    def __init__(self, graph: Graph, vendors: Vendors, till: Till, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, graph: GraphReader, vendors: EntityLookup, token_meter: TokenMeter, clock: Callable[[], float]
+    ) -> None:
         self._graph = graph
         self._vendors = vendors
-        self._till = till
+        self._token_meter = token_meter
         self._clock = clock
-        self.pager: Pager[Surroundings] = Pager(NAME, clock, vendors.revision)
+        self.pager: CursorPager[VendorNeighbourhood] = CursorPager(NAME, clock, vendors.revision)
 
     async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """The vendor and one page of what is around it; raises KnowledgeError."""
         began = self._clock()
-        question = _question(given)
+        question = _vendor_query(given)
         opened = await self.pager.open(
             question.cursor, caller, question.bound, lambda: self._snapshot(question)
         )
         price = _price(question, opened)
-        mode = self._till.affordable(caller, price, question.modes)
-        with self._till.reserve(caller, price, mode) as reserved:
+        mode = self._token_meter.affordable_mode(caller, price, question.modes)
+        with self._token_meter.reserve_estimate(caller, price, mode) as reserved:
             answer = await self._page(question, mode, opened, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._till.paid(reserved, answer)
+            return await self._token_meter.charge_answer(reserved, answer)
 
-    async def _snapshot(self, question: Question) -> Snapshot[Surroundings]:
+    async def _snapshot(self, question: VendorQuery) -> PageSnapshot[VendorNeighbourhood]:
         # Asked first: what changes while it is read is then known to have changed.
         revision = await self._vendors.revision()
-        found = await surroundings(self._graph, await self._vendors.vendor(question.name))
+        found = await vendor_neighbourhood(self._graph, await self._vendors.find_vendor(question.name))
         if question.include_relationships:
-            return Snapshot((found.entity_ids, found.relationship_ids), revision, found)
-        return Snapshot((found.entity_ids, ()), revision, found, len(found.relationship_ids))
+            return PageSnapshot((found.entity_ids, found.relationship_ids), revision, found)
+        return PageSnapshot((found.entity_ids, ()), revision, found, len(found.relationship_ids))
 
     async def _page(
-        self, question: Question, mode: Mode, opened: Opened[Surroundings], caller: Caller
+        self,
+        question: VendorQuery,
+        mode: ResponseMode,
+        opened: OpenedSnapshot[VendorNeighbourhood],
+        caller: Caller,
     ) -> dict[str, Any]:
-        most = question.most(mode)
-        lists, places = opened.snapshot.lists, opened.places
+        most = question.limits_in(mode)
+        lists, places = opened.snapshot.lists, opened.offsets
         entities = await _paged(lists[0], places[0], most.entities, self._graph.entities)
         relationships = await _paged(lists[1], places[1], most.relationships, self._graph.relationships)
         names = await self._names(mode, opened, relationships)
         view = _view(mode, opened.snapshot.about, entities, relationships, names)
-        wanted = question.shown(mode)
+        wanted = question.fields_in(mode)
         if "mentioned_in" in wanted:
             vendor = opened.snapshot.about.vendor
-            view["mentioned_in"] = await self._graph.mentioning(vendor.id, MOST_PASSAGES)
+            view["mentioned_in"] = await self._graph.chunks_mentioning(vendor.id, MOST_PASSAGES)
         cursor = None
         if entities.following is not None or relationships.following is not None:
             following = [entities.place, relationships.place]
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, following)
         total = sum(len(ids) for ids, some in zip(lists, most, strict=True) if some)
         answer = {
-            **only(view, wanted),
+            **select_fields(view, wanted),
             "execution_time_ms": 0.0,
             "pagination": envelope.pagination(cursor, question.page_size or _MOST[mode].entities, total),
         }
@@ -150,9 +168,12 @@ class FindVendorInfo:
         )
 
     async def _names(
-        self, mode: Mode, opened: Opened[Surroundings], relationships: Page[Relationship]
+        self,
+        mode: ResponseMode,
+        opened: OpenedSnapshot[VendorNeighbourhood],
+        relationships: SnapshotPage[Relationship],
     ) -> dict[int, Entity]:
-        if mode is Mode.IDS_ONLY:
+        if mode is ResponseMode.IDS_ONLY:
             return {}
         vendor = opened.snapshot.about.vendor
         ends = {id for _, one in relationships.items for id in (one.source_id, one.target_id)} - {vendor.id}
@@ -163,21 +184,21 @@ class FindVendorInfo:
 
 async def _paged(
     ids: Sequence[int], start: int, size: int, read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
-) -> Page[T]:
+) -> SnapshotPage[T]:
     """A page of what is shown; of what is not, none, and it begins where it did."""
-    return await page_of(ids, start, size, read) if size else Page((), None, start)
+    return await page_of(ids, start, size, read) if size else SnapshotPage((), None, start)
 
 
 def _view(
-    mode: Mode,
-    about: Surroundings,
-    entities: Page[Entity],
-    relationships: Page[Relationship],
+    mode: ResponseMode,
+    about: VendorNeighbourhood,
+    entities: SnapshotPage[Entity],
+    relationships: SnapshotPage[Relationship],
     names: Mapping[int, Entity],
 ) -> dict[str, Any]:
     """Everything that any mode shows, as this mode shows it."""
-    whole = mode is Mode.FULL
-    shown = [of_entity(entity, whole=whole) for _, entity in entities.items]
+    whole = mode is ResponseMode.FULL
+    shown = [entity_fields(entity, whole=whole) for _, entity in entities.items]
     return {
         "vendor_id": about.vendor.id,
         "vendor_name": about.vendor.name,
@@ -194,13 +215,16 @@ def _view(
         "relationship_ids": [id for id, _ in relationships.items],
         "top_entities": shown,
         "entities": shown,
-        "relationships": [of_relationship(one, names, whole=whole) for _, one in relationships.items],
-        "last_updated": envelope.iso(about.updated),
+        "relationships": [relationship_fields(one, names, whole=whole) for _, one in relationships.items],
+        "last_updated": envelope.iso_timestamp(about.updated),
     }
 
 
 def _truncated(
-    opened: Opened[Surroundings], most: Most, entities: Page[Entity], relationships: Page[Relationship]
+    opened: OpenedSnapshot[VendorNeighbourhood],
+    most: VendorLimits,
+    entities: SnapshotPage[Entity],
+    relationships: SnapshotPage[Relationship],
 ) -> Notice:
     all_entities, all_relationships = opened.snapshot.lists
     parts = [f"{len(entities.items)} of {len(all_entities)} entities"] if most.entities else []
@@ -214,32 +238,34 @@ def _truncated(
     )
 
 
-def _price(question: Question, opened: Opened[Surroundings]) -> Price:
-    left = [max(0, len(ids) - place) for ids, place in zip(opened.snapshot.lists, opened.places, strict=True)]
+def _price(question: VendorQuery, opened: OpenedSnapshot[VendorNeighbourhood]) -> CostEstimate:
+    left = [
+        max(0, len(ids) - place) for ids, place in zip(opened.snapshot.lists, opened.offsets, strict=True)
+    ]
 
-    def tokens(mode: Mode, page_size: int | None) -> int:
-        most = msgspec.structs.replace(question, page_size=page_size).most(mode)
-        return _tokens(mode, Most(min(left[0], most.entities), min(left[1], most.relationships)))
+    def tokens(mode: ResponseMode, page_size: int | None) -> int:
+        most = msgspec.structs.replace(question, page_size=page_size).limits_in(mode)
+        return _tokens(mode, VendorLimits(min(left[0], most.entities), min(left[1], most.relationships)))
 
-    modes = fitting_modes(Mode.AUTO, question.fields, VENDOR_FIELDS)
+    modes = fitting_modes(ResponseMode.AUTO, question.fields, VENDOR_FIELDS)
     most = question.page_size or MOST_PER_PAGE
-    return Price({mode: tokens(mode, question.page_size) for mode in modes}, tokens, most)
+    return CostEstimate({mode: tokens(mode, question.page_size) for mode in modes}, tokens, most)
 
 
-def _tokens(mode: Mode, shown: Most) -> int:
-    if mode is Mode.IDS_ONLY:
+def _tokens(mode: ResponseMode, shown: VendorLimits) -> int:
+    if mode is ResponseMode.IDS_ONLY:
         return FRAME_TOKENS + ID_TOKENS * sum(shown)
-    entity = WHOLE_ENTITY_TOKENS if mode is Mode.FULL else ENTITY_TOKENS
+    entity = WHOLE_ENTITY_TOKENS if mode is ResponseMode.FULL else ENTITY_TOKENS
     # All but the ids begin with what metadata has too: the statistics.
     listed = entity * shown.entities + RELATIONSHIP_TOKENS * shown.relationships
-    return TOKENS_PER_RESULT[Mode.METADATA] + listed
+    return TOKENS_PER_RESULT[ResponseMode.METADATA] + listed
 
 
-def _question(given: Mapping[str, Any]) -> Question:
-    arguments = Arguments(NAME, given, _KNOWN)
+def _vendor_query(given: Mapping[str, Any]) -> VendorQuery:
+    arguments = KnowledgeArguments(NAME, given, _KNOWN)
     fields = arguments.fields()
-    mode = arguments.word("response_mode", Mode.METADATA)
-    return Question(
+    mode = arguments.word("response_mode", ResponseMode.METADATA)
+    return VendorQuery(
         name=arguments.name("vendor_name", LONGEST_NAME, what="the name of a vendor"),
         modes=modes_with(fields, mode, VENDOR_FIELDS),
         include_relationships=arguments.switch("include_relationships", default=True),

@@ -5,14 +5,19 @@ from typing import Any, Final, NamedTuple
 
 from headgate.domain.call import Caller
 from headgate.domain.errors import EntityNotFound
-from headgate.knowledge.fields import modes_with, only
-from headgate.knowledge.modes import CHUNK_FIELDS, Mode, fitting_modes
-from headgate.knowledge.prices import Price, Till, price_of_texts
-from headgate.knowledge.store import Passages
-from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.interfaces import IndexReader
+from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.definitions import MOST_CHUNKS, arguments_of
-from headgate.knowledge.tools.views import of_chunk
-from headgate.knowledge.values import Chunk
+from headgate.knowledge.tools.response_modes import (
+    CHUNK_FIELDS,
+    ResponseMode,
+    fitting_modes,
+    modes_with,
+    select_fields,
+)
+from headgate.knowledge.tools.result_fields import chunk_fields
+from headgate.knowledge.tools.token_budget import CostEstimate, TokenMeter, estimate_texts
 
 ONE: Final = "get_chunk"
 SEVERAL: Final = "get_chunks"
@@ -22,65 +27,73 @@ _KNOWN: Final = {tool: arguments_of(tool) for tool in (ONE, SEVERAL)}
 class GetChunks:
     """Answers both tools."""
 
-    def __init__(self, passages: Passages, till: Till, clock: Callable[[], float]) -> None:
+    def __init__(self, passages: IndexReader, token_meter: TokenMeter, clock: Callable[[], float]) -> None:
         self._passages = passages
-        self._till = till
+        self._token_meter = token_meter
         self._clock = clock
 
     async def one(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """The fields of one chunk; raises EntityNotFound when it is gone, or another KnowledgeError."""
-        arguments = Arguments(ONE, given, _KNOWN[ONE])
+        arguments = KnowledgeArguments(ONE, given, _KNOWN[ONE])
         id = arguments.id("chunk_id")
-        wish = _wish(arguments)
+        wish = _field_request(arguments)
         chunk = (await self._passages.chunks([id])).get(id)
         if chunk is None:
             raise EntityNotFound(
                 f"Chunk {id} not found: it was removed or never there. Search again with semantic_search",
                 hint="search again with semantic_search",
             )
-        order = self._order(wish, [chunk], caller)
-        with self._till.reserve(caller, order.price, order.mode) as reserved:
-            return await self._till.paid(reserved, only(of_chunk(chunk), order.fields))
+        order = self._plan(wish, [chunk], caller)
+        with self._token_meter.reserve_estimate(caller, order.price, order.mode) as reserved:
+            return await self._token_meter.charge_answer(
+                reserved, select_fields(chunk_fields(chunk), order.fields)
+            )
 
     async def several(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Those that are there, and the ids of those that are not; raises KnowledgeError."""
         began = self._clock()
-        arguments = Arguments(SEVERAL, given, _KNOWN[SEVERAL])
+        arguments = KnowledgeArguments(SEVERAL, given, _KNOWN[SEVERAL])
         ids = arguments.ids("chunk_ids", MOST_CHUNKS)
-        wish = _wish(arguments)
+        wish = _field_request(arguments)
         found = await self._passages.chunks(ids)
-        order = self._order(wish, [found[id] for id in ids if id in found], caller)
-        with self._till.reserve(caller, order.price, order.mode) as reserved:
+        order = self._plan(wish, [found[id] for id in ids if id in found], caller)
+        with self._token_meter.reserve_estimate(caller, order.price, order.mode) as reserved:
             answer = {
-                "results": [only(of_chunk(found[id]), order.fields) for id in ids if id in found],
+                "results": [
+                    select_fields(chunk_fields(found[id]), order.fields) for id in ids if id in found
+                ],
                 "missing": [id for id in ids if id not in found],
                 "execution_time_ms": round((self._clock() - began) * 1000, 2),
             }
-            return await self._till.paid(reserved, answer)
+            return await self._token_meter.charge_answer(reserved, answer)
 
-    def _order(self, wish: "_Wish", chunks: Sequence[Chunk], caller: Caller) -> "_Order":
-        possible = fitting_modes(Mode.AUTO, wish.fields, CHUNK_FIELDS)
+    def _plan(
+        self, wish: "_ChunkFieldRequest", chunks: Sequence[ChunkRecord], caller: Caller
+    ) -> "_ChunkPlan":
+        possible = fitting_modes(ResponseMode.AUTO, wish.fields, CHUNK_FIELDS)
         texts = [chunk.tokens for chunk in chunks]
-        price = price_of_texts(texts, possible, "a list of the first {} chunk_ids")
-        mode = self._till.affordable(caller, price, wish.modes)
-        return _Order(price, mode, wish.fields or CHUNK_FIELDS[mode])
+        price = estimate_texts(texts, possible, "a list of the first {} chunk_ids")
+        mode = self._token_meter.affordable_mode(caller, price, wish.modes)
+        return _ChunkPlan(price, mode, wish.fields or CHUNK_FIELDS[mode])
 
 
-class _Wish(NamedTuple):
+class _ChunkFieldRequest(NamedTuple):
     """Which keys are wanted, and the modes that have them."""
 
     fields: tuple[str, ...] | None
-    modes: tuple[Mode, ...]
+    modes: tuple[ResponseMode, ...]
 
 
-def _wish(arguments: Arguments) -> _Wish:
+def _field_request(arguments: KnowledgeArguments) -> _ChunkFieldRequest:
     fields = arguments.fields()
-    return _Wish(fields, modes_with(fields, arguments.word("response_mode", Mode.FULL), CHUNK_FIELDS))
+    return _ChunkFieldRequest(
+        fields, modes_with(fields, arguments.word("response_mode", ResponseMode.FULL), CHUNK_FIELDS)
+    )
 
 
-class _Order(NamedTuple):
+class _ChunkPlan(NamedTuple):
     """What is wanted of each chunk, and what that may cost."""
 
-    price: Price
-    mode: Mode
+    price: CostEstimate
+    mode: ResponseMode
     fields: tuple[str, ...]

@@ -6,35 +6,40 @@ from typing import Any, Final
 import msgspec
 
 from headgate.domain.call import Caller
-from headgate.knowledge import envelope
-from headgate.knowledge.fields import check_fields, only
-from headgate.knowledge.modes import Mode
-from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
-from headgate.knowledge.prices import Price, Till
-from headgate.knowledge.query import Warning as Notice
-from headgate.knowledge.store import Graph
-from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.data_model import Entity, name_key
+from headgate.knowledge.graph.entity_lookup import EntityLookup
+from headgate.knowledge.graph.traversal import (
+    MOST_EDGES,
+    MOST_EXPANDED,
+    MOST_REACHED,
+    ReachedEntity,
+    TraversalOptions,
+    TraversalResult,
+    VendorNeighbourhood,
+    traverse,
+    vendor_neighbourhood,
+)
+from headgate.knowledge.interfaces import GraphReader
+from headgate.knowledge.search.query import SearchNotice as Notice
+from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.cursor_pagination import (
+    CursorPager,
+    OpenedSnapshot,
+    PageSnapshot,
+    SnapshotPage,
+    page_of,
+)
 from headgate.knowledge.tools.definitions import LONGEST_NAME, MOST_PER_PAGE, arguments_of
-from headgate.knowledge.tools.views import (
+from headgate.knowledge.tools.response_modes import ResponseMode, check_fields, select_fields
+from headgate.knowledge.tools.result_fields import (
     ENTITY_TOKENS,
     FRAME_TOKENS,
     RELATIONSHIP_TOKENS,
-    of_entity,
-    of_relationship,
+    entity_fields,
+    relationship_fields,
 )
-from headgate.knowledge.values import Entity, name_key
-from headgate.knowledge.vendors import Vendors
-from headgate.knowledge.walking import (
-    MOST_EXPANDED,
-    MOST_REACHED,
-    MOST_WALKED,
-    Reached,
-    Surroundings,
-    Terms,
-    Walk,
-    surroundings,
-    walk,
-)
+from headgate.knowledge.tools.token_budget import CostEstimate, TokenMeter
 
 NAME: Final = "neighbours"
 _KNOWN: Final = arguments_of(NAME)
@@ -54,18 +59,18 @@ _CUT: Final = {
     2: Notice(
         level="warning",
         code="TRUNCATED",
-        message=f"At most {MOST_EXPANDED} neighbours were walked on from, along about {MOST_WALKED} "
+        message=f"At most {MOST_EXPANDED} neighbours were walked on from, along about {MOST_EDGES} "
         f"relationships, and at most {MOST_REACHED} entities kept",
         suggestion="ask for fewer: hops 1, a higher min_confidence, or some relationship_types",
     ),
 }
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class NeighboursQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asked for."""
 
     name: str
-    terms: Terms
+    terms: TraversalOptions
     page_size: int
     cursor: str | None
     fields: tuple[str, ...]
@@ -82,55 +87,63 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Around(msgspec.Struct, frozen=True):
+class NeighboursResult(msgspec.Struct, frozen=True):
     """Where a walk began, and whom it came to."""
 
     start: Entity
-    walk: Walk
+    walk: TraversalResult
     # What is next to it, where nothing of the types that were asked for is.
-    instead: Surroundings | None = None
+    instead: VendorNeighbourhood | None = None
 
 
-class Neighbours:
+class NeighboursTool:
     """Answers the tool."""
 
-    def __init__(self, graph: Graph, vendors: Vendors, till: Till, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, graph: GraphReader, vendors: EntityLookup, token_meter: TokenMeter, clock: Callable[[], float]
+    ) -> None:
         self._graph = graph
         self._vendors = vendors
-        self._till = till
+        self._token_meter = token_meter
         self._clock = clock
-        self.pager: Pager[Around] = Pager(NAME, clock, vendors.revision)
+        self.pager: CursorPager[NeighboursResult] = CursorPager(NAME, clock, vendors.revision)
 
     async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """One page of neighbours, the nearest and surest first; raises KnowledgeError."""
         began = self._clock()
-        question = _question(given)
+        question = _neighbours_query(given)
         opened = await self.pager.open(
             question.cursor, caller, question.bound, lambda: self._snapshot(question)
         )
-        with self._till.reserve(caller, _price(question, opened)) as reserved:
+        with self._token_meter.reserve_estimate(caller, _price(question, opened)) as reserved:
             ids = opened.snapshot.lists[0]
-            page = await page_of(ids, opened.places[0], question.page_size, self._graph.entities)
+            page = await page_of(ids, opened.offsets[0], question.page_size, self._graph.entities)
             answer = await self._page(question, opened, page, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._till.paid(reserved, answer)
+            return await self._token_meter.charge_answer(reserved, answer)
 
-    async def _snapshot(self, question: Question) -> Snapshot[Around]:
+    async def _snapshot(self, question: NeighboursQuery) -> PageSnapshot[NeighboursResult]:
         # Asked first: what changes while it is read is then known to have changed.
         revision = await self._vendors.revision()
-        start = await self._vendors.entity(question.name)
-        walked = await walk(self._graph, start.id, question.terms)
+        start = await self._vendors.find_entity(question.name)
+        walked = await traverse(self._graph, start.id, question.terms)
         related = sum(map(len, walked.leading.values()))
         missed = question.terms.chooses_types and not walked.reached
         if missed and walked.unsure:
             # What is only not sure enough is told as that.
             however_unsure = msgspec.structs.replace(question.terms, min_confidence=0.0)
-            missed = not (await walk(self._graph, start.id, however_unsure)).reached
-        instead = await surroundings(self._graph, start) if missed else None
-        return Snapshot((tuple(walked.reached),), revision, Around(start, walked, instead), related)
+            missed = not (await traverse(self._graph, start.id, however_unsure)).reached
+        instead = await vendor_neighbourhood(self._graph, start) if missed else None
+        return PageSnapshot(
+            (tuple(walked.reached),), revision, NeighboursResult(start, walked, instead), related
+        )
 
     async def _page(
-        self, question: Question, opened: Opened[Around], page: Page[Entity], caller: Caller
+        self,
+        question: NeighboursQuery,
+        opened: OpenedSnapshot[NeighboursResult],
+        page: SnapshotPage[Entity],
+        caller: Caller,
     ) -> dict[str, Any]:
         around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
         leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]
@@ -146,11 +159,11 @@ class Neighbours:
         answer: dict[str, Any] = {"entity_id": around.start.id, "name": around.start.name}
         if not _OF_ENTITIES.isdisjoint(question.fields):
             answer["entities"] = [
-                only(_view(names[one.entity_id], one, names), question.fields) for one in reached
+                select_fields(_view(names[one.entity_id], one, names), question.fields) for one in reached
             ]
         if "relationships" in question.fields:
             shown = [relationships[id] for id in wanted if id in relationships]
-            answer["relationships"] = [of_relationship(one, names) for one in shown]
+            answer["relationships"] = [relationship_fields(one, names) for one in shown]
         answer["total_found"] = total
         answer["execution_time_ms"] = 0.0
         answer["pagination"] = envelope.pagination(cursor, question.page_size, total)
@@ -158,7 +171,7 @@ class Neighbours:
         if around.instead is not None:
             warnings.append(_of_other_types(around.instead))
         # Once is enough for those who read on.
-        elif around.walk.unsure and not opened.places[0]:
+        elif around.walk.unsure and not opened.offsets[0]:
             warnings.append(_unsure(around.walk.unsure, question.terms.min_confidence))
         return envelope.with_warnings(answer, warnings)
 
@@ -173,7 +186,7 @@ def _unsure(relationships: int, least: float) -> Notice:
     )
 
 
-def _of_other_types(around: Surroundings) -> Notice:
+def _of_other_types(around: VendorNeighbourhood) -> Notice:
     there = [
         f"{what} {', '.join(list(types)[:_MOST_TYPES])}"
         for what, types in (
@@ -190,10 +203,10 @@ def _of_other_types(around: Surroundings) -> Notice:
     )
 
 
-def _view(entity: Entity, reached: Reached, names: Mapping[int, Entity]) -> dict[str, Any]:
+def _view(entity: Entity, reached: ReachedEntity, names: Mapping[int, Entity]) -> dict[str, Any]:
     between = names.get(reached.via) if reached.via is not None else None
     return {
-        **of_entity(entity),
+        **entity_fields(entity),
         "hop": reached.hop,
         # Of the way to it: how sure it is that the two are related.
         "confidence": round(reached.confidence, 6),
@@ -201,26 +214,26 @@ def _view(entity: Entity, reached: Reached, names: Mapping[int, Entity]) -> dict
     }
 
 
-def _price(question: Question, opened: Opened[Around]) -> Price:
-    place = opened.places[0]
+def _price(question: NeighboursQuery, opened: OpenedSnapshot[NeighboursResult]) -> CostEstimate:
+    place = opened.offsets[0]
     ids = opened.snapshot.lists[0][place : place + question.page_size]
     leading = opened.snapshot.about.walk.leading
     related = "relationships" in question.fields
 
-    def tokens(_: Mode, count: int) -> int:
+    def tokens(_: ResponseMode, count: int) -> int:
         relationships = sum(len(leading.get(id, ())) for id in ids[:count]) if related else 0
         return FRAME_TOKENS + ENTITY_TOKENS * min(count, len(ids)) + RELATIONSHIP_TOKENS * relationships
 
-    return Price({Mode.FULL: tokens(Mode.FULL, len(ids))}, tokens, len(ids))
+    return CostEstimate({ResponseMode.FULL: tokens(ResponseMode.FULL, len(ids))}, tokens, len(ids))
 
 
-def _question(given: Mapping[str, Any]) -> Question:
-    arguments = Arguments(NAME, given, _KNOWN)
+def _neighbours_query(given: Mapping[str, Any]) -> NeighboursQuery:
+    arguments = KnowledgeArguments(NAME, given, _KNOWN)
     fields = arguments.fields()
     check_fields(fields, _FIELDS, NAME)
-    return Question(
+    return NeighboursQuery(
         name=arguments.name("entity", LONGEST_NAME, what="the name or id of an entity"),
-        terms=Terms(
+        terms=TraversalOptions(
             hops=arguments.whole("hops", 1, _MOST_HOPS),
             entity_types=frozenset(word.upper() for word in arguments.words("entity_types")),
             relationship_types=frozenset(word.upper() for word in arguments.words("relationship_types")),

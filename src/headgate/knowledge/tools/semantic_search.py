@@ -8,21 +8,37 @@ import msgspec
 
 from headgate.domain.call import Caller
 from headgate.domain.errors import InvalidQuestion, QueryTooLong
-from headgate.knowledge import envelope
-from headgate.knowledge.budget import Reservation
-from headgate.knowledge.fields import modes_with, only
-from headgate.knowledge.missing import missing
-from headgate.knowledge.modes import RESULT_FIELDS, Mode, fitting_modes
-from headgate.knowledge.paging import Opened, Page, Pager, Snapshot, page_of
-from headgate.knowledge.prices import Till, price_of_results
-from headgate.knowledge.query import LONGEST_QUERY, Query, Ranked, Ranking, Strategy
-from headgate.knowledge.query import Warning as Notice
-from headgate.knowledge.store import Passages
-from headgate.knowledge.tools.arguments import Arguments
+from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.interfaces import IndexReader
+from headgate.knowledge.search.filters import suggest_filters
+from headgate.knowledge.search.query import (
+    LONGEST_QUERY,
+    ChunkRanking,
+    RankedChunk,
+    SearchQuery,
+    SearchStrategy,
+)
+from headgate.knowledge.search.query import SearchNotice as Notice
+from headgate.knowledge.tools import envelope
+from headgate.knowledge.tools.arguments import KnowledgeArguments
+from headgate.knowledge.tools.cursor_pagination import (
+    CursorPager,
+    OpenedSnapshot,
+    PageSnapshot,
+    SnapshotPage,
+    page_of,
+)
 from headgate.knowledge.tools.definitions import MOST_PER_PAGE, arguments_of
-from headgate.knowledge.tools.matched_passage import matched_passage
-from headgate.knowledge.tools.views import of_result
-from headgate.knowledge.values import Chunk
+from headgate.knowledge.tools.highlighter import highlight
+from headgate.knowledge.tools.response_modes import (
+    RESULT_FIELDS,
+    ResponseMode,
+    fitting_modes,
+    modes_with,
+    select_fields,
+)
+from headgate.knowledge.tools.result_fields import result_fields
+from headgate.knowledge.tools.token_budget import TokenMeter, TokenReservation, estimate_results
 
 NAME: Final = "semantic_search"
 _KNOWN: Final = arguments_of(NAME)
@@ -35,30 +51,30 @@ _DEPRECATED: Final = Notice(
 )
 
 
-class Search(Protocol):
+class ChunkSearch(Protocol):
     """What finds chunks."""
 
-    async def find(self, query: Query) -> tuple[Ranking, bool]:
+    async def find(self, query: SearchQuery) -> tuple[ChunkRanking, bool]:
         """What was found, and whether that was known already; raises KnowledgeError."""
 
 
-class Format(StrEnum):
+class ResponseFormat(StrEnum):
     """What is around the results."""
 
     STANDARD = "standard"
     DESKTOP = "desktop"
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class SemanticSearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asked for."""
 
-    query: Query
+    query: SearchQuery
     page_size: int
     cursor: str | None
     fields: tuple[str, ...] | None
     # Those it may be answered in, the richest first.
-    modes: tuple[Mode, ...]
-    format: Format
+    modes: tuple[ResponseMode, ...]
+    format: ResponseFormat
     warnings: tuple[Notice, ...] = ()
 
     @property
@@ -74,7 +90,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     @property
-    def known(self) -> Mapping[Mode, Sequence[str]]:
+    def known(self) -> Mapping[ResponseMode, Sequence[str]]:
         """The fields of each mode."""
         return _EXPLAINED if self.query.explain else RESULT_FIELDS
 
@@ -84,65 +100,65 @@ class SemanticSearch:
 
     def __init__(
         self,
-        search: Search,
-        passages: Passages,
-        till: Till,
+        search: ChunkSearch,
+        passages: IndexReader,
+        token_meter: TokenMeter,
         clock: Callable[[], float],
-        stamps: envelope.Stamps,
+        envelope_metadata: envelope.EnvelopeMetadata,
         *,
         boosted: bool = False,
     ) -> None:
         self._search = search
         self._passages = passages
-        self._till = till
+        self._token_meter = token_meter
         self._clock = clock
-        self._stamps = stamps
+        self._envelope_metadata = envelope_metadata
         self._boosted = boosted
-        self.pager: Pager[Ranking] = Pager(NAME, clock, passages.revision)
+        self.pager: CursorPager[ChunkRanking] = CursorPager(NAME, clock, passages.revision)
         self.hits = 0
         self.misses = 0
 
     async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """One page of what was found; raises KnowledgeError."""
         began = self._clock()
-        question = read_question(given, boosted=self._boosted)
+        question = parse_search_arguments(given, boosted=self._boosted)
         # What a cursor points to is at hand, so it is known how much there is left.
         opened = await self._open(question, caller) if question.cursor else None
         results = min(question.page_size, _left(opened)) if opened else question.page_size
-        modes = fitting_modes(Mode.AUTO, question.fields, question.known)
-        enveloped = question.format is Format.DESKTOP
-        price = price_of_results(results, modes, explained=question.query.explain, enveloped=enveloped)
-        mode = self._till.affordable(caller, price, question.modes)
-        with self._till.reserve(caller, price, mode) as reserved:
+        modes = fitting_modes(ResponseMode.AUTO, question.fields, question.known)
+        enveloped = question.format is ResponseFormat.DESKTOP
+        price = estimate_results(results, modes, explained=question.query.explain, enveloped=enveloped)
+        mode = self._token_meter.affordable_mode(caller, price, question.modes)
+        with self._token_meter.reserve_estimate(caller, price, mode) as reserved:
             opened = opened or await self._open(question, caller)
             # Ids that were found just now need not be read to know that they are there.
-            read = _unread if mode is Mode.IDS_ONLY and not question.cursor else self._passages.chunks
+            read = _unread if mode is ResponseMode.IDS_ONLY and not question.cursor else self._passages.chunks
             ids = opened.snapshot.lists[0]
-            page = await page_of(ids, opened.places[0], question.page_size, read)
+            page = await page_of(ids, opened.offsets[0], question.page_size, read)
             answer = self._page(question, mode, opened, page, caller)
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
-            return await self._wrapped(question, opened, answer, reserved)
+            return await self._in_envelope(question, opened, answer, reserved)
 
-    async def _open(self, question: Question, caller: Caller) -> Opened[Ranking]:
+    async def _open(self, question: SemanticSearchQuery, caller: Caller) -> OpenedSnapshot[ChunkRanking]:
         hit = True
 
-        async def make() -> Snapshot[Ranking]:
+        async def make() -> PageSnapshot[ChunkRanking]:
             nonlocal hit
             ranking, hit = await self._search.find(question.query)
             ids = tuple(ranked.chunk_id for ranked in ranking.found)
-            return Snapshot((ids,), ranking.revision, ranking)
+            return PageSnapshot((ids,), ranking.revision, ranking)
 
         opened = await self.pager.open(question.cursor, caller, question.bound, make)
         self.hits += hit
         self.misses += not hit
-        return Opened(opened.snapshot, opened.places, kept=hit)
+        return OpenedSnapshot(opened.snapshot, opened.offsets, kept=hit)
 
     def _page(
         self,
-        question: Question,
-        mode: Mode,
-        opened: Opened[Ranking],
-        page: Page[Chunk | None],
+        question: SemanticSearchQuery,
+        mode: ResponseMode,
+        opened: OpenedSnapshot[ChunkRanking],
+        page: SnapshotPage[ChunkRecord | None],
         caller: Caller,
     ) -> dict[str, Any]:
         ranking = opened.snapshot.about
@@ -153,7 +169,7 @@ class SemanticSearch:
             cursor = self.pager.cursor(opened.snapshot, caller, question.bound, [page.following])
         return {
             "results": [
-                only(self._shown(question, chunk, ranked[id], ranking, fields), fields)
+                select_fields(self._result(question, chunk, ranked[id], ranking, fields), fields)
                 for id, chunk in page.items
             ],
             "total_found": len(ranking.found),
@@ -163,47 +179,55 @@ class SemanticSearch:
         }
 
     @staticmethod
-    def _shown(
-        question: Question, chunk: Chunk | None, ranked: Ranked, ranking: Ranking, fields: Sequence[str]
+    def _result(
+        question: SemanticSearchQuery,
+        chunk: ChunkRecord | None,
+        ranked: RankedChunk,
+        ranking: ChunkRanking,
+        fields: Sequence[str],
     ) -> dict[str, Any]:
         """A result; with a snippet that is the passage which matched, under the headings above it."""
-        shown = of_result(chunk, ranked, ranking)
+        shown = result_fields(chunk, ranked, ranking)
         if chunk is None or "chunk_snippet" not in fields:
             return shown
-        passage = matched_passage(chunk, question.query.text)
+        passage = highlight(chunk, question.query.text)
         return {**shown, "chunk_snippet": passage.snippet, "context_header": passage.header}
 
-    async def _wrapped(
-        self, question: Question, opened: Opened[Ranking], answer: dict[str, Any], reserved: Reservation
+    async def _in_envelope(
+        self,
+        question: SemanticSearchQuery,
+        opened: OpenedSnapshot[ChunkRanking],
+        answer: dict[str, Any],
+        reserved: TokenReservation,
     ) -> dict[str, Any]:
         ranking = opened.snapshot.about
         warnings = (*question.warnings, *ranking.warnings)
         if not ranking.found:
-            warnings += await missing(self._passages, question.query.filters)
-        if question.format is Format.STANDARD:
-            return await self._till.paid(reserved, envelope.with_warnings(answer, warnings))
-        handling = envelope.Handling(
+            warnings += await suggest_filters(self._passages, question.query.filters)
+        if question.format is ResponseFormat.STANDARD:
+            return await self._token_meter.charge_answer(reserved, envelope.with_warnings(answer, warnings))
+        handling = envelope.ExecutionInfo(
             operation=NAME,
             tokens_estimated=reserved.tokens,
             cache_hit=opened.kept,
             execution_time_ms=answer["execution_time_ms"],
         )
-        wrapped = envelope.desktop(answer, warnings, handling, self._stamps)
-        reserved.settle(envelope.with_tokens(wrapped, await self._till.tokens_of(wrapped)))
+        wrapped = envelope.desktop_envelope(answer, warnings, handling, self._envelope_metadata)
+        reserved.settle(envelope.with_tokens(wrapped, await self._token_meter.count_answer(wrapped)))
         return wrapped
 
 
-async def _unread(ids: Sequence[int]) -> Mapping[int, Chunk | None]:
+async def _unread(ids: Sequence[int]) -> Mapping[int, ChunkRecord | None]:
     return dict.fromkeys(ids)
 
 
-def _left(opened: Opened[Ranking]) -> int:
-    return max(0, len(opened.snapshot.lists[0]) - opened.places[0])
+def _left(opened: OpenedSnapshot[ChunkRanking]) -> int:
+    return max(0, len(opened.snapshot.lists[0]) - opened.offsets[0])
 
 
-def read_question(given: Mapping[str, Any], *, boosted: bool = False) -> Question:
+def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -> SemanticSearchQuery:
     """The arguments of a call; raises InvalidQuestion or QueryTooLong."""
-    arguments = Arguments(NAME, given, _KNOWN)
+    arguments = KnowledgeArguments(NAME, given, _KNOWN)
     text = arguments.text("query", what=f"a text of 1 to {LONGEST_QUERY} characters")
     if not text:
         raise InvalidQuestion(
@@ -213,13 +237,13 @@ def read_question(given: Mapping[str, Any], *, boosted: bool = False) -> Questio
         raise QueryTooLong(LONGEST_QUERY)
     explain = arguments.switch("explain", default=False)
     fields = arguments.fields()
-    mode = arguments.word("response_mode", Mode.METADATA)
+    mode = arguments.word("response_mode", ResponseMode.METADATA)
     page_size = arguments.whole("page_size", 10, MOST_PER_PAGE)
     outdated = arguments.has("top_k")
-    return Question(
-        query=Query(
+    return SemanticSearchQuery(
+        query=SearchQuery(
             text=text,
-            strategy=arguments.word("strategy", Strategy.HYBRID),
+            strategy=arguments.word("strategy", SearchStrategy.HYBRID),
             filters=arguments.filters(),
             min_score=arguments.share("min_score", 0.0),
             boosted=arguments.switch("boosts", default=boosted),
@@ -229,6 +253,6 @@ def read_question(given: Mapping[str, Any], *, boosted: bool = False) -> Questio
         cursor=arguments.cursor(),
         fields=fields,
         modes=modes_with(fields, mode, _EXPLAINED if explain else RESULT_FIELDS),
-        format=arguments.word("response_format", Format.STANDARD),
+        format=arguments.word("response_format", ResponseFormat.STANDARD),
         warnings=(_DEPRECATED,) if outdated else (),
     )

@@ -218,7 +218,7 @@ class SqliteCatalogStore:
     def _vectors(self, model: str) -> dict[str, bytes]:
         return dict(self._opened().execute("SELECT hash, vector FROM vectors WHERE model = ?", (model,)))
 
-    def keep_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
+    def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
         """Remember vectors of a model."""
         rows = [(digest, model, vector) for digest, vector in vectors.items()]
 
@@ -228,7 +228,7 @@ class SqliteCatalogStore:
 
         return self._run_in_background(keep)
 
-    def forget_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
+    def delete_vectors(self, model: str, digests: Iterable[str]) -> "asyncio.Future[None]":
         """This gateway needs these vectors of a model no more; those of tools in the file stay for others."""
         rows = [(digest, model) for digest in digests]
 

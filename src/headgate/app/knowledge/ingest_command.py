@@ -1,0 +1,300 @@
+"""Takes documents and graphs into the store, once or whenever they change."""
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final, TextIO, TypeVar
+
+import msgspec
+
+from headgate.app.knowledge.components import KnowledgeComponents, open_knowledge
+from headgate.app.knowledge.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
+from headgate.app.progress import Progress
+from headgate.config.settings import Settings
+from headgate.domain.errors import ConfigError, InvalidGraph, StoreUnavailable, UncertainEnds
+from headgate.domain.regular_file import open_regular
+from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
+from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.extraction.name_matching import KnownNames
+from headgate.knowledge.graph.graph_files import lines_of_relationships, read_graph
+from headgate.knowledge.ingestion.document_source import SourceRoots
+from headgate.knowledge.ingestion.pipeline import IngestionPipeline
+from headgate.knowledge.readers.file_library import (
+    FailedFiles,
+    FileFingerprints,
+    FileLibrary,
+    open_library,
+    poll_changes,
+)
+from headgate.search.token_counter import count_tokens
+
+log = logging.getLogger("headgate.knowledge")
+
+T = TypeVar("T")
+
+# Of the rules that find entities in texts.
+_EXTRACTOR_VERSION: Final = "2"
+_RETRY_SECONDS: Final = 5.0
+
+
+class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be taken in."""
+
+    paths: tuple[Path, ...] = ()
+    graphs: tuple[Path, ...] = ()
+    # Of documents that name none.
+    category: str = ""
+    exclude: tuple[str, ...] = ()
+    # Whether a path whose name is known is the same one at a new place.
+    moved: bool = False
+    # Whether one in which nothing is left is meant to be empty.
+    emptied: bool = False
+
+
+async def ingest(settings: Settings, wish: IngestOptions, stream: TextIO) -> IngestionReport:
+    """Take everything in once; `stream` is told how far it is.
+
+    Raises ConfigError, InvalidGraph for a graph that cannot be read, and StoreAway.
+    """
+    async with _open_runner(settings, wish) as intake:
+        return await intake.ingest_all(stream)
+
+
+async def watch(
+    settings: Settings,
+    wish: IngestOptions,
+    stream: TextIO,
+    *,
+    interval_seconds: float,
+    tell: Callable[[IngestionReport], None],
+) -> None:
+    """Take everything in, and again whenever something changes, until it is cancelled; `tell` is told each.
+
+    Of the graphs it is told those that changed. What is wrong at first is raised as `ingest` does, and later
+    only logged: it may be mended.
+    """
+    async with (
+        _open_runner(settings, wish) as intake,
+        aclosing(poll_changes(intake.fingerprints, interval_seconds)) as seen,
+    ):
+        await anext(seen)
+        tell(await intake.ingest_all(stream))
+        untold: frozenset[str] = frozenset()
+        async for changed in seen:
+            untold |= changed
+            ingested = await intake.ingest_changes(stream, untold)
+            if ingested is not None:
+                tell(ingested)
+                untold = frozenset()
+
+
+class _IngestRunner:
+    """The store and the files that are to get into it."""
+
+    def __init__(
+        self,
+        knowledge: KnowledgeComponents,
+        files: FileLibrary | None,
+        wish: IngestOptions,
+        failed: FailedFiles,
+    ) -> None:
+        self._knowledge = knowledge
+        self._failed = failed
+        self._files = files
+        self._options = wish
+        # What is wrong with each graph, which is told once until the graph changes.
+        self._wrong: dict[Path, str] = {}
+        self._last_fingerprints: dict[str, object] = {}
+
+    async def ingest_all(self, stream: TextIO) -> IngestionReport:
+        # First, so that the texts are searched for the names in them.
+        graphs = [await self._import(path) for path in self._options.graphs]
+        ingested = await self._ingest(stream)
+        return msgspec.structs.replace(ingested, graphs=tuple(graphs))
+
+    async def ingest_changes(self, stream: TextIO, changed: frozenset[str]) -> IngestionReport | None:
+        """The same, told as what changed; None where nothing could be taken in.
+
+        A graph that is wrong keeps neither the others nor the documents waiting.
+        """
+        for path in self._options.graphs:
+            if _named_when_changed(path) in changed:
+                self._wrong.pop(path, None)
+        while True:
+            try:
+                graphs = [await self._import_again(path, changed) for path in self._options.graphs]
+                told = tuple(graph for graph in graphs if graph is not None)
+                ingested = await self._ingest(stream)
+            except StoreUnavailable as away:
+                log.warning(away.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except ConfigError as error:
+                log.warning("%s; %s", error.message, error.hint)
+                return None
+            else:
+                if ingested.documents is None and not told:
+                    return None
+                return msgspec.structs.replace(ingested, graphs=told, changed=tuple(sorted(changed)))
+
+    async def _import_again(self, path: Path, changed: frozenset[str]) -> ImportedGraph | None:
+        """What a graph brought that changed; None for another, and for one that is wrong, which is logged."""
+        try:
+            imported = await self._import(path)
+        except (ConfigError, InvalidGraph) as error:
+            if self._wrong.get(path) != error.message:
+                log.warning("%s; %s", error.message, error.hint)
+            self._wrong[path] = error.message
+            return None
+        self._wrong.pop(path, None)
+        return imported if _named_when_changed(path) in changed else None
+
+    async def _ingest(self, stream: TextIO) -> IngestionReport:
+        """The documents, if there are any to be taken in."""
+        if self._files is None:
+            return IngestionReport()
+        progress = Progress(stream)
+        try:
+            return await self._ingest_files(self._files, progress)
+        finally:
+            progress.clear()
+
+    async def _ingest_files(self, files: FileLibrary, progress: Progress) -> IngestionReport:
+        known = await self._knowledge.store.imported_entities()
+        found = _DocumentExtraction(KnownNames.of(known))
+        ingestion = IngestionPipeline(
+            self._knowledge.store,
+            files,
+            count=lambda text: count_tokens(text.encode(errors="replace")),
+            extract=found,
+            extract_edition=f"{_EXTRACTOR_VERSION}-{await asyncio.to_thread(_digest, known)}",
+            vectors=self._knowledge.vectors,
+        )
+        summary = await ingestion.run(
+            IngestionProgress(progress),
+            category=self._options.category,
+            moved=self._options.moved,
+            emptied=self._options.emptied,
+        )
+        still_failing = {failure.file for failure in summary.failed}
+        failures = {file: kept for file, kept in files.failures.items() if file in still_failing}
+        await asyncio.to_thread(self._failed.write, failures)
+        if self._knowledge.bm25_only:
+            # Whoever chose words alone needs no advice.
+            summary = msgspec.structs.replace(summary, advice="")
+        return IngestionReport(documents=summary, without_text=found.without_text)
+
+    async def _import(self, path: Path) -> ImportedGraph:
+        entities, relationships = await asyncio.to_thread(_read_graph, path)
+        origin = await asyncio.to_thread(_origin, path)
+        try:
+            counts = await self._knowledge.store.import_graph(origin, entities, relationships)
+        except UncertainEnds as uncertain:
+            lines = await asyncio.to_thread(_read, path, lines_of_relationships)
+            raise UncertainEnds(uncertain.ends, path.name, lines) from uncertain
+        return ImportedGraph(file=path.name, entities=counts[0], relationships=counts[1])
+
+    async def fingerprints(self) -> FileFingerprints:
+        """What changes with the files and the graphs."""
+        files: dict[str, object] = {}
+        if self._files is not None:
+            files |= await self._files.fingerprints()
+        # One that is away is as it was: somebody may be replacing it.
+        self._last_fingerprints |= await asyncio.to_thread(_graph_fingerprints, self._options.graphs)
+        return files | self._last_fingerprints
+
+
+class _DocumentExtraction:
+    """Finds entities in one document after the other, and notices those that have nothing to be searched."""
+
+    def __init__(self, known: KnownNames) -> None:
+        self._known = known
+        self.without_text = 0
+
+    def __call__(
+        self, chunks: Sequence[NewChunk]
+    ) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
+        self.without_text += not chunks
+        return extract(chunks, known=self._known)
+
+
+@asynccontextmanager
+async def _open_runner(settings: Settings, wish: IngestOptions) -> AsyncIterator[_IngestRunner]:
+    await asyncio.to_thread(_refuse_same_names, wish.graphs)
+    async with AsyncExitStack() as stack:
+        files = None
+        if wish.paths:
+            # Before the store is made, so that a path that is wrong leaves nothing behind.
+            files = await stack.enter_async_context(open_library(wish.paths, wish.exclude))
+        for path in wish.graphs:
+            await asyncio.to_thread(_read_graph, path)
+        knowledge = await stack.enter_async_context(open_knowledge(settings, OfflineModel()))
+        if files is not None:
+            # Whoever watches tells what changed by the names that it has in the store.
+            files.use_root_names(SourceRoots(await knowledge.store.source_digests()))
+        failed = await asyncio.to_thread(FailedFiles, settings.data_dir, wish.paths)
+        if files is not None:
+            files.remember_failures(await asyncio.to_thread(failed.read))
+        yield _IngestRunner(knowledge, files, wish, failed)
+
+
+def _origin(path: Path) -> str:
+    """What an import is called: two files of one name in two directories are two imports.
+
+    By the path as it was named: a link on the way may lead elsewhere tomorrow, to what is the same import.
+    """
+    return "/".join(Path(os.path.abspath(path)).parts[-2:]).lstrip("/")
+
+
+def _refuse_same_names(graphs: tuple[Path, ...]) -> None:
+    names = [_origin(path) for path in graphs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"two of the graphs are called {name!r}, and the second would replace the first",
+                hint="rename one of them",
+            )
+
+
+def _read_graph(path: Path) -> tuple[list[NewEntity], list[NewRelationship]]:
+    return _read(path, read_graph)
+
+
+def _read(path: Path, read: Callable[[str, TextIO], T]) -> T:
+    """What `read` makes of the name and the lines of a graph."""
+    try:
+        # A line break inside of quotes belongs to the value.
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
+            return read(path.name, file)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{str(path)!r} is not UTF-8 text", hint="save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be read: {error.strerror}", hint="name a JSONL or CSV file that can be"
+        ) from error
+
+
+def _graph_fingerprints(graphs: tuple[Path, ...]) -> dict[str, object]:
+    """Of those that are there."""
+    found: dict[str, object] = {}
+    for path in graphs:
+        with suppress(OSError):
+            status = path.stat()
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            found[_named_when_changed(path)] = (*times, status.st_size, status.st_ino)
+    return found
+
+
+def _named_when_changed(graph: Path) -> str:
+    return f"--graph {graph}"
+
+
+def _digest(known: list[NewEntity]) -> str:
+    """Changes with the names that texts are searched for, so that they are searched again."""
+    names = sorted(msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known)
+    return hashlib.sha256(b"\n".join(names)).hexdigest()[:12]

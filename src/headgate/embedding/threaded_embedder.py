@@ -1,0 +1,172 @@
+"""Embedders that run in threads, so that the event loop never waits: for tools and for passages of documents."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Self
+
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.embedding.embedder import QUERY_TIMEOUT_SECONDS, Embedder
+from headgate.embedding.embedding_input import (
+    INPUT_VERSION,
+    LONGEST_QUESTION,
+    TEXTS_PER_TOOL,
+    EmbeddingQuery,
+    blend_vectors,
+    embedding_query,
+)
+
+# What `texts.tool_texts` says of one tool.
+TextsOfTool = tuple[str, str, str]
+
+# Enough texts that several have the same length; offline that is a second or two until the first count.
+BATCH_TOOLS = 64
+
+
+class ThreadedEmbedder:
+    """One thread for questions and one for tools: a question does not queue behind ten thousand tools."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        batch_tools: int = BATCH_TOOLS,
+        question_seconds: float = QUERY_TIMEOUT_SECONDS,
+    ) -> None:
+        self._embedder = embedder
+        self._batch_tools = batch_tools
+        self._question_seconds = question_seconds
+        self._questions = ThreadPoolExecutor(1, "embed-question")
+        self._tools = ThreadPoolExecutor(1, "embed-tools")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What runs is told to end, and is not waited for.
+        self._embedder.close()
+        for threads in (self._questions, self._tools):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """Under which vectors of tools are kept: of the model, and of what is read of a tool."""
+        return f"{self._embedder.fingerprint}-{INPUT_VERSION}"
+
+    async def embed_query(self, text: str, *, clauses: bool = True) -> list[bytes]:
+        """Return the vectors of a question and, if wanted, of its clauses.
+
+        Raises EmbedderAway, also when they are late.
+        """
+        loop = asyncio.get_running_loop()
+        question = embedding_query(text) if clauses else EmbeddingQuery(text[:LONGEST_QUESTION])
+        work = loop.run_in_executor(self._questions, self._embedder.embed_query, question)
+        try:
+            async with asyncio.timeout(self._question_seconds):
+                return await work
+        except TimeoutError:
+            raise EmbedderUnavailable(
+                self._embedder.name, f"it took more than {self._question_seconds:g} s"
+            ) from None
+
+    async def embed_texts(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one vector for each text; raises EmbedderAway."""
+        return await asyncio.get_running_loop().run_in_executor(self._tools, self._embedder.embed, texts)
+
+    async def embed_tools(self, tools: Sequence[TextsOfTool]) -> AsyncGenerator[list[bytes], None]:
+        """Yield one vector for each tool, batch by batch, so that each can be kept as soon as it is there."""
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(tools), self._batch_tools):
+            batch = tools[start : start + self._batch_tools]
+            yield await loop.run_in_executor(self._tools, self._embed, batch)
+
+    def _embed(self, tools: Sequence[TextsOfTool]) -> list[bytes]:
+        vectors = self._embedder.embed([text for texts in tools for text in texts])
+        starts = range(0, len(vectors), TEXTS_PER_TOOL)
+        return [blend_vectors(vectors[start : start + TEXTS_PER_TOOL]) for start in starts]
+
+
+# A model that cannot be loaded is not tried by each who asks: it may take long until that is known.
+RELOAD_SECONDS: Final = 60.0
+
+
+class PassageEmbedder:
+    """Vectors of questions and passages, see `knowledge.vectors`."""
+
+    def __init__(self, make: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
+        """`make` may take a moment and is called in a thread, once unless it fails."""
+        self._make = make
+        self._clock = clock
+        self._embedder: Embedder | None = None
+        self._threaded: ThreadedEmbedder | None = None
+        self._loading: asyncio.Task[ThreadedEmbedder] | None = None
+        # Why it could not be loaded, and until when nobody tries again.
+        self._failure: tuple[ConfigError, float] | None = None
+        self._dimensions = 0
+
+    @property
+    def name(self) -> str:
+        """What people call the model; empty until it is loaded."""
+        return self._embedder.name if self._embedder is not None else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model and how much it reads; empty until it is loaded."""
+        return self._embedder.fingerprint if self._embedder is not None else ""
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has; 0 until that is known."""
+        return self._dimensions
+
+    async def load(self) -> None:
+        """Be ready; raises ConfigError when the model cannot be used."""
+        await self._ready()
+
+    async def embed_query(self, text: str) -> bytes:
+        """The vector of the whole question; raises EmbedderAway, also when it takes too long."""
+        off_loop = await self._ready()
+        return (await off_loop.embed_query(text, clauses=False))[0]
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
+        """One vector for each text; raises EmbedderAway."""
+        off_loop = await self._ready()
+        vectors = await off_loop.embed_texts(texts)
+        if vectors:
+            self._dimensions = len(vectors[0]) // 4
+        return vectors
+
+    async def _ready(self) -> ThreadedEmbedder:
+        if self._threaded is not None:
+            return self._threaded
+        if self._failure is not None and self._clock() < self._failure[1]:
+            known = self._failure[0]
+            raise ConfigError(known.message, hint=known.hint)
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load(), name="load embedder")
+        # Whoever waits no longer does not take the model from the others.
+        return await asyncio.shield(self._loading)
+
+    async def _load(self) -> ThreadedEmbedder:
+        try:
+            embedder = await asyncio.to_thread(self._make)
+        except ConfigError as error:
+            self._failure = (error, self._clock() + RELOAD_SECONDS)
+            raise
+        finally:
+            self._loading = None
+        self._embedder, self._threaded = embedder, ThreadedEmbedder(embedder)
+        self._dimensions = embedder.dimensions
+        return self._threaded
+
+    async def close(self) -> None:
+        """Leave what is under way."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        if self._threaded is not None:
+            await self._threaded.__aexit__(None, None, None)

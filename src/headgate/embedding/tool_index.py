@@ -1,0 +1,434 @@
+"""The vector index of a catalog that changes: embeds tools in the background, with backoff when the embedder is unavailable."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from itertools import islice
+from typing import Final, Protocol
+
+from headgate.catalog.search.tool_document import ToolDocument, ToolKey
+from headgate.domain.errors import EmbedderUnavailable, HeadgateError
+from headgate.embedding.embedder import Embedder
+from headgate.embedding.embedding_input import tool_texts
+from headgate.embedding.threaded_embedder import TextsOfTool, ThreadedEmbedder
+from headgate.embedding.vector_index import BYTES_PER_NUMBER, Allowed, DimensionMismatch, VectorIndex
+
+FIRST_BACKOFF_SECONDS: Final = 1.0
+# Whoever mends an endpoint waits so long at most until its vectors count again.
+LONGEST_BACKOFF_SECONDS: Final = 300.0
+
+
+class EmbedderBackoff:
+    """The rest that follows a failure; several failures at once are one."""
+
+    def __init__(
+        self, first_seconds: float = FIRST_BACKOFF_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._first = first_seconds
+        self._clock = clock
+        self._next = first_seconds
+        self._until = 0.0
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How long it lasts from now on; 0 when it is over."""
+        return max(0.0, self._until - self._clock())
+
+    @property
+    def is_first_failure(self) -> bool:
+        """Whether nothing has failed since something last went well."""
+        return self._next == self._first
+
+    def begin(self, asked_seconds: float | None = None) -> float:
+        """Rest, as long as the embedder asked for where it did; returns the seconds that are left."""
+        if not self.remaining_seconds:
+            wanted = max(self._next, asked_seconds or 0.0)
+            self._until = self._clock() + min(wanted, LONGEST_BACKOFF_SECONDS)
+            self._next = min(2 * self._next, LONGEST_BACKOFF_SECONDS)
+        return self.remaining_seconds
+
+    def reset(self) -> None:
+        """It answers again."""
+        self._next = self._first
+        self._until = 0.0
+
+
+log = logging.getLogger("headgate.embedding")
+
+# A change of so many tools takes long enough that somebody may wonder.
+LARGE_BATCH: Final = 100
+# Vectors of texts that nobody uses now, kept for a server that comes back; 3 MB of the offline model.
+MOST_UNUSED_VECTORS: Final = 2_000
+# At a start servers come one after the other: what is spare is only known when all is quiet.
+RETENTION_SECONDS: Final = 600.0
+# So many vectors are read at once, and others have their turn: well under a millisecond.
+READ_VECTORS: Final = 64
+
+
+class ToolVectorStore(Protocol):
+    """Keeps vectors by model and hash of the text, longer than the process lives."""
+
+    async def vectors(self, model: str) -> dict[str, bytes]:
+        """Every vector of a model by the hash of its text."""
+
+    def store_vectors(self, model: str, vectors: dict[str, bytes]) -> "asyncio.Future[None]":
+        """Remember vectors of a model."""
+
+    def delete_vectors(self, model: str, digests: Collection[str]) -> "asyncio.Future[None]":
+        """Nobody uses these any more."""
+
+
+@asynccontextmanager
+async def open_tool_index(
+    make_embedder: Callable[[], Embedder],
+    store: ToolVectorStore,
+    *,
+    first_rest_seconds: float = FIRST_BACKOFF_SECONDS,
+    settled_seconds: float = RETENTION_SECONDS,
+    spare_vectors: int = MOST_UNUSED_VECTORS,
+) -> AsyncIterator["ToolVectorIndex"]:
+    """Compare tools by meaning until the end of the block; nothing is loaded before it is needed."""
+    meanings = ToolVectorIndex(store, EmbedderBackoff(first_rest_seconds))
+    spare = VectorRetention(spare_vectors, settled_seconds)
+    following = asyncio.get_running_loop().create_task(meanings.run(make_embedder, spare), name="vectors")
+    try:
+        yield meanings
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+class VectorRetention:
+    """How many vectors that nobody uses are kept, and when that is looked at."""
+
+    def __init__(self, vectors: int, settled_seconds: float) -> None:
+        self.vectors = vectors
+        self.settled_seconds = settled_seconds
+
+
+class _LoadedEmbedder:
+    """The embedder in memory, the vectors that are compared, and whose they are."""
+
+    def __init__(self, embedder: Embedder, offloop: ThreadedEmbedder) -> None:
+        self.embedder = embedder
+        self.offloop = offloop
+        self.model = offloop.fingerprint
+        self.index: VectorIndex | None = None
+        # The hash of the text of each tool that has its vector in the index.
+        self.placed: dict[ToolKey, str] = {}
+        # Hashes that the store has; None until it was asked.
+        self.stored: dict[str, None] | None = None
+
+    def place(self, vectors: Mapping[ToolKey, bytes], hashes: Mapping[ToolKey, str]) -> None:
+        """Compare these from now on; raises WrongDimensions where they are of another model."""
+        if not vectors:
+            return
+        if self.index is None:
+            self.index = VectorIndex(len(next(iter(vectors.values()))) // BYTES_PER_NUMBER)
+        self.index.put(vectors)
+        self.placed |= hashes
+
+    def drop(self, keys: Collection[ToolKey]) -> None:
+        gone = [key for key in keys if self.placed.pop(key, None) is not None]
+        if self.index is not None:
+            self.index.remove(gone)
+
+
+class _EmbeddingLog:
+    """Tells of work that is large enough that somebody may wonder: when it begins and when it ends."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self._began: float | None = None
+
+    def begin(self, tools: int, model: str) -> None:
+        if tools >= LARGE_BATCH and self._began is None:
+            self.made = 0
+            self._began = time.monotonic()
+            log.info("making vectors", extra={"tools": tools, "model": model})
+
+    def end(self) -> None:
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 1)
+            log.info("vectors made", extra={"tools": self.made, "seconds": seconds})
+        self._began = None
+
+
+class ToolVectorIndex:
+    """The tools of every server by what they mean, as far as their vectors are there."""
+
+    def __init__(self, store: ToolVectorStore, rest: EmbedderBackoff) -> None:
+        self._store = store
+        self._backoff = rest
+        self._tools: dict[str, dict[ToolKey, ToolDocument]] = {}
+        self._changed = asyncio.Event()
+        self._work = _EmbeddingLog()
+        self._loaded: _LoadedEmbedder | None = None
+        self._failed = False
+
+    # What the catalog says and asks.
+
+    def put(self, server: str, documents: Sequence[ToolDocument]) -> None:
+        """These are the server's tools from now on; their vectors follow in the background."""
+        before = self._tools.get(server, {})
+        now = {document.key: document for document in documents}
+        self._tools[server] = now
+        # A tool that says something else now has no vector until the new one is there.
+        self._drop([key for key, document in before.items() if not _same(document, now.get(key))])
+        self._changed.set()
+
+    def remove(self, server: str) -> None:
+        """The server is gone with all its tools."""
+        self._drop(list(self._tools.pop(server, {})))
+        self._changed.set()
+
+    async def cosines(
+        self, query: str, limit: int, *, allowed: Allowed | None, also: Collection[ToolKey]
+    ) -> Mapping[ToolKey, float] | None:
+        """The nearest tools, and those of `also`; None while there are no vectors, or none can be had."""
+        loaded = self._loaded
+        if loaded is None:
+            self._changed.set()
+            return None
+        if self._failed or not loaded.placed or self.is_backing_off:
+            return None
+        try:
+            question = await loaded.offloop.embed_query(query)
+        except EmbedderUnavailable as away:
+            self._back_off(away)
+            return None
+        except Exception as error:  # noqa: BLE001 - logged there; a search goes on with words whatever it is
+            self._give_up(error)
+            return None
+        self._recover()
+        return self._nearest(loaded, question, limit, allowed, also)
+
+    def progress(self) -> tuple[int, int]:
+        """How many tools have their vector, of how many."""
+        done = len(self._loaded.placed) if self._loaded else 0
+        return done, sum(map(len, self._tools.values()))
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether the embedder is left alone for now, because it was away."""
+        return self._backoff.remaining_seconds > 0
+
+    def _nearest(
+        self,
+        loaded: _LoadedEmbedder,
+        question: Sequence[bytes],
+        limit: int,
+        allowed: Allowed | None,
+        also: Collection[ToolKey],
+    ) -> Mapping[ToolKey, float] | None:
+        if loaded.index is None or not loaded.placed:
+            return None
+        try:
+            return loaded.index.search(question, limit, allowed=allowed, also=also)
+        except DimensionMismatch:
+            # The endpoint has another model under the old name.
+            self._start_over(loaded)
+            return None
+
+    def _drop(self, keys: Collection[ToolKey]) -> None:
+        if self._loaded is not None:
+            self._loaded.drop(keys)
+
+    # The work beside.
+
+    async def run(self, make_embedder: Callable[[], Embedder], spare: VectorRetention) -> None:
+        """Make the vectors that are missing, whenever some are; ends with the block that opened it."""
+        await self._changed.wait()
+        try:
+            embedder = await _off_loop(make_embedder)
+            async with ThreadedEmbedder(embedder) as offloop:
+                self._loaded = loaded = _LoadedEmbedder(embedder, offloop)
+                while True:
+                    self._changed.clear()
+                    if await self._catch_up(loaded):
+                        await self._wait_and_prune(loaded, spare)
+        except Exception as error:  # noqa: BLE001 - logged there; the gateway outlives its embedder
+            self._give_up(error)
+
+    async def _catch_up(self, loaded: _LoadedEmbedder) -> bool:
+        """Whether every tool has its vector now; where not, whoever makes them is away and has rested."""
+        try:
+            await self._place_missing(loaded)
+        except EmbedderUnavailable as away:
+            await asyncio.sleep(self._back_off(away))
+            return False
+        except DimensionMismatch:
+            self._start_over(loaded)
+            return False
+        self._recover()
+        return True
+
+    async def _place_missing(self, loaded: _LoadedEmbedder) -> None:
+        missing = [document for document in self._every_tool() if document.key not in loaded.placed]
+        if not missing:
+            return
+        texts = await _texts_of(missing)
+        await self._place_stored(loaded, missing, texts)
+        await self._place_made(loaded, [one for one in missing if one.key not in loaded.placed], texts)
+
+    async def _place_stored(
+        self,
+        loaded: _LoadedEmbedder,
+        documents: Sequence[ToolDocument],
+        texts: Mapping[ToolKey, "_ToolTexts"],
+    ) -> None:
+        if loaded.stored is not None and not any(texts[one.key].hash in loaded.stored for one in documents):
+            return
+        kept = await self._store.vectors(loaded.model)
+        # A vector that is cut short is no vector; it is made anew.
+        length = loaded.embedder.dimensions * BYTES_PER_NUMBER or _usual_length(kept.values())
+        kept = {digest: vector for digest, vector in kept.items() if vector and len(vector) == length}
+        loaded.stored = dict.fromkeys(kept)
+        for batch in _batches(documents, READ_VECTORS):
+            found = {one.key: kept[texts[one.key].hash] for one in batch if texts[one.key].hash in kept}
+            self._place(loaded, batch, found, texts)
+            await asyncio.sleep(0)
+
+    async def _place_made(
+        self,
+        loaded: _LoadedEmbedder,
+        documents: Sequence[ToolDocument],
+        texts: Mapping[ToolKey, "_ToolTexts"],
+    ) -> None:
+        """Make the vectors of these, until the tools change: then it is seen anew what is missing."""
+        self._work.begin(len(documents), loaded.embedder.name)
+        waiting = iter(documents)
+        made_texts = loaded.offloop.embed_tools([texts[one.key].texts for one in documents])
+        async with aclosing(made_texts) as batches:
+            async for vectors in batches:
+                batch = list(islice(waiting, len(vectors)))
+                made = {one.key: vector for one, vector in zip(batch, vectors, strict=True)}
+                self._place(loaded, batch, made, texts)
+                await self._keep(loaded, {texts[key].hash: vector for key, vector in made.items()})
+                self._work.made += len(made)
+                self._recover()
+                if self._changed.is_set():
+                    return
+        self._work.end()
+
+    def _place(
+        self,
+        loaded: _LoadedEmbedder,
+        documents: Sequence[ToolDocument],
+        vectors: Mapping[ToolKey, bytes],
+        texts: Mapping[ToolKey, "_ToolTexts"],
+    ) -> None:
+        """Place the vectors of the tools that still say what they said when their vectors were asked for."""
+        still = [
+            one.key
+            for one in documents
+            if one.key in vectors and _same(one, self._tools.get(one.key[0], {}).get(one.key))
+        ]
+        loaded.place({key: vectors[key] for key in still}, {key: texts[key].hash for key in still})
+
+    async def _keep(self, loaded: _LoadedEmbedder, vectors: dict[str, bytes]) -> None:
+        if loaded.stored is not None:
+            loaded.stored |= dict.fromkeys(vectors)
+        # A stop in between does not undo what was made.
+        await asyncio.shield(self._store.store_vectors(loaded.model, vectors))
+
+    async def _wait_and_prune(self, loaded: _LoadedEmbedder, spare: VectorRetention) -> None:
+        """Wait for the next change; when there is none for long, forget what nobody uses."""
+        try:
+            async with asyncio.timeout(spare.settled_seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            await self._prune_vectors(loaded, spare.vectors)
+            await self._changed.wait()
+
+    async def _prune_vectors(self, loaded: _LoadedEmbedder, spare: int) -> None:
+        used = set(loaded.placed.values())
+        unused = [digest for digest in loaded.stored or () if digest not in used]
+        gone = unused[: max(0, len(unused) - spare)]
+        if gone and loaded.stored:
+            for digest in gone:
+                del loaded.stored[digest]
+            await asyncio.shield(self._store.delete_vectors(loaded.model, gone))
+            log.info("vectors forgotten", extra={"vectors": len(gone)})
+
+    def _every_tool(self) -> Iterator[ToolDocument]:
+        for server in sorted(self._tools):
+            yield from self._tools[server].values()
+
+    # When it does not go well.
+
+    def _back_off(self, away: EmbedderUnavailable) -> float:
+        """Leave the embedder alone for a while, which grows; returns how long."""
+        first = self._backoff.is_first_failure
+        seconds = self._backoff.begin(away.retry_after_seconds)
+        if first:
+            log.warning("search goes on with words alone", extra={"reason": str(away), "seconds": seconds})
+        return seconds
+
+    def _recover(self) -> None:
+        if not self._backoff.is_first_failure:
+            log.info("the embedder answers again")
+        self._backoff.reset()
+
+    def _give_up(self, error: Exception) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        if isinstance(error, HeadgateError):
+            log.warning("search by words alone", extra={"reason": error.message, "hint": error.hint})
+        else:
+            log.error("search by words alone: the embedder failed", exc_info=error)
+
+    def _start_over(self, loaded: _LoadedEmbedder) -> None:
+        """What is kept under this model's name is of another model."""
+        log.warning("vectors of another model; all are made anew", extra={"model": loaded.embedder.name})
+        loaded.index = None
+        loaded.placed.clear()
+        loaded.stored = {}
+        self._changed.set()
+
+
+class _ToolTexts:
+    """What is embedded of one tool."""
+
+    __slots__ = ("hash", "texts")
+
+    def __init__(self, document: ToolDocument) -> None:
+        self.texts: TextsOfTool = tool_texts(document.key[0], document.name, document.description)
+        said = "\0".join(self.texts).encode("utf-8", "surrogatepass")
+        self.hash = hashlib.sha256(said).hexdigest()
+
+
+async def _texts_of(documents: Sequence[ToolDocument]) -> dict[ToolKey, _ToolTexts]:
+    texts: dict[ToolKey, _ToolTexts] = {}
+    for batch in _batches(documents, READ_VECTORS):
+        texts |= {document.key: _ToolTexts(document) for document in batch}
+        await asyncio.sleep(0)
+    return texts
+
+
+def _batches(documents: Sequence[ToolDocument], size: int) -> Iterator[Sequence[ToolDocument]]:
+    for start in range(0, len(documents), size):
+        yield documents[start : start + size]
+
+
+def _same(one: ToolDocument, other: ToolDocument | None) -> bool:
+    """Whether both have the same vector."""
+    return other is not None and (one.name, one.description) == (other.name, other.description)
+
+
+def _usual_length(vectors: Collection[bytes]) -> int:
+    return max(map(len, vectors), default=0)
+
+
+async def _off_loop(make_embedder: Callable[[], Embedder]) -> Embedder:
+    """Loading takes a second, or minutes where a model is downloaded first."""
+    with_threads = ThreadPoolExecutor(1, "load-embedder")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(with_threads, make_embedder)
+    finally:
+        with_threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,326 @@
+"""Tool answers and store statistics as text tables or one JSON document."""
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.terminal_text import display_width, printable, table_lines, wrap_text
+from headgate.knowledge.data_model import StoreStatistics
+from headgate.knowledge.search.hybrid_search import RESULT_DEPTH
+
+_USUAL_WIDTH: Final = 100
+_GAP: Final = "  "
+_INDENT: Final = "   "
+_BELOW: Final = "      "
+_DEEPER: Final = "        "
+# A terminal that is narrower breaks the lines itself.
+_NARROWEST: Final = 20
+# Of a line that is better wide than cut.
+_WIDEST: Final = 100_000
+_CHUNK: Final = {"chunk": "chunk_id"}
+_RANKED: Final = {"rank": "rank", "score": "hybrid_score", **_CHUNK}
+_SOURCE: Final = {
+    "category": "source_category",
+    "type": "doc_type",
+    "date": "date",
+    "chunks": "total_chunks",
+    "file": "source_file",
+}
+
+
+def json_document(value: object) -> str:
+    """The value as one JSON document."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def counted_noun(count: int, one: str, several: str = "") -> str:
+    """A number of things, each of which is called so."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def text_width() -> int:
+    """How wide a text may be."""
+    return shutil.get_terminal_size((_USUAL_WIDTH, 0)).columns
+
+
+def line_width() -> int:
+    """How wide a line may be that programs read too: nobody but a terminal sets it a limit."""
+    return shutil.get_terminal_size((_WIDEST, 0)).columns
+
+
+def warning_lines(answer: Mapping[str, Any]) -> list[str]:
+    """What an answer warns of, a line for each."""
+    return [
+        printable(
+            f"{one['message'].removesuffix('.')}; {one['suggestion'][:1].lower()}{one['suggestion'][1:]}"
+        )
+        for one in answer.get("warnings", ())
+    ]
+
+
+def printed_search(answer: Mapping[str, Any], *, as_json: bool) -> str:
+    """The chunks that were found: a table or, where there is some of their text, one after the other."""
+    if as_json:
+        return json_document(answer)
+    results = answer["results"]
+    if not results:
+        return "Nothing was found."
+    if "chunk_text" in results[0]:
+        lines: Iterable[str] = _blocks(results)
+    elif "chunk_snippet" in results[0]:
+        lines = _preview_lines(results, _RANKED)
+    else:
+        lines = _table(results, _RANKED)
+    total = answer["total_found"]
+    # A list that is as deep as lists go ends where it was cut.
+    found = (
+        f"{len(results)} of the best {total:,}"
+        if total >= RESULT_DEPTH
+        else f"{len(results)} of {total:,} found"
+    )
+    how = f"{answer['strategy_used']}, {answer['execution_time_ms']:.0f} ms"
+    shown = "\n".join(lines).rstrip()
+    return "\n".join([shown, *_explained(results), "", f"{found} ({how}){_more(answer)}"])
+
+
+def _preview_lines(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> Iterator[str]:
+    """Of each chunk a line that says where it stands, and below it how it begins."""
+    shown = {**first, "where": "context_header"}
+    rows = [[_cell(result[key]) for key in shown.values()] for result in results]
+    # Where a chunk stands is set apart, so that no path is broken.
+    head, *begins = table_lines(list(shown)[:-1], [row[:-1] for row in rows], _WIDEST)
+    yield f"{head}{_GAP}where"
+    for begin, result, row in zip(begins, results, rows, strict=True):
+        yield from _whole_words(f"{begin}{_GAP}", printable(row[-1]))
+        snippet = wrap_text(printable(result["chunk_snippet"]), max(_NARROWEST, text_width() - len(_DEEPER)))
+        yield from (f"{_DEEPER}{line}" for line in snippet)
+        yield ""
+
+
+def _whole_words(begin: str, text: str) -> list[str]:
+    """The text after its begin, in lines that are broken between words alone."""
+    longest = max(map(display_width, text.split()), default=0)
+    beside = longest <= line_width() - len(begin)
+    indent = " " * len(begin) if beside else _BELOW
+    lines = textwrap.wrap(
+        text,
+        line_width(),
+        initial_indent=begin if beside else indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines if beside and lines else [begin.rstrip(), *lines]
+
+
+def _table(results: Sequence[Mapping[str, Any]], first: Mapping[str, str]) -> list[str]:
+    """The first columns, and as many more as the mode has to show."""
+    shown = dict(first)
+    if "source_file" in results[0]:
+        results = [{**result, "part": _place(result)} for result in results]
+        shown |= {"part": "part", "category": "source_category", "file": "source_file"}
+    return _with_files(list(shown), [[_cell(result[key]) for key in shown.values()] for result in results])
+
+
+def _with_files(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose last column has paths; they are neither cut nor broken, rather each gets its own line."""
+    table = table_lines(head, rows, _WIDEST)
+    if max(map(display_width, table)) <= line_width():
+        return table
+    begins = table_lines(head[:-1], [row[:-1] for row in rows], _WIDEST)
+    paths = [printable(row[-1]) for row in (head, *rows)]
+    return [
+        line for pair in zip(begins, (f"{_DEEPER}{path}" for path in paths), strict=True) for line in pair
+    ]
+
+
+def _place(chunk: Mapping[str, Any]) -> str:
+    """Which one of its document's chunks it is."""
+    return f"{chunk['chunk_index'] + 1:,} of {chunk['total_chunks']:,}"
+
+
+def _blocks(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for result in results:
+        yield f"{result['rank']}. {printable(result['context_header'])}"
+        score = f", score {_cell(result['hybrid_score'])}"
+        yield f"{_INDENT}chunk {result['chunk_id']}, part {_place(result)}{score}"
+        yield from _text(result)
+
+
+def _text(chunk: Mapping[str, Any]) -> Iterator[str]:
+    yield ""
+    yield from (f"{_INDENT}{printable(line)}".rstrip() for line in chunk["chunk_text"].splitlines())
+    yield ""
+
+
+def _explained(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the scores come from, if that was asked for."""
+    if not results[0].get("explanation"):
+        return []
+    head = ("rank", "by meaning", "by words", "fused", "score", "boosts")
+    rows = []
+    for result in results:
+        said = result["explanation"]
+        boosts = ", ".join(f"{name} +{share:.0%}" for name, share in said["boosts"].items())
+        lists = [_contribution(said["vector"]), _contribution(said["bm25"])]
+        rows.append(
+            (_cell(result["rank"]), *lists, _cell(said["fused"]), _cell(said["score"]), boosts or "-")
+        )
+    table = table_lines(head, rows, _WIDEST)
+    return ["", *(table if max(map(display_width, table)) <= line_width() else _one_by_one(head, rows))]
+
+
+def _one_by_one(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What would be a table if there were room for it: a line for each value, and a block for each row."""
+    longest = max(map(len, head[1:]))
+    for row in rows:
+        yield f"{_GAP}{head[0]} {row[0]}"
+        for name, value in zip(head[1:], row[1:], strict=True):
+            yield from _whole_words(f"{_GAP}{_GAP}{name:<{longest}}{_GAP}", value)
+
+
+def _contribution(given: Mapping[str, Any] | None) -> str:
+    if given is None:
+        return "-"
+    score = given.get("similarity", given.get("score"))
+    return f"rank {given['rank']}, {_cell(score)}: {_cell(given['contribution'])}"
+
+
+def _more(answer: Mapping[str, Any]) -> str:
+    page = answer["pagination"]
+    return f"; more with --cursor {page['cursor']}" if page["has_more"] else ""
+
+
+def printed_chunks(answer: Mapping[str, Any], *, as_json: bool) -> str:
+    """Chunks that were asked for by their ids, one after the other or, without their text, as a table."""
+    if as_json:
+        return json_document(answer)
+    chunks = answer["results"]
+    if not chunks:
+        return "Nothing is there."
+    if "chunk_text" in chunks[0]:
+        return "\n".join(line for chunk in chunks for line in _chunk(chunk)).rstrip()
+    if "chunk_snippet" in chunks[0]:
+        return "\n".join(_preview_lines(chunks, _CHUNK)).rstrip()
+    return "\n".join(_table(chunks, _CHUNK))
+
+
+def _chunk(chunk: Mapping[str, Any]) -> Iterator[str]:
+    yield f"chunk {chunk['chunk_id']}, part {_place(chunk)}: {printable(chunk['context_header'])}"
+    yield from _text(chunk)
+
+
+def printed_sources(answer: Mapping[str, Any], *, as_json: bool) -> str:
+    """A table of documents."""
+    if as_json:
+        return json_document(answer)
+    if not answer["sources"]:
+        return "There is no such document."
+    rows = [[_cell(source[key]) for key in _SOURCE.values()] for source in answer["sources"]]
+    found = f"{len(rows)} of {counted_noun(answer['total_found'], 'document')}"
+    return "\n".join([*_with_files(list(_SOURCE), rows), "", f"{found}{_more(answer)}"])
+
+
+def printed_vendor(answer: Mapping[str, Any], *, as_json: bool) -> str:
+    """What is known of a vendor: its facts, then tables of entities and relationships."""
+    if as_json:
+        return json_document(answer)
+    lines = [f"{printable(answer['vendor_name'])} (id {answer['vendor_id']})"]
+    statistics = answer.get("statistics", {})
+    facts = {
+        "type": answer.get("vendor_type"),
+        "own id": answer.get("external_id"),
+        "aliases": ", ".join(answer.get("aliases", ())),
+        "attributes": _attributes(answer),
+        "in chunks": ", ".join(map(str, answer.get("mentioned_in", ()))),
+        "entities": _distribution(statistics, "entity"),
+        "relationships": _distribution(statistics, "relationship"),
+        "updated": answer.get("last_updated"),
+        "entity ids": ", ".join(map(str, answer.get("entity_ids", ()))),
+        "relationship ids": ", ".join(map(str, answer.get("relationship_ids", ()))),
+    }
+    lines += [f"  {name:<16}  {printable(str(value))}" for name, value in facts.items() if value]
+    lines += _entities(answer.get("top_entities") or answer.get("entities") or ())
+    lines += _relationships(answer.get("relationships") or ())
+    more = _more(answer).removeprefix("; ")
+    return "\n".join([*lines, *(["", more] if more else [])])
+
+
+def _distribution(statistics: Mapping[str, Any], kind: str) -> str:
+    if not statistics:
+        return ""
+    types = statistics.get(f"{kind}_type_distribution", {})
+    each = ", ".join(f"{count:,} {type_}" for type_, count in types.items())
+    return f"{statistics[f'{kind}_count']:,}" + (f" ({each})" if each else "")
+
+
+def _entities(entities: Sequence[Mapping[str, Any]]) -> list[str]:
+    shown = ("entity_id", "entity_type", "confidence", "mentions")
+    rows = [[*(_cell(entity[key]) for key in shown), _entity(entity)] for entity in entities]
+    return (
+        ["", *table_lines(("id", "type", "confidence", "mentions", "entity"), rows, text_width())]
+        if rows
+        else []
+    )
+
+
+def _entity(entity: Mapping[str, Any]) -> str:
+    """The name, with what else it is called and has, if that was asked for."""
+    aliases = [f"also {', '.join(entity['aliases'])}"] if entity.get("aliases") else []
+    more = "; ".join([*aliases, *filter(None, [_attributes(entity)])])
+    return f"{entity['name']} ({more})" if more else str(entity["name"])
+
+
+def _attributes(owner: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {_value(value)}" for name, value in (owner.get("attributes") or {}).items())
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _relationships(relationships: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [
+        (
+            _cell(one["relationship_id"]),
+            _cell(one["confidence"]),
+            f"{one['source_name']} {one['relationship_type']} {one['target_name']}"
+            + (f" ({attributes})" if (attributes := _attributes(one)) else ""),
+        )
+        for one in relationships
+    ]
+    return ["", *table_lines(("id", "confidence", "relationship"), rows, text_width())] if rows else []
+
+
+def printed_statistics(statistics: StoreStatistics, *, as_json: bool) -> str:
+    """What there is in the store: a line for each fact, or one JSON document."""
+    facts = msgspec.structs.asdict(statistics)
+    return json_document(facts) if as_json else "\n".join(_lines(facts))
+
+
+def printed_counts(counts: Mapping[str, int], *, as_json: bool) -> str:
+    """How many lines of each kind were written."""
+    return json_document(counts) if as_json else "\n".join(_lines(counts)) or "nothing"
+
+
+def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    longest = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        said = f"{value:,}" if isinstance(value, int) else printable(_cell(value))
+        if isinstance(value, dict):
+            said = ", ".join(f"{printable(key)} {count:,}" for key, count in value.items())
+        yield f"{name.replace('_', ' '):<{longest}}  {said or '-'}"
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4f}"
+    return str(value)

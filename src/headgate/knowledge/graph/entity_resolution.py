@@ -1,0 +1,311 @@
+"""Entity resolution: which known entity a new one is, how claims merge, and which entities a relationship joins."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.errors import UncertainEnd, UncertainEnds
+from headgate.knowledge.data_model import VENDOR_TYPES, NewEntity, NewRelationship, name_key
+
+_LISTED: Final = """
+    ab ag aps as asa bhd bv co company corp corporation doo ggmbh gmbh inc incorporated kft kg kgaa kk
+    limited llc llp lp ltd mbh nv ohg oy oyj plc pte pty pvt sa sarl sas sdn se spa srl sro ug
+    """
+# In lower case and without dots.
+LEGAL_FORMS: Final = frozenset(_LISTED.split())
+_SAME: Final = {"company": "co", "corporation": "corp", "incorporated": "inc", "limited": "ltd"}
+
+
+def without_legal_form(name: str) -> tuple[str, str]:
+    """A name without its legal form, and that form as it compares with others; empty where there is none.
+
+    A name that is nothing else stays as it is.
+    """
+    words = name.split()
+    forms: list[str] = []
+    while len(words) > 1:
+        last = words[-1].strip(",").replace(".", "").casefold()
+        # GmbH & Co. KG
+        joining = last == "&" and forms
+        if last not in LEGAL_FORMS and not joining:
+            break
+        words.pop()
+        if not joining:
+            forms.append(_SAME.get(last, last))
+    return (" ".join(words).rstrip(","), " ".join(reversed(forms))) if forms else (name, "")
+
+
+def normalise_legal_form(written: str) -> str:
+    """A legal form as `without_legal_form` tells it."""
+    # Before it stands the name of any company.
+    return without_legal_form(f"Any {written}")[1] or written
+
+
+def legal_forms_agree(one: str, other: str) -> bool:
+    """Whether two legal forms, as `without_legal_form` tells them, may be of one company."""
+    return not one or not other or one == other
+
+
+# Before the key of a company's name without its legal form. No other key has it: to them it is a space.
+_SHORT: Final = "\x1f"
+
+
+class EntityCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an entity that a new one may be the same as."""
+
+    id: int
+    type: str
+    # The key of its name, and those of its aliases.
+    key: str
+    aliases: frozenset[str] = frozenset()
+    # Whether any import speaks of it.
+    imported: bool = False
+    external_id: str = ""
+
+    @classmethod
+    def of(cls, id: int, entity: NewEntity, *, imported: bool) -> "EntityCandidate":
+        """An entity as it is known from now on."""
+        return cls(
+            id=id,
+            type=entity.type,
+            key=name_key(entity.name),
+            aliases=frozenset(map(name_key, entity.aliases)),
+            imported=imported,
+            external_id=entity.external_id,
+        )
+
+
+class EntityCandidates:
+    """Everybody who may be meant: those the store knows under the keys in question, and those added since."""
+
+    def __init__(self, known: Iterable[EntityCandidate] = (), importing: Iterable[NewEntity] = ()) -> None:
+        """`importing` is everybody whom the import speaks of whose entities are looked for."""
+        self._by_id: dict[int, EntityCandidate] = {}
+        self._by_key: defaultdict[str, set[int]] = defaultdict(set)
+        # Whom imports call so, also without the legal form; who has an external id is known by that.
+        self._claimed: defaultdict[str, set[str]] = defaultdict(set)
+        for candidate in known:
+            self.add(candidate)
+            if candidate.imported:
+                self._claim(candidate)
+        for new in importing:
+            self._claim(EntityCandidate.of(0, new, imported=True))
+
+    def _claim(self, one: EntityCandidate) -> None:
+        for key in {one.key, *one.aliases, without_legal_form(one.key)[0]}:
+            self._claimed[key].add(one.external_id or one.key)
+
+    def add(self, candidate: EntityCandidate) -> None:
+        """It may be meant too; of what was known of the same id its names and external id still count."""
+        before = self._by_id.get(candidate.id)
+        if before is not None and not candidate.external_id:
+            candidate = msgspec.structs.replace(candidate, external_id=before.external_id)
+        self._by_id[candidate.id] = candidate
+        for key in (candidate.key, *candidate.aliases, *_short_keys(candidate.type, candidate.key)):
+            self._by_key[key].add(candidate.id)
+
+    def match_in_text(self, new: NewEntity) -> int | None:
+        """Which entity a text speaks of: one of the same type, or an imported one of a kindred type.
+
+        Of several that fit equally well it is none of them, but for one of the name that only texts speak of.
+        Where nobody is called so it is the one imported company that is, but for the legal form.
+        """
+        key = name_key(new.name)
+        fitting = [
+            one
+            for one in self._with_keys([key])
+            if _same_type(one.type, new.type) or (one.imported and compatible_types(one.type, new.type))
+        ]
+        if not fitting:
+            return self._company(new)
+
+        def likeness(one: EntityCandidate) -> tuple[bool, bool]:
+            # The name says more than an alias, and the same type more than a kindred one.
+            return (not _same_type(one.type, new.type), one.key != key)
+
+        best = min(map(likeness, fitting))
+        alike = [one for one in fitting if likeness(one) == best]
+        if len(alike) > 1:
+            alike = [one for one in alike if one.key == key and not one.imported]
+        return alike[0].id if alike else None
+
+    def _company(self, new: NewEntity) -> int | None:
+        spoken_of = EntityCandidate.of(0, new, imported=False)
+        called = self._with_keys(_every_key(new))
+        return next((one.id for one in called if one.imported and self._is_short(spoken_of, one)), None)
+
+    def match_in_import(self, new: NewEntity) -> int | None:
+        """Which entity an import speaks of, beside what it said before under the same external id.
+
+        One of the same type and name, or else one that only texts speak of, of a kindred type, under the name
+        or an alias, or a company that they call so but for the legal form. Two that have different external
+        ids are never the same.
+        """
+        key = name_key(new.name)
+        keys = frozenset({key, *map(name_key, new.aliases)})
+        coming = EntityCandidate.of(0, new, imported=True)
+        fitting = [
+            one
+            for one in self._with_keys(_every_key(new))
+            if _may_be(one, new)
+            and (
+                _is_namesake(one, new, key)
+                or _is_of_texts(one, new, keys)
+                or (not one.imported and self._is_short(one, coming))
+            )
+        ]
+        fitting.sort(key=lambda one: (one.key != key, not one.imported, one.key not in keys, one.id))
+        return fitting[0].id if fitting else None
+
+    def _is_short(self, spoken_of: EntityCandidate, imported: EntityCandidate) -> bool:
+        """Whether a text calls an imported company by its name but for the legal form, and no other one."""
+        if not (_is_vendor(spoken_of.type) and _is_vendor(imported.type)):
+            return False
+        short, form = without_legal_form(spoken_of.key)
+        if len(self._claimed[short]) > 1:
+            return False
+        own, own_form = without_legal_form(imported.key)
+        return short in {imported.key, *imported.aliases} or (
+            short == own and legal_forms_agree(form, own_form)
+        )
+
+    def _with_keys(self, keys: Iterable[str]) -> list[EntityCandidate]:
+        return [self._by_id[id] for id in sorted({id for key in keys for id in self._by_key.get(key, ())})]
+
+
+def _may_be(one: EntityCandidate, new: NewEntity) -> bool:
+    return not (one.external_id and new.external_id and one.external_id != new.external_id)
+
+
+def _is_namesake(one: EntityCandidate, new: NewEntity, key: str) -> bool:
+    return one.key == key and _same_type(one.type, new.type)
+
+
+def _is_of_texts(one: EntityCandidate, new: NewEntity, keys: frozenset[str]) -> bool:
+    return not one.imported and one.key in keys and compatible_types(one.type, new.type)
+
+
+def compatible_types(one: str, other: str) -> bool:
+    """Whether two types may be words for the same."""
+    return _same_type(one, other) or (_is_vendor(one) and _is_vendor(other))
+
+
+def _is_vendor(kind: str) -> bool:
+    return kind.upper() in VENDOR_TYPES
+
+
+def _same_type(one: str, other: str) -> bool:
+    return one.upper() == other.upper()
+
+
+def merge_entity_claims(claims: Iterable[NewEntity]) -> NewEntity:
+    """One entity from all that is said of it: the first gives type, name and what only one can say.
+
+    It may be continued: `united((united(first), *rest))` is `united((*first, *rest))`.
+    """
+    first, *rest = claims
+    attributes: dict[str, Any] = {}
+    for claim in (first, *rest):
+        attributes = {**claim.attributes, **attributes}
+    return NewEntity(
+        type=first.type,
+        name=first.name,
+        aliases=_other_names(first, rest),
+        confidence=max(claim.confidence for claim in (first, *rest)),
+        attributes=attributes,
+        external_id=next((claim.external_id for claim in (first, *rest) if claim.external_id), ""),
+    )
+
+
+def _other_names(first: NewEntity, rest: Sequence[NewEntity]) -> tuple[str, ...]:
+    spellings = [*first.aliases, *(name for claim in rest for name in (claim.name, *claim.aliases))]
+    by_key: dict[str, str] = {}
+    for spelling in spellings:
+        by_key.setdefault(name_key(spelling), spelling)
+    return tuple(name for key, name in by_key.items() if key and key != name_key(first.name))
+
+
+def merge_relationship_claims(claims: Sequence[NewRelationship]) -> tuple[float, dict[str, Any]]:
+    """Confidence and attributes of a relationship that several speak of, the first of them first."""
+    attributes: dict[str, Any] = {}
+    for claim in claims:
+        attributes = {**claim.attributes, **attributes}
+    return max(claim.confidence for claim in claims), attributes
+
+
+class EndpointResolver:
+    """Which entities an end of a relationship may mean, by its key: ids before names, own before others'."""
+
+    def __init__(self) -> None:
+        self._tiers: tuple[defaultdict[str, set[int]], ...] = tuple(defaultdict(set) for _ in range(4))
+
+    def add(self, id: int, entity: NewEntity, *, own: bool) -> None:
+        """It may be meant; `own` says whether the same document or import speaks of it."""
+        by_external_id, by_name = self._tiers[:2] if own else self._tiers[2:]
+        if entity.external_id:
+            by_external_id[name_key(entity.external_id)].add(id)
+        for name in (entity.name, *entity.aliases):
+            by_name[name_key(name)].add(id)
+
+    def resolve(self, end: str) -> list[int]:
+        """The entities that it fits; one is certain, none or several are not."""
+        key = name_key(end)
+        return next((sorted(tier[key]) for tier in self._tiers if tier.get(key)), [])
+
+    def resolve_all(self, relationships: Sequence[NewRelationship]) -> list[tuple[int, int, NewRelationship]]:
+        """Both ends of each relationship of an import; raises UncertainEnds that names all that are not."""
+        related: list[tuple[int, int, NewRelationship]] = []
+        uncertain: list[UncertainEnd] = []
+        for row, one in enumerate(relationships, 1):
+            ends = {end: self.resolve(end) for end in (one.source, one.target)}
+            if all(len(ids) == 1 for ids in ends.values()):
+                related.append((ends[one.source][0], ends[one.target][0], one))
+                continue
+            what = f"{one.source!r} {one.type} {one.target!r}"
+            uncertain += [
+                UncertainEnd(row, what, end, len(ids)) for end, ids in ends.items() if len(ids) != 1
+            ]
+        if uncertain:
+            raise UncertainEnds(uncertain)
+        return related
+
+
+def endpoint_keys(relationships: Iterable[NewRelationship]) -> set[str]:
+    """The keys of everything that they begin or end at."""
+    return {name_key(end) for one in relationships for end in (one.source, one.target)}
+
+
+def candidate_keys(entities: Iterable[NewEntity]) -> set[str]:
+    """The keys under which a store finds everybody who may be one of them."""
+    return {key for one in entities for key in _every_key(one)}
+
+
+def _every_key(one: NewEntity) -> set[str]:
+    keys = {name_key(name) for name in (one.name, *one.aliases)}
+    if _is_vendor(one.type):
+        short, _ = without_legal_form(name_key(one.name))
+        keys |= {short, _SHORT + short}
+    return keys
+
+
+def short_keys(entity: NewEntity) -> set[str]:
+    """The key under which a company is found that is called so but for the legal form, and by no name."""
+    return set(_short_keys(entity.type, name_key(entity.name)))
+
+
+def _short_keys(kind: str, key: str) -> tuple[str, ...]:
+    short, form = without_legal_form(key)
+    return (_SHORT + short,) if form and _is_vendor(kind) else ()
+
+
+def match_chunks_by_digest(chunks: Mapping[int, str], wanted: Sequence[str]) -> list[int | None]:
+    """For each wanted digest the id of a chunk that has it and stays, each only once; None where it is new.
+
+    `chunks` are those of the document as it was, in their order.
+    """
+    free: defaultdict[str, list[int]] = defaultdict(list)
+    for id, digest in chunks.items():
+        free[digest].append(id)
+    return [free[digest].pop(0) if free[digest] else None for digest in wanted]

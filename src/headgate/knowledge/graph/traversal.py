@@ -1,0 +1,232 @@
+"""Breadth-limited graph traversal from an entity, and the direct neighbourhood of a vendor."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.knowledge.data_model import Edge, Entity, Neighbour, Neighbourhood
+from headgate.knowledge.interfaces import GraphReader
+
+T = TypeVar("T")
+
+# From so many neighbours the walk goes on, the surest first: a hub has thousands, and each of them as many.
+MOST_EXPANDED: Final = 200
+# Along so many relationships, and those of a few neighbours more: each of them may be a hub too.
+MOST_EDGES: Final = 100_000
+# So many entities are reached at most.
+MOST_REACHED: Final = 2000
+_BATCH: Final = 500
+# A hub may be among them, and all edges of a batch are read at once.
+_EXPANDED_AT_ONCE: Final = 20
+# More edges than that are sorted in a thread: of a hub that takes a while, and everybody else would wait.
+_FEW_EDGES: Final = 1000
+
+
+class VendorNeighbourhood(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor, and everything that is one step away from it."""
+
+    vendor: Entity
+    # Those that are surest first.
+    entity_ids: tuple[int, ...]
+    relationship_ids: tuple[int, ...]
+    # How many there are of each type, the most frequent first.
+    entity_types: dict[str, int]
+    relationship_types: dict[str, int]
+    # When any of it last changed, in seconds since 1970.
+    updated: float
+
+
+async def vendor_neighbourhood(graph: GraphReader, vendor: Entity) -> VendorNeighbourhood:
+    """What is around a vendor now."""
+    around = await graph.neighbourhood(vendor.id)
+    return await _run_off_loop(len(around.edges), lambda: _build_neighbourhood(vendor, around))
+
+
+def _build_neighbourhood(vendor: Entity, around: Neighbourhood) -> VendorNeighbourhood:
+    return VendorNeighbourhood(
+        vendor=vendor,
+        entity_ids=tuple(one.id for one in sorted(around.neighbours, key=_by_certainty)),
+        relationship_ids=tuple(
+            edge.id for edge in sorted(around.edges, key=lambda edge: (-edge.confidence, edge.id))
+        ),
+        entity_types=_counted(one.type for one in around.neighbours),
+        relationship_types=_counted(edge.type for edge in around.edges),
+        updated=max(vendor.updated, around.updated),
+    )
+
+
+def _by_certainty(one: Neighbour) -> tuple[float, int, str, int]:
+    return (-one.confidence, -one.mentions, one.name.casefold(), one.id)
+
+
+def _counted(types: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(types).items(), key=lambda item: (-item[1], item[0])))
+
+
+async def _run_off_loop(edges: int, work: Callable[[], T]) -> T:
+    """What the work with so many edges gives."""
+    return work() if edges <= _FEW_EDGES else await asyncio.to_thread(work)
+
+
+async def _in_batches(
+    ids: Sequence[int], read: Callable[[Sequence[int]], Awaitable[Mapping[int, T]]]
+) -> dict[int, T]:
+    found: dict[int, T] = {}
+    for start in range(0, len(ids), _BATCH):
+        found |= await read(ids[start : start + _BATCH])
+    return found
+
+
+class TraversalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a walk goes, along which relationships, and whom it tells of."""
+
+    hops: int = 1
+    # In upper case; of any type when empty.
+    entity_types: frozenset[str] = frozenset()
+    relationship_types: frozenset[str] = frozenset()
+    # Of each relationship on the way.
+    min_confidence: float = 0.7
+
+    @property
+    def chooses_types(self) -> bool:
+        """Whether not everybody is told of, whatever the way to them."""
+        return bool(self.entity_types or self.relationship_types)
+
+    def fits(self, edge: Edge) -> bool:
+        """Whether the walk takes this relationship, if it is sure enough."""
+        return not self.relationship_types or edge.type.upper() in self.relationship_types
+
+
+class ReachedEntity(msgspec.Struct, frozen=True):
+    """An entity that the walk came to by the fewest hops, and of those ways by the surest."""
+
+    entity_id: int
+    hop: int
+    # The product of the confidences along the way.
+    confidence: float
+    # The entity in between; None when there is none.
+    via: int | None = None
+
+
+class TraversalResult(msgspec.Struct, frozen=True):
+    """Whom a walk came to: the nearest first, of those the surest."""
+
+    reached: dict[int, ReachedEntity]
+    # The relationships that lead to each of those who are told of; each belongs to one entity only.
+    leading: dict[int, tuple[int, ...]]
+    # Whether there is more than was walked.
+    cut: bool
+    # How many relationships were not taken because they are not sure enough.
+    unsure: int = 0
+
+
+async def traverse(graph: GraphReader, start: int, terms: TraversalOptions) -> TraversalResult:
+    """Everybody within one or two hops, as far as the breadth is bounded."""
+    steps = _TraversalState(start, terms)
+    edges = await graph.edges([start])
+    near = await _run_off_loop(len(edges), partial(steps.add_first_hop, edges))
+    expanded = await _expand(graph, steps, near[:MOST_EXPANDED]) if terms.hops > 1 else len(near)
+    everybody = await _run_off_loop(len(steps), steps.in_order)
+    reached = everybody[:MOST_REACHED]
+    cut = len(everybody) > len(reached) or len(near) > expanded
+    kept = {one.entity_id: one for one in await _of_types(graph, reached, terms.entity_types)}
+    leading = await _run_off_loop(len(steps), lambda: steps.leading(everybody, kept))
+    return TraversalResult(kept, leading, cut, len(steps.unsure))
+
+
+async def _expand(graph: GraphReader, steps: "_TraversalState", near: Sequence[ReachedEntity]) -> int:
+    """Walk on from these as far as it goes; returns from how many."""
+    place = 0
+    while place < len(near) and len(steps) < MOST_EDGES:
+        batch = near[place : place + _EXPANDED_AT_ONCE]
+        edges = await graph.edges([one.entity_id for one in batch])
+        await _run_off_loop(len(edges), partial(steps.add_second_hop, edges))
+        place += len(batch)
+    return place
+
+
+async def _of_types(
+    graph: GraphReader, reached: list[ReachedEntity], types: frozenset[str]
+) -> list[ReachedEntity]:
+    if not types:
+        return reached
+    entities = await _in_batches([one.entity_id for one in reached], graph.entities)
+    fitting = {id for id, entity in entities.items() if entity.type.upper() in types}
+    return [one for one in reached if one.entity_id in fitting]
+
+
+class _TraversalState:
+    """What was walked so far."""
+
+    def __init__(self, start: int, terms: TraversalOptions) -> None:
+        self._start = start
+        self._terms = terms
+        self._best: dict[int, ReachedEntity] = {}
+        self._edges: dict[int, Edge] = {}
+        self.unsure: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._edges) + len(self.unsure)
+
+    def add_first_hop(self, edges: Iterable[Edge]) -> list[ReachedEntity]:
+        """Go along those that pass; returns whom they lead to, in order."""
+        for edge in self._passing(edges):
+            self._edges[edge.id] = edge
+            far = edge.target_id if edge.source_id == self._start else edge.source_id
+            if far != self._start:
+                self._offer(ReachedEntity(far, 1, edge.confidence))
+        return self.in_order()
+
+    def add_second_hop(self, edges: Iterable[Edge]) -> None:
+        for edge in self._passing(edges):
+            if edge.id in self._edges:
+                continue
+            self._edges[edge.id] = edge
+            for near, far in ((edge.source_id, edge.target_id), (edge.target_id, edge.source_id)):
+                middle = self._best.get(near)
+                if middle is not None and middle.hop == 1 and far not in (near, self._start):
+                    self._offer(ReachedEntity(far, 2, middle.confidence * edge.confidence, near))
+
+    def _passing(self, edges: Iterable[Edge]) -> Iterator[Edge]:
+        for edge in filter(self._terms.fits, edges):
+            if edge.confidence >= self._terms.min_confidence:
+                yield edge
+            else:
+                self.unsure.add(edge.id)
+
+    def _offer(self, new: ReachedEntity) -> None:
+        known = self._best.get(new.entity_id)
+        if known is None or _distance_key(new) < _distance_key(known):
+            self._best[new.entity_id] = new
+
+    def in_order(self) -> list[ReachedEntity]:
+        return sorted(self._best.values(), key=_distance_key)
+
+    def leading(self, order: list[ReachedEntity], kept: Container[int]) -> dict[int, tuple[int, ...]]:
+        """Each relationship under that one of its ends that comes later, for those who are kept.
+
+        Where somebody in between is not kept, the way to him is under the first who is reached through him.
+        """
+        places = {one.entity_id: place for place, one in enumerate(order)}
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for id, edge in sorted(self._edges.items()):
+            ends = [end for end in (edge.source_id, edge.target_id) if end in places]
+            if ends:
+                found[max(ends, key=places.__getitem__)].append(id)
+        told: dict[int, tuple[int, ...]] = {}
+        for one in order:
+            if one.entity_id in kept:
+                before = found.pop(one.via, []) if one.via is not None and one.via not in kept else []
+                told[one.entity_id] = (*filter(self._from_start, before), *found[one.entity_id])
+        return told
+
+    def _from_start(self, edge: int) -> bool:
+        return self._start in (self._edges[edge].source_id, self._edges[edge].target_id)
+
+
+def _distance_key(one: ReachedEntity) -> tuple[int, float, int, int]:
+    return (one.hop, -one.confidence, one.entity_id, one.via or 0)

@@ -1,0 +1,309 @@
+"""Cuts a document into chunks along its headings, paragraphs, sentences and words, in this order."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final, NamedTuple
+
+from headgate.knowledge.data_model import NewChunk
+from headgate.knowledge.ingestion.document_source import DocumentSection
+
+# Changes when the same sections would give other chunks.
+CHUNKER_VERSION: Final = "2"
+CHUNK_TOKENS: Final = 512
+OVERLAP_TOKENS: Final = 50
+# A heading is for orientation: one of a page's length would fill the chunk.
+_LONGEST_HEADING: Final = 120
+# A text with more characters than this for each token that fits is cut before it is counted.
+_CHARACTERS: Final = 6
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+# Where a sentence may end; a line of a table or of a program is like one.
+_SENTENCE_END: Final = re.compile(r"[.!?\u2026]['\")\]\u201d\u2019\u00bb]*[ \t]+|[\u3002\uff01\uff1f]|\n")
+_SPACE: Final = re.compile(r"\s")
+_WORD: Final = re.compile(r"\S+\s*|\s+")
+
+CountTokens = Callable[[str], int]
+
+
+class ChunkSlice(NamedTuple):
+    """A chunk of a text: `overlap` characters of the one before it, then its own."""
+
+    path: tuple[str, ...]
+    text: str
+    overlap: int
+    tokens: int
+
+
+def chunk_document(
+    file: str,
+    sections: Sequence[DocumentSection],
+    count: CountTokens,
+    *,
+    size: int = CHUNK_TOKENS,
+    overlap: int = OVERLAP_TOKENS,
+) -> tuple[NewChunk, ...]:
+    """The chunks of a document, ready to be stored; `count` gives the tokens of a text."""
+    return tuple(
+        _new_chunk(file, piece)
+        for piece in slice_sections(sections, count, size=size, overlap=overlap)
+        # What is only white space can neither be found nor read.
+        if not piece.text[piece.overlap :].isspace()
+    )
+
+
+def _new_chunk(file: str, piece: ChunkSlice) -> NewChunk:
+    header = " > ".join((file, *(short_heading(heading) for heading in piece.path)))
+    # The first line keeps its indentation: it may be of a program.
+    text = re.sub(r"\A(?:[ \t]*\n)+", "", piece.text).rstrip()
+    digest = hashlib.sha256(f"{header}\n{text}".encode(errors="replace")).hexdigest()
+    return NewChunk(text=text, header=header, tokens=piece.tokens, digest=digest)
+
+
+def short_heading(heading: str) -> str:
+    """The heading as it stands in a header."""
+    line = " ".join(heading.split())
+    return line if len(line) <= _LONGEST_HEADING else f"{line[: _LONGEST_HEADING - 1]}…"
+
+
+def slice_sections(
+    sections: Sequence[DocumentSection],
+    count: CountTokens,
+    *,
+    size: int = CHUNK_TOKENS,
+    overlap: int = OVERLAP_TOKENS,
+) -> Iterator[ChunkSlice]:
+    """The text of all sections in pieces of at most `size` tokens; without overlaps they are that text.
+
+    Sections share a piece as far as they fit whole. Its path has the headings that its beginning stands
+    under; those that follow are in its text. A piece that goes on in the middle of a section begins with the
+    end of the one before it; between two records, that is as many whole ones as fit.
+    """
+    cutter = _TextSplitter(count, size - overlap)
+    piece = _OpenChunk()
+    for part in _section_groups(sections):
+        apart = any(section.apart or section.records for section in part.sections)
+        units = ((section, unit) for section in part.sections for unit in cutter.units(section))
+        ahead, fits = _take_while_fitting(units, size - piece.tokens)
+        joins = fits and bool(piece.units) and not (piece.stands_apart or apart)
+        if joins:
+            piece.path = piece.begins
+        else:
+            if piece.units:
+                yield piece.closed()
+            piece = _OpenChunk.at(part.sections[0], stands_apart=apart)
+        for section, unit in chain(ahead, units):
+            if piece.units and piece.tokens + unit.tokens > size:
+                yield piece.closed()
+                repeated = cutter.repeated(piece.units, unit, overlap)
+                piece = _OpenChunk.at(section, *repeated, stands_apart=apart)
+            if section is part.text and not joins:
+                piece.path = section.path
+            piece.add(unit)
+    if piece.units:
+        yield piece.closed()
+
+
+class _SectionGroup(NamedTuple):
+    """A section with text and the headings before it that have none, or the headings at the end."""
+
+    sections: tuple[DocumentSection, ...]
+    text: DocumentSection | None
+
+
+def _section_groups(sections: Iterable[DocumentSection]) -> Iterator[_SectionGroup]:
+    """The sections one after the other; headings alone go with what follows them."""
+    headings: list[DocumentSection] = []
+    for section in sections:
+        if _is_heading(section) and not section.apart:
+            headings.append(section)
+        else:
+            yield _SectionGroup((*headings, section), section)
+            headings = []
+    if headings:
+        yield _SectionGroup(tuple(headings), None)
+
+
+def _take_while_fitting(units: Iterator["_UnitOfSection"], room: int) -> tuple[list["_UnitOfSection"], bool]:
+    """The first units, until they take more than the room, and whether all of them fit."""
+    ahead = []
+    for section, unit in units:
+        ahead.append((section, unit))
+        room -= unit.tokens
+        if room < 0:
+            return ahead, False
+    return ahead, True
+
+
+class _TextUnit(NamedTuple):
+    text: str
+    tokens: int
+    begins_record: bool = False
+
+
+_UnitOfSection = tuple[DocumentSection, _TextUnit]
+
+
+@dataclass(slots=True)
+class _OpenChunk:
+    """A piece that is being filled."""
+
+    path: tuple[str, ...] = ()
+    before: str = ""
+    tokens: int = 0
+    units: list[_TextUnit] = field(default_factory=list)
+    # The headings above its first character; where headings are all that comes before a text, its path has
+    # those of the text, for as long as no other section follows.
+    begins: tuple[str, ...] = ()
+    # Whether no other section may follow: what only its path tells would get lost.
+    stands_apart: bool = False
+
+    @classmethod
+    def at(
+        cls, section: DocumentSection, before: str = "", tokens: int = 0, *, stands_apart: bool
+    ) -> "_OpenChunk":
+        """One that begins there, with what it repeats of the one before."""
+        return cls(section.path, before, tokens, begins=section.path, stands_apart=stands_apart)
+
+    def add(self, unit: _TextUnit) -> None:
+        self.units.append(unit)
+        self.tokens += unit.tokens
+
+    def closed(self) -> ChunkSlice:
+        text = "".join((self.before, *(unit.text for unit in self.units)))
+        return ChunkSlice(self.path, text, len(self.before), self.tokens)
+
+
+def _is_heading(section: DocumentSection) -> bool:
+    """Whether there is nothing but its headings, however they are marked; or nothing at all."""
+    headings = {" ".join(heading.split()) for heading in section.path}
+    lines = (" ".join(line.strip("#=-~* \t").split()) for line in section.text.split("\n"))
+    return all(line in headings for line in lines if line)
+
+
+class _TextSplitter:
+    """Cuts texts into units that fit a piece; each text is counted once, or twice where it is long."""
+
+    def __init__(self, count: CountTokens, most: int) -> None:
+        self._count = count
+        self._most = max(1, most)
+
+    def units(self, section: DocumentSection) -> Iterator[_TextUnit]:
+        """The paragraphs, and of those that are too long the sentences."""
+        for block in _blocks(section.text, has_fences=not section.records):
+            units = self._fitting(block, self._sentences)
+            if section.records:
+                first = next(units)
+                yield _TextUnit(first.text, first.tokens, begins_record=True)
+            yield from units
+
+    def repeated(self, units: Sequence[_TextUnit], following: _TextUnit, most: int) -> tuple[str, int]:
+        """What the next piece repeats: whole units from the end as far as they fit, or else words."""
+        taken: list[_TextUnit] = []
+        tokens = 0
+        for unit in reversed(units):
+            if tokens + unit.tokens > most:
+                break
+            taken.append(unit)
+            tokens += unit.tokens
+            # What goes on in the middle of a record has nothing to do with the one before that.
+            if unit.begins_record and not following.begins_record:
+                break
+        if following.begins_record:
+            # A part of one would read as if it were all of it.
+            while taken and not taken[-1].begins_record:
+                tokens -= taken.pop().tokens
+        elif not taken and most > 0:
+            return self._last_words(units[-1], most)
+        return "".join(unit.text for unit in reversed(taken)), tokens
+
+    def _last_words(self, unit: _TextUnit, most: int) -> tuple[str, int]:
+        room = len(unit.text) * most // unit.tokens
+        gap = _SPACE.search(unit.text, len(unit.text) - room)
+        # Half a word is no help.
+        words = unit.text[gap.end() :] if gap else ""
+        tokens = self._count(words) if words else 0
+        return (words, tokens) if tokens <= most else ("", 0)
+
+    def _fitting(self, text: str, cut: Callable[[str], Iterator[_TextUnit]]) -> Iterator[_TextUnit]:
+        if len(text) <= self._most * _CHARACTERS:
+            tokens = self._count(text)
+            if tokens <= self._most:
+                yield _TextUnit(text, tokens)
+                return
+        yield from cut(text)
+
+    def _sentences(self, text: str) -> Iterator[_TextUnit]:
+        start = 0
+        for end in (found.end() for found in _SENTENCE_END.finditer(text)):
+            yield from self._fitting(text[start:end], self._words)
+            start = end
+        if start < len(text):
+            yield from self._fitting(text[start:], self._words)
+
+    def _words(self, text: str) -> Iterator[_TextUnit]:
+        """Cut between words, and inside of one only when it does not fit by itself."""
+        words = _WORD.findall(text)
+        at, many = 0, self._most
+        while at < len(words):
+            group = "".join(words[at : at + many])
+            tokens = self._count(group)
+            if tokens <= self._most:
+                yield _TextUnit(group, tokens)
+                at += many
+            elif many > 1:
+                many = _fewer(min(many, len(words) - at), self._most, tokens)
+            else:
+                yield from self._letters(group)
+                at, many = at + 1, self._most
+
+    def _letters(self, word: str) -> Iterator[_TextUnit]:
+        at, many = 0, self._most * _CHARACTERS
+        while at < len(word):
+            part = word[at : at + many]
+            tokens = self._count(part)
+            if tokens > self._most and len(part) > 1:
+                many = _fewer(len(part), self._most, tokens)
+            else:
+                yield _TextUnit(part, tokens)
+                at += len(part)
+
+
+def _fewer(many: int, most: int, tokens: int) -> int:
+    """How many to try next; by their share, and a little less, so that the next count most likely fits."""
+    return max(1, min(many - 1, many * most * 9 // (tokens * 10)))
+
+
+def _blocks(text: str, *, has_fences: bool) -> Iterator[str]:
+    """Paragraphs with the blank lines behind them; a fence and what it encloses is one, if there are any."""
+    start = place = 0
+    fence = ""
+    blank = False
+    while place < len(text):
+        end = text.find("\n", place) + 1 or len(text)
+        line = text[place:end]
+        if not fence and line.isspace():
+            blank = True
+        else:
+            if blank and not fence and place > start:
+                yield text[start:place]
+                start = place
+            blank = False
+            fence = _fence_after_line(fence, line) if has_fences else ""
+        place = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _fence_after_line(fence: str, line: str) -> str:
+    """The fence that is open behind this line."""
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    mark = found[1]
+    if not fence:
+        return mark
+    closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line[found.end() :].strip()
+    return "" if closes else fence

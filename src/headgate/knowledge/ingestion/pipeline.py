@@ -1,0 +1,375 @@
+"""The ingestion pipeline: reads new and changed files, stores their chunks, and removes sources that are gone."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+from headgate.domain.errors import ConfigError, StoreUnavailable
+from headgate.knowledge.data_model import IngestedDocument, NewChunk, NewEntity, NewRelationship, SourceRecord
+from headgate.knowledge.ingestion import chunker
+from headgate.knowledge.ingestion.document_source import (
+    DocumentLibrary,
+    DocumentSection,
+    DocumentUnreadable,
+    FileInventory,
+    ListedFile,
+    ParsedDocument,
+    ReadDocument,
+    SourceDigest,
+    SourceRoots,
+    UnreadableFile,
+    short_hash,
+)
+from headgate.knowledge.ingestion.embedding_backlog import EmbeddingBacklog, IngestionProgressListener, Sleep
+from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
+from headgate.search.text_analysis import words
+
+log = logging.getLogger("headgate.knowledge")
+
+# Documents that were read and wait to be stored: each may be large.
+_READ_AHEAD: Final = 2
+# Characters in which a title may stand in the text itself.
+_TITLE_SEARCH_CHARACTERS: Final = 400
+# Characters of a category or a kind of document, and of a title: they stand in many an answer.
+_LONGEST_WORD: Final = 100
+_LONGEST_TITLE: Final = 300
+# Documents of a directory that do not leave all at once: it may be a disk that is not there now.
+_SEVERAL: Final = 2
+# Files of one step: a whole tree at once would hold up everybody else who writes.
+_REMOVED_AT_ONCE: Final = 100
+
+Extract = Callable[[Sequence[NewChunk]], tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]]
+
+
+class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ingestion did."""
+
+    # Files.
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    # Those that nobody reads, by their extension.
+    skipped: dict[str, int] = {}
+    failed: tuple[UnreadableFile, ...] = ()
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    chunks_removed: int = 0
+    vectors: int = 0
+    # What was found in the documents that were added or changed.
+    entities: int = 0
+    relationships: int = 0
+    seconds: float = 0.0
+    # What to do to get vectors that are missing; empty when none is.
+    advice: str = ""
+
+    @property
+    def chunks_per_second(self) -> float:
+        """Of those that were made, whether the store had them before or not."""
+        return (self.chunks_added + self.chunks_kept) / self.seconds if self.seconds > 0 else 0.0
+
+
+class IngestionPipeline:
+    """Brings a store up to date with a library of files."""
+
+    def __init__(
+        self,
+        store: IndexWriter,
+        library: DocumentLibrary,
+        *,
+        count: chunker.CountTokens,
+        extract: Extract,
+        # Changes when `extract` would find something else in the same chunks.
+        extract_edition: str = "",
+        vectors: AsyncEmbedder | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Without `vectors` the documents are found by words alone."""
+        self._store = store
+        self._library = library
+        self._count = count
+        self._extract = extract
+        self._extract_edition = extract_edition
+        self._vectors = vectors
+        self._clock = clock
+        self._sleep = sleep
+
+    async def run(
+        self,
+        progress: IngestionProgressListener,
+        *,
+        category: str = "",
+        moved: bool = False,
+        emptied: bool = False,
+    ) -> IngestionSummary:
+        """Read what is not in the store as it is now; each file is stored as a whole or not at all.
+
+        `category` is of those that name none themselves; `moved` says that a root of a known name is that
+        root at a new place, and `emptied` that one in which nothing is left is meant to be so: otherwise its
+        documents stay, and it has failed. Raises ConfigError for roots that would mix and for an embedder
+        that cannot be used, and StoreAway.
+        """
+        started = time.monotonic()
+        known = await self._store.source_digests()
+        inventory = await self._library.inventory(SourceRoots(known))
+        _refuse_ambiguous_roots(inventory, known, moved=moved)
+        await self._store.reindex()
+        backlog = EmbeddingBacklog(self._store, self._vectors, progress, self._sleep)
+        await backlog.prepare()
+        intake = _IngestionRun(
+            inventory, known, category, self._pipeline_version(category), backlog, progress
+        )
+        if not emptied:
+            intake.failed += intake.empty_now()
+        await self._remove(intake, intake.gone())
+        await self._read_and_store(intake)
+        # After that, so that one which cannot be read now is there as it was.
+        await self._remove(intake, intake.renamed())
+        return intake.summary(time.monotonic() - started)
+
+    def _pipeline_version(self, category: str) -> str:
+        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extract_edition, category)
+        return short_hash("\0".join(editions))
+
+    async def _remove(self, intake: "_IngestionRun", files: Sequence[str]) -> None:
+        for start in range(0, len(files), _REMOVED_AT_ONCE):
+            some = files[start : start + _REMOVED_AT_ONCE]
+            intake.chunks["removed"] += await self._store.remove_sources(some)
+            intake.files["removed"] += len(some)
+
+    async def _read_and_store(self, intake: "_IngestionRun") -> None:
+        read: asyncio.Queue[tuple[ListedFile, ReadDocument] | None] = asyncio.Queue(_READ_AHEAD)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read_all(intake, read))
+                tasks.create_task(self._store_all(intake, read))
+                tasks.create_task(intake.backlog.run())
+        except ExceptionGroup as group:
+            # One sentence is enough: the others stopped because of the first.
+            first = group.exceptions[0]
+            raise first from first.__cause__
+
+    async def _read_all(
+        self, intake: "_IngestionRun", read: "asyncio.Queue[tuple[ListedFile, ReadDocument] | None]"
+    ) -> None:
+        files = intake.inventory.files
+        for done, listed in enumerate(files):
+            intake.progress.report("read", done, len(files), listed.file)
+            await intake.backlog.wait_for_capacity()
+            try:
+                reading = await self._library.read(listed.file, intake.known_content(listed.file))
+            except DocumentUnreadable as unreadable:
+                intake.failed.append(UnreadableFile(listed.file, str(unreadable)))
+            except Exception:
+                log.exception("internal error %s while a document was read", intake.fail(listed.file))
+            else:
+                if reading is None:
+                    intake.files["unchanged"] += 1
+                else:
+                    await read.put((listed, reading))
+        await read.put(None)
+
+    async def _store_all(
+        self, intake: "_IngestionRun", read: "asyncio.Queue[tuple[ListedFile, ReadDocument] | None]"
+    ) -> None:
+        while (taken := await read.get()) is not None:
+            listed, reading = taken
+            try:
+                # A large document takes seconds.
+                document = await asyncio.to_thread(self._document, intake, listed, reading)
+                replaced = await self._store.replace_document(document)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                log.exception("internal error %s while a document was stored", intake.fail(listed.file))
+            else:
+                intake.count(document, *replaced)
+                intake.backlog.add_pending(replaced.added)
+        intake.progress.report("read", len(intake.inventory.files), len(intake.inventory.files), "")
+        intake.backlog.finish_input()
+
+    def _document(
+        self, intake: "_IngestionRun", listed: ListedFile, reading: ReadDocument
+    ) -> IngestedDocument:
+        parsed = reading.parsed
+        chunks = chunker.chunk_document(listed.file, _with_title(parsed), self._count)
+        entities, relationships = self._extract(chunks)
+        source = SourceRecord(
+            file=listed.file,
+            category=_short(
+                parsed.category or intake.category or _category_from_path(listed.file), _LONGEST_WORD
+            ),
+            doc_type=_short(parsed.doc_type, _LONGEST_WORD),
+            title=_short(parsed.title or PurePosixPath(listed.file).stem, _LONGEST_TITLE),
+            date=parsed.date or _day(listed.modified),
+            digest=intake.digest(listed.file, reading.digest),
+            size_bytes=reading.size_bytes,
+            chunks=len(chunks),
+            ingested=self._clock(),
+        )
+        return IngestedDocument(source=source, chunks=chunks, entities=entities, relationships=relationships)
+
+
+class _IngestionRun:
+    """What one ingestion knows and counts."""
+
+    def __init__(
+        self,
+        inventory: FileInventory,
+        known: dict[str, str],
+        category: str,
+        edition: str,
+        backlog: EmbeddingBacklog,
+        progress: IngestionProgressListener,
+    ) -> None:
+        self.inventory = inventory
+        self.category = category
+        self.backlog = backlog
+        self.progress = progress
+        self.files: Counter[str] = Counter()
+        self.chunks: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+        self.failed = list(inventory.failed)
+        self._there = {listed.file for listed in inventory.files}
+        self._known = known
+        self._edition = edition
+
+    def gone(self) -> list[str]:
+        """Files that were ingested from these roots and are not there any more."""
+        return [
+            file
+            for file in sorted(self._known.keys() - self._there - self.inventory.taken_over.keys())
+            if any(root.contains(file) for root in self.inventory.roots) and not self._has_failed(file)
+        ]
+
+    def renamed(self) -> list[str]:
+        """Files that are not called so any more, and are there by their new names or not at all."""
+        names = self.inventory.taken_over
+        return [file for file in sorted(names.keys() - self._there) if not self._has_failed(names[file])]
+
+    def empty_now(self) -> list[UnreadableFile]:
+        """The roots that had several documents and have none any more: it may be a share that is away."""
+        inventory, found = self.inventory, []
+        leaving = [inventory.taken_over.get(file, file) for file in (*self.gone(), *self.renamed())]
+        for root in inventory.roots:
+            stay = sum(map(root.contains, leaving))
+            # Whoever leaves something out by a pattern sees that it is there.
+            there = root.name in inventory.excluded_from or any(map(root.contains, self._there))
+            if stay >= _SEVERAL and not there:
+                reason = f"has no documents any more, and its {stay:,} stay; pass --emptied to remove them"
+                found.append(UnreadableFile(root.name, reason))
+        return found
+
+    def _has_failed(self, file: str) -> bool:
+        """Whether nobody knows what is in it now, or if it is still there."""
+        return any(f"{file}/".startswith(f"{failure.file}/") for failure in self.failed)
+
+    def known_content(self, file: str) -> str:
+        """The SHA-256 that the file had when it was read from here in this way; empty when it was not."""
+        known = self._known.get(file, "")
+        content = SourceDigest.of(known).content
+        return content if known == self.digest(file, content) else ""
+
+    def digest(self, file: str, content: str) -> str:
+        """What the store remembers of a file: its content, how it was read, and from where."""
+        place = next((root.place for root in self.inventory.roots if root.contains(file)), "")
+        return str(SourceDigest.made(content, self._edition, place))
+
+    def fail(self, file: str) -> str:
+        """Something was wrong with us and not with the file; returns what the log calls it."""
+        entry = secrets.token_hex(6)
+        self.failed.append(
+            UnreadableFile(file, f"internal error {entry}: look for it in the log and report it")
+        )
+        return entry
+
+    def count(self, document: IngestedDocument, added: int, kept: int, removed: int) -> None:
+        """The document is stored."""
+        self.files["changed" if document.source.file in self._known else "added"] += 1
+        self.chunks.update(added=added, kept=kept, removed=removed)
+        self.found.update(entities=len(document.entities), relationships=len(document.relationships))
+
+    def summary(self, seconds: float) -> IngestionSummary:
+        return IngestionSummary(
+            added=self.files["added"],
+            changed=self.files["changed"],
+            unchanged=self.files["unchanged"],
+            removed=self.files["removed"],
+            skipped=self.inventory.skipped,
+            failed=tuple(self.failed),
+            chunks_added=self.chunks["added"],
+            chunks_kept=self.chunks["kept"],
+            chunks_removed=self.chunks["removed"],
+            vectors=self.backlog.made,
+            entities=self.found["entities"],
+            relationships=self.found["relationships"],
+            seconds=round(seconds, 3),
+            advice=self.backlog.advice,
+        )
+
+
+def _with_title(parsed: ParsedDocument) -> tuple[DocumentSection, ...]:
+    """The sections, with the title before the first one's text, unless that begins with it anyway.
+
+    Many a document is asked for by a title that stands in its metadata only.
+    """
+    if not parsed.title or not parsed.sections:
+        return parsed.sections
+    first, *rest = parsed.sections
+    title = words(parsed.title)
+    opening = words(" ".join((*first.path, first.text[: _TITLE_SEARCH_CHARACTERS + len(parsed.title)])))
+    if any(opening[place : place + len(title)] == title for place in range(len(opening))):
+        return parsed.sections
+    return (msgspec.structs.replace(first, text=f"{parsed.title}\n\n{first.text}"), *rest)
+
+
+def _day(seconds: float) -> str:
+    """Empty for one that no calendar has: a disk may claim anything."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _refuse_ambiguous_roots(inventory: FileInventory, known: dict[str, str], *, moved: bool) -> None:
+    roots = inventory.roots
+    twice = [name for name, times in Counter(root.name for root in roots).items() if times > 1]
+    if twice:
+        raise ConfigError(
+            f"two of the paths are called {twice[0]!r}, and their documents would mix",
+            hint="ingest the directory above them, or rename one of them",
+        )
+    if moved:
+        return
+    for root in roots:
+        places = {
+            SourceDigest.of(digest).place
+            for file, digest in known.items()
+            if root.contains(file) and file not in inventory.taken_over
+        }
+        if places - {"", short_hash(root.place)}:
+            raise ConfigError(
+                f"documents of another {root.name!r} are in the store and would mix with those of this one",
+                hint="rename one of the two, or pass --moved if it is the same one at a new place",
+            )
+
+
+def _category_from_path(file: str) -> str:
+    """The first directory below the root, or else the root's name."""
+    parts = file.split("/")
+    if len(parts) == 1:
+        return PurePosixPath(file).stem
+    return parts[1] if len(parts) > 2 else parts[0]

@@ -1,0 +1,172 @@
+"""DOCX: headings make sections; lists and tables stay readable."""
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from docx import Document
+from docx.document import Document as Opened
+from docx.opc.constants import RELATIONSHIP_TYPE
+from docx.opc.exceptions import OpcError
+from docx.oxml.ns import qn
+from docx.text.paragraph import Paragraph
+
+from headgate.knowledge.ingestion.document_source import DocumentUnreadable, ParsedDocument
+from headgate.knowledge.readers.docx_hidden_text import remove_hidden_text
+from headgate.knowledge.readers.limits import MIB, MOST_PARTS, MOST_STYLES, MOST_UNPACKED_BYTES
+from headgate.knowledge.readers.section_builder import SectionBuilder
+from headgate.knowledge.readers.text import clean, one_line
+
+_HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_PARAGRAPH: Final = qn("w:p")
+_TABLE: Final = qn("w:tbl")
+_ROW: Final = qn("w:tr")
+_CELL: Final = qn("w:tc")
+_TEXT: Final = qn("w:t")
+_BOX: Final = qn("w:txbxContent")
+_MARKS: Final = {
+    qn("w:tab"): "\t",
+    qn("w:br"): "\n",
+    qn("w:cr"): "\n",
+    qn("w:noBreakHyphen"): "-",
+}
+# The same once more, for programs that know less.
+_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+# What is there to be left out or moved away, how something looks, and what is written only for programs.
+_LEFT_OUT: Final = frozenset(
+    [*(qn(f"w:{name}") for name in ("del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr")), _FALLBACK]
+)
+# What is wrong with the archive, its parts (a SyntaxError, as lxml has it), or their relations.
+_BROKEN: Final = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError),
+    *(SyntaxError, OpcError, KeyError, ValueError),
+)
+# How Word 97 begins, and also a document with a password.
+_COMPOUND: Final = b"\xd0\xcf\x11\xe0"
+
+
+def parse(content: bytes) -> ParsedDocument:
+    """The text by its headings; raises Unreadable for what is encrypted, packed as a bomb, or no DOCX."""
+    if content.startswith(_COMPOUND):
+        raise DocumentUnreadable("is encrypted, or of an old Word; save it as DOCX without a password")
+    try:
+        _check_size(content)
+        document = Document(io.BytesIO(content))
+    except _BROKEN as error:
+        raise DocumentUnreadable("is no DOCX that can be read; save it again") from error
+    if document.element.getroottree().docinfo.doctype:
+        # The format forbids it, and what entities that it declares stand for is not looked up.
+        raise DocumentUnreadable("has a document type declaration, which no DOCX may have; save it again")
+    remove_hidden_text(document)
+    builder = SectionBuilder()
+    styles: dict[str | None, str] = {}
+    for block in _blocks(document.element.body):
+        if block.tag == _TABLE:
+            builder.add_paragraph("\n".join(_rows(block)))
+        else:
+            # Each is looked for once: that takes longer than all the rest.
+            if block.style not in styles:
+                styles[block.style] = _style(Paragraph(block, document).style)
+            _add_paragraph(block, styles[block.style], builder)
+    title, date = _title_and_date(document)
+    sections = builder.sections()
+    top = next((section.path[0] for section in sections if section.path), "")
+    return ParsedDocument(sections=sections, doc_type="docx", title=title or top, date=date)
+
+
+def _check_size(content: bytes) -> None:
+    """The archive never gives more bytes for a part than its list says."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts = archive.infolist()
+    if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_UNPACKED_BYTES:
+        raise DocumentUnreadable(
+            f"has more than {MOST_UNPACKED_BYTES // MIB} MiB when it is unpacked; split it"
+        )
+
+
+def _blocks(parent: Any) -> Iterator[Any]:
+    """The paragraphs and tables, also those in forms and in what somebody proposes to add."""
+    for child in parent:
+        if child.tag in (_PARAGRAPH, _TABLE):
+            yield child
+        elif child.tag not in _LEFT_OUT:
+            yield from _blocks(child)
+
+
+def _style(own: Any) -> str:
+    """The name of the style, or that of the heading which it is made from: templates have their own."""
+    style, name = own, (own.name if own is not None else None) or ""
+    for _ in range(MOST_STYLES):
+        if style is None:
+            break
+        if _is_heading(style.name or ""):
+            return str(style.name)
+        style = style.base_style
+    return name
+
+
+def _is_heading(style: str) -> bool:
+    return style == "Title" or _HEADING.match(style) is not None
+
+
+def _add_paragraph(paragraph: Any, style: str, builder: SectionBuilder) -> None:
+    text = "".join(_texts(paragraph))
+    if _is_heading(style):
+        found = _HEADING.match(style)
+        builder.add_heading(int(found[1]) if found else 0, text)
+    elif style.startswith("List") and text.strip():
+        builder.add_item(f"- {text}")
+    else:
+        builder.add_paragraph(text)
+    for line in _in_boxes(paragraph):
+        builder.add_paragraph(line)
+
+
+def _in_boxes(paragraph: Any) -> Iterator[str]:
+    """What stands in boxes that hang on a paragraph; a box in a box comes after it."""
+    for box in paragraph.iter(_BOX):
+        if not any(above.tag == _FALLBACK for above in box.iterancestors()):
+            yield from _lines(box)
+
+
+def _texts(parent: Any) -> Iterator[str]:
+    """What a reader sees of a paragraph, with proposed additions and without proposed deletions."""
+    for child in parent:
+        if child.tag == _TEXT:
+            yield child.text or ""
+        elif child.tag in _MARKS:
+            yield _MARKS[child.tag]
+        elif child.tag not in _LEFT_OUT and child.tag != _BOX:
+            yield from _texts(child)
+
+
+def _rows(table: Any) -> Iterator[str]:
+    for row in table.iter(_ROW):
+        # A table in a cell is told with that cell.
+        if next(row.iterancestors(_TABLE)) is table:
+            own = (cell for cell in row.iter(_CELL) if next(cell.iterancestors(_ROW)) is row)
+            cells = [one_line(" ".join((*_lines(cell), *_in_boxes(cell)))) for cell in own]
+            if any(cells):
+                yield " | ".join(cells)
+
+
+def _lines(parent: Any) -> Iterator[str]:
+    for block in _blocks(parent):
+        if block.tag == _TABLE:
+            yield from _rows(block)
+        else:
+            yield "".join(_texts(block))
+
+
+def _title_and_date(document: Opened) -> tuple[str, str]:
+    try:
+        document.part.package.part_related_by(RELATIONSHIP_TYPE.CORE_PROPERTIES)
+    except KeyError:
+        # Not every program writes properties, and those that would be made up here are of today.
+        return "", ""
+    told = document.core_properties
+    day = told.modified or told.created
+    return one_line(clean(told.title or "")), day.date().isoformat() if day is not None else ""

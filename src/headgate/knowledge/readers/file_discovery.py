@@ -1,0 +1,288 @@
+"""Finds the files below the given paths, without excluded ones; links out of a root are not followed."""
+
+import errno
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headgate.knowledge.ingestion.document_source import SourceRoot, SourceRoots, UnreadableFile
+from headgate.knowledge.readers.format_registry import extension_of, is_known
+
+
+class _ExclusionRule(NamedTuple):
+    expression: re.Pattern[str]
+    excludes: bool
+    directories_only: bool
+
+
+class ExclusionPatterns:
+    """Patterns; the last that fits decides, and one that begins with `!` takes a file in again."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self._rules = [_rule(pattern.strip()) for pattern in patterns if _is_pattern(pattern.strip())]
+
+    def covers(self, path: str, *, is_directory: bool) -> bool:
+        """Whether this path, relative to its root and with slashes, is left out."""
+        for rule in reversed(self._rules):
+            if (is_directory or not rule.directories_only) and rule.expression.fullmatch(path):
+                return rule.excludes
+        return False
+
+
+def _is_pattern(pattern: str) -> bool:
+    return bool(pattern.strip("/!")) and not pattern.startswith("#")
+
+
+def _rule(pattern: str) -> _ExclusionRule:
+    excludes = not pattern.startswith("!")
+    pattern = pattern.removeprefix("!")
+    directories_only = pattern.endswith("/")
+    pattern = pattern.removesuffix("/")
+    # Without a slash it is a name that may stand anywhere.
+    anywhere = "" if "/" in pattern else r"(?:[^/]+/)*"
+    expression = re.compile(anywhere + _expression(pattern.removeprefix("/")), re.DOTALL)
+    return _ExclusionRule(expression, excludes, directories_only)
+
+
+def _expression(pattern: str) -> str:
+    parts = []
+    # The longest first: two stars cross directories, one does not.
+    for part in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]]+\]|.", pattern, re.DOTALL):
+        if part == "**/":
+            parts.append(r"(?:[^/]+/)*")
+        elif part == "**":
+            parts.append(".*")
+        elif part == "*":
+            parts.append("[^/]*")
+        elif part == "?":
+            parts.append("[^/]")
+        elif len(part) > 1:
+            parts.append(_one_of(part))
+        else:
+            parts.append(re.escape(part))
+    return "".join(parts)
+
+
+def _one_of(letters: str) -> str:
+    """A choice of characters; a range that runs backwards stands for itself."""
+    inside = letters[1:-1].replace("\\", r"\\").replace("[", r"\[")
+    choice = f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+    try:
+        re.compile(choice)
+    except re.error:
+        return re.escape(letters)
+    return choice
+
+
+# Nobody's own documents.
+_SKIPPED_DIRECTORIES: Final = frozenset(["node_modules", "__pycache__"])
+# As a byte that is no UTF-8 is written.
+_ESCAPED: Final = re.compile(r"\\x[89a-f][0-9a-f]")
+# Gone meanwhile, or a link to nowhere or to itself.
+_NOT_THERE: Final = frozenset([errno.ENOENT, errno.ENOTDIR, errno.ELOOP])
+
+
+class DiscoveredFile(NamedTuple):
+    """A file that can be read, and what changes when it is edited, replaced or removed."""
+
+    path: Path
+    size_bytes: int
+    modified_ns: int
+    # Nobody can set it back, and it changes with the rights too: the file may be readable now.
+    changed_ns: int
+    inode: int
+
+    @property
+    def fingerprint(self) -> tuple[int, ...]:
+        """Differs when the file was changed."""
+        return self.modified_ns, self.changed_ns, self.size_bytes, self.inode
+
+
+class ScannedPath(NamedTuple):
+    """What a directory that was looked through, or a file that was taken, is called in the store."""
+
+    name: str
+    is_file: bool
+
+
+class _FileEntry(NamedTuple):
+    """What may be a file or lead to one, and the root and the directory that it must not lead out of."""
+
+    file: str
+    path: Path
+    root: str
+    top: Path
+
+
+class DiscoveredFiles:
+    """What is there; files by their names in the store."""
+
+    def __init__(self) -> None:
+        # Without those that are inside of another.
+        self.roots: list[SourceRoot] = []
+        self.files: dict[str, DiscoveredFile] = {}
+        self.skipped: Counter[str] = Counter()
+        self.failed: list[UnreadableFile] = []
+        self.scanned: dict[Path, ScannedPath] = {}
+        # They come last: a file that is there itself is not taken by a link too.
+        self.links: list[_FileEntry] = []
+        # Roots of which a pattern left something out.
+        self.excluded_from: set[str] = set()
+
+
+def root_of(path: Path) -> SourceRoot:
+    """The root that a path is, by its own name; `path` is resolved."""
+    return SourceRoot(_name(path), str(path), is_file=path.is_file())
+
+
+def part_of_known(path: Path, root: SourceRoot, known: SourceRoots) -> SourceRoot:
+    """The root as a part of the outermost one above it that has documents of it, or else as it is."""
+    for above in reversed(path.parents):
+        below = readable(path.relative_to(above).as_posix())
+        part = SourceRoot(f"{_name(above)}/{below}", str(above), is_file=root.is_file)
+        if known.documents_of(part):
+            return part
+    return root
+
+
+def _name(path: Path) -> str:
+    return readable(path.name) or "root"
+
+
+def readable(path: str) -> str:
+    """A path that every store can keep, also where a name in it is no UTF-8; no two become the same."""
+    return "/".join(map(_readable_name, path.split("/")))
+
+
+def _readable_name(name: str) -> str:
+    raw = name.encode("utf-8", "surrogateescape")
+    text = raw.decode("utf-8", "backslashreplace")
+    # Only where something was written with a backslash, or looks so, the others have to be told from it.
+    return raw.replace(b"\\", rb"\\").decode("utf-8", "backslashreplace") if _ESCAPED.search(text) else text
+
+
+def discover_files(roots: Sequence[tuple[Path, SourceRoot]], exclusion: ExclusionPatterns) -> DiscoveredFiles:
+    """All files below these, each once; this blocks."""
+    found = DiscoveredFiles()
+    # The outermost first: what is inside of it comes with it, unless it is excluded there.
+    for path, root in sorted(roots, key=lambda given: len(given[0].parts)):
+        if path in found.scanned:
+            continue
+        found.roots.append(root)
+        if not root.is_file:
+            _walk(found, path, root.name, exclusion)
+        # A shell may have named it, with all others of its kind.
+        elif not exclusion.covers(path.name, is_directory=False):
+            _add_file(found, _FileEntry(root.name, path, root.name, path), exclusion)
+    for link in found.links:
+        _add_file(found, link, exclusion)
+    return found
+
+
+def renamed_sources(found: DiscoveredFiles, known: SourceRoots) -> dict[str, str]:
+    """The documents that came by paths inside of these: what they are called, and what from now on."""
+    return {
+        file: called + file.removeprefix(root.name)
+        for root, called in _inside(found, known)
+        if root not in found.roots
+        for file in known.documents_of(root)
+    }
+
+
+def _inside(found: DiscoveredFiles, known: SourceRoots) -> Iterator[tuple[SourceRoot, str]]:
+    """What may be a root by itself, and what it is called now; also such that are gone from a directory."""
+    for path, seen in found.scanned.items():
+        yield SourceRoot(_name(path), str(path), is_file=seen.is_file), seen.name
+        for name in () if seen.is_file else known.names_in(str(path)):
+            gone = path / name
+            if not os.path.lexists(gone):
+                yield SourceRoot(name, str(gone)), f"{seen.name}/{name}"
+                yield SourceRoot(name, str(gone), is_file=True), f"{seen.name}/{name}"
+
+
+def _walk(found: DiscoveredFiles, top: Path, name: str, exclusion: ExclusionPatterns) -> None:
+    # Without recursion: a tree can be deeper than Python's stack.
+    waiting = [(top, "")]
+    while waiting:
+        directory, below = waiting.pop()
+        called = f"{name}/{readable(below)}".rstrip("/")
+        try:
+            entries = list(_entries(directory))
+        except OSError as error:
+            # One that went away meanwhile is gone, but a root may be a disk that is not there now.
+            if below == "" or not isinstance(error, FileNotFoundError):
+                found.failed.append(UnreadableFile(called, f"cannot be looked through: {error.strerror}"))
+            continue
+        found.scanned[directory] = ScannedPath(called, is_file=False)
+        for entry, is_directory in entries:
+            relative = f"{below}{entry.name}"
+            if _is_hidden(entry.name):
+                continue
+            if exclusion.covers(relative, is_directory=is_directory):
+                found.excluded_from.add(name)
+            elif is_directory:
+                waiting.append((Path(entry.path), f"{relative}/"))
+            elif entry.is_symlink():
+                found.links.append(_FileEntry(f"{name}/{readable(relative)}", Path(entry.path), name, top))
+            else:
+                _add_file(
+                    found, _FileEntry(f"{name}/{readable(relative)}", Path(entry.path), name, top), exclusion
+                )
+
+
+def _entries(directory: Path) -> Iterator[tuple[os.DirEntry[str], bool]]:
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            yield entry, entry.is_dir(follow_symlinks=False)
+
+
+def _is_hidden(name: str) -> bool:
+    # Word leaves the last kind beside each document that is open.
+    return name.startswith((".", "~$")) or name in _SKIPPED_DIRECTORIES
+
+
+def _add_file(found: DiscoveredFiles, entry: _FileEntry, exclusion: ExclusionPatterns) -> None:
+    extension = extension_of(entry.path.name)
+    try:
+        # Only links are followed to their end: above the file there are none any more.
+        real = entry.path.resolve(strict=True) if entry.path.is_symlink() else entry.path
+        status = real.stat()
+    except RuntimeError:
+        # A link that leads to itself.
+        return
+    except OSError as error:
+        if error.errno not in _NOT_THERE and is_known(extension):
+            found.failed.append(UnreadableFile(entry.file, f"cannot be looked at: {error.strerror}"))
+        return
+    if not stat.S_ISREG(status.st_mode) or not real.is_relative_to(entry.top) or real in found.scanned:
+        return
+    if real != entry.path and _is_left_out(found, entry, real, exclusion):
+        return
+    if not is_known(extension):
+        found.skipped[readable(extension)] += 1
+    elif entry.file in found.files:
+        reason = "is called as another file that was found; rename one of the two"
+        found.failed.append(UnreadableFile(entry.file, reason))
+    else:
+        found.files[entry.file] = DiscoveredFile(
+            real, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        )
+        found.scanned[real] = ScannedPath(entry.file, is_file=True)
+
+
+def _is_left_out(found: DiscoveredFiles, link: _FileEntry, real: Path, exclusion: ExclusionPatterns) -> bool:
+    """Whether a link leads to what is hidden or excluded at its own place."""
+    names = real.relative_to(link.top).parts
+    *directories, file = accumulate(names, "{}/{}".format)
+    if exclusion.covers(file, is_directory=False) or any(
+        exclusion.covers(directory, is_directory=True) for directory in directories
+    ):
+        found.excluded_from.add(link.root)
+        return True
+    # Kubernetes mounts files as links into `..data`, so that all of them change at once.
+    return any(_is_hidden(name) and not name.startswith("..") for name in names)

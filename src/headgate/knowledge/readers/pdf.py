@@ -1,0 +1,298 @@
+"""PDF: page texts by PDFium, form values and outline by pypdf."""
+
+import io
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+import pypdfium2  # type: ignore[import-untyped]
+from pypdf import PageObject, PasswordType, PdfReader
+from pypdf.constants import FieldDictionaryAttributes as Key
+from pypdf.errors import DependencyError, PyPdfError
+from pypdf.generic import Destination, DictionaryObject
+from pypdfium2 import PdfiumError, raw
+
+from headgate.knowledge.ingestion.document_source import DocumentUnreadable, ParsedDocument
+from headgate.knowledge.readers.dates import day_of
+from headgate.knowledge.readers.limits import MOST_DEPTH, MOST_PAGES
+from headgate.knowledge.readers.running_headers import with_whole_words, without_running_lines
+from headgate.knowledge.readers.section_builder import SectionBuilder
+from headgate.knowledge.readers.text import clean, one_line
+
+# What PDFium writes in place of a hyphen at the end of a line, and of the end of that line.
+_CUT_WORD: Final = "\ufffe"
+# A picture may stand in a form that is drawn by another one; a hostile file nests them without end.
+_MOST_NESTED: Final = 5
+
+
+class PdfiumPages:
+    """The pages of one PDF by their number from 0."""
+
+    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+        self._document = document
+        self._count = len(document)
+
+    def text(self, number: int) -> str:
+        """The text of a page in reading order; empty where PDFium reads none or cannot load the page."""
+        if number >= self._count:
+            return ""
+        try:
+            with closing(self._document[number]) as page, closing(page.get_textpage()) as text_page:
+                text: str = text_page.get_text_range()
+                return text.replace(_CUT_WORD, "-\n")
+        except (PdfiumError, RecursionError):
+            # pypdfium2 looks for the first character that can be seen one call deeper for each that cannot.
+            return ""
+
+    def has_picture(self, number: int) -> bool:
+        """Whether the page shows a picture; no picture is decoded."""
+        if number >= self._count:
+            return False
+        try:
+            with closing(self._document[number]) as page:
+                pictures = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=_MOST_NESTED)
+                return next(iter(pictures), None) is not None
+        except PdfiumError:
+            return False
+
+
+class _EmptyPdfiumPages(PdfiumPages):
+    """Stands for a file that PDFium cannot open."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+
+@contextmanager
+def open_pages(content: bytes) -> Iterator[PdfiumPages]:
+    """The pages while the block lasts; all of them are empty where PDFium cannot open the file."""
+    try:
+        document = pypdfium2.PdfDocument(content)
+    except PdfiumError:
+        yield _EmptyPdfiumPages()
+        return
+    with closing(document):
+        yield PdfiumPages(document)
+
+
+log = logging.getLogger("headgate.knowledge.readers")
+
+# Bits of a field's flags: a value that is typed unseen, and a button that only starts something.
+_PASSWORD: Final = 1 << 13
+_PUSH_BUTTON: Final = 1 << 16
+_OFF: Final = "/Off"
+
+
+def form_values(reader: PdfReader) -> dict[int, list[str]]:
+    """The fields that have a value as lines of `name: value`, by the number of their page from 0."""
+    if "/AcroForm" not in reader.root_object:
+        return {}
+    told: set[str] = set()
+    return {
+        number: lines
+        for number, page in enumerate(reader.pages)
+        if (lines := list(_lines_of(number, page, told)))
+    }
+
+
+def _lines_of(number: int, page: PageObject, told: set[str]) -> Iterator[str]:
+    """A field that stands in several places, as a radio button does, is told at the first."""
+    try:
+        for annotation in page.get("/Annots") or ():
+            line = _line(_inherited(annotation.get_object()))
+            if line and line not in told:
+                told.add(line)
+                yield line
+    except Exception as error:  # noqa: BLE001 (the text of the page is there all the same)
+        log.warning("the form on page %d cannot be read (%s)", number + 1, type(error).__name__)
+
+
+def _inherited(widget: Any) -> dict[str, Any]:
+    """What the widget and the fields above it say; the nearest counts, and the names are joined."""
+    said: dict[str, Any] = {}
+    names: list[str] = []
+    field = widget
+    for _ in range(MOST_DEPTH):
+        if field.get(Key.T):
+            names.insert(0, str(field[Key.T]))
+        for key in ("/Subtype", Key.FT, Key.Ff, Key.V, Key.TU):
+            if key in field and key not in said:
+                said[key] = field[key]
+        parent = field.get(Key.Parent)
+        if parent is None:
+            break
+        field = parent.get_object()
+    return said | {Key.T: ".".join(names)}
+
+
+def _line(field: dict[str, Any]) -> str:
+    """Empty for what is no field, has no value, or has one that is not for reading."""
+    if field.get("/Subtype") != "/Widget":
+        return ""
+    kind, flags = field.get(Key.FT), int(field.get(Key.Ff, 0))
+    hidden = (kind == "/Tx" and flags & _PASSWORD) or (kind == "/Btn" and flags & _PUSH_BUTTON)
+    if kind not in ("/Tx", "/Ch", "/Btn") or hidden:
+        return ""
+    value = _value(field.get(Key.V), is_button=kind == "/Btn")
+    name = one_line(clean(str(field.get(Key.TU) or field[Key.T])))
+    return f"{name}: {value}" if name and value else value
+
+
+def _value(value: Any, *, is_button: bool) -> str:
+    """A text, a choice, several choices, or the state of a button."""
+    value = value.get_object() if hasattr(value, "get_object") else value
+    if value is None or (is_button and value == _OFF):
+        return ""
+    if isinstance(value, list):
+        return ", ".join(filter(None, (_value(one, is_button=False) for one in value)))
+    if hasattr(value, "get_data"):
+        value = value.get_data().decode("utf-8", "replace")
+    text = clean(str(value)).strip()
+    return text.removeprefix("/") if is_button else text
+
+
+def parse(content: bytes) -> ParsedDocument:
+    """The pages; raises Unreadable for one that is encrypted, has no text, or is no PDF at all."""
+    try:
+        reader = PdfReader(io.BytesIO(content))
+        if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
+            raise DocumentUnreadable("is encrypted; save it without a password")
+        count = len(reader.pages)
+    except DependencyError as error:
+        raise DocumentUnreadable(
+            "is encrypted in a way that cannot be read; save it without a password"
+        ) from error
+    except PyPdfError as error:
+        raise DocumentUnreadable("is no PDF that can be read; save it again") from error
+    if count > MOST_PAGES:
+        raise DocumentUnreadable(f"has more than {MOST_PAGES} pages; split it")
+    with open_pages(content) as pages:
+        texts = list(_texts(reader, pages))
+        filled = form_values(reader)
+        pictured = [
+            number
+            for number, text in enumerate(texts)
+            if not text and (pages.has_picture(number) or _has_picture(reader.pages[number]))
+        ]
+    if not filled and not any(texts):
+        raise DocumentUnreadable(_why_empty(texts, has_pictures=bool(pictured)))
+    if pictured:
+        log.warning("%d of %d pages have no text, only pictures of it", len(pictured), len(texts))
+    builder = SectionBuilder()
+    whole = with_whole_words(without_running_lines([text or "" for text in texts]))
+    _add_pages(reader, whole, filled, builder)
+    title, date = _title_and_date(reader)
+    return ParsedDocument(sections=builder.sections(), doc_type="pdf", title=title, date=date)
+
+
+def _texts(reader: PdfReader, pages: PdfiumPages) -> Iterator[str | None]:
+    """What stands on each page, empty where that is nothing, and None for one that cannot be read.
+
+    pypdf reads what PDFium does not: files that break the rules in ways which only pypdf forgives.
+    """
+    for number, page in enumerate(reader.pages):
+        text: str | None = _filled_text(pages.text(number))
+        if not text:
+            try:
+                text = _filled_text(page.extract_text())
+            except Exception as error:  # noqa: BLE001 (one broken page does not take the others with it)
+                log.warning("page %d cannot be read (%s)", number + 1, type(error).__name__)
+                text = None
+        yield text
+
+
+def _filled_text(text: str) -> str:
+    text = clean(text)
+    return "" if text.isspace() else text
+
+
+def _has_picture(page: PageObject) -> bool:
+    """Whether pypdf finds a picture among what the page uses; it decodes none, which would need Pillow."""
+    try:
+        kept = page.get("/Resources", DictionaryObject()).get_object().get("/XObject", DictionaryObject())
+        return any(one.get_object().get("/Subtype") == "/Image" for one in kept.get_object().values())
+    except Exception as error:  # noqa: BLE001 (what is broken shows no picture)
+        log.warning("the pictures cannot be looked for (%s)", type(error).__name__)
+        return False
+
+
+def _why_empty(texts: Sequence[str | None], *, has_pictures: bool) -> str:
+    if None in texts:
+        return "has pages that are broken, and no text on the others; save it again"
+    if has_pictures:
+        return "has no text, only pictures of it; run text recognition (OCR) over it"
+    return "has no text: its pages are empty, or only drawn on; save it again with its text"
+
+
+def _add_pages(
+    reader: PdfReader, texts: Sequence[str], filled: Mapping[int, Sequence[str]], builder: SectionBuilder
+) -> None:
+    chapters, labels = _chapters(reader), _labels(reader)
+    chapter: tuple[str, ...] = ()
+    for number, text in enumerate(texts):
+        begun = chapters.get(number, [])
+        label = labels[number] if number < len(labels) else str(number + 1)
+        builder.begin_section((*(_first(begun) or chapter), f"Page {label}"))
+        builder.add_paragraph(text)
+        builder.add_paragraph("\n".join(filled.get(number, ())))
+        chapter = begun[-1] if begun else chapter
+
+
+def _first(begun: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Of the titles that begin on a page the first, with those that begin right below it."""
+    path: tuple[str, ...] = ()
+    for title in begun:
+        if path and title[:-1] != path:
+            break
+        path = title
+    return path
+
+
+def _labels(reader: PdfReader) -> list[str]:
+    try:
+        return [one_line(clean(label)) for label in reader.page_labels]
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the page labels cannot be read (%s)", type(error).__name__)
+        return []
+
+
+def _chapters(reader: PdfReader) -> dict[int, list[tuple[str, ...]]]:
+    """The titles that begin on each page, with those above them, by its number from 0."""
+    begun: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
+    try:
+        for number, path in _entries(reader, reader.outline, ()):
+            begun[number].append(path)
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the outline cannot be read (%s)", type(error).__name__)
+        return {}
+    return begun
+
+
+def _entries(
+    reader: PdfReader, items: Sequence[Any], above: tuple[str, ...]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    path = above
+    for item in items:
+        if isinstance(item, list):
+            if len(path) < MOST_DEPTH:
+                yield from _entries(reader, item, path)
+        elif isinstance(item, Destination):
+            path = (*above, one_line(clean(str(item.title or ""))) or "Untitled")
+            number = reader.get_destination_page_number(item)
+            if number is not None:
+                yield number, path
+
+
+def _title_and_date(reader: PdfReader) -> tuple[str, str]:
+    """Title and day, as far as they are there."""
+    try:
+        told = reader.metadata
+        if told is None:
+            return "", ""
+        raw = told.get("/ModDate") or told.get("/CreationDate") or ""
+        return one_line(clean(str(told.title or ""))), day_of(str(raw))
+    except Exception as error:  # noqa: BLE001 (the text is there all the same)
+        log.warning("the properties cannot be read (%s)", type(error).__name__)
+        return "", ""

@@ -1,0 +1,223 @@
+"""Filters: which sources pass, how loose values are widened, and suggestions when a filter matches no document."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from rapidfuzz import fuzz, process, utils
+
+from headgate.domain.wildcards import matches_any
+from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters, StoreStatistics
+from headgate.knowledge.interfaces import IndexReader
+from headgate.knowledge.search.query import SearchNotice as Notice
+
+# What people call the types of documents, often by the ends of their files. Nothing that a document may call
+# itself, such as log or table: the filter would let others pass too.
+_DOC_TYPE_BY_NAME: Final = {
+    name: kind
+    for kind, names in {
+        "markdown": "md mdown mkd",
+        "text": "txt plaintext",
+        "html": "htm xhtml",
+        "docx": "doc",
+        "csv": "tsv excel spreadsheet",
+        "json": "jsonl ndjson",
+    }.items()
+    for name in names.split()
+}
+# How files end whose documents may call themselves what they like; of the types of those both count.
+_ENDINGS: Final = {"markdown": (".md", ".markdown", ".mdown", ".mkd")}
+
+
+def passes(filters: DocumentFilters, file: str, category: str, doc_type: str, date: str) -> bool:
+    """Whether a source passes; phrases are a matter of its chunks. Case matters only in files."""
+    return (
+        _one_of(category, filters.categories)
+        and (not filters.files or matches_any(file, filters.files))
+        and (_one_of(doc_type, filters.doc_types) or _ends(file, file_suffixes(filters.doc_types)))
+        # Without a date nobody knows whether it is in the range.
+        and (not filters.date_from or (bool(date) and date >= filters.date_from))
+        and (not filters.date_to or (bool(date) and date <= filters.date_to))
+    )
+
+
+def file_suffixes(doc_types: Iterable[str]) -> tuple[str, ...]:
+    """How files end, in ASCII of any case, that are of these types whatever their documents say."""
+    return tuple(ending for one in doc_types for ending in _ENDINGS.get(one.casefold(), ()))
+
+
+def widen_filters(filters: DocumentFilters) -> DocumentFilters:
+    """With what is meant besides: a type by another name, and a file by the last parts of its path."""
+    return msgspec.structs.replace(
+        filters,
+        doc_types=_with(filters.doc_types, (_type_of(word) for word in filters.doc_types)),
+        files=_with(filters.files, (f"*/{file}" for file in filters.files if _is_part(file))),
+    )
+
+
+def _with(given: tuple[str, ...], meant: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*given, *meant}))
+
+
+def _type_of(word: str) -> str:
+    bare = word.removeprefix(".")
+    return _DOC_TYPE_BY_NAME.get(bare.casefold(), bare)
+
+
+def _is_part(file: str) -> bool:
+    # One that begins with a star fits any path already.
+    return "/" not in file and not file.startswith("*")
+
+
+def _ends(file: str, endings: Iterable[str]) -> bool:
+    # Bytes, so that only ASCII has a case, as in every store.
+    name = file.encode(errors="replace").lower()
+    return any(name.endswith(ending.encode()) for ending in endings)
+
+
+def _one_of(value: str, wanted: tuple[str, ...]) -> bool:
+    return not wanted or value.casefold() in {one.casefold() for one in wanted}
+
+
+NOTHING_INGESTED: Final = Notice(
+    level="warning",
+    code="NOTHING_INGESTED",
+    message="There are no documents to search yet.",
+    suggestion="Run headgate knowledge ingest PATH to add some.",
+)
+_MOST_NAMED: Final = 10
+_MOST_WANTED: Final = 5
+_LONGEST_WANTED: Final = 60
+_LIKE_ENOUGH: Final = 50
+# What is shorter is somewhere in many paths.
+_SHORTEST_PART: Final = 3
+# So many documents are looked at for one whose name is near; they are read in batches.
+_MOST_LOOKED_AT: Final = 5000
+_BATCH: Final = 500
+
+
+async def suggest_filters(passages: IndexReader, filters: DocumentFilters) -> tuple[Notice, ...]:
+    """One warning for each filter that no document passes, or that none passes all of them together.
+
+    None when there are no documents at all, and where some pass: then it is the query that finds nothing.
+    """
+    wanted = filters.source_filters
+    if wanted == NO_FILTERS or await passages.source_ids(wanted):
+        return ()
+    there = await passages.statistics()
+    if not there.sources:
+        return ()
+    found = [
+        await _value_suggestions("source_category", wanted.categories, there.categories),
+        await _type_suggestions(passages, wanted.doc_types, there.doc_types),
+        await _file_suggestions(passages, wanted.files),
+        await _date_suggestions(passages, wanted, there),
+    ]
+    notices = tuple(notice for notice in found if notice is not None)
+    together = _suggestion_notice(
+        "Each of the filters fits some document, but no document passes all of them",
+        "leave one of them out, or see list_sources for what there is",
+    )
+    return notices or (together,)
+
+
+async def _value_suggestions(name: str, wanted: Sequence[str], there: Iterable[str]) -> Notice | None:
+    known = sorted(filter(None, there))
+    if not wanted or {one.casefold() for one in wanted} & {one.casefold() for one in known}:
+        return None
+    # There are few of them as a rule, and then all are worth knowing.
+    if len(known) > _MOST_NAMED:
+        known = await asyncio.to_thread(_nearest, wanted, {one: one for one in known})
+    return _notice(name, wanted, known)
+
+
+async def _type_suggestions(
+    passages: IndexReader, wanted: Sequence[str], there: Iterable[str]
+) -> Notice | None:
+    # A document that calls itself something is still of the type of its file.
+    if not wanted or await passages.source_ids(DocumentFilters(doc_types=tuple(wanted))):
+        return None
+    return await _value_suggestions("doc_type", wanted, there)
+
+
+async def _file_suggestions(passages: IndexReader, wanted: Sequence[str]) -> Notice | None:
+    if not wanted or await passages.source_ids(DocumentFilters(files=tuple(wanted))):
+        return None
+    ids = (await passages.source_ids(NO_FILTERS))[:_MOST_LOOKED_AT]
+    files: list[str] = []
+    for start in range(0, len(ids), _BATCH):
+        batch = await passages.sources(ids[start : start + _BATCH])
+        files += [source.file for source in batch.values()]
+    near = _holding(files, wanted)
+    if not near:
+        names = {file: _last(file) for file in files}
+        near = await asyncio.to_thread(_nearest, [_last(one) for one in wanted], names)
+    # What was added to a pattern nobody has asked for.
+    asked = [one for one in wanted if not (one.startswith("*/") and one[2:] in wanted)]
+    return _notice("source_file", asked, near)
+
+
+async def _date_suggestions(
+    passages: IndexReader, wanted: DocumentFilters, there: StoreStatistics
+) -> Notice | None:
+    days = DocumentFilters(date_from=wanted.date_from, date_to=wanted.date_to)
+    if days == NO_FILTERS or await passages.source_ids(days):
+        return None
+    given = (("date_from", days.date_from), ("date_to", days.date_to))
+    told = " and ".join(f"{name} {day}" for name, day in given if day)
+    return _suggestion_notice(
+        f"No document has a date that passes {told}; {_days_of(there)}",
+        "ask for other days, or leave the dates out",
+    )
+
+
+def _days_of(there: StoreStatistics) -> str:
+    if not there.first_date:
+        return "none has a date at all"
+    return f"the oldest is of {there.first_date}, the newest of {there.last_date}"
+
+
+def _holding(files: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """The first files whose path has what is wanted somewhere, in any case."""
+    parts = [one.strip("*/").casefold() for one in wanted[:_MOST_WANTED]]
+    parts = [part for part in parts if len(part) >= _SHORTEST_PART]
+    return sorted(file for file in files if any(part in file.casefold() for part in parts))[:_MOST_NAMED]
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/*").rpartition("/")[2]
+
+
+def _nearest(wanted: Sequence[str], known: dict[str, str]) -> list[str]:
+    """The keys whose values are most like one of those that are wanted, the most like first."""
+    best: dict[str, float] = {}
+    for one in wanted[:_MOST_WANTED]:
+        found = process.extract(
+            one,
+            known,
+            scorer=fuzz.WRatio,
+            processor=utils.default_process,
+            limit=_MOST_NAMED,
+            score_cutoff=_LIKE_ENOUGH,
+        )
+        for _, score, key in found:
+            best[key] = max(score, best.get(key, 0.0))
+    return sorted(best, key=lambda key: (-best[key], key))[:_MOST_NAMED]
+
+
+def _notice(name: str, wanted: Sequence[str], near: Sequence[str]) -> Notice:
+    told = " or ".join(f"'{one[:_LONGEST_WANTED]}'" for one in wanted[:_MOST_WANTED])
+    return _suggestion_notice(
+        f"No document has {name} {told}",
+        f"use one of these: {', '.join(near)}" if near else "see list_sources for what there is",
+    )
+
+
+def _suggestion_notice(message: str, suggestion: str) -> Notice:
+    return Notice(
+        level="warning",
+        code="NO_SUCH_SOURCE",
+        message=message,
+        suggestion=suggestion,
+    )

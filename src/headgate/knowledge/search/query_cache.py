@@ -1,0 +1,147 @@
+"""A cache of search results per store revision; concurrent equal searches run once."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+log = logging.getLogger("headgate.knowledge")
+
+ENTRIES: Final = 1000
+TTL_SECONDS: Final = 3600.0
+# Work that nobody waits for any more gets so long to end before we stop looking.
+_ENDING_SECONDS: Final = 1.0
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class CacheStatistics(NamedTuple):
+    """How much the cache was worth; `evictions` are those that had to make room."""
+
+    hits: int
+    misses: int
+    entries: int
+    evictions: int
+
+
+class ComputedValue(NamedTuple, Generic[Value]):
+    """An answer; one that is not `lasting` is given to those who wait for it and not kept."""
+
+    value: Value
+    is_cacheable: bool = True
+
+
+class _QueryCacheEntry(NamedTuple, Generic[Value]):
+    value: Value
+    revision: int
+    until: float
+
+
+class _InFlightComputation(Generic[Value]):
+    """An answer in the making, and how many wait for it."""
+
+    def __init__(self, task: "asyncio.Task[Value]") -> None:
+        self.task = task
+        self.waiting = 0
+
+
+class QueryCache(Generic[Key, Value]):
+    """The answers used last, each for one revision of the store. `clock` tells seconds that only grow."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        entries: int = ENTRIES,
+        ttl_seconds: float = TTL_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._entries = entries
+        self._ttl_seconds = ttl_seconds
+        self._kept: OrderedDict[Key, _QueryCacheEntry[Value]] = OrderedDict()
+        self._under_way: dict[tuple[Key, int], _InFlightComputation[Value]] = {}
+        self._newest = 0
+        self._hits = self._misses = self._evictions = 0
+
+    @property
+    def statistics(self) -> CacheStatistics:
+        """Since it was made."""
+        return CacheStatistics(self._hits, self._misses, len(self._kept), self._evictions)
+
+    async def get(
+        self, key: Key, revision: int, make: Callable[[], Awaitable[ComputedValue[Value]]]
+    ) -> tuple[Value, bool]:
+        """The answer, and whether it was there or in the making already; raises what `make` raises.
+
+        Whoever is cancelled does not take the work from others who wait for it.
+        """
+        if revision > self._newest:
+            # Nobody will ask for what was before.
+            self._newest = revision
+            self._kept.clear()
+        kept = self._kept.get(key)
+        if kept is not None and kept.revision == revision and self._clock() < kept.until:
+            self._kept.move_to_end(key)
+            self._hits += 1
+            return kept.value, True
+        self._kept.pop(key, None)
+        place = (key, revision)
+        joined = place in self._under_way
+        if joined:
+            self._hits += 1
+        else:
+            self._misses += 1
+            task = asyncio.get_running_loop().create_task(self._make(place, make), name="search")
+            self._under_way[place] = _InFlightComputation(task)
+        return await self._wait(place, self._under_way[place]), joined
+
+    async def _make(
+        self, place: tuple[Key, int], make: Callable[[], Awaitable[ComputedValue[Value]]]
+    ) -> Value:
+        try:
+            made = await make()
+        finally:
+            # After a cancellation the place may be somebody else's already.
+            own = self._under_way.get(place)
+            if own is not None and own.task is asyncio.current_task():
+                del self._under_way[place]
+        if made.is_cacheable:
+            self._keep(place, made.value)
+        return made.value
+
+    def _keep(self, place: tuple[Key, int], value: Value) -> None:
+        key, revision = place
+        known = self._kept.get(key)
+        if known is not None and known.revision > revision:
+            # Who began earlier ended later.
+            return
+        self._kept[key] = _QueryCacheEntry(value, revision, self._clock() + self._ttl_seconds)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._entries:
+            self._kept.popitem(last=False)
+            self._evictions += 1
+
+    async def _wait(self, place: tuple[Key, int], work: _InFlightComputation[Value]) -> Value:
+        work.waiting += 1
+        try:
+            # Unlike awaiting the task itself, this does not cancel it when we are cancelled.
+            await asyncio.wait({work.task})
+            return work.task.result()
+        except asyncio.CancelledError:
+            if work.waiting == 1:
+                await self._abandon(place, work)
+            raise
+        finally:
+            work.waiting -= 1
+
+    async def _abandon(self, place: tuple[Key, int], work: _InFlightComputation[Value]) -> None:
+        # Before anything else, so that nobody joins what is ending.
+        if self._under_way.get(place) is work:
+            del self._under_way[place]
+        work.task.cancel()
+        done, _ = await asyncio.wait({work.task}, timeout=_ENDING_SECONDS)
+        for task in done:
+            if not task.cancelled() and task.exception() is not None:
+                log.info("a search that nobody waits for failed", exc_info=task.exception())

@@ -1,0 +1,320 @@
+"""Boosts and final scores of the chunks found, and the explanation of each score."""
+
+import datetime
+import math
+import re
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate.domain.errors import ConfigError
+from headgate.knowledge.data_model import VENDOR_TYPES, ChunkRecord, Entity, name_key
+from headgate.knowledge.search.query import RankedChunk, ScoreBoosts, SearchStrategy
+from headgate.knowledge.search.query import SearchNotice as Notice
+from headgate.search.hybrid_fusion import FusedChunk, ReciprocalRankFusion
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, terms
+
+# A name of more words is known by a shorter one too.
+_LONGEST_NAME_WORDS: Final = 5
+# Nothing is recent after that.
+_RECENT_DAYS: Final = 365
+# What people call the kinds of files, by stem.
+_DOC_TYPE_BY_STEM: Final = {
+    stem(word): kind
+    for kind, names in {
+        "pdf": ["pdf", "pdfs"],
+        "csv": ["csv", "tsv", "spreadsheet", "excel"],
+        "docx": ["docx", "doc"],
+        "html": ["html", "htm", "webpage", "website"],
+        "markdown": ["markdown", "md", "readme"],
+        "json": ["json", "jsonl"],
+        "text": ["txt", "plaintext"],
+    }.items()
+    for word in names
+}
+_AROUND: Final = "\"'\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb()[]{}<>,;:!?"
+_POSSESSIVE: Final = re.compile(r"['\u2019]s?$")
+
+
+class NameSpan(NamedTuple):
+    """Neighbouring words of a query that may be a name."""
+
+    start: int
+    end: int
+    key: str
+
+
+class QueryMentions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query names besides its subject."""
+
+    vendors: frozenset[int] = frozenset()
+    entities: frozenset[int] = frozenset()
+    stems: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+
+
+def validate_boosts(boosts: ScoreBoosts) -> ScoreBoosts:
+    """The same; raises ConfigError when one is not from 0 to 1."""
+    for name, share in msgspec.structs.asdict(boosts).items():
+        if not (math.isfinite(share) and 0 <= share <= 1):
+            raise ConfigError(f"the boost {name} {share:g} cannot be used", hint="give a number from 0 to 1")
+    return boosts
+
+
+def name_spans(text: str) -> list[NameSpan]:
+    """Everything in the query that may be the name of somebody, as keys of names."""
+    parts = text.split()
+    return [
+        NameSpan(start, end, key)
+        for start in range(len(parts))
+        for end in range(start + 1, min(start + _LONGEST_NAME_WORDS, len(parts)) + 1)
+        for key in _spellings(" ".join(parts[start:end]))
+    ]
+
+
+def _spellings(words: str) -> Iterable[str]:
+    """With and without what a sentence puts around a name; none when it says nothing."""
+    bare = words.strip(_AROUND)
+    plain = bare.strip(".")
+    found = dict.fromkeys(map(name_key, (words, bare, plain, _POSSESSIVE.sub("", plain))))
+    # `us` and `it` are names too, but hardly ever meant as such.
+    return [key for key in found if key and content_words(key)]
+
+
+def resolve_mentions(text: str, found: Iterable[NameSpan], known: Iterable[Entity]) -> QueryMentions:
+    """What a query asks for, where `known` are the entities that have one of the keys.
+
+    Of names within a longer name only the longest counts: `Bank of America` is no place.
+    """
+    names: dict[str, list[Entity]] = {}
+    for entity in known:
+        for name in (entity.name, *entity.aliases):
+            names.setdefault(name_key(name), []).append(entity)
+    matched = [span for span in found if span.key in names]
+    meant = [
+        entity
+        for span in matched
+        if not any(_within(span, other) for other in matched)
+        for entity in names[span.key]
+    ]
+    subjects = frozenset(stem(word) for word in content_words(text) if word not in WEAK_STOP_WORDS)
+    return QueryMentions(
+        vendors=frozenset(entity.id for entity in meant if entity.type.upper() in VENDOR_TYPES),
+        entities=frozenset(entity.id for entity in meant if entity.type.upper() not in VENDOR_TYPES),
+        # In lower case too: `PDFs` is cut at its hump.
+        stems=frozenset(terms(text) + terms(text.lower())),
+        topics=subjects,
+    )
+
+
+def _within(span: NameSpan, other: NameSpan) -> bool:
+    inside = other.start <= span.start and span.end <= other.end
+    return inside and other.end - other.start > span.end - span.start
+
+
+def boost_shares(
+    boosts: ScoreBoosts,
+    wishes: QueryMentions,
+    chunk: ChunkRecord,
+    mentioned: Collection[int],
+    today: datetime.date,
+) -> dict[str, float]:
+    """By which share the score grows, for each boost that fits the chunk."""
+    fitting = {
+        "vendor": boosts.vendor * (not wishes.vendors.isdisjoint(mentioned)),
+        "doc_type": boosts.doc_type * _of_type(wishes, chunk.doc_type),
+        "recency": boosts.recency * _freshness(chunk.date, today),
+        "entity": boosts.entity * (not wishes.entities.isdisjoint(mentioned)),
+        "topic": boosts.topic * _on_topic(wishes, chunk),
+    }
+    return {name: share for name, share in fitting.items() if share > 0}
+
+
+def apply_boosts(score: float, shares: Mapping[str, float]) -> float:
+    """The score with all that fits, before it is clamped: of two above 1 the higher one stays first."""
+    return score * (1 + sum(shares.values()))
+
+
+def clamp_score(score: float) -> float:
+    """From 0 to 1."""
+    return min(1.0, max(0.0, score))
+
+
+def _of_type(wishes: QueryMentions, doc_type: str) -> bool:
+    kind = doc_type.casefold()
+    if any(_DOC_TYPE_BY_STEM.get(word) == kind for word in wishes.stems):
+        return True
+    own = terms(doc_type)
+    return bool(own) and wishes.stems.issuperset(own)
+
+
+def _freshness(day: str, today: datetime.date) -> float:
+    """From 1 for today to 0 for a year ago; 0 for what has no date."""
+    try:
+        age = (today - datetime.date.fromisoformat(day)).days
+    except ValueError:
+        return 0.0
+    return clamp_score(1 - age / _RECENT_DAYS)
+
+
+def _on_topic(wishes: QueryMentions, chunk: ChunkRecord) -> bool:
+    # The first part is the name of the file.
+    _, _, headings = chunk.header.partition(" > ")
+    return not wishes.topics.isdisjoint(terms(f"{headings} {chunk.category}"))
+
+
+_DIGITS: Final = 6
+# A cosine below this is chance: of a question with a document about something else.
+LOW_SIMILARITY: Final = 0.2
+_NOTHING: Final[Mapping[str, float]] = {}
+
+
+class ScoredResult(NamedTuple):
+    """A chunk with its final score, and by which shares it grew."""
+
+    fused: FusedChunk
+    score: float
+    shares: Mapping[str, float] = _NOTHING
+
+
+def score_results(
+    found: Iterable[FusedChunk], shares: Mapping[int, Mapping[str, float]]
+) -> tuple[ScoredResult, ...]:
+    """Each with its final score, the best first; equal ones by id."""
+    raised = [(apply_boosts(one.score, shares.get(one.chunk_id, _NOTHING)), one) for one in found]
+    raised.sort(key=lambda pair: (-pair[0], pair[1].chunk_id))
+    return tuple(
+        ScoredResult(one, round(clamp_score(score), _DIGITS), shares.get(one.chunk_id, _NOTHING))
+        for score, one in raised
+    )
+
+
+def with_min_score(found: Iterable[ScoredResult], min_score: float) -> tuple[ScoredResult, ...]:
+    """Those that have the minimum."""
+    # As it is shown: a caller who gives a score that he was shown gets what had it.
+    least = round(min_score, _DIGITS)
+    return tuple(one for one in found if one.score >= least)
+
+
+def assign_ranks(found: Iterable[ScoredResult]) -> tuple[RankedChunk, ...]:
+    """Each with its rank from 1."""
+    return tuple(
+        RankedChunk(
+            chunk_id=one.fused.chunk_id,
+            rank=rank,
+            score=one.score,
+            similarity=one.fused.similarity,
+            bm25=one.fused.bm25,
+        )
+        for rank, one in enumerate(found, 1)
+    )
+
+
+def low_similarity_notice(found: Sequence[FusedChunk]) -> Notice | None:
+    """What to tell when nothing has a word of the query or is near to it; something is always nearest."""
+    nearest = max((one.similarity for one in found if one.similarity is not None), default=None)
+    if nearest is None or nearest >= LOW_SIMILARITY or any(one.bm25 is not None for one in found):
+        return None
+    return Notice(
+        level="warning",
+        code="LOW_RELEVANCE",
+        message=f"Nothing fits well: the best similarity is {nearest:.2f}.",
+        suggestion="Take it that the documents do not say; or ask in other words.",
+    )
+
+
+class ScoreExplanations(NamedTuple):
+    """What explanations are made of, in little room: it is kept for every ranking, and seldom wanted."""
+
+    vector_ranks: "array[int]"
+    bm25_ranks: "array[int]"
+    exact_ranks: "array[int]"
+    fused: "array[float]"
+    # Empty where nothing was boosted.
+    shares: tuple[Mapping[str, float], ...]
+
+    @classmethod
+    def of(cls, found: Sequence[ScoredResult]) -> "ScoreExplanations":
+        """One of each for each that was found."""
+        return cls(
+            array("H", [one.fused.vector_rank for one in found]),
+            array("H", [one.fused.bm25_rank for one in found]),
+            array("H", [one.fused.exact_rank for one in found]),
+            array("d", [one.fused.score for one in found]),
+            tuple(one.shares for one in found) if any(one.shares for one in found) else (),
+        )
+
+    def explain(
+        self, strategy: SearchStrategy, fusion: ReciprocalRankFusion, one: RankedChunk
+    ) -> dict[str, object]:
+        """Where the score of one of them comes from."""
+        place = one.rank - 1
+        fused = self.fused[place]
+        vector: dict[str, object] | None = None
+        bm25: dict[str, object] | None = None
+        if one.similarity is not None:
+            rank = self.vector_ranks[place]
+            given = _given(rank, fusion.weights.vector, fused, strategy, fusion)
+            vector = {"rank": rank, "similarity": round(one.similarity, _DIGITS), **given}
+        if one.bm25 is not None:
+            rank = self.bm25_ranks[place]
+            given = _given(rank, fusion.weights.bm25, fused, strategy, fusion)
+            bm25 = {"rank": rank, "score": round(one.bm25, _DIGITS), **given}
+        shares = self.shares[place] if self.shares else _NOTHING
+        return {
+            "vector": vector,
+            "bm25": bm25,
+            "exact": self._exact(place, fusion),
+            "fused": round(fused, _DIGITS),
+            "boosts": {name: round(share, _DIGITS) for name, share in shares.items()},
+            "score": one.score,
+        }
+
+    def _exact(self, place: int, fusion: ReciprocalRankFusion) -> dict[str, object] | None:
+        """What a rare term of the query guarantees; None where the chunk has none."""
+        rank = self.exact_ranks[place]
+        return {"rank": rank, "guaranteed": round(fusion.exact_match_floor(rank), _DIGITS)} if rank else None
+
+
+def _given(
+    rank: int, weight: float, fused: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion
+) -> dict[str, float]:
+    """What a list gave to the score; one that is alone gave all of it."""
+    if strategy is not SearchStrategy.HYBRID:
+        return {"weight": 1.0, "contribution": round(fused, _DIGITS)}
+    contribution = fusion.contribution(weight, rank)
+    return {"weight": round(weight, _DIGITS), "contribution": round(contribution, _DIGITS)}
+
+
+def unreachable_min_score_notice(
+    min_score: float, strategy: SearchStrategy, fusion: ReciprocalRankFusion, boosts: ScoreBoosts | None
+) -> Notice | None:
+    """What to tell somebody who asks for more than a strategy can give, where `boosts` are those in use."""
+    most = fusion.best_possible_score if strategy is SearchStrategy.HYBRID else 1.0
+    if boosts is not None:
+        most *= 1 + sum(msgspec.structs.asdict(boosts).values())
+    most = round(clamp_score(most), _DIGITS)
+    if round(min_score, _DIGITS) <= most:
+        return None
+    return Notice(
+        level="warning",
+        code="MIN_SCORE_TOO_HIGH",
+        message=f"No result can reach min_score {min_score:g}: strategy '{strategy}' gives at most {most:g}.",
+        suggestion=f"Use a min_score up to {most:g}, or strategy 'vector' or 'bm25', which give up to 1.",
+    )
+
+
+def below_min_score_notice(min_score: float, found: Sequence[ScoredResult]) -> Notice | None:
+    """What to tell somebody for whom nothing of what was found is good enough."""
+    if not found or with_min_score(found[:1], min_score):
+        return None
+    best = found[0].score
+    return Notice(
+        level="warning",
+        code="MIN_SCORE_TOO_HIGH",
+        message=f"No result reaches min_score {min_score:g}: the best has {best:g}.",
+        suggestion=f"Use a min_score up to {best:g}, or take it that the documents do not say.",
+    )

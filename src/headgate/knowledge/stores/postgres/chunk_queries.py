@@ -1,0 +1,271 @@
+"""Reads sources and chunks, selects those that pass a filter, and ranks them by BM25."""
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headgate.knowledge.data_model import ChunkRecord, DocumentFilters, SourceRecord, StoreStatistics
+from headgate.knowledge.search.filters import file_suffixes
+from headgate.knowledge.stores.postgres.statements import (
+    CHUNK,
+    SOURCE,
+    StoreCounters,
+    fetch_rows,
+    read_counters,
+    storable,
+)
+from headgate.knowledge.stores.row_mapping import chunk_from_row, source_from_row
+from headgate.search import block_postings
+from headgate.search.block_postings import ScoredChunk
+from headgate.storage.postgres.connection_pool import Connection
+
+# Longer words do not fit into the index, and the first letters of one are as good.
+LONGEST_LEXEME = 100
+
+
+class ChunkSelection(NamedTuple):
+    """The chunks that pass: those of some sources, or with a phrase in them some chunks."""
+
+    sources: list[int]
+    # None when all chunks of the sources pass.
+    chunks: list[int] | None
+    # At most as many chunks pass.
+    most: int
+
+
+async def select_chunks(connection: Connection, filters: DocumentFilters) -> ChunkSelection | None:
+    """None when everything passes."""
+    phrases = [phrase for phrase in filters.phrases if phrase]
+    of_sources = filters.source_filters
+    if of_sources == DocumentFilters():
+        if not phrases:
+            return None
+        chunks = await _with_phrases(connection, phrases, None)
+        return ChunkSelection([], chunks, len(chunks))
+    passing = await passing_sources(connection, of_sources)
+    sources = [id for id, _ in passing]
+    if not phrases or not sources:
+        return ChunkSelection(sources, None, sum(chunks for _, chunks in passing))
+    chunks = await _with_phrases(connection, phrases, sources)
+    return ChunkSelection(sources, chunks, len(chunks))
+
+
+async def passing_sources(connection: Connection, filters: DocumentFilters) -> list[tuple[int, int]]:
+    """The sources that pass, by the names of their files, each with the number of its chunks."""
+    filters = storable(filters)
+    conditions: list[str] = []
+    values: list[object] = []
+    if filters.categories:
+        conditions.append("category_key = ANY(%s)")
+        values.append([one.casefold() for one in filters.categories])
+    if filters.doc_types:
+        conditions.append("(doc_type_key = ANY(%s) OR file ILIKE ANY(%s::text[]))")
+        endings = [_like(f"*{one}") for one in file_suffixes(filters.doc_types)]
+        values += [[one.casefold() for one in filters.doc_types], endings]
+    if filters.files:
+        conditions.append("file LIKE ANY(%s)")
+        values.append([_like(one) for one in filters.files])
+    if filters.date_from:
+        conditions.append("date <> '' AND date >= %s")
+        values.append(filters.date_from)
+    if filters.date_to:
+        conditions.append("date <> '' AND date <= %s")
+        values.append(filters.date_to)
+    where = " AND ".join(conditions) or "true"
+    statement = "SELECT id, chunks FROM knowledge_sources WHERE " + where + " ORDER BY file, id"
+    found = await fetch_rows(connection, statement, *values)
+    return [(id, chunks) for id, chunks in found]
+
+
+def _like(pattern: str) -> str:
+    """The pattern in PostgreSQL's own words."""
+    for special in ("\\", "%", "_"):
+        pattern = pattern.replace(special, "\\" + special)
+    return pattern.replace("*", "%")
+
+
+async def _with_phrases(
+    connection: Connection, phrases: Sequence[tuple[str, ...]], sources: list[int] | None
+) -> list[int]:
+    """The index finds the chunks with all the words; in those the phrases are looked for letter by letter."""
+    words = sorted({word for phrase in phrases for word in phrase})
+    conditions = ["lexemes @@ %s::tsquery", *["strpos(words, %s) > 0"] * len(phrases)]
+    values: list[object] = [
+        " & ".join(map(lexeme, words)),
+        *(padded_words(phrase) for phrase in phrases),
+    ]
+    if sources is not None:
+        conditions.append("source_id = ANY(%s)")
+        values.append(sources)
+    statement = "SELECT id FROM knowledge_chunks WHERE " + " AND ".join(conditions)
+    return [id for (id,) in await fetch_rows(connection, statement, *values)]
+
+
+def padded_words(words: Sequence[str]) -> str:
+    """Words as `knowledge_chunks.words` has them: a blank before and after each of them."""
+    return f" {' '.join(words)} "
+
+
+def lexeme(word: str) -> str:
+    """A word as it is written in a tsvector or a tsquery."""
+    return "'" + word[:LONGEST_LEXEME].replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+# So many ids of chunks are asked for at once, rather than the best chunks first.
+_MOST_ALLOWED: Final = 50_000
+# Of the best so many are looked at whether they pass; nearly always enough of them do.
+_CANDIDATES: Final = 5_000
+# Scored on the loop; more would hold it up.
+_SCORED_AT_ONCE: Final = 20_000
+# PostgreSQL's index takes no more than a few thousand bytes.
+_LONGEST_STEM: Final = 100
+
+
+async def match_terms(
+    connection: Connection,
+    terms: Sequence[str],
+    limit: int,
+    filters: DocumentFilters,
+    *,
+    most_allowed: int = _MOST_ALLOWED,
+    looked_at: int = _CANDIDATES,
+) -> list[ScoredChunk]:
+    """The chunks with the best BM25 score, see `Passages.containing`."""
+    postings = await _postings(connection, terms)
+    if not postings or limit <= 0:
+        return []
+    now = await read_counters(connection)
+    selection = await select_chunks(connection, filters)
+    if selection is None:
+        return await _top_chunks(terms, postings, now, limit)
+    if selection.chunks is None and selection.most > most_allowed:
+        candidates = await _top_chunks(terms, postings, now, looked_at)
+        passing = set(await _of_sources(connection, selection, [one.chunk_id for one in candidates]))
+        found = [one for one in candidates if one.chunk_id in passing]
+        if len(found) >= limit or len(candidates) < looked_at:
+            return found[:limit]
+    allowed = selection.chunks
+    if allowed is None:
+        allowed = await _of_sources(connection, selection, None)
+    return await _top_chunks(terms, postings, now, limit, allowed)
+
+
+async def _top_chunks(
+    terms: Sequence[str],
+    postings: dict[str, list[tuple[int, bytes]]],
+    now: StoreCounters,
+    limit: int,
+    allowed: Sequence[int] | None = None,
+) -> list[ScoredChunk]:
+    collection = block_postings.CollectionStatistics(now.chunks, now.length)
+    size = sum(len(entries) for blocks in postings.values() for _, entries in blocks)
+    if size <= _SCORED_AT_ONCE:
+        return block_postings.top_chunks(terms, postings, collection, limit, allowed)
+    return await asyncio.to_thread(block_postings.top_chunks, terms, postings, collection, limit, allowed)
+
+
+async def _postings(connection: Connection, terms: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
+    kept_as = {stem_key(term): term for term in terms}
+    found = await fetch_rows(
+        connection,
+        "SELECT stem, block, entries FROM knowledge_postings WHERE stem = ANY(%s) ORDER BY stem, block",
+        list(kept_as),
+        binary=True,
+    )
+    postings: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    for stem, block, entries in found:
+        postings[kept_as[stem]].append((block, entries))
+    return dict(postings)
+
+
+async def document_frequencies(connection: Connection, terms: Sequence[str]) -> dict[str, int]:
+    """How many chunks have each of the terms, by the sizes of its blocks, which are not read for that."""
+    kept_as = {stem_key(term): term for term in terms}
+    found = await fetch_rows(
+        connection,
+        "SELECT stem, sum(length(entries)) FROM knowledge_postings WHERE stem = ANY(%s) GROUP BY stem",
+        list(kept_as),
+    )
+    return {kept_as[stem]: block_postings.chunks_in(int(size)) for stem, size in found}
+
+
+def stem_key(stem: str) -> str:
+    """What the postings of a stem are kept under: itself, unless it is too long for an index."""
+    if len(stem) <= _LONGEST_STEM:
+        return stem
+    # No stem has a blank in it.
+    return "long " + hashlib.sha256(stem.encode()).hexdigest()
+
+
+async def _of_sources(
+    connection: Connection, selection: ChunkSelection, candidates: Sequence[int] | None
+) -> list[int]:
+    if candidates is None:
+        found = await fetch_rows(
+            connection,
+            "SELECT id FROM knowledge_chunks WHERE source_id = ANY(%s)",
+            selection.sources,
+            binary=True,
+        )
+    else:
+        found = await fetch_rows(
+            connection,
+            "SELECT id FROM knowledge_chunks WHERE id = ANY(%s) AND source_id = ANY(%s)",
+            list(candidates),
+            selection.sources,
+            binary=True,
+        )
+    return [id for (id,) in found]
+
+
+async def chunks(connection: Connection, ids: Sequence[int]) -> dict[int, ChunkRecord]:
+    """Those that are still there, by id."""
+    found = await fetch_rows(connection, "SELECT " + CHUNK + " WHERE c.id = ANY(%s)", list(ids))
+    return {chunk.id: chunk for chunk in map(chunk_from_row, found)}
+
+
+async def sources(connection: Connection, ids: Sequence[int]) -> dict[int, SourceRecord]:
+    """Those that are still there, by id."""
+    found = await fetch_rows(
+        connection, "SELECT " + SOURCE + " FROM knowledge_sources WHERE id = ANY(%s)", list(ids)
+    )
+    return {source.id: source for source in map(source_from_row, found)}
+
+
+async def statistics(connection: Connection) -> StoreStatistics:
+    """What there is."""
+    now = await read_counters(connection)
+    [(sources, tokens, first, last, mentions, size_bytes)] = await fetch_rows(
+        connection,
+        "SELECT (SELECT count(*) FROM knowledge_sources),"
+        " (SELECT coalesce(sum(tokens), 0) FROM knowledge_sources),"
+        " (SELECT coalesce(min(date), '') FROM knowledge_sources WHERE date <> ''),"
+        " (SELECT coalesce(max(date), '') FROM knowledge_sources),"
+        " (SELECT coalesce(sum(mentions), 0) FROM knowledge_entities),"
+        " (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+        " WHERE relkind = 'r' AND relname LIKE 'knowledge\\_%%' AND pg_table_is_visible(oid))",
+    )
+    return StoreStatistics(
+        sources=sources,
+        chunks=now.chunks,
+        vectors=now.vectors,
+        model=now.model,
+        tokens=int(tokens),
+        entities=await _counted(connection, "type", "knowledge_entities"),
+        relationships=await _counted(connection, "type", "knowledge_relationships"),
+        # There are many more places than entities, and each knows its own.
+        mentions=int(mentions),
+        categories=await _counted(connection, "category", "knowledge_sources"),
+        doc_types=await _counted(connection, "doc_type", "knowledge_sources"),
+        first_date=first,
+        last_date=last,
+        revision=now.revision,
+        size_bytes=int(size_bytes),
+    )
+
+
+async def _counted(connection: Connection, column: str, table: str) -> dict[str, int]:
+    statement = f'SELECT {column}, count(*) FROM {table} GROUP BY 1 ORDER BY {column} COLLATE "C"'
+    return dict(await fetch_rows(connection, statement))

@@ -1,0 +1,116 @@
+"""Runs statements, and reads and locks the row of counters that every change updates."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from headgate.domain.errors import StoreUnavailable
+from headgate.storage.postgres.connection_pool import Connection
+
+T = TypeVar("T")
+
+TABLES_EMPTIED: Final = (
+    "somebody emptied tables of the documents in this database; drop them, and ingest again"
+)
+SOURCE: Final = "id, file, category, doc_type, title, date, digest, size_bytes, chunks, ingested"
+CHUNK: Final = (
+    "c.id, c.source_id, s.file, s.category, s.doc_type, s.date, c.place, s.chunks, c.text, c.header, c.tokens"
+    " FROM knowledge_chunks c JOIN knowledge_sources s ON s.id = c.source_id"
+)
+
+
+@dataclass(slots=True)
+class StoreCounters:
+    """What the store keeps of itself: one row, which every change locks first."""
+
+    revision: int
+    # The ids that were given last; none is ever given again.
+    last_source: int
+    last_chunk: int
+    last_entity: int
+    last_relationship: int
+    chunks: int
+    # How many stems the chunks have in all.
+    length: int
+    vectors: int
+    model: str
+    dimensions: int
+    # How the words of all chunks were cut.
+    words_edition: int
+
+    def new_ids(self, of: Literal["source", "chunk", "entity", "relationship"], count: int) -> range:
+        """Ids that nothing has had yet, from 1."""
+        first = int(getattr(self, f"last_{of}")) + 1
+        setattr(self, f"last_{of}", first + count - 1)
+        return range(first, first + count)
+
+
+_COUNTER_COLUMNS: Final = tuple(field.name for field in fields(StoreCounters))
+
+
+async def fetch_rows(
+    connection: Connection, statement: str, *values: object, binary: bool = False
+) -> list[tuple[Any, ...]]:
+    """Everything that a statement finds."""
+    async with connection.cursor(binary=binary) as cursor:
+        await cursor.execute(statement, values)
+        return await cursor.fetchall()
+
+
+async def execute(connection: Connection, statement: str, *values: object) -> int:
+    """How many rows a statement has changed."""
+    return (await connection.execute(statement, values)).rowcount
+
+
+async def read_counters(connection: Connection) -> StoreCounters:
+    """The numbers as they are."""
+    return _counters_from_rows(
+        await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta")
+    )
+
+
+async def read_revision(connection: Connection) -> int:
+    """The revision alone, which every search asks for."""
+    found = await fetch_rows(connection, "SELECT revision FROM knowledge_meta")
+    if not found:
+        raise StoreUnavailable(TABLES_EMPTIED)
+    return int(found[0][0])
+
+
+async def lock_counters(connection: Connection) -> StoreCounters:
+    """The numbers as they are, and nobody else writes until this transaction ends."""
+    return _counters_from_rows(
+        await fetch_rows(connection, f"SELECT {', '.join(_COUNTER_COLUMNS)} FROM knowledge_meta FOR UPDATE")
+    )
+
+
+def _counters_from_rows(found: Sequence[tuple[Any, ...]]) -> StoreCounters:
+    if not found:
+        raise StoreUnavailable(TABLES_EMPTIED)
+    return StoreCounters(*found[0])
+
+
+async def save_counters(connection: Connection, now: StoreCounters) -> None:
+    """Keep the numbers, and tell whoever has read something that it may be otherwise now."""
+    now.revision += 1
+    assignments = ", ".join(f"{name} = %s" for name in _COUNTER_COLUMNS)
+    await execute(connection, f"UPDATE knowledge_meta SET {assignments}", *astuple(now))
+
+
+def storable(value: T) -> T:
+    """The same with texts that PostgreSQL can keep: there is no room for the character NUL in them."""
+    if b"\\u0000" not in msgspec.json.encode(value):
+        return value
+    return msgspec.convert(_without_nul(msgspec.to_builtins(value)), type(value))
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, list | tuple):
+        return [_without_nul(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_nul(key): _without_nul(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,187 @@
+"""Stores vectors and finds the nearest: few by exact comparison, many by pgvector's HNSW index."""
+
+import array
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy
+
+from headgate.knowledge.stores.postgres.chunk_queries import ChunkSelection
+from headgate.knowledge.stores.postgres.statements import (
+    StoreCounters,
+    execute,
+    fetch_rows,
+    lock_counters,
+    save_counters,
+)
+from headgate.search.block_postings import ScoredChunk
+from headgate.storage.postgres.connection_pool import Connection
+
+# As many are compared one by one, which misses none.
+MOST_COMPARED: Final = 4_000
+# The graph takes vectors of at most as many numbers.
+MOST_DIMENSIONS: Final = 2000
+# How many the search in the graph keeps in view; see docs/decisions/0044-vectors-in-sqlite.md.
+_IN_VIEW: Final = 400
+# How many a new one looks at to choose its neighbours; with the usual 64 a search finds less, see there too.
+_CONSIDERED: Final = 128
+# Its sums differ from ours in the seventh digit: what lies just behind the last may belong before it.
+_SPARE: Final = 50
+_DIGITS: Final = 6
+# Of a vector as pgvector sends it, before its numbers.
+_HEAD_BYTES: Final = 4
+
+
+async def nearest(
+    connection: Connection,
+    now: StoreCounters,
+    vector: bytes,
+    limit: int,
+    selection: ChunkSelection | None,
+    *,
+    most_compared: int = MOST_COMPARED,
+) -> list[ScoredChunk]:
+    """The best of those selected, see `Passages.nearest`."""
+    if not now.vectors or len(vector) != 4 * now.dimensions or limit <= 0:
+        return []
+    count = now.vectors if selection is None else min(now.vectors, selection.most)
+    written = "[" + ",".join(map(repr, numpy.frombuffer(vector, dtype="<f4").tolist())) + "]"
+    condition, values = _condition(selection)
+    if count <= most_compared or now.dimensions > MOST_DIMENSIONS:
+        # Not the expression that the index is of, so that the index is never used.
+        order = "embedding <=> %s::vector, chunk_id"
+    else:
+        await _prepare(connection, everything=selection is None)
+        order = index_expression(now.dimensions) + " <=> %s::vector"
+    # In one row, which comes in a few pieces: as rows they come in as many pieces as there are vectors.
+    statement = (
+        "SELECT array_agg(chunk_id), string_agg(vector_send(embedding), '') FROM"
+        " (SELECT chunk_id, embedding FROM knowledge_vectors WHERE "
+        + condition
+        + " ORDER BY "
+        + order
+        + " LIMIT %s) AS near"
+    )
+    [(ids, sent)] = await fetch_rows(connection, statement, *values, written, limit + _SPARE, binary=True)
+    return _scored(ids, sent, vector)[:limit] if ids else []
+
+
+async def _prepare(connection: Connection, *, everything: bool) -> None:
+    """For the transaction at hand."""
+    settings = {"hnsw.ef_search": str(_IN_VIEW), "hnsw.iterative_scan": "strict_order"}
+    if everything:
+        # The planner thinks that comparing some ten thousand is quicker; it takes ten times as long.
+        settings |= {"enable_seqscan": "off", "enable_sort": "off"}
+    calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+    await connection.execute("SELECT " + calls, [part for one in settings.items() for part in one])
+
+
+def index_expression(dimensions: int) -> str:
+    """What the graph is an index of; a vector of unknown length cannot be in one."""
+    return f"(embedding::vector({dimensions:d}))"
+
+
+def create_index_statement(dimensions: int) -> str:
+    """The statement that makes the graph."""
+    return (
+        "CREATE INDEX knowledge_vectors_near ON knowledge_vectors"
+        f" USING hnsw ({index_expression(dimensions)} vector_cosine_ops) WITH (ef_construction = {_CONSIDERED})"
+    )
+
+
+def _condition(selection: ChunkSelection | None) -> tuple[str, list[list[int]]]:
+    if selection is None:
+        return "true", []
+    if selection.chunks is not None:
+        return "chunk_id = ANY(%s)", [selection.chunks]
+    return "source_id = ANY(%s)", [selection.sources]
+
+
+def _scored(ids: Sequence[int], sent: bytes, vector: bytes) -> list[ScoredChunk]:
+    """With sums of our own, so that the same vectors have the same scores in every store."""
+    wanted = numpy.frombuffer(vector, dtype="<f4").astype(numpy.float64)
+    row = numpy.dtype([("head", "V", _HEAD_BYTES), ("numbers", ">f4", len(wanted))])
+    found = numpy.frombuffer(sent, dtype=row)["numbers"].astype(numpy.float64)
+    cosines: Any = numpy.round(numpy.vecdot(found, wanted), _DIGITS)
+    scored = map(ScoredChunk, ids, cosines.tolist())
+    return sorted(scored, key=lambda one: (-one.score, one.chunk_id))
+
+
+_BYTES_OF_A_NUMBER: Final = 4
+# How a vector begins on the wire: how many numbers it has, and nothing.
+_HEAD: Final = struct.Struct(">HH")
+
+
+async def set_model(connection: Connection, model: str, dimensions: int) -> int:
+    """From now on vectors are of this model, see `Intake.use_model`."""
+    now = await lock_counters(connection)
+    if (now.model, now.dimensions) == (model, dimensions):
+        return 0
+    # Not DELETE: an index is made of what others may still see too, and that has the wrong length for it.
+    await execute(connection, "TRUNCATE knowledge_vectors")
+    await execute(connection, "DROP INDEX IF EXISTS knowledge_vectors_near")
+    dropped = now.vectors
+    if 0 < dimensions <= MOST_DIMENSIONS:
+        await execute(connection, create_index_statement(dimensions))
+    await execute(
+        connection,
+        "INSERT INTO knowledge_waiting SELECT id FROM knowledge_chunks ON CONFLICT DO NOTHING",
+    )
+    now.model, now.dimensions, now.vectors = model, dimensions, 0
+    await save_counters(connection, now)
+    return dropped
+
+
+async def chunks_without_vector(connection: Connection, limit: int) -> list[tuple[int, str]]:
+    """Chunks that have no vector yet, by id, each as the text that is embedded."""
+    found = await fetch_rows(
+        connection,
+        "SELECT id, header, text FROM knowledge_waiting JOIN knowledge_chunks ON id = chunk_id"
+        " ORDER BY chunk_id LIMIT %s",
+        limit,
+    )
+    return [(id, f"{header}\n{text}") for id, header, text in found]
+
+
+async def store_vectors(connection: Connection, model: str, vectors: Mapping[int, bytes]) -> int:
+    """Keep the vectors of those chunks that are still there, see `Intake.keep_vectors`."""
+    now = await lock_counters(connection)
+    if model != now.model:
+        return 0
+    size = now.dimensions * _BYTES_OF_A_NUMBER
+    fitting = [id for id, vector in vectors.items() if len(vector) == size]
+    there = await fetch_rows(
+        connection, "SELECT id, source_id FROM knowledge_chunks WHERE id = ANY(%s) ORDER BY id", fitting
+    )
+    if not there:
+        return 0
+    ids = [id for id, _ in there]
+    now.vectors -= await execute(connection, "DELETE FROM knowledge_vectors WHERE chunk_id = ANY(%s)", ids)
+    await _copy(connection, [(id, source_id, vectors[id]) for id, source_id in there])
+    now.vectors += len(ids)
+    await execute(connection, "DELETE FROM knowledge_waiting WHERE chunk_id = ANY(%s)", ids)
+    await save_counters(connection, now)
+    return len(ids)
+
+
+async def _copy(connection: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+    async with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            "COPY knowledge_vectors (chunk_id, source_id, embedding) FROM STDIN (FORMAT binary)"
+        ) as copy,
+    ):
+        # The bytes go as they are; what they are is known to the server only.
+        copy.set_types(["int8", "int8", "bytea"])
+        for id, source_id, vector in vectors:
+            await copy.write_row((id, source_id, _pgvector_bytes(vector)))
+
+
+def _pgvector_bytes(vector: bytes) -> bytes:
+    """A vector as pgvector receives it."""
+    numbers = array.array("f", vector)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return _HEAD.pack(len(numbers), 0) + numbers.tobytes()

@@ -1,0 +1,138 @@
+"""The snippet of a chunk that matches a query, and the headings above it."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.ingestion.chunker import short_heading
+from headgate.knowledge.search.analyzer import codes
+from headgate.search.stemmer import stem
+from headgate.search.text_analysis import terms
+
+LENGTH: Final = 200
+_DOTS: Final = "..."
+# Characters before the first match that show what it is about.
+_BEFORE: Final = 40
+# A chunk that is nothing but one word has no best place.
+_MOST_MATCHES: Final = 100
+_WORD: Final = re.compile(r"[^\W_]+")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+# A line of text that is underlined is a heading too; one of a list, a quotation or a table is none.
+_UNDERLINE: Final = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_UNDERLINED: Final = re.compile(r" {0,3}[^\s>|+*#-]")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+# Marks within a heading, which its reader does not see.
+_MARKS: Final = re.compile(r"[*`]+|!?\[([^\]]*)\]\([^)]*\)")
+# Kinds of documents in which a line that begins with # is no heading.
+_WITHOUT_HEADINGS: Final = frozenset(["text", "pdf", "csv", "json"])
+
+
+class HighlightedPassage(NamedTuple):
+    """A part of a chunk's text as it is shown, and the headings above it."""
+
+    snippet: str
+    header: str
+
+
+def highlight(chunk: ChunkRecord, query: str) -> HighlightedPassage:
+    """At most 200 characters around what the query matches, and of a chunk without a match its beginning."""
+    match = _best_match(chunk.text, query)
+    return HighlightedPassage(_shown(chunk.text, _start(chunk.text, match)), _header(chunk, match))
+
+
+def _shown(text: str, start: int) -> str:
+    end = start + LENGTH
+    before, behind = _DOTS if start else "", _DOTS if end < len(text) else ""
+    return f"{before}{text[start:end]}{behind}"
+
+
+def _best_match(text: str, query: str) -> int | None:
+    """Where the passage with the most of the query begins; None where nothing of it stands in the text."""
+    matches = list(_matches(text, query))[:_MOST_MATCHES]
+    if not matches:
+        return None
+    best = max(range(len(matches)), key=lambda place: (_weight(matches[place:]), -place))
+    last = matches[best][0] + LENGTH - _BEFORE
+    passage = [match for match in matches[best:] if match[0] < last]
+    # Words that stand there once more lie nearer to the others.
+    while len({word for _, word in passage[1:]}) == len({word for _, word in passage}):
+        passage.pop(0)
+    return passage[0][0]
+
+
+def _start(text: str, match: int | None) -> int:
+    """Where the shown part begins."""
+    if match is None or match < _BEFORE or len(text) <= LENGTH:
+        return 0
+    # From a word on, and with all of the text where little is left of it.
+    gap = text.find(" ", match - _BEFORE, match)
+    start = gap + 1 if gap >= 0 else match
+    return min(start, len(text) - LENGTH)
+
+
+def _matches(text: str, query: str) -> Iterator[tuple[int, str]]:
+    """The places of what the query has: codes as they are written, and words with the same stem."""
+    wanted = set(terms(query))
+    found = [(match.start(), stem(match[0].lower())) for match in _WORD.finditer(text)]
+    places = [(place, word) for place, word in found if word in wanted]
+    lowered = text.lower()
+    # A code counts for more than the words that it is made of.
+    for code in codes(query):
+        at = lowered.find(code.replace("#", " "))
+        places += [(at, f"{code} {part}") for part in range(3)] if at >= 0 else []
+    return iter(sorted(places))
+
+
+def _weight(following: list[tuple[int, str]]) -> int:
+    last = following[0][0] + LENGTH - _BEFORE
+    return len({word for place, word in following if place < last})
+
+
+def _header(chunk: ChunkRecord, match: int | None) -> str:
+    """The chunk's own header, with the headings that follow in its text up to the match."""
+    if chunk.doc_type in _WITHOUT_HEADINGS or match is None:
+        return chunk.header
+    file, *path = chunk.header.split(" > ")
+    open_headings = list(enumerate(path, 1))
+    for level, heading in _headings(chunk.text, match):
+        if open_headings and open_headings[-1][1] == heading:
+            # The chunk begins with it, which tells the levels of those above.
+            shift = level - open_headings[-1][0]
+            open_headings = [(own + shift, one) for own, one in open_headings]
+            continue
+        while open_headings and open_headings[-1][0] >= level:
+            open_headings.pop()
+        open_headings.append((level, heading))
+    return " > ".join((file, *(heading for _, heading in open_headings)))
+
+
+def _headings(text: str, match: int) -> Iterator[tuple[int, str]]:
+    """The headings that begin before the match, or have it, with their levels; none in a block of code."""
+    end, fence, above = 0, "", ""
+    for line in text.splitlines(keepends=True):
+        begin, end = end, end + len(line)
+        marked = _FENCE.match(line)
+        if marked and (not fence or marked[1].startswith(fence)):
+            fence, above = "" if fence else marked[1], ""
+            continue
+        if not fence and (found := _heading(line, above)):
+            # The underline follows the heading.
+            if begin - (len(above) if _UNDERLINE.match(line) else 0) > match:
+                return
+            yield found
+        above = line
+        if begin > match:
+            return
+
+
+def _heading(line: str, above: str) -> tuple[int, str] | None:
+    """The level and the words of a heading that the line is, or underlines."""
+    if found := _HEADING.match(line.rstrip("\n")):
+        level, words = len(found[1]), found[2]
+    elif (found := _UNDERLINE.match(line.rstrip("\n"))) and _UNDERLINED.match(above):
+        level, words = 1 if found[1][0] == "=" else 2, above
+    else:
+        return None
+    plain = " ".join(_MARKS.sub(r"\1", words).split())
+    return (level, short_heading(plain)) if plain else None

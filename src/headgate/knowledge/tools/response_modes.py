@@ -1,0 +1,181 @@
+"""How much an answer contains: response modes, field selection, and compact JSON with tabular lists."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.errors import InvalidQuestion
+
+
+class ResponseMode(StrEnum):
+    """From the cheapest to the richest."""
+
+    IDS_ONLY = "ids_only"
+    METADATA = "metadata"
+    PREVIEW = "preview"
+    FULL = "full"
+    # The richest that the caller's budget affords.
+    AUTO = "auto"
+
+
+RICHEST_FIRST: Final = (ResponseMode.FULL, ResponseMode.PREVIEW, ResponseMode.METADATA, ResponseMode.IDS_ONLY)
+# About what a result takes in an answer, which is reserved before anything is looked for.
+TOKENS_PER_RESULT: Final[Mapping[ResponseMode, int]] = {
+    ResponseMode.IDS_ONLY: 10,
+    ResponseMode.METADATA: 250,
+    ResponseMode.PREVIEW: 500,
+    ResponseMode.FULL: 1500,
+}
+
+_IDS: Final = ("chunk_id", "hybrid_score", "rank")
+_METADATA: Final = (*_IDS, "source_file", "source_category", "chunk_index", "total_chunks")
+_FULL: Final = (
+    "chunk_id",
+    "chunk_text",
+    "similarity_score",
+    "bm25_score",
+    "hybrid_score",
+    "rank",
+    "score_type",
+    "source_file",
+    "source_category",
+    "context_header",
+    "chunk_index",
+    "total_chunks",
+    "chunk_token_count",
+)
+# What a search shows of each chunk.
+RESULT_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
+    ResponseMode.IDS_ONLY: _IDS,
+    ResponseMode.METADATA: _METADATA,
+    ResponseMode.PREVIEW: (*_METADATA, "chunk_snippet", "context_header"),
+    ResponseMode.FULL: _FULL,
+}
+_SCORES: Final = frozenset({"hybrid_score", "rank", "similarity_score", "bm25_score", "score_type"})
+# What is shown of a chunk that was not searched for, and so has no scores.
+CHUNK_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
+    mode: tuple(field for field in fields if field not in _SCORES) for mode, fields in RESULT_FIELDS.items()
+}
+VENDOR_FIELDS: Final[Mapping[ResponseMode, tuple[str, ...]]] = {
+    ResponseMode.IDS_ONLY: ("vendor_id", "vendor_name", "entity_ids", "relationship_ids"),
+    ResponseMode.METADATA: ("vendor_id", "vendor_name", "statistics", "top_entities", "last_updated"),
+    ResponseMode.PREVIEW: ("vendor_id", "vendor_name", "statistics", "entities", "relationships"),
+    ResponseMode.FULL: (
+        "vendor_id",
+        "vendor_name",
+        "vendor_type",
+        "aliases",
+        "attributes",
+        "mentioned_in",
+        "statistics",
+        "entities",
+        "relationships",
+        "last_updated",
+    ),
+}
+
+
+def fitting_modes(
+    mode: ResponseMode, fields: Iterable[str] | None, known: Mapping[ResponseMode, Sequence[str]]
+) -> tuple[ResponseMode, ...]:
+    """The modes that an answer may be given in, the richest first: one, or those that have all the fields."""
+    if mode is not ResponseMode.AUTO:
+        return (mode,)
+    wanted = set(fields or ())
+    return tuple(mode for mode in RICHEST_FIRST if wanted <= set(known[mode]))
+
+
+# Of each name, and so many of them: who sends thousands need not read them all again.
+_LONGEST = 60
+_MOST = 20
+_NO_OTHER_MODES: Final[Mapping[ResponseMode, Sequence[str]]] = {}
+
+
+def modes_with(
+    fields: Sequence[str] | None, mode: ResponseMode, known: Mapping[ResponseMode, Sequence[str]]
+) -> tuple[ResponseMode, ...]:
+    """The modes that an answer with these fields may be given in, the richest first.
+
+    Raises InvalidQuestion when there are none, which names the fields that are wrong and those that are not.
+    """
+    allowed = (
+        known[mode] if mode is not ResponseMode.AUTO else {field for own in known.values() for field in own}
+    )
+    check_fields(fields, allowed, f"response_mode '{mode}'", known)
+    modes = fitting_modes(mode, fields, known)
+    if not modes:
+        raise InvalidQuestion(
+            f"No response_mode has all of these fields: {sorted(set(fields or ()))}",
+            hint=_modes_with_field(fields or (), known),
+            hinted=True,
+        )
+    return modes
+
+
+def check_fields(
+    fields: Sequence[str] | None,
+    allowed: Iterable[str],
+    where: str,
+    elsewhere: Mapping[ResponseMode, Sequence[str]] = _NO_OTHER_MODES,
+) -> None:
+    """Raises InvalidQuestion when one of them is not allowed there; `elsewhere` has those of each mode."""
+    wrong = sorted(set(fields or ()) - set(allowed))
+    if not wrong:
+        return
+    shown = [field if len(field) <= _LONGEST else f"{field[: _LONGEST - 1]}…" for field in wrong[:_MOST]]
+    homes = _modes_with_field(wrong, elsewhere)
+    raise InvalidQuestion(
+        f"Invalid fields for {where}: {shown}. Allowed fields: {sorted(allowed)}",
+        hint=homes or "leave out fields to get all of them, or name only those that are allowed",
+        hinted=bool(homes),
+    )
+
+
+def _modes_with_field(fields: Iterable[str], known: Mapping[ResponseMode, Sequence[str]]) -> str:
+    """Which modes to take for each of the fields; nothing of those that none has."""
+    modes = {field: [str(mode) for mode in known if field in known[mode]] for field in sorted(set(fields))}
+    told = (f"response_mode {' or '.join(names)} for {field}" for field, names in modes.items() if names)
+    joined = ", ".join(told)
+    return f"take {joined}" if joined else ""
+
+
+def select_fields(item: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The item with just these keys, in their order."""
+    return {field: item[field] for field in fields if field in item}
+
+
+# What has one is read rather than looked through, and keeps its keys beside it.
+_TEXT_KEY: Final = "chunk_text"
+# Tells a model nothing, and without it the same question is answered with the same bytes.
+_OMITTED_KEY: Final = "execution_time_ms"
+# How a table begins; inside of a text the quotes are escaped.
+_COLUMNS_MARKER: Final = b'"columns":'
+
+
+def encode_answer(answer: Mapping[str, Any]) -> bytes:
+    """The answer as compact JSON, with its lists of objects as `{"columns":[...],"rows":[[...],...]}`.
+
+    Lists of texts stay lists of objects, and how long it took is left out. In the desktop envelope, which
+    programs take apart, all is as it is.
+    """
+    if "_metadata" in answer:
+        return msgspec.json.encode(answer)
+    told = {key: value for key, value in answer.items() if key != _OMITTED_KEY}
+    tables = {key: _table(value) for key, value in told.items() if _is_list_of_like(value)}
+    text = msgspec.json.encode({**told, **tables})
+    # What was imported may look like a table of ours.
+    return text if text.count(_COLUMNS_MARKER) == len(tables) else msgspec.json.encode(told)
+
+
+def _is_list_of_like(value: Any) -> bool:
+    """Whether there are several objects with the same keys, and no texts among them."""
+    if not isinstance(value, list) or len(value) < 2:
+        return False
+    keys = [list(item) if isinstance(item, dict) else None for item in value]
+    return keys[0] is not None and _TEXT_KEY not in keys[0] and all(own == keys[0] for own in keys)
+
+
+def _table(value: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {"columns": list(value[0]), "rows": [list(item.values()) for item in value]}

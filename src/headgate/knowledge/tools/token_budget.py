@@ -1,0 +1,303 @@
+"""Token budgets per caller and rolling day: cost estimates, reservations, settlement."""
+
+import asyncio
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from headgate.domain.call import Caller
+from headgate.domain.errors import BudgetSpent
+from headgate.knowledge.tools.response_modes import (
+    RICHEST_FIRST,
+    TOKENS_PER_RESULT,
+    ResponseMode,
+    encode_answer,
+)
+
+DAY_SECONDS: Final = 24 * 3600.0
+# What was spent is kept in steps of ten minutes, so an account is small. All of a step comes back a day after
+# the last of it was spent: a token counts a little longer than a day at most.
+_STEP_SECONDS: Final = 600.0
+# Accounts; beyond that those that nobody used for longest are forgotten.
+_MOST_CALLERS: Final = 10_000
+# Until an answer that is under way has been given.
+_SOON_SECONDS: Final = 5.0
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+# What fits instead, given how many tokens are left; empty when nothing smaller does.
+Advice = Callable[[int], str]
+
+
+class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the budgets, for the metrics."""
+
+    callers: int
+    spent: int
+    reserved: int
+    refused: int
+
+
+class TokenReservation:
+    """Tokens that nobody else gets until they are settled; given back when the work fails."""
+
+    def __init__(self, account: "_CallerAccount | None", tokens: int, now: Callable[[], float]) -> None:
+        self.tokens = tokens
+        self._account = account
+        self._now = now
+
+    def settle(self, actual: int) -> None:
+        """So many were spent, and the rest is free again; only the first time counts."""
+        account, self._account = self._account, None
+        if account is not None:
+            account.reserved -= self.tokens
+            account.spend(actual, self._now())
+
+    def __enter__(self) -> "TokenReservation":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.settle(0)
+
+
+class TokenBudget:
+    """The accounts of all callers; without a total nobody is refused."""
+
+    def __init__(self, total_per_day: int | None = 100_000, *, clock: Callable[[], float]) -> None:
+        self._total = total_per_day
+        self._clock = clock
+        self._accounts: OrderedDict[tuple[str, str], _CallerAccount] = OrderedDict()
+        self._refused = 0
+
+    @property
+    def limited(self) -> bool:
+        """Whether anybody can be refused."""
+        return self._total is not None
+
+    def remaining(self, caller: Caller) -> int | None:
+        """How many tokens can be reserved now; None is any number."""
+        if self._total is None:
+            return None
+        return max(0, self._total - self._account(caller).used(self._clock()))
+
+    def reserve(self, caller: Caller, tokens: int, advice: Advice = lambda left: "") -> TokenReservation:
+        """Set so many tokens aside; raises BudgetSpent, which says what is left and what to do instead."""
+        left = self.remaining(caller)
+        if left is None:
+            return TokenReservation(None, tokens, self._clock)
+        if tokens > left:
+            self._refused += 1
+            raise self._refusal(caller, self._total or 0, tokens, advice)
+        account = self._account(caller)
+        account.reserved += tokens
+        return TokenReservation(account, tokens, self._clock)
+
+    @property
+    def usage(self) -> BudgetUsage:
+        """What is spent and reserved now, of all callers together."""
+        now = self._clock()
+        reserved = sum(account.reserved for account in self._accounts.values())
+        taken = sum(account.used(now) for account in self._accounts.values())
+        return BudgetUsage(
+            callers=len(self._accounts), spent=taken - reserved, reserved=reserved, refused=self._refused
+        )
+
+    def _account(self, caller: Caller) -> "_CallerAccount":
+        key = (caller.tenant, caller.principal)
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = _CallerAccount()
+            self._forget_the_idle()
+        self._accounts.move_to_end(key)
+        return account
+
+    def _forget_the_idle(self) -> None:
+        while len(self._accounts) > _MOST_CALLERS:
+            newest = next(reversed(self._accounts))
+            # One who is being answered is kept, or he could be answered twice for the same tokens.
+            idle = (key for key, account in self._accounts.items() if not account.reserved and key != newest)
+            key = next(idle, None)
+            if key is None:
+                return
+            del self._accounts[key]
+
+    def _refusal(self, caller: Caller, total: int, tokens: int, advice: Advice) -> BudgetSpent:
+        account, now = self._account(caller), self._clock()
+        left = max(0, total - account.used(now))
+        wait = None
+        if tokens <= total:
+            wait = math.ceil(account.wait_for(account.used(now) + tokens - total, now))
+        steps = [advice(left)]
+        if wait is not None:
+            steps.append(f"retry in {_duration_text(wait)}")
+        elif not steps[0] and (smaller := advice(total)):
+            later = math.ceil(account.wait_for(account.used(now), now))
+            # Without a number for programs: the same call would never fit.
+            steps.append(f"retry in {_duration_text(later)} with less: {smaller}")
+        hint = ", or ".join(filter(None, steps)) or "ask for less: it is more than the budget of a whole day"
+        return BudgetSpent(left, total, tokens, hint=hint, retry_after_seconds=wait)
+
+
+class _CallerAccount:
+    """What one caller spent in the last day, by steps, and what is reserved for him."""
+
+    def __init__(self) -> None:
+        self.reserved = 0
+        # The step, when the last of it was spent, and how many.
+        self._spent: deque[tuple[int, float, int]] = deque()
+        self._sum = 0
+
+    def spend(self, tokens: int, now: float) -> None:
+        """So many are gone, for a day from now on."""
+        if tokens <= 0:
+            return
+        step = int(now // _STEP_SECONDS)
+        if self._spent and self._spent[-1][0] == step:
+            tokens_before = self._spent.pop()[2]
+            self._sum -= tokens_before
+            tokens += tokens_before
+        self._spent.append((step, now, tokens))
+        self._sum += tokens
+
+    def used(self, now: float) -> int:
+        """What is spent or reserved."""
+        while self._spent and self._spent[0][1] + DAY_SECONDS <= now:
+            self._sum -= self._spent.popleft()[2]
+        return self._sum + self.reserved
+
+    def wait_for(self, tokens: int, now: float) -> float:
+        """Seconds until so many more are free again, a day at most."""
+        freed = 0
+        for _, last, spent in self._spent:
+            freed += spent
+            if freed >= tokens:
+                return last + DAY_SECONDS - now
+        # What is missing is only reserved, and most answers take less than that.
+        return _SOON_SECONDS
+
+
+def _duration_text(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return f"{math.ceil(seconds)} s"
+    if seconds < 2 * _HOUR:
+        return f"{math.ceil(seconds / _MINUTE)} min"
+    return f"{math.ceil(seconds / _HOUR)} h"
+
+
+# What is counted at once.
+_SHORT_BYTES: Final = 32 * 1024
+# At most, with all boosts.
+_EXPLANATION_TOKENS: Final = 120
+# What is around ids, what the envelope adds, and what the keys of each take there; richer results have room.
+_FRAME_TOKENS: Final = 80
+_ENVELOPE_TOKENS: Final = 100
+_KEYS_TOKENS: Final = 10
+
+
+class CostEstimate(msgspec.Struct, frozen=True):
+    """Tokens of an answer by mode; a tool without modes has the full one alone."""
+
+    by_mode: Mapping[ResponseMode, int]
+    # Tokens of an answer with at most so many results, the most that can be asked for, and how that is said.
+    of_results: Callable[[ResponseMode, int], int]
+    most: int
+    lever: str = "page_size {}"
+    # Modes that are worth proposing.
+    proposed: tuple[ResponseMode, ...] = RICHEST_FIRST
+
+    def advice(self, mode: ResponseMode, left: int) -> str:
+        """What fits: fewer results, a cheaper mode, or both at once; empty when nothing does."""
+        fitting = [told for told in (self._fewer(mode, left), self._cheaper(left)) if told]
+        if not fitting:
+            worth = [mode for mode in self.by_mode if mode in self.proposed]
+            cheapest = min(worth, key=lambda mode: self.of_results(mode, 1))
+            fewer = self._fewer(cheapest, left)
+            return f"{fewer} with response_mode '{cheapest}' fits" if fewer else ""
+        first, *others = fitting
+        return ", or ".join([f"{first} fits", *others])
+
+    def _fewer(self, mode: ResponseMode, left: int) -> str:
+        counts = range(self.most, 0, -1)
+        fewer = next((count for count in counts if self.of_results(mode, count) <= left), None)
+        return "" if fewer is None else self.lever.format(fewer)
+
+    def _cheaper(self, left: int) -> str:
+        """The richest mode that fits; the one that was asked for does not."""
+        cheaper = next((mode for mode in self.proposed if self.by_mode.get(mode, left + 1) <= left), None)
+        return "" if cheaper is None else f"response_mode '{cheaper}'"
+
+
+def estimate_results(
+    results: int, modes: Iterable[ResponseMode], *, explained: bool = False, enveloped: bool = False
+) -> CostEstimate:
+    """That of so many chunks of which nothing is known yet, in each of the modes that would do."""
+    more = _EXPLANATION_TOKENS if explained else 0
+
+    def tokens(mode: ResponseMode, count: int) -> int:
+        results = (TOKENS_PER_RESULT[mode] + more) * count
+        if mode is not ResponseMode.IDS_ONLY:
+            return results
+        return results + _FRAME_TOKENS + (_ENVELOPE_TOKENS + _KEYS_TOKENS * count if enveloped else 0)
+
+    return CostEstimate({mode: tokens(mode, results) for mode in modes}, tokens, results)
+
+
+def estimate_texts(texts: Sequence[int], modes: Iterable[ResponseMode], lever: str) -> CostEstimate:
+    """That of chunks whose texts have so many tokens each."""
+
+    def tokens(mode: ResponseMode, count: int) -> int:
+        # What is around a text is about what metadata has.
+        whole = [TOKENS_PER_RESULT[ResponseMode.METADATA] + text for text in texts[:count]]
+        return sum(
+            whole if mode is ResponseMode.FULL else (min(TOKENS_PER_RESULT[mode], one) for one in whole)
+        )
+
+    by_mode = {mode: tokens(mode, len(texts)) for mode in modes}
+    # Who names the chunks knows their ids.
+    proposed = tuple(mode for mode in RICHEST_FIRST if mode is not ResponseMode.IDS_ONLY)
+    return CostEstimate(by_mode, tokens, len(texts), lever, proposed)
+
+
+class TokenMeter:
+    """Takes the price before an answer is made, and what it really took afterwards."""
+
+    def __init__(self, budget: TokenBudget, count: Callable[[bytes], int]) -> None:
+        self._budget = budget
+        self._count = count
+        self._counted = False
+
+    def affordable_mode(
+        self, caller: Caller, price: CostEstimate, modes: Sequence[ResponseMode]
+    ) -> ResponseMode:
+        """The first of the modes that the caller can pay; the last when he can pay none."""
+        left = self._budget.remaining(caller)
+        fitting = (mode for mode in modes if left is None or price.by_mode[mode] <= left)
+        return next(fitting, modes[-1])
+
+    def reserve_estimate(
+        self, caller: Caller, price: CostEstimate, mode: ResponseMode = ResponseMode.FULL
+    ) -> TokenReservation:
+        """Set the price aside; raises BudgetSpent."""
+        return self._budget.reserve(caller, price.by_mode[mode], lambda left: price.advice(mode, left))
+
+    async def charge_answer(self, reservation: TokenReservation, answer: dict[str, Any]) -> dict[str, Any]:
+        """The answer, once it is settled how many tokens it has."""
+        if self._budget.limited:
+            reservation.settle(await self.count_answer(answer))
+        return answer
+
+    async def count_answer(self, answer: dict[str, Any]) -> int:
+        """How many tokens it has as a model reads it."""
+        text = encode_answer(answer)
+        if self._counted and len(text) <= _SHORT_BYTES:
+            return self._count(text)
+        # The first count reads a vocabulary, and one of a long text takes a moment.
+        tokens = await asyncio.to_thread(self._count, text)
+        self._counted = True
+        return tokens

@@ -1,0 +1,139 @@
+"""BM25 over postings that any store can hold: blocks of bytes, one per term and 4,096 documents."""
+
+import heapq
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+# How much a repeated word adds, and how much a long chunk takes away.
+K1: Final = 2.0
+B: Final = 0.5
+BLOCK_CHUNKS: Final = 4096
+_SHIFT: Final = 12
+_ENTRY: Final = struct.Struct("<HBH")
+_MOST_TIMES: Final = 0xFF
+_LONGEST: Final = 0xFFFF
+# Of a score; further ones depend on the order in which it was added up.
+DIGITS: Final = 6
+
+
+class Posting(NamedTuple):
+    """That a chunk has a stem."""
+
+    chunk_id: int
+    times: int
+    length: int
+
+
+class CollectionStatistics(NamedTuple):
+    """How many chunks there are, and how many stems they have in all."""
+
+    chunks: int
+    length: int
+
+
+# Block by block, what the store has of one stem.
+Blocks = Sequence[tuple[int, bytes]]
+
+
+def chunks_in(size_bytes: int) -> int:
+    """How many chunks the blocks of a stem have that take so many bytes together."""
+    return size_bytes // _ENTRY.size
+
+
+def postings_of(chunk_id: int, stems: Sequence[str]) -> dict[str, Posting]:
+    """What a chunk adds to the postings, by stem."""
+    length = min(len(stems), _LONGEST)
+    return {
+        stem: Posting(chunk_id, min(times, _MOST_TIMES), length)
+        for stem, times in sorted(Counter(stems).items())
+    }
+
+
+def block_of(chunk_id: int) -> int:
+    """The block that a chunk's entries are in."""
+    return chunk_id >> _SHIFT
+
+
+def add_postings(block: bytes, entries: Iterable[Posting]) -> bytes:
+    """The block with these added; an entry of the same chunk is replaced."""
+    added = {entry.chunk_id & (BLOCK_CHUNKS - 1): (entry.times, entry.length) for entry in entries}
+    # Ids grow, so that nearly always the new ones follow the last one.
+    if added and (not block or min(added) > _ENTRY.unpack_from(block, len(block) - _ENTRY.size)[0]):
+        return block + _pack_block(added)
+    return _pack_block(_unpack_block(block) | added)
+
+
+def remove_chunks(block: bytes, chunk_ids: Iterable[int]) -> bytes:
+    """The block without these chunks; empty when none is left."""
+    gone = {chunk_id & (BLOCK_CHUNKS - 1) for chunk_id in chunk_ids}
+    return _pack_block({place: rest for place, rest in _unpack_block(block).items() if place not in gone})
+
+
+def _unpack_block(block: bytes) -> dict[int, tuple[int, int]]:
+    return {place: (times, length) for place, times, length in _ENTRY.iter_unpack(block)}
+
+
+def _pack_block(placed: Mapping[int, tuple[int, int]]) -> bytes:
+    return b"".join(_ENTRY.pack(place, *placed[place]) for place in sorted(placed))
+
+
+def top_chunks(
+    terms: Sequence[str],
+    postings: Mapping[str, Blocks],
+    collection: CollectionStatistics,
+    limit: int,
+    allowed: Iterable[int] | None = None,
+) -> list[ScoredChunk]:
+    """The chunks with the best scores, at most `limit`; equal ones by id.
+
+    `allowed` are the only chunks that may be found. What is rare counts as much without them as with them.
+    """
+    weights = {
+        term: times
+        * _inverse_document_frequency(
+            sum(len(block) for _, block in postings[term]) // _ENTRY.size, collection.chunks
+        )
+        for term, times in Counter(terms).items()
+        if postings.get(term)
+    }
+    if not weights or limit <= 0:
+        return []
+    average = collection.length / collection.chunks if collection.chunks else 1.0
+    if find_spec("numpy") is None:
+        scores = _plain_scores(weights, postings, average)
+        if allowed is not None:
+            scores = {chunk_id: scores[chunk_id] for chunk_id in allowed if chunk_id in scores}
+        found = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
+        return [ScoredChunk(*one) for one in found]
+    from headgate.search import block_scoring  # noqa: PLC0415 (the base install does without numpy)
+
+    return block_scoring.top_chunks_numpy(weights, postings, average, limit, allowed)
+
+
+def _inverse_document_frequency(containing: int, chunks: int) -> float:
+    """Never below 0, so that a word of most chunks does not count against those that have it."""
+    return math.log1p((chunks - containing + 0.5) / (containing + 0.5))
+
+
+def _plain_scores(
+    weights: Mapping[str, float], postings: Mapping[str, Blocks], average: float
+) -> dict[int, float]:
+    scores: dict[int, float] = {}
+    for term, weight in weights.items():
+        for number, block in postings[term]:
+            first = number << _SHIFT
+            for place, times, length in _ENTRY.iter_unpack(block):
+                share = times * (K1 + 1) / (times + K1 * (1 - B + B * length / average))
+                scores[first + place] = scores.get(first + place, 0.0) + weight * share
+    return {chunk_id: round(score, DIGITS) for chunk_id, score in scores.items()}
+
+
+class ScoredChunk(NamedTuple):
+    """A chunk, and how well it fits: a cosine, or a BM25 score."""
+
+    chunk_id: int
+    score: float

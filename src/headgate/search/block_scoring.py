@@ -1,0 +1,135 @@
+"""BM25 top-k over posting blocks with numpy: rare terms first, common terms only where they can matter."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy
+
+from headgate.search.block_postings import BLOCK_CHUNKS, DIGITS, K1, B, Blocks, ScoredChunk
+
+_ENTRY: Final = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
+# How many entries of a list are added in the time in which one chunk is looked up in it.
+_LOOKING_UP: Final = 8
+# More than what is lost by rounding.
+_SLACK: Final = 1e-5
+
+
+def top_chunks_numpy(
+    weights: Mapping[str, float],
+    postings: Mapping[str, Blocks],
+    average: float,
+    limit: int,
+    allowed: Iterable[int] | None,
+) -> list[ScoredChunk]:
+    """See `bm25.best`; `weights` are those of the stems, `average` is the length of a chunk."""
+    rarest_first = sorted(weights, key=lambda term: -weights[term])
+    room = _ScoreArray(sorted({number for term in weights for number, _ in postings[term]}), allowed)
+    lists = [_TermPostings(room, postings[term], weights[term], average) for term in rarest_first]
+    scores = numpy.zeros(room.size)
+    needed, left = 0.0, sum(one.most for one in lists) + _SLACK
+    while lists and (needed <= left or not _are_few(scores, needed - left, lists[0])):
+        own, *lists = lists
+        scores[own.places] += own.scores()
+        left -= own.most
+        needed = max(needed, _reached(own.places, scores, lists, limit))
+    places = numpy.flatnonzero(scores > max(needed - left, 0.0)).astype(numpy.int32)
+    totals: Any = scores[places]
+    for own in lists:
+        own.add(places, totals)
+        left -= own.most
+        promising = totals > needed - left
+        places, totals = places[promising], totals[promising]
+    return _listed(room.ids(places), numpy.round(totals, DIGITS), limit)
+
+
+def _are_few(scores: Any, above: float, following: "_TermPostings") -> bool:
+    """Whether it is quicker to look chunks up in the list that follows than to add all of it."""
+    return int(numpy.count_nonzero(scores > above)) * _LOOKING_UP < len(following.places)
+
+
+def _reached(places: Any, scores: Any, lists: Sequence["_TermPostings"], limit: int) -> float:
+    """What so many chunks have in the end at least, found by adding up some that have much already."""
+    if len(places) < limit:
+        return 0.0
+    some = numpy.sort(places[numpy.argpartition(scores[places], len(places) - limit)[len(places) - limit :]])
+    totals = scores[some]
+    for one in lists:
+        one.add(some, totals)
+    return float(totals.min())
+
+
+def _listed(ids: Any, scores: Any, limit: int) -> list[ScoredChunk]:
+    if len(ids) > limit:
+        worst = numpy.partition(scores, len(ids) - limit)[len(ids) - limit]
+        ids, scores = ids[scores >= worst], scores[scores >= worst]
+    # By score, then by id: the last key is the first that counts.
+    order = numpy.lexsort((ids, -scores))[:limit]
+    return [ScoredChunk(*one) for one in zip(ids[order].tolist(), scores[order].tolist(), strict=True)]
+
+
+class _TermPostings:
+    """The postings of one stem, in the order of the places."""
+
+    def __init__(self, room: "_ScoreArray", blocks: Blocks, weight: float, average: float) -> None:
+        self._read: Any = numpy.frombuffer(b"".join(block for _, block in blocks), dtype=_ENTRY)
+        self.places = room.places(blocks, self._read["place"])
+        if room.passing is not None:
+            passing = numpy.flatnonzero(room.passing[self.places])
+            self.places, self._read = self.places[passing], self._read[passing]
+        self._weight = weight
+        self._average = average
+        # What it adds to a chunk is less.
+        self.most = weight * (K1 + 1)
+
+    def scores(self) -> Any:
+        """What it adds to each of the places."""
+        return self._scores(self._read)
+
+    def _scores(self, read: Any) -> Any:
+        times = read["times"].astype(numpy.float64)
+        norms = read["length"] * (K1 * B / self._average)
+        norms += K1 * (1 - B)
+        norms += times
+        times *= self.most
+        times /= norms
+        return times
+
+    def add(self, places: Any, totals: Any) -> None:
+        """To each of the totals what it adds to that place."""
+        if not len(self.places):
+            return
+        at = numpy.searchsorted(self.places, places)
+        at[at == len(self.places)] = 0
+        having = numpy.flatnonzero(self.places[at] == places)
+        totals[having] += self._scores(self._read[at[having]])
+
+
+class _ScoreArray:
+    """A place for each chunk of the blocks that are there: ids of what has left are never used again."""
+
+    def __init__(self, numbers: Sequence[int], allowed: Iterable[int] | None) -> None:
+        self._numbers: Any = numpy.array(numbers, dtype=numpy.int64)
+        self._first = {number: row * BLOCK_CHUNKS for row, number in enumerate(numbers)}
+        self.size = len(numbers) * BLOCK_CHUNKS
+        # Of each place whether it may be found; None when all may.
+        self.passing: Any = None if allowed is None else self._marked(allowed)
+
+    def _marked(self, allowed: Iterable[int]) -> Any:
+        marks = numpy.zeros(self.size, dtype=bool)
+        ids: Any = numpy.fromiter(allowed, dtype=numpy.int64)
+        rows: Any = numpy.searchsorted(self._numbers, ids // BLOCK_CHUNKS)
+        rows[rows == len(self._numbers)] = 0
+        here = self._numbers[rows] == ids // BLOCK_CHUNKS
+        marks[(rows * BLOCK_CHUNKS + ids % BLOCK_CHUNKS)[here]] = True
+        return marks
+
+    def places(self, blocks: Blocks, inside: Any) -> Any:
+        """Those of chunks in blocks, of which it is known where they stand inside."""
+        first = numpy.array([self._first[number] for number, _ in blocks], dtype=numpy.int32)
+        places = numpy.repeat(first, [len(block) // _ENTRY.itemsize for _, block in blocks])
+        places += inside
+        return places
+
+    def ids(self, places: Any) -> Any:
+        """The chunks at these places."""
+        return self._numbers[places // BLOCK_CHUNKS] * BLOCK_CHUNKS + places % BLOCK_CHUNKS

@@ -1,0 +1,38 @@
+"""Which chunks pass a filter is remembered in bounds, and asked anew when the store has changed."""
+
+from pathlib import Path
+
+from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.stores.sqlite.chunk_queries import FilterCache
+from headgate.knowledge.stores.sqlite.document_writes import replace_document
+from headgate.knowledge.stores.sqlite.schema import TABLES
+from headgate.storage.sqlite.database_file import open_database_file
+from tests.knowledge.stores.sample_documents import START, document
+
+
+def test_large_answers_are_not_kept_beside_each_other(tmp_path: Path) -> None:
+    connection = open_database_file(tmp_path / "knowledge.db", TABLES, 5.0)
+    for name in "ab":
+        replace_document(connection, document(f"{name}.md", "one", "two", "three", category=name), START)
+    first, second = (DocumentFilters(categories=(name,)) for name in "ab")
+    wide, narrow = FilterCache(most_ids=6), FilterCache(most_ids=5)
+    for sieve in (wide, narrow):
+        assert sieve.matching_chunks(connection, first) == frozenset({1, 2, 3})
+        assert sieve.matching_chunks(connection, second) == frozenset({4, 5, 6})
+    # What was forgotten is asked again, and nobody sees a difference but the time it takes.
+    asked: list[str] = []
+    connection.set_trace_callback(asked.append)
+    wide.matching_chunks(connection, first)
+    kept = len(asked)
+    assert narrow.matching_chunks(connection, first) == frozenset({1, 2, 3})
+    assert len(asked) > 2 * kept
+    connection.close()
+
+
+def test_one_answer_that_is_too_large_is_still_an_answer(tmp_path: Path) -> None:
+    connection = open_database_file(tmp_path / "knowledge.db", TABLES, 5.0)
+    replace_document(connection, document("a.md", "one", "two", category="x"), START)
+    sieve = FilterCache(most_ids=1)
+    for _ in range(2):
+        assert sieve.matching_chunks(connection, DocumentFilters(categories=("X",))) == frozenset({1, 2})
+    connection.close()
