@@ -16,10 +16,9 @@ from campaign.questions import FORMS
 from campaign.servers import recorded, talker
 from campaign.streams import accept, listen_request, open_stream, streaming
 from campaign.trial import Trial, case
-from headgate.domain.call import Answer as UpstreamAnswer
-from headgate.domain.call import Call, Caller, Request
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import Identity, McpRequest, UpstreamCall
+from headgate.domain.mcp_request import McpResponse as UpstreamAnswer
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, SealedRequestState
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from headgate.storage.files.sealer import Sealer
@@ -171,11 +170,11 @@ async def _check_tasks(trial: Trial, caller: Client) -> None:
     trial.measure("unknown tasks", f"{len(unknown)} refused with {codes}")
     trial.check("an unknown one is nobody's", codes == {-32601}, codes)
     # There is one principal in this version, so another one is tried on the table itself.
-    handles, item = MemoryTaskRegistry(), Item(Kind.TOOLS, "talker", "task", "talker_task")
-    began = Request(caller=Caller("ann"), name="talker_task")
-    handles.record_task(Call(began, item), UpstreamAnswer(b'{"task":{"taskId":"task-one"}}'))
+    handles, item = MemoryTaskRegistry(), Item(ItemKind.TOOLS, "talker", "task", "talker_task")
+    began = McpRequest(caller=Identity("ann"), name="talker_task")
+    handles.record_task(UpstreamCall(began, item), UpstreamAnswer(b'{"task":{"taskId":"task-one"}}'))
     about = {"taskId": msgspec.Raw(b'"task-one"')}
-    tools = [handles.tool_of_task(Request(caller=Caller(who), params=about)) for who in ("ann", "bob")]
+    tools = [handles.tool_of_task(McpRequest(caller=Identity(who), params=about)) for who in ("ann", "bob")]
     found = [tool and tool.server for tool in tools]
     trial.check("another principal's is as good as none", found == ["talker", None], found)
 

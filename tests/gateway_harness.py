@@ -10,9 +10,9 @@ from msgspec import Raw
 from headgate.access.local import LocalAccess
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.gateway import (
     AccessControl,
     Gateway,
@@ -34,54 +34,56 @@ from tests.delivery.scripted_upstream import DONE, DeliveryHarness
 class WholeResponses:
     """Shows what the upstream said, and keeps nothing."""
 
-    def mark_spoofed_notices(self, answer: Answer) -> Answer:
+    def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
         return answer
 
-    async def mark_spoofed_notices_on_disk(self, answer: Answer) -> Answer:
+    async def mark_spoofed_notices_on_disk(self, answer: McpResponse) -> McpResponse:
         return answer
 
-    def may_exceed_limit(self, answer: Answer) -> bool:
+    def may_exceed_limit(self, answer: McpResponse) -> bool:
         return False
 
-    async def truncate_if_large(self, call: Call, answer: Answer) -> Answer:
+    async def truncate_if_large(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
         return answer
 
     def is_result_tool(self, tool: str) -> bool:
         return False
 
-    async def parse_read_request(self, request: Request) -> ReadRequest:
+    async def parse_read_request(self, request: McpRequest) -> ReadRequest:
         raise NotImplementedError
 
-    async def read_stored(self, request: Request, read_request: ReadRequest) -> tuple[str, Answer]:
+    async def read_stored(self, request: McpRequest, read_request: ReadRequest) -> tuple[str, McpResponse]:
         raise NotImplementedError
 
-    async def read_new(self, call: Call, read_request: ReadRequest, answer: Answer) -> Answer:
+    async def read_new(
+        self, call: UpstreamCall, read_request: ReadRequest, answer: McpResponse
+    ) -> McpResponse:
         raise NotImplementedError
 
 
 class NoTransactions:
     """Every call stands alone."""
 
-    def is_step(self, request: Request) -> bool:
+    def is_step(self, request: McpRequest) -> bool:
         return False
 
-    async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
+    async def run_step(self, request: McpRequest, use: ToolCaller) -> tuple[UpstreamCall, McpResponse]:
         raise NotImplementedError
 
 
 class WholeTransfers:
     """Every result goes in one piece."""
 
-    def needs_chunks(self, request: Request, answer: Answer) -> bool:
+    def needs_chunks(self, request: McpRequest, answer: McpResponse) -> bool:
         return False
 
-    async def announce_chunks(self, request: Request, answer: Answer) -> Answer:
+    async def announce_chunks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
         raise NotImplementedError
 
     def is_chunk_method(self, method: str) -> bool:
         return False
 
-    async def read_chunk(self, request: Request) -> Answer:
+    async def read_chunk(self, request: McpRequest) -> McpResponse:
         raise NotImplementedError
 
 
@@ -91,9 +93,9 @@ class GatewayHarness:
     def __init__(
         self,
         *servers: str,
-        answer: Answer = DONE,
+        answer: McpResponse = DONE,
         access: AccessControl | None = None,
-        mode: Mode = Mode.FULL,
+        mode: ListingMode = ListingMode.FULL,
         own: Mapping[str, GatewayTool] = MappingProxyType({}),
         prefixed: bool = True,
         clients: KnownClients | None = None,
@@ -121,21 +123,23 @@ class GatewayHarness:
         )
 
     @property
-    def sent(self) -> list[Call]:
+    def sent(self) -> list[UpstreamCall]:
         """Every call that reached a server."""
         return self.desk.upstream.received
 
-    def offer(self, server: str, kind: Kind, *definitions: dict[str, Any]) -> None:
+    def offer(self, server: str, kind: ItemKind, *definitions: dict[str, Any]) -> None:
         """Let a server tell what it has."""
         self.catalog.replace_listing(server, kind, [json.dumps(each).encode() for each in definitions])
 
 
 def request(
     method: str, name: str = "", params: dict[str, Any] | None = None, who: str = "", **more: Any
-) -> Request:
+) -> McpRequest:
     """A request whose params are given as values."""
     raw = {key: Raw(json.dumps(value).encode()) for key, value in (params or {}).items()}
-    return Request(caller=Caller(who) if who else LOCAL, method=method, name=name, params=raw, **more)
+    return McpRequest(
+        caller=Identity(who) if who else LOCAL_IDENTITY, method=method, name=name, params=raw, **more
+    )
 
 
 class Large:

@@ -16,7 +16,7 @@ from bench.delivery.desk import RESULT_BYTES, SERVER, TOOL, WRITTEN
 from bench.upstreams.answers import payload_result
 from headgate.delivery.idempotency_key import fingerprint
 from headgate.delivery.ledger import Intent, OperationOutcome, OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
 
@@ -58,7 +58,7 @@ async def fill(ledger: SqliteLedger, rows: int, left_open: int) -> None:
 
 
 async def _finish(ledger: SqliteLedger, intents: Sequence[Intent]) -> None:
-    outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(payload_result(RESULT_BYTES)))
+    outcome = OperationOutcome(state=OperationState.DONE, answer=McpResponse(payload_result(RESULT_BYTES)))
     await asyncio.gather(*(ledger.finish(intent.op_id, 1, outcome) for intent in intents))
 
 

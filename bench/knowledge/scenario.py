@@ -13,7 +13,7 @@ import msgspec
 from bench.knowledge.kept import KeptPassages
 from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
-from headgate.domain.call import LOCAL
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.server import KnowledgeTools
@@ -115,8 +115,8 @@ async def _one(tools: KnowledgeTools, query: str) -> Spent:
     lean = [await _found(tools, query, mode, size, CHOSEN[mode]) for mode, size in STEPS[:2]]
     whole = await _found(tools, query, *WHOLE)
     wanted = {"chunk_ids": [one["chunk_id"] for one in full["results"]]}
-    texts = await tools.call("get_chunks", wanted, LOCAL)
-    lean_texts = await tools.call("get_chunks", {**wanted, "fields": CHOSEN["full"]}, LOCAL)
+    texts = await tools.call("get_chunks", wanted, LOCAL_IDENTITY)
+    lean_texts = await tools.call("get_chunks", {**wanted, "fields": CHOSEN["full"]}, LOCAL_IDENTITY)
     ten = {mode: _read(await _found(tools, query, mode, 10)) for mode in SAID}
     fifty = {mode: _read(await _found(tools, query, mode, 50)) for mode in SAID}
     return Spent(
@@ -136,7 +136,9 @@ async def _found(
     tools: KnowledgeTools, query: str, mode: str, size: int, fields: list[str] | None = None
 ) -> dict[str, Any]:
     arguments: dict[str, Any] = {"query": query, "page_size": size, "response_mode": mode}
-    return await tools.call("semantic_search", arguments | ({"fields": fields} if fields else {}), LOCAL)
+    return await tools.call(
+        "semantic_search", arguments | ({"fields": fields} if fields else {}), LOCAL_IDENTITY
+    )
 
 
 def _read(answer: dict[str, Any]) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 from bench.listing.measured import Measured
 from bench.listing.tokens import ALL, DIRECT
 from bench.listing.uses import FEW, USES, Spent
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 _WIDTH: Final = 900
 _TOP: Final = 64
@@ -17,9 +17,9 @@ _ROW: Final = 28
 _LEFT: Final = 190
 _RIGHT: Final = 800
 _LEAST: Final = 100
-_COLOURS: Final = {Mode.FULL.value: "whole", Mode.SLIM.value: "slim"}
+_COLOURS: Final = {ListingMode.FULL.value: "whole", ListingMode.SLIM.value: "slim"}
 # Modes of the second part; the others lie between them.
-_SHOWN: Final = (Mode.FULL.value, Mode.SLIM.value, "budget 3,000", Mode.SEARCH.value)
+_SHOWN: Final = (ListingMode.FULL.value, ListingMode.SLIM.value, "budget 3,000", ListingMode.SEARCH.value)
 _GROUP: Final = 290
 _BAR: Final = 22
 _STYLE: Final = """  <style>
@@ -68,7 +68,7 @@ def _bars(rows: Sequence[tuple[str, float, float]]) -> list[str]:
         width = _x(tokens) - _LEFT
         found.append(_text(_LEFT - 10, y + 15, mode, "", "end"))
         found.append(_rect(_LEFT, y, width, 20, _COLOURS.get(mode, "gate")))
-        label = f"{tokens:,.0f}" if mode == Mode.FULL else f"{tokens:,.0f} ({_percent(share)})"
+        label = f"{tokens:,.0f}" if mode == ListingMode.FULL else f"{tokens:,.0f} ({_percent(share)})"
         found.append(_text(_LEFT + width + 6, y + 15, label, "note"))
     return found
 

@@ -9,7 +9,7 @@ from bench.listing.slim_search import Compared, lost_on_average
 from bench.listing.tokens import ALL, DEFAULT_BUDGET, budget_name, sums
 from bench.retrieval.goals import Goal
 from bench.retrieval.semantic import BOTH, WORDS
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 _SLIM: Final = 0.20
 _LEAST: Final = 0.02
@@ -37,11 +37,11 @@ def _shares(measured: Measured) -> list[Goal]:
     together = {one.mode: one for one in measured.listed if one.servers == ALL}
     budget = budget_name(DEFAULT_BUDGET)
     found = []
-    for mode, most in ((Mode.SLIM.value, _SLIM), (Mode.SEARCH.value, _LEAST), (budget, _LEAST)):
+    for mode, most in ((ListingMode.SLIM.value, _SLIM), (ListingMode.SEARCH.value, _LEAST), (budget, _LEAST)):
         share = together[mode].share
         found.append(Goal(f"{mode}: at most {most:.0%} of full, all servers", f"{share:.2%}", share <= most))
     alone = sums([one for one in measured.alone if one.server != SECOND_MODE])
-    share = alone[Mode.SLIM] / alone[Mode.FULL]
+    share = alone[ListingMode.SLIM] / alone[ListingMode.FULL]
     text = f"slim: at most {_SLIM:.0%} of full, the total of servers alone"
     return [*found, Goal(text, f"{share:.2%}", share <= _SLIM)]
 
@@ -52,7 +52,7 @@ def _fits(measured: Measured) -> list[Goal]:
         for one in measured.listed
         if one.mode.startswith("budget ") and one.tokens > int(one.mode.split()[1].replace(",", ""))
     ]
-    alone = [one for one in measured.alone if one.tokens[Mode.BUDGET] > DEFAULT_BUDGET]
+    alone = [one for one in measured.alone if one.tokens[ListingMode.BUDGET] > DEFAULT_BUDGET]
     judged = sum(one.mode.startswith("budget ") for one in measured.listed) + len(measured.alone)
     text = "budget: never more tokens than its number"
     return [Goal(text, f"{len(over) + len(alone)} of {judged:,} listings over it", not over and not alone)]

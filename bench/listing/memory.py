@@ -13,8 +13,7 @@ import msgspec
 from bench.listing.catalogs import Catalogue, drawn, every_catalogue
 from headgate.catalog.public_names import public_name
 from headgate.catalog.tool_forms import ToolForms
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 
 SERVERS: Final = (25, 50, 100)
 _NAME_LIMIT: Final = 60
@@ -70,7 +69,13 @@ def measure(count: int) -> Kept:
 def _items(catalogue: Catalogue) -> list[Item]:
     names = (msgspec.json.decode(one, type=_Named).name for one in catalogue.tools)
     return [
-        Item(Kind.TOOLS, catalogue.server, name, public_name(catalogue.server, name, _NAME_LIMIT), definition)
+        Item(
+            ItemKind.TOOLS,
+            catalogue.server,
+            name,
+            public_name(catalogue.server, name, _NAME_LIMIT),
+            definition,
+        )
         for name, definition in zip(names, catalogue.tools, strict=True)
     ]
 

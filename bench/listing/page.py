@@ -17,7 +17,7 @@ from bench.listing.tokens import ALL, BOTH_AZURES
 from bench.listing.uses import FEW
 from bench.pages import Whole, described, filled, judged, markdown, write
 from bench.process import ROOT
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 RESULT: Final = ROOT / "bench" / "results" / "listing.json"
 PAGE: Final = ROOT / "docs" / "listing.md"
@@ -73,8 +73,8 @@ def _blocks(measured: Measured, whole: Whole) -> dict[str, str]:
 
 def _tokens(measured: Measured) -> str:
     listed = {(one.servers, one.mode): one for one in measured.listed}
-    both, once = listed[BOTH_AZURES, Mode.FULL], listed[ALL, Mode.FULL]
-    slim = listed[BOTH_AZURES, Mode.SLIM]
+    both, once = listed[BOTH_AZURES, ListingMode.FULL], listed[ALL, ListingMode.FULL]
+    slim = listed[BOTH_AZURES, ListingMode.SLIM]
     azure = (
         f"azure-mcp is among the 98 in two modes. It is counted once, as it starts by itself; with "
         f"`{SECOND_MODE}` as well, full has {both.tokens:,.0f} tokens instead of {once.tokens:,.0f}, and "

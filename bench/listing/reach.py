@@ -14,7 +14,7 @@ from bench.listing.catalogs import Catalogue
 from bench.listing.gateway_process import open_gateway_process, replaying, wait_for_servers
 from bench.listing.mcp_client import McpClient, Unreadable
 from headgate.catalog.public_names import CALL_TOOL, OWN_NAMES
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 # Of a mode in which something could not be reached.
 _MOST_NAMED: Final = 10
@@ -52,15 +52,19 @@ def reached(catalogues: Sequence[Catalogue]) -> list[Reached]:
             mcp_client.introduce()
             # The gateway answers its own tools itself.
             names = [name for name in _listed(mcp_client) if name not in OWN_NAMES]
-        found = [_by(mode.value, gateway_process.port, mode, _directly, names, expected) for mode in Mode]
+        found = [
+            _by(mode.value, gateway_process.port, mode, _directly, names, expected) for mode in ListingMode
+        ]
         found.append(
-            _by(f"search, by {CALL_TOOL}", gateway_process.port, Mode.SEARCH, _wrapped, names, expected)
+            _by(
+                f"search, by {CALL_TOOL}", gateway_process.port, ListingMode.SEARCH, _wrapped, names, expected
+            )
         )
         return found
 
 
 def _by(
-    name: str, port: int, mode: Mode, call: Call, names: Sequence[str], expected: set[tuple[str, str]]
+    name: str, port: int, mode: ListingMode, call: Call, names: Sequence[str], expected: set[tuple[str, str]]
 ) -> Reached:
     print(f"bench: listing, every tool called, {name}", file=sys.stderr, flush=True)
 

@@ -20,12 +20,20 @@ from bench.process import free_port, running, wait_until
 from bench.procfs import cpu_seconds, resident_bytes
 from bench.readiness import wait_for_port
 from headgate.catalog.public_names import EXPAND_SCHEMA
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 SIZES: Final = (100, 1_000, 10_000)
 QUICK_SIZES: Final = (100,)
 # The mode that a gateway starts in comes first: that is the one that it prepares by itself.
-_MODES: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC)
+_MODES: Final = (
+    ListingMode.AUTO,
+    ListingMode.FULL,
+    ListingMode.PARTITIONED,
+    ListingMode.SLIM,
+    ListingMode.BUDGET,
+    ListingMode.SEARCH,
+    ListingMode.DYNAMIC,
+)
 _ROUNDS: Final = 50
 _ROUNDS_OF_ALL: Final = 10
 _EXPANSIONS: Final = 200
@@ -96,7 +104,7 @@ def _at_size(catalogues: Sequence[Catalogue], tools: int) -> tuple[list[Timed], 
                 # So that the next start knows every tool.
                 wait_for_servers(gateway_process, len(catalogues))
             with open_gateway_process(config) as gateway_process:
-                first = _first(gateway_process, Mode.AUTO)
+                first = _first(gateway_process, ListingMode.AUTO)
                 started = time.perf_counter() - gateway_process.began
                 wait_for_servers(gateway_process, len(catalogues))
                 _settle(gateway_process)
@@ -126,7 +134,7 @@ class _Answers(msgspec.Struct, frozen=True):
     listed: int
 
 
-def _first(gateway_process: GatewayProcess, mode: Mode) -> _Answers:
+def _first(gateway_process: GatewayProcess, mode: ListingMode) -> _Answers:
     """Shake hands and take all pages, as a client does that has just come."""
     pages: list[bytes] = []
     cursors: list[str] = []
@@ -148,14 +156,16 @@ def _first(gateway_process: GatewayProcess, mode: Mode) -> _Answers:
 
 
 @contextmanager
-def _introduced(gateway_process: GatewayProcess, mode: Mode) -> Iterator[McpClient]:
+def _introduced(gateway_process: GatewayProcess, mode: ListingMode) -> Iterator[McpClient]:
     with McpClient(gateway_process.port, f"/mcp/{mode}") as mcp_client:
         mcp_client.introduce()
         yield mcp_client
 
 
-def _timed(gateway_process: GatewayProcess, mode: Mode, tools: int, place: Path, started: _Answers) -> Timed:
-    first = started if mode is Mode.AUTO else _first(gateway_process, mode)
+def _timed(
+    gateway_process: GatewayProcess, mode: ListingMode, tools: int, place: Path, started: _Answers
+) -> Timed:
+    first = started if mode is ListingMode.AUTO else _first(gateway_process, mode)
     # After the start servers have told their tools once more; that is the listing to compare.
     now = _first(gateway_process, mode)
     with _introduced(gateway_process, mode) as mcp_client, _bare(now.pages, place / mode) as bare:
@@ -221,7 +231,7 @@ def _bare(pages: Sequence[bytes], place: Path) -> Iterator[McpClient]:
 def _sized(
     gateway_process: GatewayProcess, catalogues: Sequence[Catalogue], tools: int, started_ms: float
 ) -> Sized:
-    with _introduced(gateway_process, Mode.SLIM) as mcp_client:
+    with _introduced(gateway_process, ListingMode.SLIM) as mcp_client:
         names = [
             f"{one.server}:{msgspec.json.decode(tool, type=_Named).name}"
             for one in catalogues

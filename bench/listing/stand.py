@@ -9,18 +9,17 @@ import msgspec
 
 from bench.listing.catalogs import Catalogue
 from headgate.access.local import LocalAccess
-from headgate.app.results import readers_of
-from headgate.app.search import Search
+from headgate.app.stored_results import listed_result_tools
+from headgate.app.tool_search import ToolSearch
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
-from headgate.domain.call import LOCAL, Answer, Owner, Request
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import Profile
+from headgate.domain.client_profile import ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, McpRequest, McpResponse
 from headgate.gateway.gateway import GatewayTool
 from headgate.protocol.protocol_version import Era
 from headgate.storage.files.state_file import StateFile
@@ -33,16 +32,16 @@ class NotIndexed(Exception):
 class Guest:
     """A client that is told nothing but its answers; what it finds is its own."""
 
-    def __init__(self, name: str, mode: Mode) -> None:
+    def __init__(self, name: str, mode: ListingMode) -> None:
         self.mode = mode
-        self.owner = Owner(name, _Silence())
+        self.owner = ClientSession(name, _Silence())
 
 
 class _Silence:
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Nobody listens."""
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """Nobody answers."""
         raise AssertionError(method)
 
@@ -55,7 +54,7 @@ class Stand:
         self._catalog = catalog
         self._finder = finder
         self._state = state
-        self._search = search = Search(settings, catalog, finder, state)
+        self._search = search = ToolSearch(settings, catalog, finder, state)
         self._own: dict[str, GatewayTool] = search.own_tools(
             LocalAccess(), _at_once, lambda visibility_group: None
         )
@@ -76,7 +75,7 @@ class Stand:
         found: list[bytes] = []
         cursor: str | None = None
         while True:
-            members = await self._search.tool_listings.list_page(Kind.TOOLS, cursor, listing_context)
+            members = await self._search.tool_listings.list_page(ItemKind.TOOLS, cursor, listing_context)
             page = msgspec.json.decode(b"{" + members + b"}", type=_Page)
             found += map(bytes, page.tools)
             cursor = page.next_cursor
@@ -91,7 +90,9 @@ class Stand:
     async def ask(self, guest: Guest, tool: str, arguments: dict[str, object]) -> list[str]:
         """The texts of what one of the gateway's own tools answers."""
         params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments))}
-        request = Request(caller=LOCAL, name=tool, params=params, owner=guest.owner, listing=guest.mode)
+        request = McpRequest(
+            caller=LOCAL_IDENTITY, name=tool, params=params, session=guest.owner, listing=guest.mode
+        )
         answer = await self._own[tool].run(request)
         assert isinstance(answer.result, bytes)
         return [block["text"] for block in msgspec.json.decode(answer.result)["content"]]
@@ -108,12 +109,12 @@ async def open_stand(catalogues: Sequence[Catalogue], *, searched: bool = False)
             prefixed=True,
             page_bytes=settings.page_bytes,
             owners=state,
-            readers=readers_of(settings),
+            readers=listed_result_tools(settings),
             truncates=settings.enable_auto_truncation,
         )
         catalog.set_servers([one.server for one in catalogues])
         for one in catalogues:
-            catalog.replace_listing(one.server, Kind.TOOLS, one.tools)
+            catalog.replace_listing(one.server, ItemKind.TOOLS, one.tools)
         finder = Finder(lambda: catalog.every_tool)
         try:
             if searched:
@@ -133,7 +134,7 @@ async def _indexed(finder: Finder, tools: int) -> None:
         await finder.wait_until_current()
 
 
-async def _at_once(profile: Profile, owner: Owner | None) -> None:
+async def _at_once(profile: ClientProfile, owner: ClientSession | None) -> None:
     """Every server has told what it has."""
 
 

@@ -9,9 +9,16 @@ from bench.listing.tokens import ALL, BOTH_AZURES, SUM, sums
 from bench.listing.uses import FEW, USES, Spent
 from bench.pages import Table
 from bench.tables import figure
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
-_MODES: Final = (Mode.FULL, Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC, Mode.BUDGET, Mode.AUTO)
+_MODES: Final = (
+    ListingMode.FULL,
+    ListingMode.SLIM,
+    ListingMode.SEARCH,
+    ListingMode.DYNAMIC,
+    ListingMode.BUDGET,
+    ListingMode.AUTO,
+)
 
 
 def tokens(measured: Measured, servers: str) -> Table:
@@ -35,7 +42,7 @@ def tokens(measured: Measured, servers: str) -> Table:
 def servers(measured: Measured) -> Table:
     """Each server alone, the largest first, with what it comes to."""
     header = ("server", "tools", *_MODES, "slim of full")
-    ordered = sorted(measured.alone, key=lambda one: -one.tokens[Mode.FULL])
+    ordered = sorted(measured.alone, key=lambda one: -one.tokens[ListingMode.FULL])
     total = sums([one for one in measured.alone if one.server != SECOND_MODE])
     count = sum(one.tools for one in measured.alone if one.server != SECOND_MODE)
     lines = [(SUM, count, total), *((one.server, one.tools, one.tokens) for one in ordered)]
@@ -44,7 +51,7 @@ def servers(measured: Measured) -> Table:
             name,
             f"{tools:,}",
             *(f"{own[mode]:,}" for mode in _MODES),
-            f"{own[Mode.SLIM] / own[Mode.FULL]:.0%}",
+            f"{own[ListingMode.SLIM] / own[ListingMode.FULL]:.0%}",
         )
         for name, tools, own in lines
     ]
@@ -70,8 +77,8 @@ def _after_uses(measured: Measured, who: str, value: Callable[[Spent], float]) -
     for mode in dict.fromkeys(mode for mode, _ in own):
         cells = [mode]
         for uses in USES:
-            spent, whole = value(own[mode, uses]), value(own[Mode.FULL, uses])
-            cells += [f"{spent:,.0f}", "" if mode == Mode.FULL else f"{1 - spent / whole:.1%}"]
+            spent, whole = value(own[mode, uses]), value(own[ListingMode.FULL, uses])
+            cells += [f"{spent:,.0f}", "" if mode == ListingMode.FULL else f"{1 - spent / whole:.1%}"]
         rows.append(cells)
     return header, rows
 

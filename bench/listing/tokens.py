@@ -12,7 +12,7 @@ from bench.listing.catalogs import Catalogue, array, without_second_mode
 from bench.listing.questions import questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from headgate.catalog.public_names import RETRIEVE_TOOLS
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 
 ALL: Final = "all servers"
@@ -25,8 +25,15 @@ DEFAULT_BUDGET: Final = 3_000
 BUDGETS: Final = (500, 1_000, DEFAULT_BUDGET, 10_000)
 # Different clients that each search for something else.
 _CLIENTS: Final = 20
-_FIXED: Final = (Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC)
-_ALONE: Final = (Mode.FULL, Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC, Mode.BUDGET, Mode.AUTO)
+_FIXED: Final = (ListingMode.SLIM, ListingMode.SEARCH, ListingMode.DYNAMIC)
+_ALONE: Final = (
+    ListingMode.FULL,
+    ListingMode.SLIM,
+    ListingMode.SEARCH,
+    ListingMode.DYNAMIC,
+    ListingMode.BUDGET,
+    ListingMode.AUTO,
+)
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,15 +75,15 @@ def listed(catalogues: Sequence[Catalogue], *, quick: bool) -> list[Listed]:
 async def _with_both_azures(catalogues: Sequence[Catalogue]) -> list[Listed]:
     """Only what depends on how many tools there are."""
     async with open_stand(catalogues) as stand:
-        whole = await _listed(stand, BOTH_AZURES, Mode.FULL, None)
-        return [whole, await _listed(stand, BOTH_AZURES, Mode.SLIM, whole)]
+        whole = await _listed(stand, BOTH_AZURES, ListingMode.FULL, None)
+        return [whole, await _listed(stand, BOTH_AZURES, ListingMode.SLIM, whole)]
 
 
 async def _together(servers: str, catalogues: Sequence[Catalogue], budgets: Sequence[int]) -> list[Listed]:
     raw = [one.listing.removeprefix(b'{"tools":').removesuffix(b"}") for one in catalogues]
     async with open_stand(catalogues, searched=True) as stand:
         print(f"bench: listing, {servers}", file=sys.stderr, flush=True)
-        whole = await _listed(stand, servers, Mode.FULL, None)
+        whole = await _listed(stand, servers, ListingMode.FULL, None)
         direct = Listed(
             servers=servers,
             mode=DIRECT,
@@ -90,12 +97,12 @@ async def _together(servers: str, catalogues: Sequence[Catalogue], budgets: Sequ
         lists += [await _listed(stand, servers, mode, whole) for mode in _FIXED]
         lists.append(await _after_finds(stand, servers, whole))
         for budget in budgets:
-            fitted = await _listed(stand.with_budget(budget), servers, Mode.BUDGET, whole)
+            fitted = await _listed(stand.with_budget(budget), servers, ListingMode.BUDGET, whole)
             lists.append(msgspec.structs.replace(fitted, mode=budget_name(budget)))
-        return [*lists, await _listed(stand, servers, Mode.AUTO, whole)]
+        return [*lists, await _listed(stand, servers, ListingMode.AUTO, whole)]
 
 
-async def _listed(stand: Stand, servers: str, mode: Mode, whole: Listed | None) -> Listed:
+async def _listed(stand: Stand, servers: str, mode: ListingMode, whole: Listed | None) -> Listed:
     guest = Guest("guest", mode)
     tools = array(definitions := await stand.listing(guest))
     tokens = count_tokens(tools)
@@ -114,7 +121,7 @@ async def _after_finds(stand: Stand, servers: str, whole: Listed) -> Listed:
     """The mean of some clients, each of which has searched for a few tools."""
     lists = []
     for number in range(_CLIENTS):
-        guest = Guest(f"guest {number}", Mode.DYNAMIC)
+        guest = Guest(f"guest {number}", ListingMode.DYNAMIC)
         for one in questions_for(stand.items, FINDS, seed=number):
             await stand.ask(guest, RETRIEVE_TOOLS, {"query": one.text})
         lists.append(await stand.listing(guest))

@@ -16,7 +16,7 @@ from bench.listing.questions import Wanted, questions_for
 from bench.listing.stand import Guest, Stand, open_stand
 from bench.listing.tokens import budget_name
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 
 FEW: Final = "five servers"
@@ -74,9 +74,12 @@ async def _discovery(servers: str, catalogues: Sequence[Catalogue], conversation
     spent: list[Spent] = []
     found: list[Found] = []
     async with open_stand(catalogues, searched=True) as stand:
-        ways = [(mode.value, stand, mode) for mode in (Mode.FULL, Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC)]
-        ways.insert(2, (UNEXPANDED, stand, Mode.SLIM))
-        ways += [(budget_name(one), stand.with_budget(one), Mode.BUDGET) for one in _BUDGETS]
+        ways = [
+            (mode.value, stand, mode)
+            for mode in (ListingMode.FULL, ListingMode.SLIM, ListingMode.SEARCH, ListingMode.DYNAMIC)
+        ]
+        ways.insert(2, (UNEXPANDED, stand, ListingMode.SLIM))
+        ways += [(budget_name(one), stand.with_budget(one), ListingMode.BUDGET) for one in _BUDGETS]
         for name, own, mode in ways:
             talks = []
             start = await opened(own, Guest(name, mode))
@@ -135,7 +138,7 @@ class Talk:
         shown = self._seen.shown.get(name)
         if shown is None:
             await self._search(wanted)
-            if self._guest.mode is Mode.DYNAMIC:
+            if self._guest.mode is ListingMode.DYNAMIC:
                 self._seen = await opened(self._stand, self._guest)
             else:
                 self._asked += _wrapping(name)

@@ -18,10 +18,9 @@ from headgate.catalog.public_names import Key, public_name
 from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.search.tool_document import document_of
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import LOCAL, Caller, Owner, Request
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.profile import Profile
+from headgate.domain.client_profile import ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest
 
 _LISTINGS: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "catalogs.jsonl.xz"
 TOOLS: Final = 900
@@ -61,22 +60,22 @@ class Shop:
         """The servers."""
         return tuple(dict.fromkeys(item.server for item in self.items))
 
-    def shows_all(self, profile: Profile) -> bool:
+    def shows_all(self, profile: ClientProfile) -> bool:
         """Always."""
         return True
 
-    def tool(self, key: Key, profile: Profile) -> Item | None:
+    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
         """One tool, if there is such a one."""
         return self._by_key.get(key)
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def sees_all(self, caller: Caller) -> bool:
+    def sees_all(self, caller: Identity) -> bool:
         """Always."""
         return True
 
-    def may_see(self, caller: Caller, item: Item) -> bool:
+    def may_see(self, caller: Identity, item: Item) -> bool:
         """Always."""
         return True
 
@@ -97,7 +96,7 @@ def real_tools(count: int) -> list[Item]:
         for definition in one.listing.tools:
             name = msgspec.json.decode(definition, type=_Named).name
             called = public_name(one.server, name, TOOL_NAME_LIMIT)
-            found.append(Item(Kind.TOOLS, one.server, name, called, bytes(definition)))
+            found.append(Item(ItemKind.TOOLS, one.server, name, called, bytes(definition)))
     return found[:count]
 
 
@@ -143,14 +142,14 @@ def requests_for(items: Sequence[Item], count: int) -> list[str]:
     return possible[:count]
 
 
-async def _at_once(profile: Profile, owner: Owner | None) -> None:
+async def _at_once(profile: ClientProfile, owner: ClientSession | None) -> None:
     """Every server has told what it has."""
 
 
 async def _ask(tool: RetrieveTools, question: str, detail: str) -> str:
     arguments = msgspec.json.encode({"query": question, "detail": detail})
     answer = await tool.run(
-        Request(caller=LOCAL, name="retrieve_tools", params={"arguments": msgspec.Raw(arguments)})
+        McpRequest(caller=LOCAL_IDENTITY, name="retrieve_tools", params={"arguments": msgspec.Raw(arguments)})
     )
     assert isinstance(answer.result, bytes)
     text: str = msgspec.json.decode(answer.result)["content"][0]["text"]

@@ -13,8 +13,7 @@ from bench.retrieval.meaning import open_meanings, settle
 from bench.retrieval.vectors import KeptVectors
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 from headgate.embedding.embedder import Embedder
 from headgate.search.score_fusion import FusedScore
 
@@ -122,7 +121,7 @@ def item_of(document: ToolDocument, name: str) -> Item:
         },
         "annotations": {"readOnlyHint": document.read_only},
     }
-    return Item(Kind.TOOLS, document.key[0], name, document.public_name, msgspec.json.encode(definition))
+    return Item(ItemKind.TOOLS, document.key[0], name, document.public_name, msgspec.json.encode(definition))
 
 
 @asynccontextmanager

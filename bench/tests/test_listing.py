@@ -16,12 +16,12 @@ from bench.listing.slim_search import NothingShorter, compared
 from bench.listing.stand import Guest, open_stand
 from bench.listing.uses import Talk, opened
 from bench.options import Options
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 
 def test_a_short_run_measures_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
     figures = msgspec.json.decode(msgspec.json.encode(listing.run(Options(quick=True, candidates="abcdehm"))))
-    modes = {mode.value for mode in Mode}
+    modes = {mode.value for mode in ListingMode}
     assert {one["mode"] for one in figures["timed"]} == modes
     assert modes <= {one["mode"] for one in figures["reached"]}
     assert all(one["reached"] == one["called"] == 61 for one in figures["reached"])
@@ -72,22 +72,22 @@ def test_the_stand_counts_the_definitions_that_a_gateway_lists(tmp_path: Path) -
 
 async def _listing(catalogues: list[Catalogue]) -> list[bytes]:
     async with open_stand(catalogues) as stand:
-        return await stand.listing(Guest("guest", Mode.FULL))
+        return await stand.listing(Guest("guest", ListingMode.FULL))
 
 
 def test_a_tool_that_is_shown_whole_costs_nothing_more() -> None:
-    contexts, turns = asyncio.run(_uses(Mode.FULL))
+    contexts, turns = asyncio.run(_uses(ListingMode.FULL))
     assert contexts[0] == contexts[-1]
     assert turns == [1, 2, 3]
 
 
 def test_every_search_is_paid_for() -> None:
-    contexts, turns = asyncio.run(_uses(Mode.SEARCH))
+    contexts, turns = asyncio.run(_uses(ListingMode.SEARCH))
     assert contexts[0] < contexts[1] < contexts[2]
     assert turns == [2, 4, 6]
 
 
-async def _uses(mode: Mode) -> tuple[list[int], list[int]]:
+async def _uses(mode: ListingMode) -> tuple[list[int], list[int]]:
     catalogues = small(every_catalogue())
     assert len(catalogues) == len(SMALL)
     async with open_stand(catalogues, searched=True) as stand:

@@ -14,9 +14,10 @@ from headgate.app.knowledge.components import open_configured_store
 from headgate.app.knowledge.document_commands import call_tool, stats
 from headgate.app.knowledge.ingest_command import IngestOptions, ingest, watch
 from headgate.app.knowledge.ingestion_report import IngestionReport
-from headgate.config.loading import load
+from headgate.config.loader import load
 from headgate.config.settings import Flags, Settings
-from headgate.domain.errors import ConfigError, InvalidGraph
+from headgate.domain.errors import ConfigError
+from headgate.knowledge.errors import InvalidGraph
 from tests.waiting import eventually
 
 SECONDS = 20.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headgate.app.knowledge.builtin_server import KnowledgeServer, knowledge_only_settings
-from headgate.config.knowledge import KnowledgeSettings
+from headgate.config.knowledge_settings import KnowledgeSettings
 from headgate.config.settings import Settings
-from headgate.domain.call import LOCAL
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.mcp_request import LOCAL_IDENTITY
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, BuiltinToolResult
 
@@ -22,7 +22,7 @@ def settings(data_dir: Path, *, structured_content: bool = True, **more: Any) ->
 
 async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> BuiltinToolResult:
     (tool,) = (tool for tool in tools if tool.definition["name"] == name)
-    said = await tool.run(arguments, BuiltinCall(LOCAL, lambda done, total: None))
+    said = await tool.run(arguments, BuiltinCall(LOCAL_IDENTITY, lambda done, total: None))
     assert isinstance(said, BuiltinToolResult)
     return said
 
@@ -95,7 +95,7 @@ async def test_a_secret_in_what_was_asked_comes_back_in_no_form(tmp_path: Path) 
 
 @pytest.mark.parametrize("listing", ["search", "auto"])
 def test_alone_it_has_plain_names_and_nothing_is_cut(tmp_path: Path, listing: Any) -> None:
-    other = ServerSpec(name="other", transport=Transport.BUILTIN, builtin="example")
+    other = ServerSpec(name="other", transport=TransportType.BUILTIN, builtin="example")
     found = knowledge_only_settings(settings(tmp_path, servers=(other,), listing=listing))
     assert [(server.name, server.builtin) for server in found.servers] == [("knowledge", "knowledge")]
     assert (found.prefix, found.listing, found.enable_auto_truncation) == (False, "full", False)

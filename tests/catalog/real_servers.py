@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.catalog.catalog import Catalog
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from tests.catalog.sample_catalog import catalog_of
 
 _FILE = Path(__file__).parents[1] / "data" / "catalogs.jsonl.xz"
@@ -35,5 +35,5 @@ def real_catalog() -> Catalog:
     """All of them behind one gateway; nobody may change it."""
     catalog = catalog_of(*real_servers())
     for server, tools in real_servers().items():
-        catalog.replace_listing(server, Kind.TOOLS, tools)
+        catalog.replace_listing(server, ItemKind.TOOLS, tools)
     return catalog

@@ -7,48 +7,48 @@ from typing import Any
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import NameOwners
-from headgate.domain.call import LOCAL
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile, profile_of
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 
 SAMPLING = profile_of(b'{"sampling":{}}')
 ROOTS = profile_of(b'{"roots":{"listChanged":true}}')
 
 
-def item(kind: Kind, name: str, **more: Any) -> bytes:
+def item(kind: ItemKind, name: str, **more: Any) -> bytes:
     """A definition with nothing but what it needs, and `more`."""
     needed: dict[str, Any] = {kind.key: name}
-    if kind is Kind.TOOLS:
+    if kind is ItemKind.TOOLS:
         needed["inputSchema"] = {"type": "object"}
-    elif kind is not Kind.PROMPTS:
+    elif kind is not ItemKind.PROMPTS:
         needed["name"] = "n"
     return json.dumps(needed | more).encode()
 
 
 def listed(
-    catalog: Catalog, kind: Kind, profile: Profile = PLAIN, era: Era = Era.HANDSHAKE
+    catalog: Catalog, kind: ItemKind, profile: ClientProfile = PLAIN_PROFILE, era: Era = Era.HANDSHAKE
 ) -> list[dict[str, Any]]:
     """The whole listing, page after page."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         page = json.loads(b"{" + catalog.page(kind, cursor, ListingContext(profile=profile, era=era)) + b"}")
-        found += page[kind.member]
+        found += page[kind.result_member]
         cursor = page.get("nextCursor")
         if cursor is None:
             return found
 
 
-def called(catalog: Catalog, kind: Kind, profile: Profile = PLAIN) -> list[str]:
+def called(catalog: Catalog, kind: ItemKind, profile: ClientProfile = PLAIN_PROFILE) -> list[str]:
     """What everything is called, in order."""
     return [definition[kind.key] for definition in listed(catalog, kind, profile)]
 
 
 def reader(catalog: Catalog, uri: str) -> tuple[str, str]:
     """The server that reads a URI, and what it calls it."""
-    found = catalog.resolve_resource(uri, LOCAL)
-    assert (found.kind, found.public_name) == (Kind.RESOURCES, uri)
+    found = catalog.resolve_resource(uri, LOCAL_IDENTITY)
+    assert (found.kind, found.public_name) == (ItemKind.RESOURCES, uri)
     return found.server, found.name
 
 
@@ -87,17 +87,20 @@ def tool(name: str, description: str = "x") -> bytes:
 
 def target(catalog: Catalog, name: str) -> tuple[str, str]:
     """The server and tool that a call of `name` reaches."""
-    found = catalog.resolve(Kind.TOOLS, name, LOCAL)
+    found = catalog.resolve(ItemKind.TOOLS, name, LOCAL_IDENTITY)
     return found.server, found.name
 
 
 def public(catalog: Catalog, server: str, name: str) -> str:
     """The public name of a tool."""
-    return catalog.resolve(Kind.TOOLS, f"{server}:{name}", LOCAL).public_name
+    return catalog.resolve(ItemKind.TOOLS, f"{server}:{name}", LOCAL_IDENTITY).public_name
 
 
 def first_page(
-    catalog: Catalog, kind: Kind = Kind.TOOLS, profile: Profile = PLAIN, era: Era = Era.HANDSHAKE
+    catalog: Catalog,
+    kind: ItemKind = ItemKind.TOOLS,
+    profile: ClientProfile = PLAIN_PROFILE,
+    era: Era = Era.HANDSHAKE,
 ) -> bytes:
     """The members of the first page of a listing."""
     return catalog.page(kind, None, ListingContext(profile=profile, era=era))

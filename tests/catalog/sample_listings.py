@@ -12,10 +12,10 @@ from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.public_names import Key
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest, McpResponse
 from headgate.protocol.protocol_version import Era
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of
@@ -28,37 +28,43 @@ OWN_TOOLS = ["retrieve_tools", "call_tool", "expandSchema"]
 class UnreachableChannel:
     """A client that nobody asks or tells anything."""
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         raise AssertionError(method)
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         raise AssertionError(method)
 
 
-def session(id: str, profile: Profile = PLAIN, client: str = "", mode: Mode | None = None) -> ListingContext:
+def session(
+    id: str, profile: ClientProfile = PLAIN_PROFILE, client: str = "", mode: ListingMode | None = None
+) -> ListingContext:
     """A client that shook hands."""
     return ListingContext(
-        era=Era.HANDSHAKE, owner=Owner(id, UnreachableChannel()), profile=profile, client=client, mode=mode
+        era=Era.HANDSHAKE,
+        owner=ClientSession(id, UnreachableChannel()),
+        profile=profile,
+        client=client,
+        mode=mode,
     )
 
 
-def stateless(principal: str, profile: Profile = PLAIN) -> ListingContext:
+def stateless(principal: str, profile: ClientProfile = PLAIN_PROFILE) -> ListingContext:
     """A client whose requests stand alone."""
-    return ListingContext(era=Era.STATELESS, caller=Caller(principal), profile=profile)
+    return ListingContext(era=Era.STATELESS, caller=Identity(principal), profile=profile)
 
 
 ONE, OTHER = session("one"), session("other")
 
 
-def request_of(listing_context: ListingContext, name: str = "", **more: Any) -> Request:
+def request_of(listing_context: ListingContext, name: str = "", **more: Any) -> McpRequest:
     """A request of that client."""
-    return Request(
+    return McpRequest(
         caller=listing_context.caller,
         name=name,
         profile=listing_context.profile,
         client=listing_context.client,
         listing=listing_context.mode,
-        owner=listing_context.owner,
+        session=listing_context.owner,
         **more,
     )
 
@@ -84,7 +90,7 @@ class InMemoryListingState:
 
 
 def tool_listings_of(
-    mode: Mode,
+    mode: ListingMode,
     catalog: Catalog,
     *,
     pools: ToolPools | None = None,
@@ -114,14 +120,14 @@ def tool_listings_of(
 
 
 async def listed_by(
-    tool_listings: ToolListings, listing_context: ListingContext = ONE, kind: Kind = Kind.TOOLS
+    tool_listings: ToolListings, listing_context: ListingContext = ONE, kind: ItemKind = ItemKind.TOOLS
 ) -> list[dict[str, Any]]:
     """The whole listing, page after page."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         page = json.loads(b"{" + await tool_listings.list_page(kind, cursor, listing_context) + b"}")
-        found += page[kind.member]
+        found += page[kind.result_member]
         cursor = page.get("nextCursor")
         if cursor is None:
             return found
@@ -132,7 +138,7 @@ async def pages_by(tool_listings: ToolListings, listing_context: ListingContext 
     pages: list[bytes] = []
     cursor: str | None = None
     while True:
-        pages.append(await tool_listings.list_page(Kind.TOOLS, cursor, listing_context))
+        pages.append(await tool_listings.list_page(ItemKind.TOOLS, cursor, listing_context))
         cursor = json.loads(b"{" + pages[-1] + b"}").get("nextCursor")
         if cursor is None:
             return pages
@@ -166,7 +172,7 @@ class ListingFixture:
 
     def __init__(
         self,
-        mode: Mode,
+        mode: ListingMode,
         servers: Mapping[str, Sequence[bytes]],
         *,
         catalog: Catalog | None = None,
@@ -176,11 +182,11 @@ class ListingFixture:
         page_bytes: int = more.get("page_bytes", PAGE_BYTES)
         self.catalog = catalog_of(*servers, page_bytes=page_bytes) if catalog is None else catalog
         for server, tools in servers.items():
-            self.catalog.replace_listing(server, Kind.TOOLS, tools)
+            self.catalog.replace_listing(server, ItemKind.TOOLS, tools)
         self.tool_listings = tool_listings_of(mode, self.catalog, **more)
 
     async def listed(
-        self, listing_context: ListingContext = ONE, kind: Kind = Kind.TOOLS
+        self, listing_context: ListingContext = ONE, kind: ItemKind = ItemKind.TOOLS
     ) -> list[dict[str, Any]]:
         return await listed_by(self.tool_listings, listing_context, kind)
 
@@ -192,4 +198,4 @@ class ListingFixture:
 
     def definition(self, name: str) -> bytes:
         """What a tool's server says of it."""
-        return self.catalog.resolve(Kind.TOOLS, name, LOCAL).definition
+        return self.catalog.resolve(ItemKind.TOOLS, name, LOCAL_IDENTITY).definition

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.catalog.argument_correction import may_be_refusal, with_schema_on_refusal
-from headgate.domain.call import Answer
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import McpResponse
 from tests.gateway_harness import Large
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"]}
 TOOL = Item(
-    Kind.TOOLS,
+    ItemKind.TOOLS,
     "files",
     "read",
     "files_read",
@@ -26,7 +25,7 @@ HEAD = "input_schema of files_read: "
 
 def a_tool(schema: bytes) -> Item:
     definition = b'{"name":"files_read","inputSchema":' + schema + b"}"
-    return Item(Kind.TOOLS, "files", "read", "files_read", definition)
+    return Item(ItemKind.TOOLS, "files", "read", "files_read", definition)
 
 
 # A hundred thousand alternatives; little of schema in much of definition; what no parser opens.
@@ -36,23 +35,23 @@ DEEP = a_tool(b'{"type":"object","x":' + b"[" * 20_000 + b"]" * 20_000 + b"}")
 UNREPEATABLE = pytest.mark.parametrize("tool", [WIDE, LONG, DEEP], ids=["wide", "long", "deep"])
 
 
-def failed(text: str, **more: Any) -> Answer:
+def failed(text: str, **more: Any) -> McpResponse:
     result = {"content": [{"type": "text", "text": text}], "isError": True, **more}
-    return Answer(json.dumps(result).encode())
+    return McpResponse(json.dumps(result).encode())
 
 
-def refused(code: int = -32602, message: str = "Invalid arguments", **more: Any) -> Answer:
-    return Answer(error=json.dumps({"code": code, "message": message, **more}).encode())
+def refused(code: int = -32602, message: str = "Invalid arguments", **more: Any) -> McpResponse:
+    return McpResponse(error=json.dumps({"code": code, "message": message, **more}).encode())
 
 
-def told(answer: Answer) -> dict[str, Any]:
+def told(answer: McpResponse) -> dict[str, Any]:
     assert not answer.error
     assert isinstance(answer.result, bytes)
     result: dict[str, Any] = json.loads(answer.result)
     return result
 
 
-def schema_in(answer: Answer) -> Any:
+def schema_in(answer: McpResponse) -> Any:
     """The schema in the last block."""
     text = told(answer)["content"][-1]["text"]
     assert text.startswith(HEAD)
@@ -105,7 +104,7 @@ def test_other_errors_pass_as_they_are(code: int) -> None:
     ],
 )
 def test_an_error_that_cannot_be_read_passes_as_it_is(error: bytes) -> None:
-    answer = Answer(error=error)
+    answer = McpResponse(error=error)
     assert with_schema_on_refusal(TOOL, answer) is answer
 
 
@@ -197,29 +196,29 @@ def test_a_failure_about_something_else_does_not(text: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(b'{"content":[{"type":"text","text":"a path is required"}]}'),
-        Answer(b'{"content":[{"type":"text","text":"a path is required"}],"isError":false}'),
-        Answer(b'{"content":[{"type":"text","text":"\\"isError\\": true, invalid_type"}]}'),
-        Answer(b'{"content":[],"structuredContent":{"isError":true,"why":"is required"}}'),
-        Answer(b'{"content":[],"isError":null,"x":"is required"}'),
-        Answer(b'{"content":[],"isError":"true","x":"is required"}'),
-        Answer(b'{"content":"is required","isError":true}'),
-        Answer(b'[{"isError":true},"is required"]'),
-        Answer(b'{"isError":true,"is required'),
-        Answer(b'{"isError":true,"x":"is required","deep":' + b"[" * 3000 + b"]" * 3000 + b"}"),
-        Answer(b'{"isError":true,"x":"is required \xff","content":[{"text":"\xff"}],"\xff":1}'),
-        Answer(b""),
-        Answer(b"{}"),
+        McpResponse(b'{"content":[{"type":"text","text":"a path is required"}]}'),
+        McpResponse(b'{"content":[{"type":"text","text":"a path is required"}],"isError":false}'),
+        McpResponse(b'{"content":[{"type":"text","text":"\\"isError\\": true, invalid_type"}]}'),
+        McpResponse(b'{"content":[],"structuredContent":{"isError":true,"why":"is required"}}'),
+        McpResponse(b'{"content":[],"isError":null,"x":"is required"}'),
+        McpResponse(b'{"content":[],"isError":"true","x":"is required"}'),
+        McpResponse(b'{"content":"is required","isError":true}'),
+        McpResponse(b'[{"isError":true},"is required"]'),
+        McpResponse(b'{"isError":true,"is required'),
+        McpResponse(b'{"isError":true,"x":"is required","deep":' + b"[" * 3000 + b"]" * 3000 + b"}"),
+        McpResponse(b'{"isError":true,"x":"is required \xff","content":[{"text":"\xff"}],"\xff":1}'),
+        McpResponse(b""),
+        McpResponse(b"{}"),
     ],
 )
-def test_a_result_that_is_no_failure_passes_as_it_is(answer: Answer) -> None:
+def test_a_result_that_is_no_failure_passes_as_it_is(answer: McpResponse) -> None:
     assert with_schema_on_refusal(TOOL, answer) is answer
 
 
 def test_a_failure_that_goes_on_for_long_gets_the_schema_too() -> None:
     long = {"type": "text", "text": "path is required\n" + "x" * 200_000}
     for result in ({"content": [long], "isError": True}, {"isError": True, "content": [long]}):
-        assert schema_in(with_schema_on_refusal(TOOL, Answer(json.dumps(result).encode()))) == SCHEMA
+        assert schema_in(with_schema_on_refusal(TOOL, McpResponse(json.dumps(result).encode()))) == SCHEMA
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000 + " path is required", "path is required" + "x" * 270_000])
@@ -230,21 +229,21 @@ def test_the_report_of_a_tool_passes_as_it_is(text: str) -> None:
 
 def test_what_did_not_fail_is_known_without_opening_it() -> None:
     assert may_be_refusal(failed("x" * 50_000))
-    assert may_be_refusal(Answer(b'{ "isError" :\n true}'))
-    assert not may_be_refusal(Answer(b'{"content":[],"isError":false}'))
+    assert may_be_refusal(McpResponse(b'{ "isError" :\n true}'))
+    assert not may_be_refusal(McpResponse(b'{"content":[],"isError":false}'))
     assert not may_be_refusal(failed("x" * 270_000))
 
 
 def test_what_is_on_disk_is_not_opened() -> None:
     large = Large(b'{"content":[],"isError":true,"x":"is required"}')
-    answer = Answer(large)
+    answer = McpResponse(large)
     assert with_schema_on_refusal(TOOL, answer) is answer
     assert not large.opened
 
 
 def test_everything_else_in_the_result_stays() -> None:
     answer = failed("path is required", structuredContent={"a": [1]}, _meta={"x": 1}, resultType="complete")
-    answer = Answer(answer.result, typed=True)
+    answer = McpResponse(answer.result, typed=True)
     corrections = with_schema_on_refusal(TOOL, answer)
     assert corrections.typed
     before, after = told(answer), told(corrections)
@@ -254,7 +253,7 @@ def test_everything_else_in_the_result_stays() -> None:
 
 
 def test_a_failure_without_content_gets_the_schema_too() -> None:
-    answer = Answer(b'{"isError":true,"structuredContent":{"error":"path is required"}}')
+    answer = McpResponse(b'{"isError":true,"structuredContent":{"error":"path is required"}}')
     assert schema_in(with_schema_on_refusal(TOOL, answer)) == SCHEMA
 
 
@@ -300,7 +299,7 @@ def test_who_has_seen_such_a_schema_is_told_nothing_of_it(tool: Item) -> None:
 
 def test_much_other_prose_does_not_cost_the_schema() -> None:
     definition = TOOL.definition[:-1] + b',"description":"' + b"x" * 100_000 + b'"}'
-    tool = Item(Kind.TOOLS, "files", "read", "files_read", definition)
+    tool = Item(ItemKind.TOOLS, "files", "read", "files_read", definition)
     assert schema_in(with_schema_on_refusal(tool, refused())) == SCHEMA
 
 
@@ -328,7 +327,7 @@ def test_what_the_server_says_there_itself_stays(data: Any) -> None:
 
 @pytest.mark.parametrize("error", [b"{}", b"[]", b"nonsense", b'{"code":"x"}', b'{"code":-32603}', b"\xff"])
 def test_another_error_stays_as_it_is(error: bytes) -> None:
-    answer = Answer(error=error)
+    answer = McpResponse(error=error)
     assert with_schema_on_refusal(TOOL, answer, seen_whole=True) is answer
 
 
@@ -341,8 +340,8 @@ def test_a_failure_gets_the_schema_whatever_was_seen() -> None:
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_whatever_is_answered_never_fails(content: bytes) -> None:
     result = b'{"isError":true,"content":[' + content + b'],"x":"is required"}'
-    answer = with_schema_on_refusal(TOOL, Answer(result))
+    answer = with_schema_on_refusal(TOOL, McpResponse(result))
     if isinstance(answer.result, bytes) and answer.result != result:
         assert schema_in(answer) == SCHEMA
-    assert with_schema_on_refusal(TOOL, Answer(content)) == Answer(content)
-    assert with_schema_on_refusal(TOOL, Answer(error=content)) == Answer(error=content)
+    assert with_schema_on_refusal(TOOL, McpResponse(content)) == McpResponse(content)
+    assert with_schema_on_refusal(TOOL, McpResponse(error=content)) == McpResponse(error=content)

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN
+from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.item import ItemKind
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, catalog_of, tool
 
 
@@ -24,21 +24,21 @@ def test_the_strictest_wins(hints: list[CacheHint], expected: CacheHint) -> None
 
 def test_each_kind_and_profile_has_its_own() -> None:
     catalog = catalog_of("one", "two")
-    catalog.replace_listing("one", Kind.TOOLS, [tool("a")], hint=CacheHint(100, public=True))
+    catalog.replace_listing("one", ItemKind.TOOLS, [tool("a")], hint=CacheHint(100, public=True))
     # The other has not said anything yet, and will change the listing when it does.
-    assert catalog.cache_hint(Kind.TOOLS, PLAIN) == NO_HINT
-    catalog.replace_listing("two", Kind.TOOLS, [], hint=CacheHint(200, public=True))
-    assert catalog.cache_hint(Kind.TOOLS, PLAIN) == CacheHint(100, public=True)
-    assert catalog.cache_hint(Kind.PROMPTS, PLAIN) == NO_HINT
-    catalog.replace_listing("one", Kind.TOOLS, [tool("a")], SAMPLING, CacheHint(50, public=False))
-    assert catalog.cache_hint(Kind.TOOLS, SAMPLING) == CacheHint(50, public=False)
-    assert catalog.cache_hint(Kind.TOOLS, ROOTS) == CacheHint(100, public=True)
+    assert catalog.cache_hint(ItemKind.TOOLS, PLAIN_PROFILE) == NO_HINT
+    catalog.replace_listing("two", ItemKind.TOOLS, [], hint=CacheHint(200, public=True))
+    assert catalog.cache_hint(ItemKind.TOOLS, PLAIN_PROFILE) == CacheHint(100, public=True)
+    assert catalog.cache_hint(ItemKind.PROMPTS, PLAIN_PROFILE) == NO_HINT
+    catalog.replace_listing("one", ItemKind.TOOLS, [tool("a")], SAMPLING, CacheHint(50, public=False))
+    assert catalog.cache_hint(ItemKind.TOOLS, SAMPLING) == CacheHint(50, public=False)
+    assert catalog.cache_hint(ItemKind.TOOLS, ROOTS) == CacheHint(100, public=True)
     catalog.forget_profile(SAMPLING)
-    assert catalog.cache_hint(Kind.TOOLS, SAMPLING) == CacheHint(100, public=True)
+    assert catalog.cache_hint(ItemKind.TOOLS, SAMPLING) == CacheHint(100, public=True)
 
 
 def test_a_new_hint_for_the_same_listing_counts() -> None:
     catalog = catalog_of("s")
     for milliseconds in (100, 200):
-        catalog.replace_listing("s", Kind.TOOLS, [tool("a")], hint=CacheHint(milliseconds))
-        assert catalog.cache_hint(Kind.TOOLS, PLAIN).ttl_ms == milliseconds
+        catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")], hint=CacheHint(milliseconds))
+        assert catalog.cache_hint(ItemKind.TOOLS, PLAIN_PROFILE).ttl_ms == milliseconds

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.errors import PromptNotFound, ToolNotFound
 from headgate.catalog.public_names import NameOwners, former_names
-from headgate.domain.call import LOCAL
-from headgate.domain.errors import PromptNotFound, ToolNotFound
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import Curation
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, public, target, tool
 from tests.gateway_harness import GatewayHarness, request
@@ -37,7 +37,7 @@ def names_of(catalog: Catalog) -> dict[tuple[str, str], str]:
 
 def connect(catalog: Catalog, servers: Sequence[str]) -> None:
     for server in servers:
-        catalog.replace_listing(server, Kind.TOOLS, [tool(name) for name in OFFERS[server]])
+        catalog.replace_listing(server, ItemKind.TOOLS, [tool(name) for name in OFFERS[server]])
 
 
 @pytest.mark.parametrize("connected", list(permutations(OFFERS)))
@@ -67,7 +67,7 @@ def test_two_machines_of_one_configuration_give_the_same_names(
     for connected in (one, other):
         catalog = starting("a", "a_b", "a-b", "b")
         for server in connected:
-            catalog.replace_listing(server, Kind.TOOLS, [tool(name) for name in offers.get(server, [])])
+            catalog.replace_listing(server, ItemKind.TOOLS, [tool(name) for name in offers.get(server, [])])
         catalog.settle_names()
         found.append(names_of(catalog))
         assert len(set(found[-1].values())) == len(found[-1])
@@ -99,8 +99,8 @@ def test_a_server_that_is_added_before_another_takes_no_name_from_it() -> None:
     connect(catalog, ["big"])
     assert public(catalog, "big_two", "x") == "big_two_x"
     # Nor do tools that are new at a server.
-    catalog.replace_listing("big", Kind.TOOLS, [tool("two_z"), tool("two_w")])
-    catalog.replace_listing("big_two", Kind.TOOLS, [tool("z"), tool("w")])
+    catalog.replace_listing("big", ItemKind.TOOLS, [tool("two_z"), tool("two_w")])
+    catalog.replace_listing("big_two", ItemKind.TOOLS, [tool("z"), tool("w")])
     assert public(catalog, "big_two", "z") == "big_two_z"
     assert public(catalog, "big", "two_w") == "big_two_w"
 
@@ -118,7 +118,7 @@ def test_a_gateway_that_ends_before_the_first_listing_remembers_no_owner() -> No
 def test_names_of_a_server_are_free_once_it_is_removed_not_while_it_is_disabled(
     disabled: tuple[str, ...],
 ) -> None:
-    for kind in (Kind.TOOLS, Kind.PROMPTS):
+    for kind in (ItemKind.TOOLS, ItemKind.PROMPTS):
         owners = InMemoryNameOwners()
         first = catalog_of("big", owners=owners)
         first.replace_listing("big", kind, [item(kind, "two_x")])
@@ -147,14 +147,14 @@ def test_resources_of_two_servers_are_told_apart_in_the_order_of_the_configurati
     for connected in (("a", "b"), ("b", "a")):
         catalog = starting("a", "b")
         for server in connected:
-            catalog.replace_listing(server, Kind.RESOURCES, [item(Kind.RESOURCES, "file:///x")])
+            catalog.replace_listing(server, ItemKind.RESOURCES, [item(ItemKind.RESOURCES, "file:///x")])
         catalog.settle_names()
-        assert called(catalog, Kind.RESOURCES) == ["file:///x", "headgate://b/file:///x"]
+        assert called(catalog, ItemKind.RESOURCES) == ["file:///x", "headgate://b/file:///x"]
     late = starting("a", "b")
-    late.replace_listing("b", Kind.RESOURCES, [item(Kind.RESOURCES, "file:///x")])
+    late.replace_listing("b", ItemKind.RESOURCES, [item(ItemKind.RESOURCES, "file:///x")])
     late.settle_names()
-    late.replace_listing("a", Kind.RESOURCES, [item(Kind.RESOURCES, "file:///x")])
-    assert called(late, Kind.RESOURCES) == ["headgate://a/file:///x", "file:///x"]
+    late.replace_listing("a", ItemKind.RESOURCES, [item(ItemKind.RESOURCES, "file:///x")])
+    assert called(late, ItemKind.RESOURCES) == ["headgate://a/file:///x", "file:///x"]
 
 
 # Calls while servers start.
@@ -188,8 +188,8 @@ async def test_a_call_does_not_wait_where_the_name_has_an_owner() -> None:
 # Names of version 0.1.0.
 
 
-@pytest.mark.parametrize("kind", [Kind.TOOLS, Kind.PROMPTS])
-def test_names_of_version_0_1_0_can_be_called_and_are_not_listed(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ItemKind.TOOLS, ItemKind.PROMPTS])
+def test_names_of_version_0_1_0_can_be_called_and_are_not_listed(kind: ItemKind) -> None:
     catalog = catalog_of("git", SIGNALS, limit=49)
     offers = {"git": ["git_status"], SIGNALS: ["list_slis", "audit_services"]}
     for server, names in offers.items():
@@ -202,13 +202,13 @@ def test_names_of_version_0_1_0_can_be_called_and_are_not_listed(kind: Kind) -> 
         "awslabs_cloudwatch_applicationsignals_mcp__240178": (SIGNALS, "audit_services"),
     }
     for name, key in former.items():
-        found = catalog.resolve(kind, name, LOCAL)
+        found = catalog.resolve(kind, name, LOCAL_IDENTITY)
         assert (found.server, found.name) == key
     assert not former.keys() & set(called(catalog, kind))
-    missing = ToolNotFound if kind is Kind.TOOLS else PromptNotFound
+    missing = ToolNotFound if kind is ItemKind.TOOLS else PromptNotFound
     for name in ("git_git_statu", "awslabs_cloudwatch_applicationsignals_mcp__ee35b5"):
         with pytest.raises(missing):
-            catalog.resolve(kind, name, LOCAL)
+            catalog.resolve(kind, name, LOCAL_IDENTITY)
 
 
 def test_a_former_name_means_the_tool_that_had_it() -> None:
@@ -217,36 +217,36 @@ def test_a_former_name_means_the_tool_that_had_it() -> None:
     cut = former_names((SIGNALS, "list_slis"), 49)[0]
     owners.claim({cut: (SIGNALS, "audit_services")})
     catalog = catalog_of(SIGNALS, owners=owners, limit=49)
-    catalog.replace_listing(SIGNALS, Kind.TOOLS, [tool("list_slis"), tool("audit_services")])
+    catalog.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis"), tool("audit_services")])
     assert target(catalog, cut) == (SIGNALS, "audit_services")
     # It means nobody else while that one is not there.
-    catalog.replace_listing(SIGNALS, Kind.TOOLS, [tool("list_slis")])
+    catalog.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis")])
     with pytest.raises(ToolNotFound):
         target(catalog, cut)
 
 
 def test_a_former_name_that_another_tool_has_is_the_others() -> None:
     catalog = catalog_of("git", "git-git")
-    catalog.replace_listing("git", Kind.TOOLS, [tool("git_status")])
+    catalog.replace_listing("git", ItemKind.TOOLS, [tool("git_status")])
     assert target(catalog, "git_git_status") == ("git", "git_status")
-    catalog.replace_listing("git-git", Kind.TOOLS, [tool("status")])
+    catalog.replace_listing("git-git", ItemKind.TOOLS, [tool("status")])
     assert target(catalog, "git_git_status") == ("git-git", "status")
 
 
 def test_names_of_another_limit_can_still_be_called() -> None:
     owners = InMemoryNameOwners()
     long = catalog_of(SIGNALS, owners=owners, limit=60)
-    long.replace_listing(SIGNALS, Kind.TOOLS, [tool("list_slis")])
-    (before,) = called(long, Kind.TOOLS)
+    long.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis")])
+    (before,) = called(long, ItemKind.TOOLS)
     short = catalog_of(SIGNALS, owners=owners, limit=49)
-    short.replace_listing(SIGNALS, Kind.TOOLS, [tool("list_slis")])
-    assert called(short, Kind.TOOLS) != [before]
+    short.replace_listing(SIGNALS, ItemKind.TOOLS, [tool("list_slis")])
+    assert called(short, ItemKind.TOOLS) != [before]
     assert target(short, before) == (SIGNALS, "list_slis")
 
 
 def test_a_tool_that_is_hidden_or_renamed_has_no_former_name() -> None:
     catalog = catalog_of("git")
-    catalog.replace_listing("git", Kind.TOOLS, [tool("git_status"), tool("git_log")])
+    catalog.replace_listing("git", ItemKind.TOOLS, [tool("git_status"), tool("git_log")])
     catalog.curate({"git": Curation(hidden=("git_log",), renamed={"git_status": "state"})})
     for name in ("git_git_status", "git_git_log"):
         with pytest.raises(ToolNotFound):
@@ -255,16 +255,16 @@ def test_a_tool_that_is_hidden_or_renamed_has_no_former_name() -> None:
 
 def test_a_name_that_was_cut_at_an_underscore_can_still_be_called() -> None:
     catalog = catalog_of("s", limit=10)
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
     catalog.curate({"s": Curation(renamed={"a": "abcdefghi_jkl"})})
-    assert called(catalog, Kind.TOOLS) == ["abcdefghi"]
+    assert called(catalog, ItemKind.TOOLS) == ["abcdefghi"]
     assert target(catalog, "abcdefghi_") == ("s", "a")
 
 
 def test_the_names_of_the_gateways_own_tools_are_nobodys_former_names() -> None:
     catalog = catalog_of("call", "proxy")
-    catalog.replace_listing("call", Kind.TOOLS, [tool("tool")])
-    catalog.replace_listing("proxy", Kind.TOOLS, [tool("proxy_filter"), tool("filter")])
+    catalog.replace_listing("call", ItemKind.TOOLS, [tool("tool")])
+    catalog.replace_listing("proxy", ItemKind.TOOLS, [tool("proxy_filter"), tool("filter")])
     names = [one["name"] for one in map(json.loads, (one.definition for one in catalog.every_tool))]
     assert not {"call_tool", "proxy_filter"} & set(names)
     for name in ("call_tool", "proxy_filter"):

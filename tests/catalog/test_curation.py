@@ -6,12 +6,12 @@ import logging
 import pytest
 
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.errors import ToolNotFound
 from headgate.catalog.public_names import RESERVED, default_limit
-from headgate.domain.call import LOCAL
-from headgate.domain.errors import ToolNotFound
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation, Mode
-from headgate.domain.profile import PLAIN
+from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import Curation, ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from tests.catalog.sample_catalog import (
     SAMPLING,
     InMemoryNameOwners,
@@ -45,37 +45,37 @@ async def changed(stage: ListingFixture, curations: dict[str, Curation]) -> list
 
 
 async def test_a_server_is_listed_as_is_wanted_for_it_in_full_and_in_slim() -> None:
-    for gateway, other in ((Mode.FULL, Mode.SLIM), (Mode.SLIM, Mode.FULL)):
+    for gateway, other in ((ListingMode.FULL, ListingMode.SLIM), (ListingMode.SLIM, ListingMode.FULL)):
         stage = ListingFixture(gateway, TOOLS)
         listed = await changed(stage, {"bank": Curation(other)})
         bank, shop = {"bank_pay", "bank_look"}, {"shop_buy"}
-        assert whole(stage, listed) == (bank if other is Mode.FULL else shop)
+        assert whole(stage, listed) == (bank if other is ListingMode.FULL else shop)
         # Somebody is told in few words, so there is what expands it.
         assert [one["name"] for one in listed] == [EXPAND, "bank_pay", "bank_look", "shop_buy"]
 
 
-@pytest.mark.parametrize("mode", [Mode.FULL, Mode.SLIM, Mode.BUDGET, Mode.AUTO])
-async def test_a_server_that_is_only_searched_is_not_listed_but_for_its_pins(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.SLIM, ListingMode.BUDGET, ListingMode.AUTO])
+async def test_a_server_that_is_only_searched_is_not_listed_but_for_its_pins(mode: ListingMode) -> None:
     stage = ListingFixture(mode, TOOLS)
-    listed = await changed(stage, {"bank": Curation(Mode.SEARCH)})
+    listed = await changed(stage, {"bank": Curation(ListingMode.SEARCH)})
     assert [one["name"] for one in listed] == [*OWN_TOOLS, "shop_buy"]
-    listed = await changed(stage, {"bank": Curation(Mode.SEARCH, pinned=("look",))})
+    listed = await changed(stage, {"bank": Curation(ListingMode.SEARCH, pinned=("look",))})
     assert [one["name"] for one in listed] == [*OWN_TOOLS, "bank_look", "shop_buy"]
     assert "bank_look" in whole(stage, listed)
     assert target(stage.catalog, "bank_pay") == ("bank", "pay")
 
 
-@pytest.mark.parametrize("mode", [Mode.BUDGET, Mode.AUTO])
-async def test_a_server_of_few_words_stays_so_however_much_room_there_is(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.BUDGET, ListingMode.AUTO])
+async def test_a_server_of_few_words_stays_so_however_much_room_there_is(mode: ListingMode) -> None:
     stage = ListingFixture(mode, TOOLS, budget_tokens=100_000)
-    listed = await changed(stage, {"bank": Curation(Mode.SLIM)})
+    listed = await changed(stage, {"bank": Curation(ListingMode.SLIM)})
     assert whole(stage, listed) == {"shop_buy"}
 
 
 async def test_what_was_changed_back_is_listed_as_before() -> None:
-    stage = ListingFixture(Mode.BUDGET, TOOLS)
+    stage = ListingFixture(ListingMode.BUDGET, TOOLS)
     before = await stage.pages()
-    await changed(stage, {"bank": Curation(Mode.SEARCH)})
+    await changed(stage, {"bank": Curation(ListingMode.SEARCH)})
     assert await stage.pages() != before
     await changed(stage, {})
     assert await stage.pages() == before
@@ -85,19 +85,19 @@ async def test_what_was_changed_back_is_listed_as_before() -> None:
 
 
 async def test_a_pinned_tool_is_whole_in_slim_and_in_budget() -> None:
-    for mode in (Mode.SLIM, Mode.BUDGET):
+    for mode in (ListingMode.SLIM, ListingMode.BUDGET):
         stage = ListingFixture(mode, MANY, budget_tokens=1500)
         listed = await changed(stage, {"server7": Curation(pinned=("do1*",))})
         pins = {"server7_do1", *(f"server7_do1{number}" for number in range(10))}
-        assert (pins & whole(stage, listed)) if mode is Mode.BUDGET else pins == whole(stage, listed)
-    plain = await ListingFixture(Mode.BUDGET, MANY, budget_tokens=1500).names()
+        assert (pins & whole(stage, listed)) if mode is ListingMode.BUDGET else pins == whole(stage, listed)
+    plain = await ListingFixture(ListingMode.BUDGET, MANY, budget_tokens=1500).names()
     assert "server7_do19" not in plain
 
 
 async def test_pins_that_do_not_fit_are_left_to_search_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = ListingFixture(Mode.BUDGET, MANY, budget_tokens=500)
+    stage = ListingFixture(ListingMode.BUDGET, MANY, budget_tokens=500)
     caplog.set_level(logging.WARNING, "headgate")
     await changed(stage, {server: Curation(pinned=("*",)) for server in MANY})
     await stage.listed()
@@ -112,17 +112,17 @@ async def test_pins_that_do_not_fit_are_left_to_search_with_one_warning(
 # Hidden.
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_a_hidden_tool_is_neither_listed_nor_found_nor_called_nor_named(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_a_hidden_tool_is_neither_listed_nor_found_nor_called_nor_named(mode: ListingMode) -> None:
     stage = ListingFixture(mode, TOOLS)
     listed = await changed(stage, {"bank": Curation(hidden=("pay*",))})
     assert "bank_pay" not in [one["name"] for one in listed]
     for name in ("bank_pay", "bank:pay", "bank__pay"):
         with pytest.raises(ToolNotFound) as missing:
-            stage.catalog.resolve(Kind.TOOLS, name, LOCAL)
+            stage.catalog.resolve(ItemKind.TOOLS, name, LOCAL_IDENTITY)
         assert "bank_pay" not in missing.value.hint
-        assert stage.catalog.find(name, LOCAL, PLAIN) is None
-    assert stage.catalog.tool(("bank", "pay"), PLAIN) is None
+        assert stage.catalog.find(name, LOCAL_IDENTITY, PLAIN_PROFILE) is None
+    assert stage.catalog.tool(("bank", "pay"), PLAIN_PROFILE) is None
     assert not stage.catalog.has(("bank", "pay"))
     assert ("bank", "pay") not in [(item.server, item.name) for item in stage.catalog.every_tool]
     assert target(stage.catalog, "bank_look") == ("bank", "look")
@@ -134,34 +134,34 @@ async def test_a_hidden_tool_is_neither_listed_nor_found_nor_called_nor_named(mo
 def test_a_tool_that_appears_later_is_hidden_too_and_from_every_profile() -> None:
     catalog = catalog_of("bank")
     catalog.curate({"bank": Curation(hidden=("secret*",))})
-    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("secret1")])
-    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("secret2")], SAMPLING)
-    for profile in (PLAIN, SAMPLING):
-        assert called(catalog, Kind.TOOLS, profile) == ["bank_pay"]
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay"), tool("secret1")])
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay"), tool("secret2")], SAMPLING)
+    for profile in (PLAIN_PROFILE, SAMPLING):
+        assert called(catalog, ItemKind.TOOLS, profile) == ["bank_pay"]
     with pytest.raises(ToolNotFound):
         target(catalog, "bank_secret2")
 
 
 def test_hiding_is_about_tools_and_their_names_at_the_server_alone() -> None:
     catalog = catalog_of("bank", "shop")
-    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("Pay"), tool("pay_more")])
-    catalog.replace_listing("shop", Kind.TOOLS, [tool("pay")])
-    catalog.replace_listing("bank", Kind.PROMPTS, [b'{"name":"pay"}'])
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay"), tool("Pay"), tool("pay_more")])
+    catalog.replace_listing("shop", ItemKind.TOOLS, [tool("pay")])
+    catalog.replace_listing("bank", ItemKind.PROMPTS, [b'{"name":"pay"}'])
     catalog.curate({"bank": Curation(hidden=("pay", "bank_pay_more"))})
-    listed = called(catalog, Kind.TOOLS)
+    listed = called(catalog, ItemKind.TOOLS)
     assert len(listed) == 3
     assert {"bank_pay_more", "shop_pay"} < set(listed)
-    assert called(catalog, Kind.PROMPTS) == ["bank_pay"]
+    assert called(catalog, ItemKind.PROMPTS) == ["bank_pay"]
 
 
 # Renamed.
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_a_renamed_tool_is_listed_and_called_by_its_new_name_alone(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_a_renamed_tool_is_listed_and_called_by_its_new_name_alone(mode: ListingMode) -> None:
     stage = ListingFixture(mode, TOOLS, budget_tokens=100_000)
     listed = await changed(stage, {"bank": Curation(renamed={"pay": "send_money"})})
-    if mode not in (Mode.SEARCH, Mode.DYNAMIC):
+    if mode not in (ListingMode.SEARCH, ListingMode.DYNAMIC):
         assert "send_money" in [one["name"] for one in listed]
         assert "bank_pay" not in [one["name"] for one in listed]
     for name in ("send_money", "bank:pay", "bank__pay"):
@@ -180,17 +180,17 @@ async def test_a_renamed_tool_is_listed_and_called_by_its_new_name_alone(mode: M
 def test_a_new_name_is_one_that_every_client_accepts(given: str, public_name: str) -> None:
     catalog = catalog_of("bank")
     catalog.curate({"bank": Curation(renamed={"pay": given})})
-    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay")])
-    assert called(catalog, Kind.TOOLS) == [public_name]
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay")])
+    assert called(catalog, ItemKind.TOOLS) == [public_name]
 
 
 @pytest.mark.parametrize("taken", ["shop_buy", "bank_look", *sorted(RESERVED)])
 def test_a_new_name_that_another_has_gets_a_hash_and_the_other_keeps_its_own(taken: str) -> None:
     catalog = catalog_of("bank", "shop")
-    catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("look")])
-    catalog.replace_listing("shop", Kind.TOOLS, [tool("buy")])
+    catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay"), tool("look")])
+    catalog.replace_listing("shop", ItemKind.TOOLS, [tool("buy")])
     catalog.curate({"bank": Curation(renamed={"pay": taken})})
-    names = called(catalog, Kind.TOOLS)
+    names = called(catalog, ItemKind.TOOLS)
     assert len(set(names)) == 3
     assert {"bank_look", "shop_buy"} < set(names)
     (name,) = set(names) - {"bank_look", "shop_buy"}
@@ -205,7 +205,7 @@ def test_two_tools_of_one_new_name_get_two_names_that_stay_theirs_after_a_restar
         catalog = catalog_of(*order, owners=owners)
         catalog.curate({server: Curation(renamed={"go": "run"}) for server in order})
         for server in order:
-            catalog.replace_listing(server, Kind.TOOLS, [tool("go")])
+            catalog.replace_listing(server, ItemKind.TOOLS, [tool("go")])
         return catalog
 
     first = start("a", "b")
@@ -218,10 +218,10 @@ def test_two_tools_of_one_new_name_get_two_names_that_stay_theirs_after_a_restar
 
 def test_two_tools_can_swap_their_names_and_swap_them_back() -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("b")])
     for renamed, names in (({"a": "s_b", "b": "s_a"}, ["s_b", "s_a"]), ({}, ["s_a", "s_b"])):
         catalog.curate({"s": Curation(renamed=renamed)})
-        assert called(catalog, Kind.TOOLS) == names
+        assert called(catalog, ItemKind.TOOLS) == names
         # Each name leads where the list says.
         assert [target(catalog, name)[1] for name in names] == ["a", "b"]
 
@@ -253,28 +253,28 @@ def test_a_name_of_the_operators_can_be_given_to_another_tool(
         if restarted:
             catalog = catalog_of("s", owners=owners)
         catalog.curate({"s": Curation(hidden=hidden, renamed=renamed)})
-        catalog.replace_listing("s", Kind.TOOLS, [tool("t1"), tool("t2")])
-        assert names is None or called(catalog, Kind.TOOLS) == names
+        catalog.replace_listing("s", ItemKind.TOOLS, [tool("t1"), tool("t2")])
+        assert names is None or called(catalog, ItemKind.TOOLS) == names
 
 
 def test_a_name_is_given_away_though_the_server_of_its_owner_is_not_there() -> None:
     owners = InMemoryNameOwners()
     catalog = catalog_of("a", "b", owners=owners)
     catalog.curate({"a": Curation(renamed={"x": "foo"}), "b": Curation(renamed={"y": "foo"})})
-    catalog.replace_listing("a", Kind.TOOLS, [tool("x")])
+    catalog.replace_listing("a", ItemKind.TOOLS, [tool("x")])
     catalog = catalog_of("b", owners=owners)
     catalog.curate({"a": Curation(renamed={"x": "foo"}), "b": Curation(renamed={"y": "foo"})})
-    catalog.replace_listing("b", Kind.TOOLS, [tool("y")])
+    catalog.replace_listing("b", ItemKind.TOOLS, [tool("y")])
     # It may come back, and is still to be called so.
-    assert called(catalog, Kind.TOOLS) != ["foo"]
+    assert called(catalog, ItemKind.TOOLS) != ["foo"]
     catalog.curate({"a": Curation(), "b": Curation(renamed={"y": "foo"})})
-    assert called(catalog, Kind.TOOLS) == ["foo"]
+    assert called(catalog, ItemKind.TOOLS) == ["foo"]
 
 
 def test_nobody_but_the_operator_gives_away_what_a_tool_is_called_by_itself() -> None:
     catalog = catalog_of("big", "big_two")
-    catalog.replace_listing("big", Kind.TOOLS, [tool("two_list")])
-    catalog.replace_listing("big_two", Kind.TOOLS, [tool("list")])
+    catalog.replace_listing("big", ItemKind.TOOLS, [tool("two_list")])
+    catalog.replace_listing("big_two", ItemKind.TOOLS, [tool("list")])
     hashed = public(catalog, "big_two", "list")
     for curation in (Curation(hidden=("two_list",)), Curation(renamed={"two_list": "other"})):
         catalog.curate({"big": curation})
@@ -298,10 +298,10 @@ def test_what_hides_or_renames_no_tool_is_warned_of_once_the_server_has_told_its
     wishes = Curation(pinned=("x",), hidden=("delete_*", "pya"), renamed={"Look": "see", "pay": "send"})
     catalog.curate({"bank": wishes, "shop": wishes})
     assert curation_warnings(caplog) == []
-    catalog.replace_listing("bank", Kind.PROMPTS, [])
+    catalog.replace_listing("bank", ItemKind.PROMPTS, [])
     assert curation_warnings(caplog) == []
     for _ in range(2):
-        catalog.replace_listing("bank", Kind.TOOLS, [tool("pay"), tool("look"), tool("delete_all")])
+        catalog.replace_listing("bank", ItemKind.TOOLS, [tool("pay"), tool("look"), tool("delete_all")])
     assert curation_warnings(caplog) == [("bank", ["pya"], ["Look"])]
     catalog.curate({"bank": Curation(hidden=("pya",), renamed={"Look": "see"}), "shop": wishes})
     assert curation_warnings(caplog) == []
@@ -314,29 +314,29 @@ def test_what_hides_or_renames_no_tool_is_warned_of_once_the_server_has_told_its
 def test_a_tool_of_a_server_that_is_still_starting_is_waited_for_by_its_new_name() -> None:
     catalog = catalog_of("bank", "shop")
     catalog.curate({"bank": Curation(renamed={"pay": "Send Money"})})
-    assert catalog.pending_server(Kind.TOOLS, "send_money") == "bank"
-    assert catalog.pending_server(Kind.TOOLS, "send_moneys") is None
+    assert catalog.pending_server(ItemKind.TOOLS, "send_money") == "bank"
+    assert catalog.pending_server(ItemKind.TOOLS, "send_moneys") is None
 
 
 def test_the_same_wishes_again_are_nothing_new() -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")])
-    news: list[Kind] = []
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("b")])
+    news: list[ItemKind] = []
     catalog.on_change(news.append)
     assert catalog.curate({"s": Curation(pinned=("a",), hidden=("b",))})
     assert not catalog.curate({"s": Curation(pinned=("a",), hidden=("b",))})
-    assert news == [Kind.TOOLS]
+    assert news == [ItemKind.TOOLS]
     # What changes how tools are shown, and not which, is told once their listings are made anew.
     assert catalog.curate({"s": Curation(hidden=("b",))})
-    assert news == [Kind.TOOLS]
+    assert news == [ItemKind.TOOLS]
 
 
 async def test_a_rename_is_news_to_those_who_see_it() -> None:
-    stage = ListingFixture(Mode.FULL, TOOLS)
+    stage = ListingFixture(ListingMode.FULL, TOOLS)
     await stage.names(ONE)
-    await stage.names(session("two", mode=Mode.SEARCH))
+    await stage.names(session("two", mode=ListingMode.SEARCH))
     stage.catalog.curate({"bank": Curation(renamed={"pay": "send"})})
-    told = stage.tool_listings.changed_groups(Kind.TOOLS)
+    told = stage.tool_listings.changed_groups(ItemKind.TOOLS)
     assert told is not None
     assert "one" in told
     assert "two" not in told
@@ -356,15 +356,15 @@ def test_public_names_fit_64_characters_with_the_prefix_of_clients(gateway: str)
     for server in servers:
         catalog.replace_listing(
             server,
-            Kind.TOOLS,
+            ItemKind.TOOLS,
             [json.dumps({"name": n, "inputSchema": {"type": "object"}}).encode() for n in names],
         )
-    listed = called(catalog, Kind.TOOLS)
+    listed = called(catalog, ItemKind.TOOLS)
     assert len(listed) == len(set(listed)) == len(servers) * (len(names) - 1)
     prefix = f"mcp__{gateway}__"
     room = 64 if limit > 10 else len(prefix) + 10
     assert all(len(prefix + name) <= room for name in listed)
-    for name, item in zip(listed, catalog.visible(PLAIN), strict=True):
+    for name, item in zip(listed, catalog.visible(PLAIN_PROFILE), strict=True):
         assert target(catalog, name) == (item.server, item.name)
 
 
@@ -373,10 +373,10 @@ def test_public_names_fit_64_characters_with_the_prefix_of_clients(gateway: str)
 
 def test_what_only_some_clients_see_and_is_hidden_is_news_to_them() -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("d")], SAMPLING)
-    assert called(catalog, Kind.TOOLS, SAMPLING) == ["s_a", "s_d"]
-    news: list[Kind] = []
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("d")], SAMPLING)
+    assert called(catalog, ItemKind.TOOLS, SAMPLING) == ["s_a", "s_d"]
+    news: list[ItemKind] = []
     catalog.on_change(news.append)
     for curation, names in (
         (Curation(hidden=("d",)), ["s_a"]),
@@ -384,12 +384,12 @@ def test_what_only_some_clients_see_and_is_hidden_is_news_to_them() -> None:
         (Curation(), ["s_a", "s_d"]),
     ):
         assert catalog.curate({"s": curation})
-        assert called(catalog, Kind.TOOLS, SAMPLING) == names
-        assert called(catalog, Kind.TOOLS) == ["s_a"]
-    assert news == [Kind.TOOLS] * 3
+        assert called(catalog, ItemKind.TOOLS, SAMPLING) == names
+        assert called(catalog, ItemKind.TOOLS) == ["s_a"]
+    assert news == [ItemKind.TOOLS] * 3
     # What changes for nobody is no news.
     assert catalog.curate({"s": Curation(hidden=("x",))})
-    assert news == [Kind.TOOLS] * 3
+    assert news == [ItemKind.TOOLS] * 3
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_without_a_prefix_a_tool_is_renamed_unless_another_is_called_so(
     renamed: dict[str, str], names: list[str]
 ) -> None:
     catalog = catalog_of("s", prefixed=False)
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b"), tool("c")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("b"), tool("c")])
     catalog.curate({"s": Curation(renamed=renamed)})
-    assert called(catalog, Kind.TOOLS) == names
+    assert called(catalog, ItemKind.TOOLS) == names
     assert [target(catalog, name) for name in names] == [("s", "a"), ("s", "b"), ("s", "c")]

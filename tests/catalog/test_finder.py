@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 from headgate.search.score_fusion import FusedScore
 from tests.catalog.sample_catalog import catalog_of
 
@@ -57,7 +56,7 @@ FORECAST, DELETE, COMMIT = ("weather", "forecast"), ("files", "delete_file"), ("
 def office(*order: str) -> Catalog:
     catalog = catalog_of(*OFFICE)
     for server in order or OFFICE:
-        catalog.replace_listing(server, Kind.TOOLS, OFFICE[server])
+        catalog.replace_listing(server, ItemKind.TOOLS, OFFICE[server])
     return catalog
 
 
@@ -144,7 +143,7 @@ async def test_words_of_another_language_are_found_where_a_tool_has_them() -> No
     catalog = catalog_of("s")
     catalog.replace_listing(
         "s",
-        Kind.TOOLS,
+        ItemKind.TOOLS,
         [
             tool("delete", "Удалить файл навсегда"),
             tool("lesen", "Liest eine Datei vollständig ein"),
@@ -168,7 +167,7 @@ async def test_a_request_of_ten_kilobytes_is_answered() -> None:
 async def test_no_more_is_found_than_is_wanted_and_the_best_comes_first() -> None:
     catalog = catalog_of("s")
     catalog.replace_listing(
-        "s", Kind.TOOLS, [tool(f"delete_{number}", "Delete a file from disk.") for number in range(80)]
+        "s", ItemKind.TOOLS, [tool(f"delete_{number}", "Delete a file from disk.") for number in range(80)]
     )
     finder = finder_of(catalog)
     for limit in (1, 5, 50):
@@ -181,8 +180,8 @@ async def test_no_more_is_found_than_is_wanted_and_the_best_comes_first() -> Non
 async def test_identical_tools_of_two_servers_are_two_tools_that_are_both_found() -> None:
     catalog = catalog_of("one", "two", "mail")
     for server in ("one", "two"):
-        catalog.replace_listing(server, Kind.TOOLS, OFFICE["files"])
-    catalog.replace_listing("mail", Kind.TOOLS, OFFICE["mail"])
+        catalog.replace_listing(server, ItemKind.TOOLS, OFFICE["files"])
+    catalog.replace_listing("mail", ItemKind.TOOLS, OFFICE["mail"])
     finder = finder_of(catalog)
     found = await finder.find(ToolQuery("delete a file"))
     assert {one.key for one in found[:2]} == {("one", "delete_file"), ("two", "delete_file")}
@@ -284,9 +283,9 @@ def test_the_order_in_which_servers_connect_changes_nothing(order: list[str], ra
         first = await finder.find(tool_query)
         # A server that comes back with its tools in another order.
         server = random.choice(order)
-        catalog.replace_listing(server, Kind.TOOLS, [])
+        catalog.replace_listing(server, ItemKind.TOOLS, [])
         await finder.find(tool_query)
-        catalog.replace_listing(server, Kind.TOOLS, random.sample(OFFICE[server], len(OFFICE[server])))
+        catalog.replace_listing(server, ItemKind.TOOLS, random.sample(OFFICE[server], len(OFFICE[server])))
         assert await finder.find(tool_query) == first
         assert first == await finder_of(office()).find(tool_query)
 
@@ -300,11 +299,11 @@ async def test_what_changes_is_found_by_the_next_search() -> None:
     catalog = office("mail", "weather")
     finder = finder_of(catalog)
     assert "delete_file" not in await names(finder, "delete a file")
-    catalog.replace_listing("files", Kind.TOOLS, OFFICE["files"])
+    catalog.replace_listing("files", ItemKind.TOOLS, OFFICE["files"])
     assert (await names(finder, "delete a file"))[0] == "delete_file"
-    catalog.replace_listing("files", Kind.TOOLS, [tool("burn", "Delete a file by fire")])
+    catalog.replace_listing("files", ItemKind.TOOLS, [tool("burn", "Delete a file by fire")])
     assert await names(finder, "delete a file from the disk for good") == ["burn"]
-    catalog.replace_listing("files", Kind.TOOLS, [tool("burn", "Paints a picture")])
+    catalog.replace_listing("files", ItemKind.TOOLS, [tool("burn", "Paints a picture")])
     assert await names(finder, "delete for good") == []
     assert await names(finder, "paint a picture") == ["burn"]
     catalog.set_servers(["weather"])
@@ -314,10 +313,10 @@ async def test_what_changes_is_found_by_the_next_search() -> None:
 
 async def test_a_tool_that_stops_being_harmless_is_no_longer_found_among_the_harmless() -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("look", "Look at a picture", read_only=True)])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("look", "Look at a picture", read_only=True)])
     finder = finder_of(catalog)
     assert await names(finder, "look at a picture", read_only=True) == ["look"]
-    catalog.replace_listing("s", Kind.TOOLS, [tool("look", "Look at a picture")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("look", "Look at a picture")])
     assert await names(finder, "look at a picture", read_only=True) == []
     assert await names(finder, "look at a picture") == ["look"]
 
@@ -327,7 +326,7 @@ async def test_searches_go_on_while_tools_are_taken_in() -> None:
     finder = finder_of(catalog)
     assert await names(finder, "delete a file")
     many = [tool(f"paint_{number}", f"Paint picture number {number}") for number in range(3000)]
-    catalog.replace_listing("git", Kind.TOOLS, many)
+    catalog.replace_listing("git", ItemKind.TOOLS, many)
     finder.refresh_soon()
     steps = 0
     while len(finder) < 3005:
@@ -344,11 +343,11 @@ async def test_a_change_while_tools_are_taken_in_is_taken_in_too() -> None:
     catalog = office()
     finder = finder_of(catalog)
     catalog.replace_listing(
-        "git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(2000)]
+        "git", ItemKind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(2000)]
     )
     finder.refresh_soon()
     await asyncio.sleep(0)
-    catalog.replace_listing("git", Kind.TOOLS, [tool("paint", "Paint a picture")])
+    catalog.replace_listing("git", ItemKind.TOOLS, [tool("paint", "Paint a picture")])
     assert await names(finder, "paint a picture") == ["paint"]
     assert len(finder) == 6
 
@@ -357,7 +356,7 @@ async def test_a_finder_that_is_closed_in_the_middle_stops_there() -> None:
     catalog = office()
     finder = finder_of(catalog)
     catalog.replace_listing(
-        "git", Kind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(3000)]
+        "git", ItemKind.TOOLS, [tool(f"paint_{number}", "Paint a picture") for number in range(3000)]
     )
     finder.refresh_soon()
     await asyncio.sleep(0)
@@ -379,7 +378,7 @@ async def test_definitions_of_any_shape_are_taken_in_and_hide_nobody_else() -> N
         b'{"name":"a","annotations":"readOnlyHint","title":{}}',
     ]
     items = [
-        Item(Kind.TOOLS, "odd", f"tool_{number}", f"odd_tool_{number}", text)
+        Item(ItemKind.TOOLS, "odd", f"tool_{number}", f"odd_tool_{number}", text)
         for number, text in enumerate(odd)
     ]
     items += office().every_tool
@@ -398,7 +397,7 @@ async def test_a_tool_that_says_very_much_holds_up_nobody() -> None:
     chatty = [tool(f"chat_{number}", f"Chat with a parrot. {text}") for number, text in enumerate(texts)]
     many: dict[str, Any] = {word: {"description": word} for word in words[:5000]}
     chatty += [tool("ask", "Ask a parrot", **many)]
-    catalog.replace_listing("git", Kind.TOOLS, chatty)
+    catalog.replace_listing("git", ItemKind.TOOLS, chatty)
     started = time.process_time()
     await finder.wait_until_current()
     # To index every word of it would take a minute, most of it without a turn for anybody else.
@@ -418,8 +417,8 @@ async def test_meaning_hears_of_every_tool_and_of_nothing_twice() -> None:
     assert meaning.told == [("put", server) for server in OFFICE]
     assert meaning.known["files"] == [("files", "read_file"), ("files", "delete_file")]
     meaning.told.clear()
-    catalog.replace_listing("git", Kind.TOOLS, OFFICE["git"])
-    catalog.replace_listing("files", Kind.TOOLS, OFFICE["files"][:1])
+    catalog.replace_listing("git", ItemKind.TOOLS, OFFICE["git"])
+    catalog.replace_listing("files", ItemKind.TOOLS, OFFICE["files"][:1])
     catalog.set_servers(["git", "files", "weather"])
     await finder.wait_until_current()
     assert sorted(meaning.told) == [("put", "files"), ("remove", "mail")]

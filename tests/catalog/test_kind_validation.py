@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pydantic import AnyUrl, TypeAdapter, UrlConstraints
 
 from headgate.catalog.listing_validation import validate_listing
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from tests.catalog.sample_catalog import called, catalog_of, first_page, item, listed
 from tests.protocol.json_spelling import JsonValue, Pen, objects, pens, values
 
-KINDS = [Kind.PROMPTS, Kind.RESOURCES, Kind.TEMPLATES]
-WORDS = {Kind.PROMPTS: "prompt", Kind.RESOURCES: "resource", Kind.TEMPLATES: "template"}
-NAMES = {Kind.PROMPTS: "p", Kind.RESOURCES: "a://b", Kind.TEMPLATES: "a://{b}"}
-PUBLIC = {Kind.PROMPTS: "s_p", Kind.RESOURCES: "a://b", Kind.TEMPLATES: "a://{b}"}
+KINDS = [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES]
+WORDS = {ItemKind.PROMPTS: "prompt", ItemKind.RESOURCES: "resource", ItemKind.TEMPLATES: "template"}
+NAMES = {ItemKind.PROMPTS: "p", ItemKind.RESOURCES: "a://b", ItemKind.TEMPLATES: "a://{b}"}
+PUBLIC = {ItemKind.PROMPTS: "s_p", ItemKind.RESOURCES: "a://b", ItemKind.TEMPLATES: "a://{b}"}
 MEANT = (
     "title",
     "description",
@@ -37,10 +37,10 @@ MEANT = (
 @pytest.mark.parametrize("kind", KINDS)
 @given(pens, objects)
 def test_a_definition_passes_byte_for_byte_apart_from_what_it_is_called(
-    kind: Kind, pen: Pen, more: dict[str, JsonValue]
+    kind: ItemKind, pen: Pen, more: dict[str, JsonValue]
 ) -> None:
     rest = {key: pen.value(value) for key, value in more.items() if key not in MEANT}
-    if kind is not Kind.PROMPTS:
+    if kind is not ItemKind.PROMPTS:
         rest["name"] = '"n"'
     order = pen.shuffled(rest)
     place = pen.choice(len(order))
@@ -50,15 +50,17 @@ def test_a_definition_passes_byte_for_byte_apart_from_what_it_is_called(
 
     catalog = catalog_of("s")
     catalog.replace_listing("s", kind, [definition(NAMES[kind])])
-    assert first_page(catalog, kind) == f'"{kind.member}":['.encode() + definition(PUBLIC[kind]) + b"]"
+    assert first_page(catalog, kind) == f'"{kind.result_member}":['.encode() + definition(PUBLIC[kind]) + b"]"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "definition", [b"null", b"7", b"[]", b"{}", b'{"name":"n"}', b"{", b'{"x":"\xff"}', b'{"x":NaN}']
 )
-def test_what_nobody_could_use_is_left_out_and_the_others_are_served(kind: Kind, definition: bytes) -> None:
-    if kind is Kind.PROMPTS and definition == b'{"name":"n"}':
+def test_what_nobody_could_use_is_left_out_and_the_others_are_served(
+    kind: ItemKind, definition: bytes
+) -> None:
+    if kind is ItemKind.PROMPTS and definition == b'{"name":"n"}':
         definition = b'{"name":null}'
     good, also = item(kind, "x://good"), item(kind, "x://also")
     intake = validate_listing("s", kind, [good, definition, also])
@@ -68,7 +70,7 @@ def test_what_nobody_could_use_is_left_out_and_the_others_are_served(kind: Kind,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", ['""', "5", "null", '["a"]', '"\\ud800"'])
-def test_it_must_be_called_something(kind: Kind, value: str) -> None:
+def test_it_must_be_called_something(kind: ItemKind, value: str) -> None:
     definition = f'{{"{kind.key}":{value},"description":"d"}}'.encode()
     intake = validate_listing("s", kind, [definition])
     assert not intake.sources
@@ -77,7 +79,7 @@ def test_it_must_be_called_something(kind: Kind, value: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_second_of_one_name_is_left_out_and_the_log_says_the_kind(
-    kind: Kind, caplog: pytest.LogCaptureFixture
+    kind: ItemKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog = catalog_of("s")
     first, second = item(kind, "x://a", title="first"), item(kind, "x://a", title="second")
@@ -108,28 +110,28 @@ FILES = [
 CASES = [
     *[(kind, member, kept) for kind in KINDS for member, kept in ANY],
     *[(kind, member, kept) for kind in KINDS[1:] for member, kept in FILES],
-    (Kind.RESOURCES, '"size":"5"', False),
-    (Kind.RESOURCES, '"size":5.5', False),
-    (Kind.RESOURCES, '"size":5', True),
-    (Kind.PROMPTS, '"arguments":{}', False),
-    (Kind.PROMPTS, '"arguments":[{"name":"a","required":true,"x":{}}]', True),
+    (ItemKind.RESOURCES, '"size":"5"', False),
+    (ItemKind.RESOURCES, '"size":5.5', False),
+    (ItemKind.RESOURCES, '"size":5', True),
+    (ItemKind.PROMPTS, '"arguments":{}', False),
+    (ItemKind.PROMPTS, '"arguments":[{"name":"a","required":true,"x":{}}]', True),
 ]
 
 
 @pytest.mark.parametrize(("kind", "member", "kept"), CASES)
 def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
-    kind: Kind,
+    kind: ItemKind,
     member: str,
     kept: bool,  # noqa: FBT001 (a column of the table)
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    name = "" if kind is Kind.PROMPTS else '"name":"n", '
+    name = "" if kind is ItemKind.PROMPTS else '"name":"n", '
     start, end = f'{{{name}"{kind.key}":', ',"z":1}'
     catalog = catalog_of("s")
     catalog.replace_listing("s", kind, [f'{start}"{NAMES[kind]}", {member} {end}'.encode()])
     expected = f'{start}"{PUBLIC[kind]}", {member} {end}' if kept else f'{start}"{PUBLIC[kind]}", "z":1}}'
-    assert first_page(catalog, kind).decode() == f'"{kind.member}":[{expected}]'
+    assert first_page(catalog, kind).decode() == f'"{kind.result_member}":[{expected}]'
     assert (f"{WORDS[kind]} repaired" in caplog.text) is not kept
 
 
@@ -146,10 +148,10 @@ def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
 def test_arguments_are_mended_one_by_one(before: str, after: str) -> None:
     catalog = catalog_of("s")
     catalog.replace_listing(
-        "s", Kind.PROMPTS, [f'{{"name":"p","arguments":{before}}}'.encode(), item(Kind.PROMPTS, "q")]
+        "s", ItemKind.PROMPTS, [f'{{"name":"p","arguments":{before}}}'.encode(), item(ItemKind.PROMPTS, "q")]
     )
-    assert called(catalog, Kind.PROMPTS)[-1] == "s_q"
-    assert f'{{"name":"s_p","arguments":{after}}}'.encode() in first_page(catalog, Kind.PROMPTS)
+    assert called(catalog, ItemKind.PROMPTS)[-1] == "s_q"
+    assert f'{{"name":"s_p","arguments":{after}}}'.encode() in first_page(catalog, ItemKind.PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +166,14 @@ def test_arguments_are_mended_one_by_one(before: str, after: str) -> None:
 def test_annotations_are_mended_one_by_one(before: str, after: str) -> None:
     catalog = catalog_of("s")
     catalog.replace_listing(
-        "s", Kind.RESOURCES, [f'{{"uri":"a:b","name":"n","annotations":{before}}}'.encode()]
+        "s", ItemKind.RESOURCES, [f'{{"uri":"a:b","name":"n","annotations":{before}}}'.encode()]
     )
-    assert f'"annotations":{after}}}'.encode() in first_page(catalog, Kind.RESOURCES)
+    assert f'"annotations":{after}}}'.encode() in first_page(catalog, ItemKind.RESOURCES)
 
 
-@pytest.mark.parametrize("kind", [Kind.RESOURCES, Kind.TEMPLATES])
+@pytest.mark.parametrize("kind", [ItemKind.RESOURCES, ItemKind.TEMPLATES])
 @pytest.mark.parametrize("name", ["", '"name":null,', '"name":5,'])
-def test_what_has_no_name_is_named_after_its_uri(kind: Kind, name: str) -> None:
+def test_what_has_no_name_is_named_after_its_uri(kind: ItemKind, name: str) -> None:
     catalog = catalog_of("s")
     catalog.replace_listing("s", kind, [f'{{{name}"{kind.key}":"a:\\u0022b"}}'.encode()])
     assert listed(catalog, kind) == [{kind.key: 'a:"b', "name": 'a:"b'}]
@@ -191,10 +193,10 @@ odd = st.fixed_dictionaries(
         "name": st.text(max_size=3),
     },
 )
-JUDGES: dict[Kind, Any] = {
-    Kind.PROMPTS: mcp_types.ListPromptsResult,
-    Kind.RESOURCES: mcp_types.ListResourcesResult,
-    Kind.TEMPLATES: mcp_types.ListResourceTemplatesResult,
+JUDGES: dict[ItemKind, Any] = {
+    ItemKind.PROMPTS: mcp_types.ListPromptsResult,
+    ItemKind.RESOURCES: mcp_types.ListResourcesResult,
+    ItemKind.TEMPLATES: mcp_types.ListResourceTemplatesResult,
 }
 
 
@@ -202,7 +204,7 @@ JUDGES: dict[Kind, Any] = {
 @settings(max_examples=50)
 @given(definitions=st.lists(odd, max_size=4))
 def test_the_official_client_reads_every_page_whatever_came_in(
-    kind: Kind, definitions: list[dict[str, Any]]
+    kind: ItemKind, definitions: list[dict[str, Any]]
 ) -> None:
     catalog = catalog_of("s")
     sent = [json.dumps(one | {kind.key: f"x:{at}"}).encode() for at, one in enumerate(definitions)]
@@ -225,8 +227,10 @@ uris = st.builds(
 @given(st.lists(uris.filter(bool), max_size=4, unique=True))
 def test_the_official_client_takes_every_uri_for_one(offered: list[str]) -> None:
     catalog = catalog_of("my server")
-    catalog.replace_listing("my server", Kind.RESOURCES, [item(Kind.RESOURCES, uri) for uri in offered])
-    public = called(catalog, Kind.RESOURCES)
+    catalog.replace_listing(
+        "my server", ItemKind.RESOURCES, [item(ItemKind.RESOURCES, uri) for uri in offered]
+    )
+    public = called(catalog, ItemKind.RESOURCES)
     assert len(set(public)) == len(offered)
     for uri in public:
         url.validate_python(uri)
@@ -236,6 +240,6 @@ def test_a_listing_with_thousands_of_oddities_does_not_flood_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    validate_listing("s", Kind.RESOURCES, [f'{{"uri":"a:{number}"}}'.encode() for number in range(3000)])
+    validate_listing("s", ItemKind.RESOURCES, [f'{{"uri":"a:{number}"}}'.encode() for number in range(3000)])
     assert len(caplog.records) < 50
     assert caplog.records[-1].__dict__["more"] > 2900

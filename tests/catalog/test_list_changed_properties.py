@@ -10,9 +10,9 @@ from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.kind import Kind
-from headgate.domain.listing import SERVER_MODES, Curation, Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import SERVER_MODES, Curation, ListingMode
 from tests.catalog.sample_catalog import SAMPLING, target
 from tests.catalog.sample_listings import OWN_TOOLS, ListingFixture, session, wordy
 from tests.delivery.scripted_upstream import Clock
@@ -20,11 +20,11 @@ from tests.delivery.scripted_upstream import Clock
 SERVERS = ("a", "b", "c")
 NAMES = [f"do{number}" for number in range(6)]
 VIEWERS = [
-    *(session(f"{mode}", mode=mode) for mode in Mode),
-    session("strict", client="strict", mode=Mode.SLIM),
-    session("cursor", client="cursor", mode=Mode.AUTO),
-    session("sampling", SAMPLING, mode=Mode.BUDGET),
-    session("sampling full", SAMPLING, mode=Mode.FULL),
+    *(session(f"{mode}", mode=mode) for mode in ListingMode),
+    session("strict", client="strict", mode=ListingMode.SLIM),
+    session("cursor", client="cursor", mode=ListingMode.AUTO),
+    session("sampling", SAMPLING, mode=ListingMode.BUDGET),
+    session("sampling full", SAMPLING, mode=ListingMode.FULL),
 ]
 
 
@@ -39,7 +39,7 @@ class NotificationModel:
     def __init__(self) -> None:
         self.pools = ToolPools(15, Clock())
         self.stage = ListingFixture(
-            Mode.AUTO,
+            ListingMode.AUTO,
             {server: [] for server in SERVERS},
             pools=self.pools,
             clients=KnownClients(dialects={"strict": Dialect.OPENAI}),
@@ -50,7 +50,7 @@ class NotificationModel:
         self.told: set[str] = set()
         self.stage.catalog.on_change(self._changed)
 
-    def _changed(self, kind: Kind) -> None:
+    def _changed(self, kind: ItemKind) -> None:
         affected = self.stage.tool_listings.changed_groups(kind)
         self.told |= {
             visibility_group
@@ -66,7 +66,7 @@ class NotificationModel:
         """Views are made anew, and everybody's list is looked at without being noted as seen."""
         self.told |= set(await self.stage.tool_listings.refresh())
         fresh = ListingFixture(
-            Mode.AUTO,
+            ListingMode.AUTO,
             {},
             catalog=self.stage.catalog,
             pools=self.pools,
@@ -91,17 +91,17 @@ Step = Callable[[NotificationModel], None]
 subsets = st.lists(st.sampled_from(NAMES), unique=True, max_size=6)
 
 
-def offers(server: str, names: list[str], words: int, profile: Profile) -> Step:
+def offers(server: str, names: list[str], words: int, profile: ClientProfile) -> Step:
     def step(watch: NotificationModel) -> None:
         watch.stage.catalog.replace_listing(
-            server, Kind.TOOLS, [wordy(name, words) for name in names], profile
+            server, ItemKind.TOOLS, [wordy(name, words) for name in names], profile
         )
 
     return step
 
 
 def curates(
-    server: str, mode: Mode | None, pinned: list[str], hidden: list[str], renamed: dict[str, str]
+    server: str, mode: ListingMode | None, pinned: list[str], hidden: list[str], renamed: dict[str, str]
 ) -> Step:
     curation = Curation(mode, tuple(pinned), tuple(hidden), renamed)
 
@@ -136,7 +136,7 @@ steps = st.one_of(
         st.sampled_from(SERVERS),
         subsets,
         st.sampled_from([0, 40, 400]),
-        st.sampled_from([PLAIN, SAMPLING]),
+        st.sampled_from([PLAIN_PROFILE, SAMPLING]),
     ),
     st.builds(
         curates,
@@ -172,7 +172,7 @@ def test_whoever_sees_another_list_has_been_told(changes: list[tuple[Step, set[i
 def test_nobody_is_told_whose_list_is_what_it_was(changes: list[Step]) -> None:
     async def live() -> None:
         watch = NotificationModel()
-        viewers = [one for one in VIEWERS if one.mode not in (Mode.FULL, Mode.DYNAMIC)]
+        viewers = [one for one in VIEWERS if one.mode not in (ListingMode.FULL, ListingMode.DYNAMIC)]
         for change in changes:
             for listing_context in viewers:
                 await watch.listed(listing_context)

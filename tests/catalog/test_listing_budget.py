@@ -30,8 +30,8 @@ from headgate.catalog.own_tools import (
     retrieve_definition,
 )
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN
+from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.listing_mode import ListingMode
 from headgate.protocol.protocol_version import Era
 from headgate.results.tools import DEFINITIONS, NAMES
 from headgate.results.tools import STUBS as READER_STUBS
@@ -448,10 +448,12 @@ def real_views() -> ListingBuilder:
     return ListingBuilder(real_catalog(), count_tokens, budget_tokens=20_000, page_bytes=1 << 18, ranks=dict)
 
 
-def built(budget: int, mode: Mode = Mode.BUDGET, most: int | None = None) -> BuiltListing:
+def built(budget: int, mode: ListingMode = ListingMode.BUDGET, most: int | None = None) -> BuiltListing:
     views = real_views()
     views.budget_tokens = budget
-    return views.build(ListingFormat(mode, era=Era.HANDSHAKE, most=most), real_catalog().visible(PLAIN))
+    return views.build(
+        ListingFormat(mode, era=Era.HANDSHAKE, most=most), real_catalog().visible(PLAIN_PROFILE)
+    )
 
 
 @pytest.mark.parametrize("budget", [500, 501, 700, 1000, 3000, 20_000])
@@ -462,27 +464,30 @@ def test_3250_real_tools_fit_any_budget_to_the_token(budget: int) -> None:
     assert view.tokens >= 0.95 * budget
     assert sum(view.levels.values()) == len(real_catalog())
     assert [name for name, _ in view.listing.items[:2]] == [RETRIEVE_TOOLS, CALL_TOOL]
-    names = {item.public_name: index for index, item in enumerate(real_catalog().visible(PLAIN))}
+    names = {item.public_name: index for index, item in enumerate(real_catalog().visible(PLAIN_PROFILE))}
     order = [names[name] for name, _ in view.listing.items if name in names]
     assert order == sorted(order)
 
 
 @pytest.mark.parametrize("most", [40, 100, 128])
 def test_real_tools_fit_what_a_client_can_handle(most: int) -> None:
-    view = built(20_000, Mode.AUTO, most)
+    view = built(20_000, ListingMode.AUTO, most)
     assert len(view.listing.items) == most
-    assert view.mode is Mode.BUDGET
+    assert view.mode is ListingMode.BUDGET
 
 
 def test_each_real_server_is_shown_whole_as_soon_as_it_fits_to_the_token() -> None:
     for server, tools in list(real_servers().items())[::16]:
         catalog = catalog_of(server)
-        stage = ListingFixture(Mode.AUTO, {server: tools}, catalog=catalog)
-        items = stage.catalog.visible(PLAIN)
+        stage = ListingFixture(ListingMode.AUTO, {server: tools}, catalog=catalog)
+        items = stage.catalog.visible(PLAIN_PROFILE)
         exact = tokens([(item.public_name, item.definition) for item in items])
-        for budget, mode in ((exact, {Mode.FULL}), (exact - 1, {Mode.SLIM, Mode.BUDGET})):
+        for budget, mode in (
+            (exact, {ListingMode.FULL}),
+            (exact - 1, {ListingMode.SLIM, ListingMode.BUDGET}),
+        ):
             if budget >= SMALLEST:
                 views = ListingBuilder(
                     catalog, count_tokens, budget_tokens=budget, page_bytes=1 << 18, ranks=dict
                 )
-                assert views.build(ListingFormat(Mode.AUTO), items).mode in mode
+                assert views.build(ListingFormat(ListingMode.AUTO), items).mode in mode

@@ -9,11 +9,10 @@ from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.own_tools import ExpandableTools
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.tool_dialects import Dialect
-from headgate.domain.call import LOCAL, Caller
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN
+from headgate.domain.client_profile import PLAIN_PROFILE
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import catalog_of, tool
 from tests.catalog.sample_listings import (
@@ -50,8 +49,8 @@ class Gate:
 
 async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
     gate, catalog = Gate(), catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [wordy(f"t{number}") for number in range(30)])
-    tool_listings = tool_listings_of(Mode.BUDGET, catalog, count=gate.count)
+    catalog.replace_listing("s", ItemKind.TOOLS, [wordy(f"t{number}") for number in range(30)])
+    tool_listings = tool_listings_of(ListingMode.BUDGET, catalog, count=gate.count)
     for number in range(4):
         listing = asyncio.create_task(listed_by(tool_listings, session(f"client{number}")))
         assert await asyncio.to_thread(gate.begun.wait, 10)
@@ -79,17 +78,17 @@ PUBLIC = CacheHint(60_000, public=True)
         ("anybody", None, True),
         ("bot", None, False),
         ("gem", None, False),
-        ("", Mode.SLIM, False),
+        ("", ListingMode.SLIM, False),
     ],
 )
 def test_only_what_everybody_sees_may_be_shown_to_others(
-    client: str, mode: Mode | None, *, public: bool
+    client: str, mode: ListingMode | None, *, public: bool
 ) -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")], hint=PUBLIC)
-    clients = KnownClients({"bot": Mode.SEARCH}, {"gem": Dialect.GEMINI})
-    hint = tool_listings_of(Mode.FULL, catalog, clients=clients).cache_hint(
-        Kind.TOOLS, session("one", client=client, mode=mode)
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")], hint=PUBLIC)
+    clients = KnownClients({"bot": ListingMode.SEARCH}, {"gem": Dialect.GEMINI})
+    hint = tool_listings_of(ListingMode.FULL, catalog, clients=clients).cache_hint(
+        ItemKind.TOOLS, session("one", client=client, mode=mode)
     )
     assert (hint.ttl_ms, hint.public) == (60_000, public)
 
@@ -97,10 +96,10 @@ def test_only_what_everybody_sees_may_be_shown_to_others(
 # Who is told to search, and who may expand what.
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: ListingMode) -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
     tool_listings = tool_listings_of(mode, catalog)
     names = [one["name"] for one in await listed_by(tool_listings)]
     assert tool_listings.lists_search_tool(request_of(ONE)) == ("retrieve_tools" in names)
@@ -109,14 +108,14 @@ async def test_only_who_is_shown_what_finds_tools_is_told_of_it(mode: Mode) -> N
 class OnlyAnn:
     """Shows tools to Ann alone."""
 
-    def may_see(self, caller: Caller, item: Item) -> bool:
+    def may_see(self, caller: Identity, item: Item) -> bool:
         return caller.principal == "ann"
 
 
 def test_what_a_caller_may_not_see_cannot_be_expanded() -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
     tools = ExpandableTools(catalog, OnlyAnn())
-    assert tools.find("s_a", Caller("ann"), PLAIN) is not None
-    assert tools.find("s_a", LOCAL, PLAIN) is None
-    assert tools.find("call_tool", LOCAL, PLAIN) is not None
+    assert tools.find("s_a", Identity("ann"), PLAIN_PROFILE) is not None
+    assert tools.find("s_a", LOCAL_IDENTITY, PLAIN_PROFILE) is None
+    assert tools.find("call_tool", LOCAL_IDENTITY, PLAIN_PROFILE) is not None

@@ -6,9 +6,9 @@ from headgate.catalog.listing_changes import ListingChangeLog
 from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.paged_listing import ListingFingerprint, PagedListing
 from headgate.catalog.public_names import Key
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import profile_of
+from headgate.domain.client_profile import profile_of
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import ListingMode
 from tests.catalog.sample_catalog import tool
 from tests.catalog.sample_listings import InMemoryListingState, ListingFixture, session, stateless
 from tests.delivery.scripted_upstream import Clock
@@ -83,13 +83,13 @@ def test_listings_are_counted_apart_and_odd_ones_do_not_pile_up() -> None:
     assert len(changes.counts()) <= 64
 
 
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.DYNAMIC])
-async def test_a_listing_that_clients_see_is_counted_in_its_own_name(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [mode for mode in ListingMode if mode is not ListingMode.DYNAMIC])
+async def test_a_listing_that_clients_see_is_counted_in_its_own_name(mode: ListingMode) -> None:
     memory = InMemoryListingState()
     stage = ListingFixture(mode, {"s": [tool("a")]}, memory=memory)
     for listing_context in (session("one"), session("two"), session("three", client="claude-ai")):
         await stage.names(listing_context)
-    stage.catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")])
+    stage.catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("b")])
     stage.catalog.set_servers(["s", "t"])
     for listing_context in (session("one"), session("two")):
         await stage.names(listing_context)
@@ -100,7 +100,7 @@ async def test_a_listing_that_clients_see_is_counted_in_its_own_name(mode: Mode)
     (report, *_) = [shown for shown in stage.tool_listings.report() if shown.listing == f"{mode} handshake"]
     assert report.last_change is not None
     assert report.changes == 1
-    if mode is not Mode.SEARCH:
+    if mode is not ListingMode.SEARCH:
         assert report.last_change.added == ("s_b",)
     # After a restart the same is nothing new, and something else is.
     again = ListingFixture(mode, {"s": [tool("a"), tool("b")], "t": []}, memory=memory)
@@ -115,14 +115,14 @@ async def test_clients_that_see_different_tools_by_turns_are_no_change() -> None
     memory = InMemoryListingState()
     one, other = (profile_of(b'{"sampling":{"tools":%s}}' % tools) for tools in (b"{}", b'{"x":1}'))
     for _ in range(2):
-        stage = ListingFixture(Mode.SLIM, {"s": [tool("a")]}, memory=memory)
-        stage.catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("b")], one)
-        stage.catalog.replace_listing("s", Kind.TOOLS, [tool("a"), tool("c")], other)
+        stage = ListingFixture(ListingMode.SLIM, {"s": [tool("a")]}, memory=memory)
+        stage.catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("b")], one)
+        stage.catalog.replace_listing("s", ItemKind.TOOLS, [tool("a"), tool("c")], other)
         for _ in range(3):
             for profile, name in ((one, "s_b"), (other, "s_c")):
                 assert name in await stage.names(session("x", profile))
         assert stage.tool_listings.changes.counts() == {"slim handshake sampling": 0}
-    stage.catalog.replace_listing("s", Kind.TOOLS, [tool("c")], other)
+    stage.catalog.replace_listing("s", ItemKind.TOOLS, [tool("c")], other)
     await stage.names(session("x", other))
     await stage.names(session("x", one))
     assert stage.tool_listings.changes.counts() == {"slim handshake sampling": 1}
@@ -133,7 +133,7 @@ async def test_clients_that_see_different_tools_by_turns_are_no_change() -> None
 
 async def test_a_list_that_is_meant_to_grow_is_not_counted() -> None:
     memory = InMemoryListingState()
-    stage = ListingFixture(Mode.DYNAMIC, {"s": [tool("a")]}, memory=memory)
+    stage = ListingFixture(ListingMode.DYNAMIC, {"s": [tool("a")]}, memory=memory)
     await stage.names()
     stage.catalog.set_servers(["s", "t"])
     await stage.names()
@@ -213,5 +213,5 @@ def test_of_thousands_the_most_called_are_remembered() -> None:
 
 async def test_a_tool_that_is_a_favourite_and_no_more_there_does_no_harm() -> None:
     ranks = {("gone", "x"): 0, ("s", "gone"): 1, ("s", "a"): 2}
-    stage = ListingFixture(Mode.BUDGET, {"s": [tool("a")]}, ranks=ranks)
+    stage = ListingFixture(ListingMode.BUDGET, {"s": [tool("a")]}, ranks=ranks)
     assert await stage.names() == ["s_a"]

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 
 from headgate.catalog.listing_validation import validate_listing
-from headgate.domain.call import LOCAL
-from headgate.domain.item import Mirror
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind, ParamHeader
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import catalog_of, first_page, tool
 from tests.protocol.json_spelling import JsonValue, Pen, objects, pens
@@ -41,7 +40,7 @@ def test_a_definition_passes_byte_for_byte_apart_from_its_name(pen: Pen, more: d
         return Pen(7).object([*order[:place], ("name", f'"{name}"'), *order[place:]]).encode()
 
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [definition("original")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [definition("original")])
     assert first_page(catalog) == b'"tools":[' + definition("s_original") + b"]"
 
 
@@ -61,7 +60,7 @@ def test_a_missing_type_is_put_in_and_the_repair_is_logged(
 ) -> None:
     caplog.set_level(logging.INFO, "headgate")
     catalog = catalog_of("s")
-    assert catalog.replace_listing("s", Kind.TOOLS, [definition]).left_out == {}
+    assert catalog.replace_listing("s", ItemKind.TOOLS, [definition]).left_out == {}
     assert first_page(catalog) == b'"tools":[' + repaired + b"]"
     assert "tool repaired" in caplog.text
 
@@ -92,7 +91,7 @@ def test_a_missing_type_is_put_in_and_the_repair_is_logged(
     ids=range(19),
 )
 def test_a_tool_that_nobody_could_use_is_left_out_and_the_others_are_served(definition: bytes) -> None:
-    intake = validate_listing("s", Kind.TOOLS, [GOOD, definition, tool("also good")])
+    intake = validate_listing("s", ItemKind.TOOLS, [GOOD, definition, tool("also good")])
     assert [served.name for served in intake.sources] == ["good", "also good"]
     assert list(intake.left_out) == ["#2"]
     assert intake.left_out["#2"]
@@ -100,7 +99,7 @@ def test_a_tool_that_nobody_could_use_is_left_out_and_the_others_are_served(defi
 
 def test_of_two_tools_with_one_name_the_first_is_served() -> None:
     catalog = catalog_of("s")
-    intake = catalog.replace_listing("s", Kind.TOOLS, [tool("a", "first"), tool("a", "second")])
+    intake = catalog.replace_listing("s", ItemKind.TOOLS, [tool("a", "first"), tool("a", "second")])
     assert "'a'" in intake.left_out["#2"]
     listed = json.loads(b"{" + first_page(catalog) + b"}")["tools"]
     assert [one["description"] for one in listed] == ["first"]
@@ -108,7 +107,7 @@ def test_of_two_tools_with_one_name_the_first_is_served() -> None:
 
 def test_a_schema_of_any_depth_does_not_cost_the_other_tools() -> None:
     deep = b'{"name":"deep","inputSchema":{"type":"object","x":' + b"[" * 5000 + b"]" * 5000 + b"}}"
-    names = [served.name for served in validate_listing("s", Kind.TOOLS, [deep, GOOD]).sources]
+    names = [served.name for served in validate_listing("s", ItemKind.TOOLS, [deep, GOOD]).sources]
     assert "good" in names
 
 
@@ -138,7 +137,7 @@ def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
     caplog.set_level(logging.INFO)
     schema = '"inputSchema":{"type":"object"}'
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [f'{{"name":"a", {member} ,{schema}}}'.encode()])
+    catalog.replace_listing("s", ItemKind.TOOLS, [f'{{"name":"a", {member} ,{schema}}}'.encode()])
     expected = f'{{"name":"s_a", {member} ,{schema}}}' if kept else f'{{"name":"s_a", {schema}}}'
     assert first_page(catalog, era=Era.STATELESS) == f'"tools":[{expected}]'.encode()
     assert ("tool repaired" in caplog.text) is not kept
@@ -147,7 +146,7 @@ def test_a_member_that_would_cost_a_client_the_whole_page_is_taken_out(
 def test_an_output_schema_of_the_stateless_era_is_shown_to_that_era_only() -> None:
     catalog = catalog_of("s")
     catalog.replace_listing(
-        "s", Kind.TOOLS, [b'{"name":"a","outputSchema":{"type":"array"},"inputSchema":{"type":"object"}}']
+        "s", ItemKind.TOOLS, [b'{"name":"a","outputSchema":{"type":"array"},"inputSchema":{"type":"object"}}']
     )
     assert b'"outputSchema":{"type":"array"}' in first_page(catalog, era=Era.STATELESS)
     assert b"outputSchema" not in first_page(catalog)
@@ -168,7 +167,7 @@ def test_an_output_schema_of_the_stateless_era_is_shown_to_that_era_only() -> No
 )
 def test_a_schema_that_no_client_reads_is_mended(schema: str, served: str) -> None:
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode()])
+    catalog.replace_listing("s", ItemKind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode()])
     assert (
         first_page(catalog, era=Era.STATELESS)
         == f'"tools":[{{"name":"s_a","inputSchema":{served}}}]'.encode()
@@ -183,22 +182,26 @@ def mirrored(header: str) -> str:
 def test_arguments_that_headers_repeat_are_known(spelled: str) -> None:
     schema = mirrored('"Region"').replace("x-mcp-header", spelled)
     catalog = catalog_of("s")
-    catalog.replace_listing("s", Kind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode(), tool("b")])
-    assert catalog.resolve(Kind.TOOLS, "s_a", LOCAL).mirrors == (Mirror(("region",), "Region"),)
-    assert catalog.resolve(Kind.TOOLS, "s_b", LOCAL).mirrors == ()
+    catalog.replace_listing(
+        "s", ItemKind.TOOLS, [f'{{"name":"a","inputSchema":{schema}}}'.encode(), tool("b")]
+    )
+    assert catalog.resolve(ItemKind.TOOLS, "s_a", LOCAL_IDENTITY).mirrored_parameters == (
+        ParamHeader(("region",), "Region"),
+    )
+    assert catalog.resolve(ItemKind.TOOLS, "s_b", LOCAL_IDENTITY).mirrored_parameters == ()
 
 
 @pytest.mark.parametrize("header", ['"not a token"', '""', "5", "null"])
 def test_a_tool_that_wants_an_impossible_header_is_left_out(header: str) -> None:
     odd = f'{{"name":"odd","inputSchema":{mirrored(header)}}}'.encode()
-    intake = validate_listing("s", Kind.TOOLS, [odd, GOOD])
+    intake = validate_listing("s", ItemKind.TOOLS, [odd, GOOD])
     assert [source.name for source in intake.sources] == ["good"]
     assert "x-mcp-header" in intake.left_out["#1"]
 
 
 def test_what_was_taken_in_before_is_not_looked_at_again() -> None:
     catalog = catalog_of("s")
-    first = catalog.replace_listing("s", Kind.TOOLS, [GOOD, b'{"name":"a"}'])
-    again = catalog.replace_listing("s", Kind.TOOLS, [GOOD, b'{"name":"a"}'])
+    first = catalog.replace_listing("s", ItemKind.TOOLS, [GOOD, b'{"name":"a"}'])
+    again = catalog.replace_listing("s", ItemKind.TOOLS, [GOOD, b'{"name":"a"}'])
     assert again == first
     assert again.sources[0] is first.sources[0]

@@ -9,8 +9,8 @@ import pytest
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_validation import ValidatedListing
 from headgate.catalog.tool_dialects import Dialect
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import target
 from tests.catalog.sample_listings import ONE, OWN_TOOLS, ListingFixture, session, stateless, wordy
@@ -96,9 +96,9 @@ CLIENTS = KnownClients(dialects={"gemini": Dialect.GEMINI, "openai": Dialect.OPE
 def stage() -> tuple[ListingFixture, ValidatedListing]:
     """A good server on each side of one that has every odd tool."""
     made = ListingFixture(
-        Mode.FULL, {"before": GOOD, "odd": [], "after": GOOD}, clients=CLIENTS, budget_tokens=BUDGET
+        ListingMode.FULL, {"before": GOOD, "odd": [], "after": GOOD}, clients=CLIENTS, budget_tokens=BUDGET
     )
-    return made, made.catalog.replace_listing("odd", Kind.TOOLS, list(ODD.values()))
+    return made, made.catalog.replace_listing("odd", ItemKind.TOOLS, list(ODD.values()))
 
 
 def test_what_can_be_served_is_and_the_rest_is_left_out_with_a_reason() -> None:
@@ -114,13 +114,15 @@ def names_of(server: str) -> list[str]:
     return [item.public_name for item in made.catalog.every_tool if item.server == server]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 @pytest.mark.parametrize("dialect", ["plain", "gemini", "openai"])
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-async def test_the_others_are_listed_as_if_nothing_were_odd(mode: Mode, dialect: str, era: str) -> None:
+async def test_the_others_are_listed_as_if_nothing_were_odd(
+    mode: ListingMode, dialect: str, era: str
+) -> None:
     made, _ = stage()
     alone = ListingFixture(
-        Mode.FULL, {"before": GOOD, "odd": [], "after": GOOD}, clients=CLIENTS, budget_tokens=BUDGET
+        ListingMode.FULL, {"before": GOOD, "odd": [], "after": GOOD}, clients=CLIENTS, budget_tokens=BUDGET
     )
     listing_context = session(f"{mode} {dialect}", client=dialect, mode=mode)
     if era == "stateless":
@@ -129,11 +131,11 @@ async def test_the_others_are_listed_as_if_nothing_were_odd(mode: Mode, dialect:
     expected = {tool["name"]: tool for tool in await alone.listed(listing_context)}
     assert all(isinstance(tool["inputSchema"], dict) for tool in listed.values())
     assert all(tool["inputSchema"]["type"] == "object" for tool in listed.values())
-    if mode in (Mode.FULL, Mode.SLIM):
+    if mode in (ListingMode.FULL, ListingMode.SLIM):
         assert {name: listed[name] for name in expected} == expected
         assert listed.keys() - expected.keys() <= {*names_of("odd"), "expandSchema"}
         assert set(names_of("odd")) <= listed.keys()
-    if mode is Mode.BUDGET:
+    if mode is ListingMode.BUDGET:
         (page,) = await made.pages(listing_context)
         assert count_tokens(page[page.index(b"[") :]) <= BUDGET
         # Each server is seen.
@@ -152,7 +154,7 @@ def test_every_odd_tool_that_is_served_can_be_called() -> None:
 
 async def test_what_several_odd_tools_repeat_is_said_within_bounds() -> None:
     made, _ = stage()
-    for mode in Mode:
+    for mode in ListingMode:
         assert len(await made.tool_listings.instructions(session("x", mode=mode))) < 5_000
 
 
@@ -170,9 +172,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 async def test_names_of_every_kind_become_names_that_every_client_accepts_and_never_two_alike(
-    mode: Mode,
+    mode: ListingMode,
 ) -> None:
     tools = [json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in NAMES]
     made = ListingFixture(mode, {"s": tools, "s_a": [wordy("b")]})
@@ -187,9 +189,9 @@ async def test_names_of_every_kind_become_names_that_every_client_accepts_and_ne
 
 
 async def test_of_two_tools_of_one_name_the_first_is_served_and_the_other_left_out_with_a_reason() -> None:
-    made = ListingFixture(Mode.SLIM, {"s": []})
+    made = ListingFixture(ListingMode.SLIM, {"s": []})
     intake = made.catalog.replace_listing(
-        "s", Kind.TOOLS, [wordy("a"), wordy("b"), wordy("a", 80), wordy("a")]
+        "s", ItemKind.TOOLS, [wordy("a"), wordy("b"), wordy("a", 80), wordy("a")]
     )
     assert await made.names() == ["expandSchema", "s_a", "s_b"]
     assert len(intake.left_out) == 2
@@ -198,6 +200,6 @@ async def test_of_two_tools_of_one_name_the_first_is_served_and_the_other_left_o
 
 async def test_a_server_whose_every_tool_is_odd_leaves_room_for_the_others_in_a_budget() -> None:
     servers = {"odd": [odd(f"odd{number}", {"n" * 5_000: TEXT}) for number in range(50)], "good": GOOD}
-    names = await ListingFixture(Mode.BUDGET, servers, budget_tokens=500).names(ONE)
+    names = await ListingFixture(ListingMode.BUDGET, servers, budget_tokens=500).names(ONE)
     assert {"good_first", "good_second"} <= set(names)
     assert names[:2] == OWN_TOOLS[:2]

@@ -9,8 +9,8 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_validation import validate_tool
 from headgate.catalog.paged_listing import NO_HINT
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, places, tool_hashes
-from headgate.domain.call import LOCAL
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import InMemoryNameOwners, first_page
 
@@ -31,7 +31,9 @@ def catalog(*schemas: Any, truncates: bool = True) -> Catalog:
     )
     made.set_servers(["bank"])
     names = (f"look{number}" for number in range(len(schemas)))
-    made.replace_listing("bank", Kind.TOOLS, [definition(*each) for each in zip(schemas, names, strict=True)])
+    made.replace_listing(
+        "bank", ItemKind.TOOLS, [definition(*each) for each in zip(schemas, names, strict=True)]
+    )
     return made
 
 
@@ -53,7 +55,7 @@ def test_without_truncation_every_schema_is_listed_that_the_era_allows() -> None
 
 
 def test_every_other_byte_stays() -> None:
-    found = catalog(CLOSED).resolve(Kind.TOOLS, "bank_look0", LOCAL)
+    found = catalog(CLOSED).resolve(ItemKind.TOOLS, "bank_look0", LOCAL_IDENTITY)
     assert found.definition == b'{"name": "bank_look0", "inputSchema": {"type": "object"}, "title": "x"}'
     assert found.handshake_definition == found.definition
 
@@ -71,7 +73,7 @@ def test_what_a_tool_is_known_by_does_not_depend_on_it() -> None:
 def test_the_same_listing_again_changes_nothing() -> None:
     told = catalog(OPEN, CLOSED)
     before = told.every_tool
-    told.replace_listing("bank", Kind.TOOLS, [definition(OPEN, "look0"), definition(CLOSED, "look1")])
+    told.replace_listing("bank", ItemKind.TOOLS, [definition(OPEN, "look0"), definition(CLOSED, "look1")])
     assert told.every_tool == before
 
 
@@ -85,7 +87,7 @@ def stored(checked: bool) -> StoredListing:  # noqa: FBT001
     else:
         # As a version wrote them that did not look at output schemas.
         found = [DefinitionPosition(f"look{number}", 9, 16) for number in range(2)]
-    return StoredListing("bank", Kind.TOOLS, definitions, NO_HINT, found)
+    return StoredListing("bank", ItemKind.TOOLS, definitions, NO_HINT, found)
 
 
 @pytest.mark.parametrize("checked", [True, False])

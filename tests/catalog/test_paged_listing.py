@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.paged_listing import InvalidCursor
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_catalog import called, catalog_of, first_page, item, tool
 
@@ -22,7 +22,7 @@ VIEWER = ListingContext(era=Era.HANDSHAKE)
 def pages(catalog: Catalog) -> Iterator[tuple[bytes, dict[str, Any]]]:
     cursor: str | None = None
     while True:
-        members = catalog.page(Kind.TOOLS, cursor, VIEWER)
+        members = catalog.page(ItemKind.TOOLS, cursor, VIEWER)
         page = json.loads(b"{" + members + b"}")
         yield members, page
         cursor = page.get("nextCursor")
@@ -38,7 +38,7 @@ def names(catalog: Catalog) -> list[str]:
 def test_the_pages_are_the_whole_in_order_and_each_is_small(sizes: list[int]) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     catalog.replace_listing(
-        "s", Kind.TOOLS, [tool(f"t{number}", "x" * size) for number, size in enumerate(sizes)]
+        "s", ItemKind.TOOLS, [tool(f"t{number}", "x" * size) for number, size in enumerate(sizes)]
     )
     assert names(catalog) == [f"s_t{number}" for number in range(len(sizes))]
     for members, page in pages(catalog):
@@ -48,26 +48,26 @@ def test_the_pages_are_the_whole_in_order_and_each_is_small(sizes: list[int]) ->
 
 def test_pages_are_filled() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.replace_listing("s", Kind.TOOLS, [tool(f"t{number}", "x" * 100) for number in range(200)])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool(f"t{number}", "x" * 100) for number in range(200)])
     sizes = [len(members) for members, _ in pages(catalog)]
     assert all(size > PAGE_BYTES // 2 for size in sizes[:-1])
 
 
 def test_the_same_question_gets_the_same_bytes() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.replace_listing("s", Kind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(50)])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(50)])
     assert [members for members, _ in pages(catalog)] == [members for members, _ in pages(catalog)]
 
 
 def test_a_cursor_survives_a_change_elsewhere() -> None:
     catalog = catalog_of("s", "later", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
-    catalog.replace_listing("s", Kind.TOOLS, everything)
+    catalog.replace_listing("s", ItemKind.TOOLS, everything)
     first = json.loads(b"{" + first_page(catalog) + b"}")
     last_seen = first["tools"][-1]["name"]
-    catalog.replace_listing("later", Kind.TOOLS, [tool("new")])
-    catalog.replace_listing("s", Kind.TOOLS, [everything[0], *everything[2:]])
-    rest = json.loads(b"{" + catalog.page(Kind.TOOLS, first["nextCursor"], VIEWER) + b"}")
+    catalog.replace_listing("later", ItemKind.TOOLS, [tool("new")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [everything[0], *everything[2:]])
+    rest = json.loads(b"{" + catalog.page(ItemKind.TOOLS, first["nextCursor"], VIEWER) + b"}")
     following = names(catalog)
     assert rest["tools"][0]["name"] == following[following.index(last_seen) + 1]
 
@@ -75,37 +75,37 @@ def test_a_cursor_survives_a_change_elsewhere() -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bm9ib2R5", "é", "\udcff", "AAAA" * 10_000, "/w=="])
 def test_a_cursor_that_nobody_gave_is_refused(cursor: str) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
-    catalog.replace_listing("s", Kind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(30)])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool(f"t{number}", "x" * 300) for number in range(30)])
     with pytest.raises(InvalidCursor):
-        catalog.page(Kind.TOOLS, cursor, VIEWER)
+        catalog.page(ItemKind.TOOLS, cursor, VIEWER)
 
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     everything = [tool(f"t{number}", "x" * 300) for number in range(30)]
-    catalog.replace_listing("s", Kind.TOOLS, everything)
+    catalog.replace_listing("s", ItemKind.TOOLS, everything)
     first = json.loads(b"{" + first_page(catalog) + b"}")
-    catalog.replace_listing("s", Kind.TOOLS, everything[:2])
+    catalog.replace_listing("s", ItemKind.TOOLS, everything[:2])
     with pytest.raises(InvalidCursor):
-        catalog.page(Kind.TOOLS, first["nextCursor"], VIEWER)
+        catalog.page(ItemKind.TOOLS, first["nextCursor"], VIEWER)
 
 
 def test_an_empty_catalog_has_one_empty_page() -> None:
     assert first_page(catalog_of()) == b'"tools":[]'
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_kind_comes_in_pages(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ItemKind)
+def test_every_kind_comes_in_pages(kind: ItemKind) -> None:
     catalog = catalog_of("s", page_bytes=PAGE_BYTES)
     # Longer than any cursor should be.
     uris = [f"x://{'y' * 300}/{number}" for number in range(60)]
     catalog.replace_listing("s", kind, [item(kind, uri) for uri in uris])
     first = json.loads(b"{" + first_page(catalog, kind) + b"}")
     assert len(first["nextCursor"]) < 500
-    assert len(first[kind.member]) < 60
+    assert len(first[kind.result_member]) < 60
     assert len(called(catalog, kind)) == 60
     # The cursor is still good when something else has changed.
     catalog.replace_listing("s", kind, [item(kind, uri) for uri in uris[1:]])
     rest = json.loads(b"{" + catalog.page(kind, first["nextCursor"], VIEWER) + b"}")
-    assert rest[kind.member][0][kind.key] == called(catalog, kind)[len(first[kind.member]) - 1]
-    assert first_page(catalog_of(), kind) == f'"{kind.member}":[]'.encode()
+    assert rest[kind.result_member][0][kind.key] == called(catalog, kind)[len(first[kind.result_member]) - 1]
+    assert first_page(catalog_of(), kind) == f'"{kind.result_member}":[]'.encode()

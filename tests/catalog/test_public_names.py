@@ -20,8 +20,8 @@ from headgate.catalog.public_names import (
     sanitise,
     server_prefix_length,
 )
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import Curation
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.real_servers import real_catalog
 from tests.catalog.sample_catalog import InMemoryNameOwners, catalog_of, public, target, tool
@@ -171,7 +171,7 @@ def offer_in_order(
     catalog = catalog_of(*configured, owners=owners)
     offers = {"big": "two_x", "big_two": "x", "other": "x"}
     for server in connected:
-        catalog.replace_listing(server, Kind.TOOLS, [tool(offers[server])])
+        catalog.replace_listing(server, ItemKind.TOOLS, [tool(offers[server])])
     return {(server, offers[server]): public(catalog, server, offers[server]) for server in connected}
 
 
@@ -190,20 +190,20 @@ def test_the_order_of_connecting_after_a_restart_changes_no_name(
 def test_a_name_that_clients_know_does_not_pass_to_a_server_that_connects_later() -> None:
     # The server that stands first in the configuration was down when the clients listed.
     catalog = catalog_of("big", "big_two")
-    catalog.replace_listing("big_two", Kind.TOOLS, [tool("x")])
+    catalog.replace_listing("big_two", ItemKind.TOOLS, [tool("x")])
     assert target(catalog, "big_two_x") == ("big_two", "x")
-    catalog.replace_listing("big", Kind.TOOLS, [tool("two_x")])
+    catalog.replace_listing("big", ItemKind.TOOLS, [tool("two_x")])
     assert target(catalog, "big_two_x") == ("big_two", "x")
     assert public(catalog, "big", "two_x") != "big_two_x"
 
 
 def test_a_name_that_clients_know_does_not_pass_to_another_server_with_a_restart(tmp_path: Path) -> None:
     first = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
-    first.replace_listing("big_two", Kind.TOOLS, [tool("x")])
+    first.replace_listing("big_two", ItemKind.TOOLS, [tool("x")])
     assert target(first, "big_two_x") == ("big_two", "x")
     second = catalog_of("big", "big_two", owners=StateFile(tmp_path / "state.json"))
-    second.replace_listing("big", Kind.TOOLS, [tool("two_x")])
-    second.replace_listing("big_two", Kind.TOOLS, [tool("x")])
+    second.replace_listing("big", ItemKind.TOOLS, [tool("two_x")])
+    second.replace_listing("big_two", ItemKind.TOOLS, [tool("x")])
     assert target(second, "big_two_x") == ("big_two", "x")
 
 
@@ -211,7 +211,7 @@ def test_a_name_does_not_pass_on_while_its_owner_is_away(tmp_path: Path) -> None
     state = StateFile(tmp_path / "state.json")
     offer_in_order(state, ("big", "big_two"), ("big", "big_two"))
     alone = catalog_of("big_two", owners=StateFile(tmp_path / "state.json"))
-    alone.replace_listing("big_two", Kind.TOOLS, [tool("x")])
+    alone.replace_listing("big_two", ItemKind.TOOLS, [tool("x")])
     assert public(alone, "big_two", "x") != "big_two_x"
 
 
@@ -270,8 +270,8 @@ def test_a_name_that_a_tool_had_before_it_was_reserved_is_taken_away() -> None:
 
 def test_a_tool_whose_name_is_reserved_is_reached_under_every_other_spelling() -> None:
     catalog = catalog_of("call", "retrieve")
-    catalog.replace_listing("call", Kind.TOOLS, [tool("tool")])
-    catalog.replace_listing("retrieve", Kind.TOOLS, [tool("tools")])
+    catalog.replace_listing("call", ItemKind.TOOLS, [tool("tool")])
+    catalog.replace_listing("retrieve", ItemKind.TOOLS, [tool("tools")])
     for server, name in (("call", "tool"), ("retrieve", "tools")):
         listed = public(catalog, server, name)
         assert listed not in RESERVED
@@ -300,6 +300,6 @@ def test_the_names_of_real_tools_fit_64_characters_with_a_prefix_and_stay_after_
 def test_a_tool_renamed_to_an_own_one_in_small_letters_gets_a_hash() -> None:
     catalog = catalog_of("s")
     catalog.curate({"s": Curation(renamed={"a": "expandSchema"})})
-    catalog.replace_listing("s", Kind.TOOLS, [tool("a")])
+    catalog.replace_listing("s", ItemKind.TOOLS, [tool("a")])
     (item,) = catalog.every_tool
     assert item.public_name.startswith("expandschema_")

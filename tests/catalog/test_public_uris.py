@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.catalog.catalog import Catalog
-from headgate.domain.call import LOCAL
-from headgate.domain.errors import ResourceNotFound
-from headgate.domain.kind import Kind
+from headgate.catalog.errors import ResourceNotFound
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.storage.files.state_file import StateFile
 from tests.catalog.sample_catalog import InMemoryNameOwners, called, catalog_of, item, reader, tool
 
 
 def offer(catalog: Catalog, server: str, *uris: str, templates: tuple[str, ...] = ()) -> None:
-    catalog.replace_listing(server, Kind.RESOURCES, [item(Kind.RESOURCES, uri) for uri in uris])
+    catalog.replace_listing(server, ItemKind.RESOURCES, [item(ItemKind.RESOURCES, uri) for uri in uris])
     catalog.replace_listing(
-        server, Kind.TEMPLATES, [item(Kind.TEMPLATES, template) for template in templates]
+        server, ItemKind.TEMPLATES, [item(ItemKind.TEMPLATES, template) for template in templates]
     )
 
 
@@ -26,7 +26,7 @@ def test_a_uri_stays_while_it_is_unique_and_the_newcomer_names_its_server() -> N
     catalog = catalog_of("my server", "b")
     offer(catalog, "b", "file:///a", "file:///b")
     offer(catalog, "my server", "file:///a", "file:///c")
-    assert called(catalog, Kind.RESOURCES) == [
+    assert called(catalog, ItemKind.RESOURCES) == [
         "headgate://my%20server/file:///a",
         "file:///c",
         "file:///a",
@@ -42,7 +42,7 @@ def test_templates_likewise() -> None:
     catalog = catalog_of("a", "b")
     offer(catalog, "a", templates=("x://{id}", "y://{id}"))
     offer(catalog, "b", templates=("x://{id}",))
-    assert called(catalog, Kind.TEMPLATES) == ["x://{id}", "y://{id}", "headgate://b/x://{id}"]
+    assert called(catalog, ItemKind.TEMPLATES) == ["x://{id}", "y://{id}", "headgate://b/x://{id}"]
     assert reader(catalog, "x://7") == ("a", "x://7")
     assert reader(catalog, "headgate://b/x://7") == ("b", "x://7")
 
@@ -63,7 +63,7 @@ def test_who_had_a_uri_first_keeps_it_after_a_restart(tmp_path: Path, connected:
         for server in order:
             offer(catalog, server, "x:1", "x:" + "2" * 1000, templates=("x:{y}",))
         return {server: [catalog.public_uri(server, "x:1")] for server in "abc"} | {
-            kind.member: called(catalog, kind) for kind in (Kind.RESOURCES, Kind.TEMPLATES)
+            kind.result_member: called(catalog, kind) for kind in (ItemKind.RESOURCES, ItemKind.TEMPLATES)
         }
 
     before = public(("b", "a", "c"))
@@ -76,7 +76,7 @@ def test_a_uri_does_not_pass_on_while_its_owner_is_away() -> None:
     offer(catalog_of("a", owners=owners), "a", "x:1")
     catalog = catalog_of("b", owners=owners)
     offer(catalog, "b", "x:1")
-    assert called(catalog, Kind.RESOURCES) == ["headgate://b/x:1"]
+    assert called(catalog, ItemKind.RESOURCES) == ["headgate://b/x:1"]
     assert reader(catalog, "headgate://b/x:1") == ("b", "x:1")
 
 
@@ -85,9 +85,9 @@ def test_kinds_do_not_take_each_others_names() -> None:
     catalog = catalog_of("a", "b", owners=owners)
     offer(catalog, "a", "x:1")
     offer(catalog, "b", templates=("x:1",))
-    assert called(catalog, Kind.RESOURCES) == called(catalog, Kind.TEMPLATES) == ["x:1"]
-    catalog.replace_listing("b", Kind.TOOLS, [tool("t")])
-    catalog.replace_listing("a", Kind.PROMPTS, [item(Kind.PROMPTS, "t")])
+    assert called(catalog, ItemKind.RESOURCES) == called(catalog, ItemKind.TEMPLATES) == ["x:1"]
+    catalog.replace_listing("b", ItemKind.TOOLS, [tool("t")])
+    catalog.replace_listing("a", ItemKind.PROMPTS, [item(ItemKind.PROMPTS, "t")])
     assert sorted(owners.names) == ["b_t", "prompt:a_t", "template:x:1", "uri:x:1"]
 
 
@@ -98,14 +98,14 @@ def test_no_server_speaks_for_another() -> None:
     assert reader(catalog, "headgate://good/x:1") == ("good", "x:1")
     assert reader(catalog, "headgate://good/x:2") == ("good", "x:2")
     assert reader(catalog, "headgate://bad/headgate://good/x:1") == ("bad", "headgate://good/x:1")
-    assert all(uri.startswith("headgate://bad/") for uri in called(catalog, Kind.RESOURCES)[1:])
+    assert all(uri.startswith("headgate://bad/") for uri in called(catalog, ItemKind.RESOURCES)[1:])
 
 
 @pytest.mark.parametrize("uri", ["notes.txt", "/etc/motd", "demo://a b", "http://"])
 def test_what_clients_do_not_take_for_a_url_names_its_server(uri: str) -> None:
     catalog = catalog_of("s")
     offer(catalog, "s", uri)
-    assert called(catalog, Kind.RESOURCES) == [f"headgate://s/{uri}"]
+    assert called(catalog, ItemKind.RESOURCES) == [f"headgate://s/{uri}"]
     assert reader(catalog, f"headgate://s/{uri}") == ("s", uri)
 
 
@@ -113,8 +113,8 @@ def test_without_prefix_uris_pass_unchanged_and_all_of_them_reach_the_only_serve
     catalog = catalog_of("only", prefixed=False)
     offered = ("notes.txt", "headgate://only/x:1", "x:1")
     offer(catalog, "only", *offered, templates=("t://{x}", "headgate://{x}"))
-    assert called(catalog, Kind.RESOURCES) == list(offered)
-    assert called(catalog, Kind.TEMPLATES) == ["t://{x}", "headgate://{x}"]
+    assert called(catalog, ItemKind.RESOURCES) == list(offered)
+    assert called(catalog, ItemKind.TEMPLATES) == ["t://{x}", "headgate://{x}"]
     for uri in (*offered, "t://1", "unlisted:1", "headgate://nobody/x"):
         assert reader(catalog, uri) == ("only", uri)
         assert catalog.public_uri("only", uri) == uri
@@ -139,7 +139,7 @@ def test_what_nobody_lists_goes_to_the_only_server_that_can_be_meant() -> None:
     offer(catalog, "tools", "mail:box")
     for uri in ("other:1", "mail://x/y", "", "nothing", "headgate://nobody/x:1", "x" * 1_000_000):
         with pytest.raises(ResourceNotFound):
-            catalog.resolve_resource(uri, LOCAL)
+            catalog.resolve_resource(uri, LOCAL_IDENTITY)
 
 
 @pytest.mark.parametrize("uri", ["headgate://", "headgate://files", "headgate://files/", "headgate:///x:1"])
@@ -148,7 +148,7 @@ def test_half_a_uri_of_ours_is_nobodys(uri: str) -> None:
     offer(catalog, "files", "file:///a")
     offer(catalog, "mail", "mail:a")
     with pytest.raises(ResourceNotFound):
-        catalog.resolve_resource(uri, LOCAL)
+        catalog.resolve_resource(uri, LOCAL_IDENTITY)
 
 
 def test_a_resource_that_is_listed_nowhere_is_told_of_so_that_its_server_is_reached() -> None:
@@ -175,7 +175,7 @@ def test_every_public_uri_reaches_its_server(
     catalog = catalog_of("a", "b", "ü/%", "a b")
     for server, resources, templates in offers:
         offer(catalog, server, *resources, templates=tuple(templates))
-    public = called(catalog, Kind.RESOURCES)
+    public = called(catalog, ItemKind.RESOURCES)
     assert len(set(public)) == len(public)
     for server, resources in {server: resources for server, resources, _ in offers}.items():
         for uri in (*resources, unlisted):
@@ -184,36 +184,36 @@ def test_every_public_uri_reaches_its_server(
 
 def test_a_server_that_has_not_told_its_resources_may_be_meant() -> None:
     catalog = catalog_of("a", "b", "c")
-    assert catalog.pending_server(Kind.RESOURCES, "headgate://b/x:1") == "b"
-    assert catalog.pending_server(Kind.TEMPLATES, "headgate://b/x:1") == "b"
-    assert catalog.pending_server(Kind.RESOURCES, "x:1") is None
+    assert catalog.pending_server(ItemKind.RESOURCES, "headgate://b/x:1") == "b"
+    assert catalog.pending_server(ItemKind.TEMPLATES, "headgate://b/x:1") == "b"
+    assert catalog.pending_server(ItemKind.RESOURCES, "x:1") is None
     offer(catalog, "a", "x:1", templates=("x:{y}",))
-    catalog.replace_listing("b", Kind.RESOURCES, [])
-    assert catalog.pending_server(Kind.RESOURCES, "y:1") is None
-    catalog.replace_listing("b", Kind.TEMPLATES, [])
-    assert catalog.pending_server(Kind.RESOURCES, "y:1") == "c"
-    assert catalog.pending_server(Kind.RESOURCES, "x:1") is None
-    assert catalog.pending_server(Kind.RESOURCES, "x:2") is None
-    assert catalog.pending_server(Kind.RESOURCES, "headgate://a/y:1") is None
+    catalog.replace_listing("b", ItemKind.RESOURCES, [])
+    assert catalog.pending_server(ItemKind.RESOURCES, "y:1") is None
+    catalog.replace_listing("b", ItemKind.TEMPLATES, [])
+    assert catalog.pending_server(ItemKind.RESOURCES, "y:1") == "c"
+    assert catalog.pending_server(ItemKind.RESOURCES, "x:1") is None
+    assert catalog.pending_server(ItemKind.RESOURCES, "x:2") is None
+    assert catalog.pending_server(ItemKind.RESOURCES, "headgate://a/y:1") is None
     offer(catalog, "c")
-    assert catalog.pending_server(Kind.RESOURCES, "y:1") is None
+    assert catalog.pending_server(ItemKind.RESOURCES, "y:1") is None
 
 
 def test_without_prefix_the_only_server_is_waited_for() -> None:
     catalog = catalog_of("only", prefixed=False)
-    assert catalog.pending_server(Kind.RESOURCES, "x:1") == "only"
-    assert catalog.pending_server(Kind.PROMPTS, "p") == "only"
+    assert catalog.pending_server(ItemKind.RESOURCES, "x:1") == "only"
+    assert catalog.pending_server(ItemKind.PROMPTS, "p") == "only"
     offer(catalog, "only")
-    assert catalog.pending_server(Kind.RESOURCES, "x:1") is None
+    assert catalog.pending_server(ItemKind.RESOURCES, "x:1") is None
 
 
 def test_more_uris_than_can_be_remembered_push_no_name_out(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "state.json")
     catalog = catalog_of("big", "big_two", "many", owners=state)
-    catalog.replace_listing("big_two", Kind.TOOLS, [tool("x")])
+    catalog.replace_listing("big_two", ItemKind.TOOLS, [tool("x")])
     for round_ in range(5):
         offer(catalog, "many", *(f"x:{round_}-{number}" for number in range(6_000)))
-    assert len(called(catalog, Kind.RESOURCES)) == 6_000
+    assert len(called(catalog, ItemKind.RESOURCES)) == 6_000
     again = catalog_of("big", "big_two", owners=state)
-    again.replace_listing("big", Kind.TOOLS, [tool("two_x")])
-    assert called(again, Kind.TOOLS) != ["big_two_x"]
+    again.replace_listing("big", ItemKind.TOOLS, [tool("two_x")])
+    assert called(again, ItemKind.TOOLS) != ["big_two_x"]

@@ -17,9 +17,9 @@ from headgate.catalog.own_tools import ExpandableTools, OwnToolDefinition
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_listings import ToolListings
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import LOCAL, Request
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation, Mode
+from headgate.domain.item import ItemKind
+from headgate.domain.listing_mode import Curation, ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest
 from headgate.results.tools import DEFINITIONS, NAMES, STUBS, parse_read_request
 from headgate.search.token_counter import count_tokens
 from tests.catalog.sample_catalog import InMemoryNameOwners, tool
@@ -48,7 +48,7 @@ class ReaderListingFixture:
 
     def __init__(
         self,
-        mode: Mode,
+        mode: ListingMode,
         servers: Mapping[str, Sequence[bytes]],
         *,
         prefixed: bool = True,
@@ -65,7 +65,7 @@ class ReaderListingFixture:
         )
         catalog.set_servers(tuple(servers))
         for server, tools in servers.items():
-            catalog.replace_listing(server, Kind.TOOLS, tools)
+            catalog.replace_listing(server, ItemKind.TOOLS, tools)
         views = ListingBuilder(
             catalog,
             count_tokens,
@@ -112,7 +112,7 @@ def whole(name: str) -> Any:
 
 
 async def test_in_full_they_are_listed_whole_behind_the_tools_of_the_servers() -> None:
-    stage = ReaderListingFixture(Mode.FULL, FEW)
+    stage = ReaderListingFixture(ListingMode.FULL, FEW)
     for listing_context in (ONE, stateless("alice")):
         (page,) = await pages_by(stage.tool_listings, listing_context)
         assert b",".join([*(DEFINITIONS[name] for name in NAMES)]) in page
@@ -123,7 +123,7 @@ async def test_in_full_they_are_listed_whole_behind_the_tools_of_the_servers() -
 
 
 async def test_in_slim_little_is_said_of_them_before_the_tools_of_the_servers() -> None:
-    stage = ReaderListingFixture(Mode.SLIM, FEW)
+    stage = ReaderListingFixture(ListingMode.SLIM, FEW)
     listed = await stage.listed()
     assert list(listed) == [EXPAND, *NAMES, "bank_pay", "bank_look"]
     assert [listed[name] for name in NAMES] == [stub(name) for name in NAMES]
@@ -132,7 +132,7 @@ async def test_in_slim_little_is_said_of_them_before_the_tools_of_the_servers() 
 
 @pytest.mark.parametrize("budget", [200, 500, 800, 1200, 3000, 10_000])
 async def test_a_budget_is_kept_with_them_and_a_small_one_leaves_them_to_call_tool(budget: int) -> None:
-    stage = ReaderListingFixture(Mode.BUDGET, MANY, budget_tokens=budget)
+    stage = ReaderListingFixture(ListingMode.BUDGET, MANY, budget_tokens=budget)
     names = await stage.names()
     assert await stage.tokens() <= budget
     shown = [name for name in names if name in NAMES]
@@ -146,14 +146,14 @@ async def test_a_budget_is_kept_with_them_and_a_small_one_leaves_them_to_call_to
 
 
 async def test_in_search_mode_they_are_called_by_call_tool() -> None:
-    stage = ReaderListingFixture(Mode.SEARCH, FEW)
+    stage = ReaderListingFixture(ListingMode.SEARCH, FEW)
     assert await stage.names() == OWN_TOOLS
     assert not stage.tool_listings.lists_result_readers(request_of(ONE))
     assert stage.tool_listings.lists_call_tool(request_of(ONE))
 
 
 async def test_in_dynamic_mode_they_are_on_the_list() -> None:
-    stage = ReaderListingFixture(Mode.DYNAMIC, FEW)
+    stage = ReaderListingFixture(ListingMode.DYNAMIC, FEW)
     listed = await stage.listed()
     assert list(listed) == ["retrieve_tools", *NAMES]
     assert listed["proxy_read"] == stub("proxy_read")
@@ -161,9 +161,9 @@ async def test_in_dynamic_mode_they_are_on_the_list() -> None:
 
 
 async def test_auto_is_full_with_all_of_them_where_that_fits() -> None:
-    stage = ReaderListingFixture(Mode.AUTO, FEW)
+    stage = ReaderListingFixture(ListingMode.AUTO, FEW)
     assert await pages_by(stage.tool_listings) == await pages_by(
-        ReaderListingFixture(Mode.FULL, FEW).tool_listings
+        ReaderListingFixture(ListingMode.FULL, FEW).tool_listings
     )
     assert stage.tool_listings.lists_result_readers(request_of(ONE))
 
@@ -173,10 +173,10 @@ async def test_a_small_budget_shows_the_tools_of_the_servers_as_if_there_were_no
     number: int, budget: int
 ) -> None:
     servers = {"bank": [wordy(f"pay{one}") for one in range(number)]}
-    stage = ReaderListingFixture(Mode.AUTO, servers, budget_tokens=budget)
+    stage = ReaderListingFixture(ListingMode.AUTO, servers, budget_tokens=budget)
     assert (
         await stage.listed()
-        == await ReaderListingFixture(Mode.AUTO, servers, budget_tokens=budget, readers=()).listed()
+        == await ReaderListingFixture(ListingMode.AUTO, servers, budget_tokens=budget, readers=()).listed()
     )
     # Neither they nor call_tool are listed; by their names they can be called anyway.
     assert not stage.tool_listings.lists_result_readers(request_of(ONE))
@@ -185,14 +185,14 @@ async def test_a_small_budget_shows_the_tools_of_the_servers_as_if_there_were_no
 
 
 async def test_before_anybody_has_listed_they_are_taken_for_listed() -> None:
-    assert ReaderListingFixture(Mode.AUTO, MANY).tool_listings.lists_result_readers(request_of(ONE))
-    assert not ReaderListingFixture(Mode.AUTO, MANY, readers=()).tool_listings.lists_result_readers(
+    assert ReaderListingFixture(ListingMode.AUTO, MANY).tool_listings.lists_result_readers(request_of(ONE))
+    assert not ReaderListingFixture(ListingMode.AUTO, MANY, readers=()).tool_listings.lists_result_readers(
         request_of(ONE)
     )
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_where_they_are_not_wanted_they_are_on_no_list(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_where_they_are_not_wanted_they_are_on_no_list(mode: ListingMode) -> None:
     for servers in (FEW, MANY):
         stage = ReaderListingFixture(mode, servers, readers=())
         assert not set(await stage.names()) & set(NAMES)
@@ -201,9 +201,9 @@ async def test_where_they_are_not_wanted_they_are_on_no_list(mode: Mode) -> None
 
 @pytest.mark.parametrize("servers", [FEW, MANY])
 @pytest.mark.parametrize("readers", [READERS, ()])
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 async def test_what_is_known_of_a_clients_list_is_what_is_on_it(
-    mode: Mode, readers: Sequence[OwnToolDefinition], servers: Mapping[str, Sequence[bytes]]
+    mode: ListingMode, readers: Sequence[OwnToolDefinition], servers: Mapping[str, Sequence[bytes]]
 ) -> None:
     stage = ReaderListingFixture(mode, servers, readers=readers)
     names = await stage.names()
@@ -212,23 +212,23 @@ async def test_what_is_known_of_a_clients_list_is_what_is_on_it(
     assert stage.tool_listings.lists_search_tool(request_of(ONE)) is ("retrieve_tools" in names)
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_where_there_is_nothing_to_call_there_is_no_result_to_read(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_where_there_is_nothing_to_call_there_is_no_result_to_read(mode: ListingMode) -> None:
     names = await ReaderListingFixture(mode, {"bank": []}).names()
-    few = {Mode.SEARCH: OWN_TOOLS, Mode.DYNAMIC: ["retrieve_tools", *NAMES]}
+    few = {ListingMode.SEARCH: OWN_TOOLS, ListingMode.DYNAMIC: ["retrieve_tools", *NAMES]}
     assert names == few.get(mode, [])
 
 
 async def test_a_client_is_shown_no_more_tools_than_it_can_handle_with_them() -> None:
     servers = {"s": [wordy(f"do{number}", 0) for number in range(38)]}
-    stage = ReaderListingFixture(Mode.AUTO, servers, budget_tokens=1_000_000)
+    stage = ReaderListingFixture(ListingMode.AUTO, servers, budget_tokens=1_000_000)
     assert len(await stage.names(client="claude-ai")) == 38 + len(NAMES)
     assert len(await stage.names(client="cursor-vscode")) <= 40
 
 
 async def test_tools_of_one_server_that_are_left_to_search_bring_the_stubs() -> None:
-    stage = ReaderListingFixture(Mode.FULL, {"bank": [tool("pay")], "shop": [tool("buy")]})
-    stage.catalog.curate({"shop": Curation(Mode.SEARCH)})
+    stage = ReaderListingFixture(ListingMode.FULL, {"bank": [tool("pay")], "shop": [tool("buy")]})
+    stage.catalog.curate({"shop": Curation(ListingMode.SEARCH)})
     listed = await stage.listed()
     assert list(listed) == [*OWN_TOOLS, *NAMES, "bank_pay"]
     assert listed["proxy_filter"] == stub("proxy_filter")
@@ -238,7 +238,7 @@ async def test_tools_of_one_server_that_are_left_to_search_bring_the_stubs() -> 
 
 
 async def test_where_names_are_reserved_no_server_has_one_of_them() -> None:
-    stage = ReaderListingFixture(Mode.FULL, {"proxy": [tool("filter"), tool("other")]})
+    stage = ReaderListingFixture(ListingMode.FULL, {"proxy": [tool("filter"), tool("other")]})
     names = await stage.names()
     assert len(names) == len(NAMES) + 2
     assert names[0].startswith("proxy_filter_")
@@ -249,7 +249,7 @@ async def test_where_names_are_reserved_no_server_has_one_of_them() -> None:
 
 async def test_without_a_prefix_a_servers_own_tool_comes_before_one_of_them_in_full() -> None:
     stage = ReaderListingFixture(
-        Mode.FULL, {"bank": [tool("proxy_filter", "theirs"), tool("pay")]}, prefixed=False
+        ListingMode.FULL, {"bank": [tool("proxy_filter", "theirs"), tool("pay")]}, prefixed=False
     )
     listed = await stage.listed()
     assert list(listed) == ["proxy_filter", "pay", *(name for name in NAMES if name != "proxy_filter")]
@@ -258,8 +258,8 @@ async def test_without_a_prefix_a_servers_own_tool_comes_before_one_of_them_in_f
     assert stage.tool_listings.serves_gateway_tools(request_of(ONE, "proxy_search"))
 
 
-@pytest.mark.parametrize("mode", [Mode.FULL, Mode.AUTO])
-async def test_a_server_whose_tools_have_all_the_names_leaves_none_of_them(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.AUTO])
+async def test_a_server_whose_tools_have_all_the_names_leaves_none_of_them(mode: ListingMode) -> None:
     stage = ReaderListingFixture(mode, {"bank": [tool(name, "theirs") for name in NAMES]}, prefixed=False)
     listed = await stage.listed()
     assert [one["description"] for one in listed.values()] == ["theirs"] * len(NAMES)
@@ -268,14 +268,14 @@ async def test_a_server_whose_tools_have_all_the_names_leaves_none_of_them(mode:
 
 async def test_a_tool_of_the_same_name_is_not_taken_for_one_of_them() -> None:
     stage = ReaderListingFixture(
-        Mode.FULL, {"bank": [tool("proxy_read", "theirs")]}, prefixed=False, readers=()
+        ListingMode.FULL, {"bank": [tool("proxy_read", "theirs")]}, prefixed=False, readers=()
     )
     assert await stage.names() == ["proxy_read"]
     assert not stage.tool_listings.lists_result_readers(request_of(ONE))
 
 
-@pytest.mark.parametrize("mode", [Mode.SLIM, Mode.DYNAMIC, Mode.SEARCH])
-async def test_elsewhere_the_name_means_the_gateways_own(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.SLIM, ListingMode.DYNAMIC, ListingMode.SEARCH])
+async def test_elsewhere_the_name_means_the_gateways_own(mode: ListingMode) -> None:
     stage = ReaderListingFixture(
         mode, {"bank": [tool("proxy_filter", "theirs"), wordy("pay", 400)]}, prefixed=False
     )
@@ -288,9 +288,9 @@ async def test_elsewhere_the_name_means_the_gateways_own(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("dialect", [one for one in Dialect if one is not Dialect.PLAIN])
-@pytest.mark.parametrize("mode", [Mode.FULL, Mode.SLIM])
+@pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.SLIM])
 async def test_what_a_client_writes_by_the_schema_of_its_dialect_is_understood(
-    mode: Mode, dialect: Dialect
+    mode: ListingMode, dialect: Dialect
 ) -> None:
     stage = ReaderListingFixture(mode, FEW, clients=KnownClients(dialects={"odd": dialect}))
     listed = await stage.listed(client="odd")
@@ -330,12 +330,12 @@ def example(argument: str, kind: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_whole_of_a_stub_can_be_had(name: str) -> None:
-    stage = ReaderListingFixture(Mode.SLIM, FEW)
+    stage = ReaderListingFixture(ListingMode.SLIM, FEW)
     expand = ExpandSchema(ExpandableTools(stage.catalog, LocalAccess(), READERS))
 
     async def expanded(**arguments: Any) -> str:
         params = {"arguments": Raw(json.dumps({"toolName": name, **arguments}).encode())}
-        answer = await expand.run(Request(caller=LOCAL, name=EXPAND, params=params))
+        answer = await expand.run(McpRequest(caller=LOCAL_IDENTITY, name=EXPAND, params=params))
         assert isinstance(answer.result, bytes)
         words: str = json.loads(answer.result)["content"][0]["text"]
         return words

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from headgate.catalog.catalog import Catalog
+from headgate.catalog.errors import ServerNotFound
 from headgate.catalog.finder import Finder
 from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import LOCAL, Answer, Caller, Owner
-from headgate.domain.errors import InvalidArguments, ServerNotFound
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpResponse
 from tests.catalog.sample_catalog import ROOTS, SAMPLING, catalog_of
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.catalog.test_finder import OFFICE, tool
@@ -43,11 +43,11 @@ class PartialAccess:
     def __init__(self, *hidden: str) -> None:
         self.hidden = hidden
 
-    def sees_all(self, caller: Caller) -> bool:
-        return caller == LOCAL or not self.hidden
+    def sees_all(self, caller: Identity) -> bool:
+        return caller == LOCAL_IDENTITY or not self.hidden
 
-    def may_see(self, caller: Caller, item: Item) -> bool:
-        return caller == LOCAL or item.server not in self.hidden
+    def may_see(self, caller: Identity, item: Item) -> bool:
+        return caller == LOCAL_IDENTITY or item.server not in self.hidden
 
 
 class RetrievalFixture:
@@ -55,7 +55,7 @@ class RetrievalFixture:
 
     def __init__(
         self,
-        mode: Mode = Mode.SEARCH,
+        mode: ListingMode = ListingMode.SEARCH,
         *,
         limit: int = 15,
         top_k: int = 5,
@@ -64,28 +64,30 @@ class RetrievalFixture:
     ) -> None:
         self.catalog: Catalog = catalog_of(*OFFICE)
         for server, tools in OFFICE.items():
-            self.catalog.replace_listing(server, Kind.TOOLS, tools)
+            self.catalog.replace_listing(server, ItemKind.TOOLS, tools)
         self.clock = Clock()
         self.pools = ToolPools(limit, self.clock)
         self.told: list[str] = []
-        self.awaited: list[Profile] = []
+        self.awaited: list[ClientProfile] = []
         self.finder = Finder(lambda: self.catalog.every_tool, patience_seconds=patience_seconds)
         self.tool = RetrieveTools(
             self.finder,
             self.catalog,
             PartialAccess(*hidden),
             self.pools,
-            lambda request: mode is Mode.DYNAMIC,
+            lambda request: mode is ListingMode.DYNAMIC,
             top_k=top_k,
             await_tools=self._await,
             tell=self.told.append,
         )
 
-    async def _await(self, profile: Profile, owner: Owner | None) -> None:
+    async def _await(self, profile: ClientProfile, owner: ClientSession | None) -> None:
         self.awaited.append(profile)
 
-    async def answer(self, profile: Profile = PLAIN, who: str = "", owner: str = "", **given: Any) -> Answer:
-        session = Owner(owner, UnreachableChannel()) if owner else None
+    async def answer(
+        self, profile: ClientProfile = PLAIN_PROFILE, who: str = "", owner: str = "", **given: Any
+    ) -> McpResponse:
+        session = ClientSession(owner, UnreachableChannel()) if owner else None
         asked = request(
             "tools/call", "retrieve_tools", {"arguments": given}, who, profile=profile, owner=session
         )
@@ -136,9 +138,9 @@ async def test_one_tool_is_counted_as_one() -> None:
     assert (await RetrievalFixture().ask(query="delete a file", limit=1))["message"] == "Found 1 tool"
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 @pytest.mark.parametrize("query", ["", "   ", NONSENSE, NONSENSE * 600, "ファイルを削除する", "?"])
-async def test_what_nothing_answers_is_answered_with_nothing(mode: Mode, query: str) -> None:
+async def test_what_nothing_answers_is_answered_with_nothing(mode: ListingMode, query: str) -> None:
     desk = RetrievalFixture(mode)
     nothing = NOTHING | {"query": query[:200]}
     assert await desk.ask(query=query) == nothing | POOL_MEMBERS
@@ -191,7 +193,7 @@ async def test_only_of_these_servers_and_only_what_changes_nothing() -> None:
 
 
 async def test_a_server_that_does_not_exist_is_said_with_the_nearest() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     with pytest.raises(ServerNotFound) as missing:
         await desk.ask(query="delete a file", servers=["mail", "fils"])
     assert "files" in missing.value.hint
@@ -200,7 +202,7 @@ async def test_a_server_that_does_not_exist_is_said_with_the_nearest() -> None:
 
 
 async def test_wrong_arguments_search_for_nothing() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     for given in ({}, {"query": "x", "limit": 51}, {"query": "delete a file", "queries": ["a"]}):
         with pytest.raises(InvalidArguments):
             await desk.ask(**given)
@@ -237,7 +239,7 @@ async def test_further_candidates_follow_as_bare_names() -> None:
 async def test_there_are_at_most_fifteen_further_candidates_for_all_queries_together() -> None:
     desk = RetrievalFixture()
     desk.catalog.replace_listing(
-        "git", Kind.TOOLS, [tool(f"paint_{what}", f"Paint {what}") for what in THINGS]
+        "git", ItemKind.TOOLS, [tool(f"paint_{what}", f"Paint {what}") for what in THINGS]
     )
     told = await desk.ask(query="paint", limit=5)
     assert (len(told["tools"]), len(told["also"])) == (5, 15)
@@ -246,7 +248,7 @@ async def test_there_are_at_most_fifteen_further_candidates_for_all_queries_toge
 
 
 async def test_in_dynamic_mode_only_full_entries_are_registered() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     query = "read or delete a file, search messages, show the history, record changes"
     told = await desk.ask(query=query, limit=2, owner="one")
     assert told["also"]
@@ -257,8 +259,8 @@ async def test_in_dynamic_mode_only_full_entries_are_registered() -> None:
 # No sure match.
 
 
-@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC])
-async def test_without_a_sure_match_the_best_candidates_are_marked_weak(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.SEARCH, ListingMode.DYNAMIC])
+async def test_without_a_sure_match_the_best_candidates_are_marked_weak(mode: ListingMode) -> None:
     desk = RetrievalFixture(mode)
     told = await desk.ask(query=VAGUE, owner="one")
     assert set(told) - {"also"} == CONTRACT | {"weak", "likely_servers", "hint"}
@@ -303,8 +305,10 @@ COPY = tool("read_file", "Read the complete contents of a file from the disk.", 
 
 async def test_the_same_tool_of_several_servers_is_one_entry_that_names_the_others() -> None:
     desk = RetrievalFixture()
-    desk.catalog.replace_listing("git", Kind.TOOLS, [COPY, tool("log", "Show the history of a repository.")])
-    desk.catalog.replace_listing("mail", Kind.TOOLS, [COPY])
+    desk.catalog.replace_listing(
+        "git", ItemKind.TOOLS, [COPY, tool("log", "Show the history of a repository.")]
+    )
+    desk.catalog.replace_listing("mail", ItemKind.TOOLS, [COPY])
     told = await desk.ask(query="read the complete contents of a file")
     first = told["tools"][0]
     assert {first["name"], *first["same_as"]} == {"files_read_file", "git_read_file", "mail_read_file"}
@@ -315,7 +319,7 @@ async def test_the_same_tool_of_several_servers_is_one_entry_that_names_the_othe
 
 async def test_what_a_caller_may_not_see_is_in_no_group() -> None:
     desk = RetrievalFixture(hidden=("git",))
-    desk.catalog.replace_listing("git", Kind.TOOLS, [COPY])
+    desk.catalog.replace_listing("git", ItemKind.TOOLS, [COPY])
     assert "git_read_file" in json.dumps(await desk.ask(query="read a file"))
     told = await desk.ask(who="guest", query="read a file")
     assert told["tools"][0]["name"] == "files_read_file"
@@ -327,7 +331,7 @@ async def test_copies_that_fill_a_ranking_leave_room_for_other_tools() -> None:
     desk = RetrievalFixture()
     desk.catalog.set_servers([*OFFICE, *servers])
     for server in servers:
-        desk.catalog.replace_listing(server, Kind.TOOLS, [COPY])
+        desk.catalog.replace_listing(server, ItemKind.TOOLS, [COPY])
     told = await desk.ask(query="read the complete contents of a file from the disk", limit=2)
     first, second = told["tools"]
     assert len(first["same_as"]) == 60
@@ -370,7 +374,7 @@ async def test_signatures_are_short_and_in_full_everything_is_there() -> None:
     }
     description = "Paint a picture. Then hang it up.\n\nArgs: x"
     definition = {"name": "paint", "description": description, "inputSchema": schema}
-    desk.catalog.replace_listing("git", Kind.TOOLS, [json.dumps(definition).encode()])
+    desk.catalog.replace_listing("git", ItemKind.TOOLS, [json.dumps(definition).encode()])
     (brief,) = (await desk.ask(query="paint a picture"))["tools"]
     assert brief["description"] == "Paint a picture."
     assert brief["input_schema"] == {"type": "object", "properties": {"x": {"type": "string"}}}
@@ -397,7 +401,7 @@ async def test_schemas_of_any_depth_are_answered_or_left_out() -> None:
     depths = [*range(880, 1010, 3), 5000]
     desk.catalog.replace_listing(
         "git",
-        Kind.TOOLS,
+        ItemKind.TOOLS,
         [
             b'{"name":"paint_%d","description":"Paint a picture","inputSchema":%s}'
             % (depth, b'{"a":' * depth + b"1" + b"}" * depth)
@@ -417,7 +421,7 @@ async def test_schemas_of_any_depth_are_answered_or_left_out() -> None:
 
 
 async def test_what_is_found_is_registered_and_its_circle_told() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     told = await desk.ask(query="delete a file", limit=1, owner="one")
     assert told["newly_registered"] == ["files_delete_file"]
     assert (told["evicted_tools"], told["pool_size"], told["pool_limit"]) == ([], 1, 15)
@@ -429,7 +433,7 @@ async def test_what_is_found_is_registered_and_its_circle_told() -> None:
 
 
 async def test_what_is_found_again_is_not_new_and_nobody_is_told() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     await desk.ask(query="delete a file", limit=1, owner="one")
     again = await desk.ask(query="delete a file", limit=1, owner="one")
     assert again["newly_registered"] == []
@@ -442,7 +446,7 @@ async def test_what_is_found_again_is_not_new_and_nobody_is_told() -> None:
 
 
 async def test_what_leaves_is_named() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC, limit=1)
+    desk = RetrievalFixture(ListingMode.DYNAMIC, limit=1)
     await desk.ask(query="delete a file", limit=1, owner="one")
     desk.clock.forward(3600.0)
     told = await desk.ask(query="the weather of the next days at a place", limit=1, owner="one")
@@ -453,7 +457,7 @@ async def test_what_leaves_is_named() -> None:
 
 
 async def test_more_than_fits_is_told_but_not_registered() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC, limit=2, top_k=50)
+    desk = RetrievalFixture(ListingMode.DYNAMIC, limit=2, top_k=50)
     told = await desk.ask(query="read or delete a file, show the history, record changes", owner="one")
     assert len(told["tools"]) > 2
     assert (len(told["newly_registered"]), told["pool_size"], told["evicted_tools"]) == (2, 2, [])
@@ -461,7 +465,7 @@ async def test_more_than_fits_is_told_but_not_registered() -> None:
 
 
 async def test_what_is_found_and_not_registered_is_told_with_what_a_call_needs() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC, limit=1)
+    desk = RetrievalFixture(ListingMode.DYNAMIC, limit=1)
     first, *others = (await desk.ask(query="delete a file"))["tools"]
     assert first["newly_registered"]
     assert "input_schema" not in first
@@ -478,19 +482,19 @@ async def test_a_search_of_half_an_index_says_so() -> None:
 
 
 async def test_a_tool_that_answers_several_requests_is_registered_once_with_its_best_score() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     told = await desk.ask(queries=["a file", "delete a file from the disk for good"], limit=2, owner="one")
     assert len(set(told["newly_registered"])) == len(told["newly_registered"]) == told["pool_size"]
     assert "files_delete_file" in told["newly_registered"]
 
 
 async def test_in_full_detail_the_schema_is_told_in_dynamic_mode_too() -> None:
-    told = await RetrievalFixture(Mode.DYNAMIC).ask(query="delete a file", detail="full")
+    told = await RetrievalFixture(ListingMode.DYNAMIC).ask(query="delete a file", detail="full")
     assert told["tools"][0]["input_schema"]["properties"] == {"path": {"type": "string"}}
 
 
 async def test_without_sessions_those_with_the_same_key_share_a_pool() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     assert (await desk.ask(query="delete a file", who="alice"))["newly_registered"]
     assert not (await desk.ask(query="delete a file", who="alice"))["newly_registered"]
     assert (await desk.ask(query="delete a file", who="bob"))["newly_registered"]
@@ -498,8 +502,8 @@ async def test_without_sessions_those_with_the_same_key_share_a_pool() -> None:
     assert len(set(desk.told)) == 3
 
 
-@pytest.mark.parametrize("mode", [Mode.FULL, Mode.SEARCH])
-async def test_in_the_other_modes_nothing_is_registered(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.SEARCH])
+async def test_in_the_other_modes_nothing_is_registered(mode: ListingMode) -> None:
     desk = RetrievalFixture(mode)
     told = await desk.ask(query="delete a file", owner="one")
     assert {name: told[name] for name in POOL_MEMBERS} == POOL_MEMBERS
@@ -526,30 +530,30 @@ async def test_what_a_caller_may_not_see_is_never_found_or_explained() -> None:
 
 async def test_what_a_profile_may_not_see_is_never_found() -> None:
     desk = RetrievalFixture()
-    desk.catalog.replace_listing("files", Kind.TOOLS, OFFICE["files"][:1], ROOTS)
+    desk.catalog.replace_listing("files", ItemKind.TOOLS, OFFICE["files"][:1], ROOTS)
     desk.catalog.replace_listing(
-        "files", Kind.TOOLS, [*OFFICE["files"], tool("paint", "Paint a picture")], SAMPLING
+        "files", ItemKind.TOOLS, [*OFFICE["files"], tool("paint", "Paint a picture")], SAMPLING
     )
     assert "files_delete_file" in await desk.find(query="delete a file")
     assert "files_delete_file" not in await desk.find(query="delete a file", profile=ROOTS, limit=50)
     assert await desk.find(query="paint a picture", profile=SAMPLING) == ["files_paint"]
-    for profile in (PLAIN, ROOTS):
+    for profile in (PLAIN_PROFILE, ROOTS):
         assert await desk.find(query="paint a picture", profile=profile) == []
 
 
 async def test_a_profile_is_shown_its_own_definition() -> None:
     desk = RetrievalFixture()
     desk.catalog.replace_listing(
-        "weather", Kind.TOOLS, [tool("forecast", "The weather, for samplers")], SAMPLING
+        "weather", ItemKind.TOOLS, [tool("forecast", "The weather, for samplers")], SAMPLING
     )
-    for profile, said in ((PLAIN, "next days"), (SAMPLING, "for samplers")):
+    for profile, said in ((PLAIN_PROFILE, "next days"), (SAMPLING, "for samplers")):
         (found,) = (await desk.ask(query="weather", profile=profile, limit=1))["tools"]
         assert said in found["description"]
 
 
 async def test_what_another_profile_has_found_is_not_named_when_it_leaves() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC, limit=1)
-    desk.catalog.replace_listing("git", Kind.TOOLS, [tool("paint", "Paint a picture")], SAMPLING)
+    desk = RetrievalFixture(ListingMode.DYNAMIC, limit=1)
+    desk.catalog.replace_listing("git", ItemKind.TOOLS, [tool("paint", "Paint a picture")], SAMPLING)
     told = await desk.ask(query="paint a picture", profile=SAMPLING)
     assert told["newly_registered"] == ["git_paint"]
     desk.clock.forward(3600.0)
@@ -561,9 +565,9 @@ async def test_what_another_profile_has_found_is_not_named_when_it_leaves() -> N
 
 
 async def test_a_tool_that_has_vanished_is_neither_found_nor_registered() -> None:
-    desk = RetrievalFixture(Mode.DYNAMIC)
+    desk = RetrievalFixture(ListingMode.DYNAMIC)
     assert "files_delete_file" in await desk.find(query="delete a file")
-    desk.catalog.replace_listing("files", Kind.TOOLS, [])
+    desk.catalog.replace_listing("files", ItemKind.TOOLS, [])
     assert "files_delete_file" not in await desk.find(query="delete a file", owner="one", limit=50)
     desk.catalog.set_servers(["mail"])
     assert await desk.find(query="the weather of the next days") == []

@@ -8,14 +8,13 @@ import msgspec
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_forms import ToolForms
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
 from tests.catalog.sample_listings import ONE, ListingFixture, request_of, wordy
 
 
 def tools(server: str, *names: str) -> list[Item]:
-    return [Item(Kind.TOOLS, server, name, name, wordy(name)) for name in names]
+    return [Item(ItemKind.TOOLS, server, name, name, wordy(name)) for name in names]
 
 
 def test_a_change_of_one_server_costs_nothing_for_the_others() -> None:
@@ -58,7 +57,7 @@ def test_a_definition_in_a_dialect_is_made_once_and_as_it_is_where_there_is_none
 def test_a_strict_client_sees_every_type_in_few_words_and_no_other_client_does() -> None:
     words = ToolForms()
     many = a_definition({f"argument_{number}": LONG for number in range(20)})
-    item = Item(Kind.TOOLS, "s", "a", "a", many)
+    item = Item(ItemKind.TOOLS, "s", "a", "a", many)
     typed = {}
     for dialect in Dialect:
         properties = json.loads(words.reduced([item], dialect)["s"].slims[many])["inputSchema"]["properties"]
@@ -70,7 +69,7 @@ def test_a_strict_client_sees_every_type_in_few_words_and_no_other_client_does()
 
 def test_a_strict_client_sees_whole_what_it_could_not_call_by_few_words() -> None:
     either = a_definition({"it": {"anyOf": [LONG, {"type": "object", "properties": {"a": LONG}}]}})
-    item = Item(Kind.TOOLS, "s", "a", "a", either)
+    item = Item(ItemKind.TOOLS, "s", "a", "a", either)
     assert ToolForms().reduced([item], Dialect.OPENAI)["s"].slims[either] == either
     assert ToolForms().reduced([item])["s"].slims[either] != either
 
@@ -79,8 +78,10 @@ async def test_what_a_strict_client_writes_for_few_words_reaches_the_tool_as_it_
     inside = {"type": "object", "properties": {"name": LONG, "note": LONG}, "required": ["name"]}
     many: dict[str, Any] = {f"argument_{number}": LONG for number in range(20)}
     definition = a_definition({**many, "entities": {"type": "array", "items": inside}})
-    item = Item(Kind.TOOLS, "s", "a", "s_a", definition)
-    stage = ListingFixture(Mode.SLIM, {"s": [definition]}, clients=KnownClients(dialect=Dialect.OPENAI))
+    item = Item(ItemKind.TOOLS, "s", "a", "s_a", definition)
+    stage = ListingFixture(
+        ListingMode.SLIM, {"s": [definition]}, clients=KnownClients(dialect=Dialect.OPENAI)
+    )
     schema = (await stage.listed())[-1]["inputSchema"]
     assert schema["required"] == [*many, "entities"]
     assert schema["properties"]["entities"]["anyOf"][0]["items"]["type"] == "string"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config.loading import load
+from headgate.config.loader import load
 from headgate.config.settings import Flags
 from tests.cli.test_knowledge import run, told
 

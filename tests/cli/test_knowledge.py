@@ -15,10 +15,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from headgate.cli.command_runner import CommandGroup, exit_on_error
 from headgate.cli.commands import cli
 from headgate.cli.knowledge_ingest import INTERRUPTED
-from headgate.cli.running import Commands, ending
-from headgate.cli.store_log import held_back
+from headgate.cli.knowledge_options import buffered_store_log
 from headgate.domain.errors import ConfigError, StoreUnavailable
 from tests.gateway_process import clean_environment
 from tests.waiting import wait_until
@@ -469,7 +469,7 @@ def test_the_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
 
 
 def test_who_interrupts_an_ingestion_is_told_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, ending(verbose=False, interrupted=INTERRUPTED):
+    with pytest.raises(SystemExit) as ended, exit_on_error(verbose=False, interrupted=INTERRUPTED):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == f"headgate: {INTERRUPTED}\n"
@@ -512,7 +512,7 @@ def test_who_interrupts_does_not_wait_for_a_thread_that_is_busy(
 
 
 def test_who_interrupts_any_command_is_told_nothing() -> None:
-    @click.group(cls=Commands)
+    @click.group(cls=CommandGroup)
     def commands() -> None:
         pass
 
@@ -522,11 +522,11 @@ def test_who_interrupts_any_command_is_told_nothing() -> None:
 
     ended = CliRunner().invoke(commands, ["load"])
     assert (ended.exit_code, ended.output) == (130, "")
-    assert isinstance(cli, Commands)
+    assert isinstance(cli, CommandGroup)
 
 
 def test_a_sentence_of_the_documents_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), ending(verbose=False):
+    with pytest.raises(SystemExit), exit_on_error(verbose=False):
         raise StoreUnavailable
     assert capsys.readouterr().err == "headgate: Database unavailable, retry in 5s\n"
 
@@ -534,7 +534,7 @@ def test_a_sentence_of_the_documents_says_it_all(capsys: pytest.CaptureFixture[s
 def test_who_can_mend_the_store_is_told_what_is_wrong_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit), ending(verbose=False):
+    with pytest.raises(SystemExit), exit_on_error(verbose=False):
         raise StoreUnavailable("the disk is full; make room on it")
     said = "headgate: the store of the documents cannot be used: the disk is full; make room on it\n"
     assert capsys.readouterr().err == said
@@ -551,23 +551,23 @@ def test_what_a_store_logs_is_only_held_back_where_the_last_sentence_says_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = logging.getLogger("headgate.storage")
-    with held_back():
+    with buffered_store_log():
         log.warning("the replica cannot be used")
         assert caplog.messages == []
     assert caplog.messages == ["the replica cannot be used"]
-    with held_back() as released:
+    with buffered_store_log() as released:
         log.warning("before")
         released()
         log.warning("after")
         assert caplog.messages[1:] == ["before", "after"]
-    with suppress(StoreUnavailable), held_back():
+    with suppress(StoreUnavailable), buffered_store_log():
         log.warning("the store cannot be used")
         raise StoreUnavailable
     assert caplog.messages[1:] == ["before", "after"]
 
 
 def test_what_an_error_quotes_gives_a_terminal_nothing_to_obey(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), ending(verbose=False):
+    with pytest.raises(SystemExit), exit_on_error(verbose=False):
         raise ConfigError("\x1b[2Jacme\u202e", hint="look again")
     assert capsys.readouterr().err == "headgate:  [2Jacme ; look again\n"
 

@@ -16,7 +16,7 @@ import pytest
 
 from headgate.catalog.tool_dialects import Dialect
 from headgate.cli import commands
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.results.tools import NAMES
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import clean_environment, running_gateway
@@ -167,7 +167,7 @@ def test_every_mode_and_every_dialect_can_be_asked_for() -> None:
     kinds = {option.name: option.type for option in commands.listing.params}
     asked = {name: kind.choices for name, kind in kinds.items() if isinstance(kind, click.Choice)}
     assert {name: set(choices) for name, choices in asked.items()} == {
-        "mode": set(Mode),
+        "mode": set(ListingMode),
         "dialect": set(Dialect),
     }
 

@@ -12,13 +12,13 @@ import pytest
 
 from headgate.app.operations import (
     OPEN_STATES,
+    format_operation,
+    format_operations,
     list_operations,
-    printed_list,
-    printed_operation,
     resolve_operation,
     show_operation,
 )
-from headgate.config.loading import load
+from headgate.config.loader import load
 from headgate.config.settings import Flags, Settings
 from headgate.delivery.ledger import LedgerDamaged, OperationOutcome, OperationState
 from headgate.domain.errors import ConfigError, InvalidArguments
@@ -95,7 +95,7 @@ async def test_what_is_open_is_listed_in_a_table_the_oldest_first(
     place = lines[0].index("error")
     assert " ".join(line[place:] for line in lines[1:-1]).startswith("TIMEOUT: no answer in time no answer")
     found = await list_operations(settings, (OperationState.DONE, OperationState.DOUBT))
-    named = json.loads(printed_list(found, as_json=True))
+    named = json.loads(format_operations(found, as_json=True))
     assert [(one["key"], one["state"]) for one in named] == [
         ("order\x1b[31m 7", "in_doubt"),
         ("done", "done"),
@@ -110,7 +110,7 @@ async def test_one_operation_is_shown_with_everything_that_is_known_of_it(
     assert (shown["op_id"], shown["state"], shown["effect"]) == (doubt.op_id, "in_doubt", "unknown")
     assert shown["arguments"] == '{"amount":1}'
     found = await show_operation(settings, doubt.op_id)
-    document = json.loads(printed_operation(found, as_json=True))
+    document = json.loads(format_operation(found, as_json=True))
     assert (document["class"], document["created"]) == ("unsafe", doubt.created)
 
 
@@ -154,8 +154,8 @@ async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
 ) -> None:
     none = await list_operations(settings, (OperationState.DOUBT,))
     said = f"No call has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
-    assert printed_list(none, as_json=False) == said
-    assert json.loads(printed_list(none, as_json=True)) == []
+    assert format_operations(none, as_json=False) == said
+    assert json.loads(format_operations(none, as_json=True)) == []
     assert "not found" in await refused(tmp_path, "show", "0" * 32)
     assert not (tmp_path / "data").exists()
 
@@ -165,9 +165,9 @@ async def test_where_nothing_is_found_the_sentence_says_what_was_looked_for(
 ) -> None:
     await ended(ledger, OperationState.DONE)
     open_ones = await list_operations(settings, OPEN_STATES)
-    assert printed_list(open_ones, as_json=False) == "No operation is in doubt or under way."
+    assert format_operations(open_ones, as_json=False) == "No operation is in doubt or under way."
     failed = await list_operations(settings, (OperationState.FAILED,))
-    assert printed_list(failed, as_json=False) == "No operation is failed."
+    assert format_operations(failed, as_json=False) == "No operation is failed."
 
 
 async def test_a_file_that_is_no_ledger_is_named_in_one_sentence(tmp_path: Path, settings: Settings) -> None:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from headgate.app.progress import Progress
+from headgate.app.progress import ProgressPrinter
 
 
 class Terminal(io.StringIO):
@@ -27,10 +27,10 @@ class Clock:
 def counted(stream: io.StringIO, *, step_seconds: float) -> None:
     """Tell of fifty steps."""
     clock = Clock()
-    progress = Progress(stream, clock)
+    progress = ProgressPrinter(stream, clock)
     for done in range(1, 51):
         clock.now += step_seconds
-        progress.count("asked", done, 50)
+        progress.show_count("asked", done, 50)
     progress.clear()
 
 
@@ -58,20 +58,20 @@ def test_a_terminal_gets_one_line_that_changes_and_goes() -> None:
 def test_what_is_said_stays_and_is_not_written_into_the_line_that_changes() -> None:
     stream = Terminal()
     clock = Clock()
-    progress = Progress(stream, clock)
+    progress = ProgressPrinter(stream, clock)
     clock.now += 1
-    progress.count("vectors", 1_000, 20_000)
-    progress.say("connecting to files")
+    progress.show_count("vectors", 1_000, 20_000)
+    progress.print_line("connecting to files")
     assert stream.getvalue() == "\rvectors: 1,000 of 20,000\r" + " " * 24 + "\rconnecting to files\n"
 
 
 def told(stream: io.StringIO, *, name: str = "") -> str:
     """Tell of ten files and four hundred chunks in ten seconds, half of all there is."""
     clock = Clock()
-    progress = Progress(stream, clock)
-    progress.bar("reading", 0, 20, {"files": 0, "chunks": 0})
+    progress = ProgressPrinter(stream, clock)
+    progress.show_bar("reading", 0, 20, {"files": 0, "chunks": 0})
     clock.now += 10
-    progress.bar("reading", 10, 20, {"files": 10, "chunks": 400}, name)
+    progress.show_bar("reading", 10, 20, {"files": 10, "chunks": 400}, name)
     return stream.getvalue()
 
 
@@ -100,10 +100,10 @@ def test_a_bar_never_is_wider_than_the_terminal_and_no_name_moves_the_cursor(
 def test_letters_that_take_two_columns_do_not_break_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     stream, clock = Terminal(), Clock()
-    progress = Progress(stream, clock)
+    progress = ProgressPrinter(stream, clock)
     for name in ("文" * 60, ""):
         clock.now += 1
-        progress.bar("reading", 1, 2, {}, name)
+        progress.show_bar("reading", 1, 2, {}, name)
     _, wide, narrow = stream.getvalue().split("\r")
     drawn = "reading [############............] 1 of 2"
     letters = wide.removeprefix(f"{drawn}  ")

@@ -14,24 +14,25 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headgate.app.operations import list_operations, printed_list, resolve_operation, show_operation
-from headgate.app.transaction_text import printed_resolution, printed_transaction, printed_transactions
+from headgate.app.operations import format_operations, list_operations, resolve_operation, show_operation
+from headgate.app.transaction_text import format_resolution, format_transaction, format_transactions
 from headgate.app.transactions import (
     OPEN_PHASES,
     PHASES,
-    Resolution,
+    TransactionResolution,
     list_transactions,
     resolve_transaction,
     show_transaction,
 )
-from headgate.config.loading import load
+from headgate.config.loader import load
 from headgate.config.settings import Flags, Settings
+from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import OperationState
 from headgate.delivery.transactions.operator_decision import OperatorDecision
 from headgate.delivery.transactions.saga_rules import Phase
-from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import ConfigError, TransactionFailed
+from headgate.domain.errors import ConfigError
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME
 from tests.delivery.transaction_gateway import (
@@ -107,7 +108,7 @@ async def stuck(gate: TransactionHarness, undo: Sequence[str] = (REFUSES,) * 5, 
 
 async def resolve(
     settings: Settings, id: str, decision: OperatorDecision, *, repeats_doubt: bool = False, note: str = ""
-) -> Resolution:
+) -> TransactionResolution:
     return await resolve_transaction(settings, id, None, decision, repeats_doubt=repeats_doubt, note=note)
 
 
@@ -187,18 +188,18 @@ async def test_the_list_as_json_has_the_same_members_for_every_transaction(
     assert (first["transaction_id"], first["status"], first["state"]) == (id, "stuck", "failed")
     assert (first["step_count"], first["steps_done"], first["not_undone"]) == (2, 2, [2, 1])
     assert (first["stuck_step"], first["stuck_compensation"]) == (2, "undo_charge")
-    assert (first["stuck_error"], first["principal"]) == ("no", LOCAL.principal)
+    assert (first["stuck_error"], first["principal"]) == ("no", LOCAL_IDENTITY.principal)
     assert (second["status"], second["stuck_step"]) == ("running", None)
     only = await list_transactions(settings, ("running",))
-    assert [one["status"] for one in json.loads(printed_transactions(only, as_json=True))] == ["running"]
+    assert [one["status"] for one in json.loads(format_transactions(only, as_json=True))] == ["running"]
 
 
 async def test_an_empty_list_says_so(tmp_path: Path, gate: TransactionHarness, settings: Settings) -> None:
     id = await gate.begin()
     await gate.ask("transaction_commit", transaction_id=id)
     none = await list_transactions(settings, OPEN_PHASES)
-    assert printed_transactions(none, as_json=False) == "No transaction is stuck or rolling back or running."
-    assert json.loads(printed_transactions(none, as_json=True)) == []
+    assert format_transactions(none, as_json=False) == "No transaction is stuck or rolling back or running."
+    assert json.loads(format_transactions(none, as_json=True)) == []
     done = await run(tmp_path, "list", "--all", "--state", "stuck")
     assert (done.returncode, "without --state" in done.stderr) == (2, True)
 
@@ -208,7 +209,7 @@ async def test_without_a_ledger_there_is_nothing_to_tell_and_none_is_made(
 ) -> None:
     none = await list_transactions(settings, OPEN_PHASES)
     said = f"No transaction has been recorded: there is no {LEDGER_NAME} in {tmp_path / 'data'}."
-    assert printed_transactions(none, as_json=False) == said
+    assert format_transactions(none, as_json=False) == said
     for arguments in (("show", "0" * 32), ("resolve", "0" * 32, "--leave")):
         assert "not found or expired" in await refused(tmp_path, *arguments)
     assert not (tmp_path / "data").exists()
@@ -234,21 +235,23 @@ async def test_the_list_of_operations_says_how_many_transactions_are_stuck(
     gate: TransactionHarness, settings: Settings
 ) -> None:
     line = "for a person: `headgate transactions list` shows"
-    assert line not in printed_list(await list_operations(settings, (OperationState.DOUBT,)), as_json=False)
+    assert line not in format_operations(
+        await list_operations(settings, (OperationState.DOUBT,)), as_json=False
+    )
     await stuck(gate)
     found = await list_operations(settings, (OperationState.DOUBT,))
-    assert printed_list(found, as_json=False).splitlines() == [
+    assert format_operations(found, as_json=False).splitlines() == [
         "No operation is in doubt.",
         f"1 transaction is stuck and waits {line} it.",
     ]
     await stuck(gate)
     found = await list_operations(settings, (OperationState.DONE,))
     assert (
-        printed_list(found, as_json=False).splitlines()[-1]
+        format_operations(found, as_json=False).splitlines()[-1]
         == f"2 transactions are stuck and wait {line} them."
     )
     # Programs that read the calls are not told of anything else.
-    assert all("op_id" in one for one in json.loads(printed_list(found, as_json=True)))
+    assert all("op_id" in one for one in json.loads(format_operations(found, as_json=True)))
 
 
 # One transaction.
@@ -271,7 +274,7 @@ async def test_one_transaction_is_shown_with_its_steps_its_calls_and_the_command
     for option in ("--retry", "--compensated", "--leave"):
         assert f"headgate transactions resolve {id} {option} {where}" in shown
     details = await show_transaction(settings, id, None)
-    document = json.loads(printed_transaction(details, as_json=True))
+    document = json.loads(format_transaction(details, as_json=True))
     assert document.keys() == FIELDS | {"steps", "history", "known", "commands"}
     second = document["steps"][1]
     assert (second["state"], second["error"]) == ("undo_failed", "no")
@@ -287,9 +290,9 @@ async def test_an_id_that_looks_like_an_option_can_be_copied(
 ) -> None:
     await gate.tools.run_step(plain("-x"), gate.use)
     await gate.ask("transaction_rollback", transaction_id="-x")
-    listing = printed_transactions(await list_transactions(settings, OPEN_PHASES), as_json=False)
+    listing = format_transactions(await list_transactions(settings, OPEN_PHASES), as_json=False)
     assert "`headgate transactions show -- -x`" in listing
-    document = json.loads(printed_transaction(await show_transaction(settings, "-x", None), as_json=True))
+    document = json.loads(format_transaction(await show_transaction(settings, "-x", None), as_json=True))
     assert document["commands"][0] == "headgate transactions resolve --compensated -- -x"
     where = ("--data-dir", str(tmp_path / "data"))
     done = await command(tmp_path, "transactions", "resolve", "--leave", *where, "--", "-x")
@@ -310,7 +313,7 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
     )
     # One that is named in full is meant, also if another begins so.
     assert (await show_transaction(settings, "order-1", None)).transaction.id == "order-1"
-    await gate.tools.run_step(plain("order-1", Caller(principal="somebody")), gate.use)
+    await gate.tools.run_step(plain("order-1", Identity(principal="somebody")), gate.use)
     line = await refused(tmp_path, "show", "order-1")
     assert (
         "2 callers have a transaction 'order-1': local, somebody; name one of them with --principal" in line
@@ -319,7 +322,7 @@ async def test_an_unknown_or_ambiguous_id_is_one_sentence(
     assert found.transaction.principal == "somebody"
 
 
-def plain(id: str, caller: Caller = LOCAL) -> Request:
+def plain(id: str, caller: Identity = LOCAL_IDENTITY) -> McpRequest:
     return asked("reserve", caller, DeliveryRequest(transaction=id, sequence=1), n="reserve")
 
 
@@ -330,7 +333,7 @@ async def test_a_retry_runs_the_remaining_compensations(gate: TransactionHarness
     id = await stuck(gate)
     resolution = await resolve(settings, id, OperatorDecision.RETRY, note="mended")
     assert resolution.gateway_runs
-    assert "the gateway that runs on" in printed_resolution(resolution, as_json=False)
+    assert "the gateway that runs on" in format_resolution(resolution, as_json=False)
     assert await gate.state(id) == "in_progress"
     await go_on(gate)
     after = await gate.ask("get_transaction", transaction_id=id)
@@ -363,7 +366,7 @@ async def test_a_retry_without_a_gateway_is_made_by_one_that_starts_days_later(
         id = await stuck(gate)
     resolution = await resolve(settings, id, OperatorDecision.RETRY)
     assert not resolution.gateway_runs
-    assert "No gateway runs on" in printed_resolution(resolution, as_json=False)
+    assert "No gateway runs on" in format_resolution(resolution, as_json=False)
     async with harness(tmp_path / "data", shop) as gate:
         gate.clock.seconds = resolution.transaction.updated + 3 * 86_400.0
         await gate.resume()
@@ -382,7 +385,7 @@ async def test_a_compensation_in_doubt_is_not_made_again_unless_somebody_knows(
     assert f"`headgate operations resolve {op_id} --happened` or `--did-not-happen`" in line
     assert "--on-doubt retry" in line
     assert await gate.saga_runner.find_transaction(place_of(id)) == before
-    shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert f"headgate operations resolve {op_id} --did-not-happen" in shown
     assert f"resolve {id} --retry --on-doubt retry" in shown
     assert f"resolve {id} --retry " not in shown.replace("--retry --on-doubt", "")
@@ -434,7 +437,7 @@ async def test_what_the_ledger_has_forgotten_is_left_to_the_operator(
         await resolve(settings, id, OperatorDecision.RETRY)
     assert "--compensated" in refusal.value.hint
     assert "operations resolve" not in refusal.value.hint
-    shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "operations resolve" not in shown
     await resolve(settings, id, OperatorDecision.COMPENSATED)
     assert await gate.state(id) == "rolled_back"
@@ -496,7 +499,7 @@ async def test_a_step_without_a_compensation_is_not_retried(
         TransactionFailed, match="no compensation to retry: its compensation cannot be filled"
     ):
         await resolve(settings, id, OperatorDecision.RETRY)
-    shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "--retry" not in shown
     await resolve(settings, id, OperatorDecision.COMPENSATED)
     assert await gate.state(id) == "rolled_back"
@@ -525,7 +528,7 @@ async def test_what_was_undone_by_hand_is_rolled_back(
     await gate.resume()
     assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "rolled_back"
     assert gate.shop.effects == ["reserve", "charge", "undo_charge"]
-    shown = printed_transaction(await show_transaction(settings, id, None), as_json=False)
+    shown = format_transaction(await show_transaction(settings, id, None), as_json=False)
     assert "\x1b" not in shown
 
 
@@ -571,7 +574,7 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(
             ),
             return_exceptions=True,
         )
-        (won,) = (one for one in outcomes if isinstance(one, Resolution))
+        (won,) = (one for one in outcomes if isinstance(one, TransactionResolution))
         (lost,) = (one for one in outcomes if isinstance(one, TransactionFailed))
         assert "was quicker" in lost.message or "not stuck" in lost.message
         found = await gate.saga_runner.find_transaction(place_of(id))

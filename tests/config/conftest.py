@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.place import Place
+from tests.config.sandbox import ConfigSandbox
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def sandbox(tmp_path: Path) -> ConfigSandbox:
     """Return a place without any configuration."""
-    return Place(tmp_path)
+    return ConfigSandbox(tmp_path)

@@ -9,14 +9,13 @@ import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from headgate.config import entries, environment, files, loading
-from headgate.config.keys import camel
-from headgate.config.knowledge import KnowledgeSettings
-from headgate.config.options import FILE_FIELDS, FILE_KEYS
-from headgate.config.schema import schema, text
+from headgate.config import config_files, environment, loader, server_entries
+from headgate.config.file_schema import config_schema, config_schema_text
+from headgate.config.knowledge_settings import KnowledgeSettings
+from headgate.config.setting_checks import FILE_FIELDS, FILE_KEYS
+from headgate.config.setting_values import allowed_values, is_struct, plain_type, to_camel_case
 from headgate.config.settings import Flags, Settings
-from headgate.config.values import allowed, is_struct, plain_type
-from tests.config.place import Place
+from tests.config.sandbox import ConfigSandbox
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "settings.md").read_text()
@@ -24,18 +23,18 @@ FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 KEYS = {field: key for key, field in FILE_KEYS.items()}
 # The objects in an entry: the keys of one tool are those of the server.
 OBJECTS: dict[str, type[msgspec.Struct]] = {
-    "probe": entries.ProbeEntry,
-    "clientCert": entries.ClientCertEntry,
-    "rate": entries.RateEntry,
-    "retry": entries.RetryEntry,
-    "breaker": entries.BreakerEntry,
+    "probe": server_entries.ProbeEntry,
+    "clientCert": server_entries.ClientCertEntry,
+    "rate": server_entries.RateEntry,
+    "retry": server_entries.RetryEntry,
+    "breaker": server_entries.BreakerEntry,
 }
 
 
 def inner(kind: type[msgspec.Struct], above: str) -> dict[str, msgspec.structs.FieldInfo]:
     """Every setting in an object, by its keys."""
     found: dict[str, msgspec.structs.FieldInfo] = {}
-    for key, field in entries.fields_of(kind).items():
+    for key, field in server_entries.fields_of(kind).items():
         plain, keys = plain_type(field.type), f"{above}.{key}"
         found |= inner(plain, keys) if is_struct(plain) else {keys: field}
     return found
@@ -52,7 +51,9 @@ def row(section: str, first_cell: str) -> list[str]:
 
 def test_the_published_schema_is_current() -> None:
     published = (DOCS / "headgate.schema.json").read_text()
-    assert published == text(), "write headgate.config.schema.text() into docs/headgate.schema.json"
+    assert published == config_schema_text(), (
+        "write headgate.config.file_schema.config_schema_text() into docs/headgate.schema.json"
+    )
 
 
 def words(default: object) -> str:
@@ -68,7 +69,7 @@ def test_every_setting_of_the_file_is_described_with_its_default_and_range(field
     if FIELDS[field].default not in (None, msgspec.NODEFAULT, KnowledgeSettings()):
         assert default == f"`{words(FIELDS[field].default)}`"
     if field != "host":
-        assert range_.startswith(allowed(FIELDS[field].type))
+        assert range_.startswith(allowed_values(FIELDS[field].type))
 
 
 @pytest.mark.parametrize("keys", KNOWLEDGE)
@@ -77,47 +78,48 @@ def test_every_setting_of_knowledge_is_described_with_its_default_and_range(keys
     assert meaning
     if KNOWLEDGE[keys].default is not None:
         assert default == f"`{words(KNOWLEDGE[keys].default)}`"
-    assert range_.startswith(allowed(KNOWLEDGE[keys].type))
+    assert range_.startswith(allowed_values(KNOWLEDGE[keys].type))
 
 
-@pytest.mark.parametrize("key", entries.FIELDS)
+@pytest.mark.parametrize("key", server_entries.SERVER_FIELDS)
 def test_every_key_of_a_server_is_described_with_its_default_and_range(key: str) -> None:
     _, default, range_, meaning = row("One server", f"`{key}`")
-    field = entries.FIELDS[key]
+    field = server_entries.SERVER_FIELDS[key]
     assert meaning
     if field.default not in (None, "", msgspec.NODEFAULT):
         assert default == f"`{words(field.default)}`"
     if key not in ("url", "cwd", "type"):
-        assert range_ == allowed(field.type)
+        assert range_ == allowed_values(field.type)
 
 
 @pytest.mark.parametrize(
-    ("key", "inner"), [(key, inner) for key, kind in OBJECTS.items() for inner in entries.fields_of(kind)]
+    ("key", "inner"),
+    [(key, inner) for key, kind in OBJECTS.items() for inner in server_entries.fields_of(kind)],
 )
 def test_every_key_of_an_object_in_a_server_is_described_with_its_default_and_range(
     key: str, inner: str
 ) -> None:
     _, default, range_, meaning = row("One server", f"`{key}.{inner}`")
-    field = entries.fields_of(OBJECTS[key])[inner]
+    field = server_entries.fields_of(OBJECTS[key])[inner]
     assert "it is required" in meaning or not field.required
     if field.default not in (None, "", msgspec.NODEFAULT):
         assert default == f"`{words(field.default)}`"
-    assert range_ == allowed(field.type)
+    assert range_ == allowed_values(field.type)
 
 
 def test_every_object_in_a_server_is_among_those_described() -> None:
-    nested = {key for key, field in entries.FIELDS.items() if is_struct(plain_type(field.type))}
+    nested = {key for key, field in server_entries.SERVER_FIELDS.items() if is_struct(plain_type(field.type))}
     assert nested == set(OBJECTS)
 
 
-@pytest.mark.parametrize("part", environment.SETTINGS)
+@pytest.mark.parametrize("part", environment.SETTING_VARIABLES)
 def test_every_variable_stands_in_the_row_of_its_setting(part: str) -> None:
-    field = environment.SETTINGS[part]
+    field = environment.SETTING_VARIABLES[part]
     (line,) = re.findall(rf"^.*`HEADGATE_{part}`.*$", PAGE, re.MULTILINE)
     if field in FILE_FIELDS:
         assert f"`{KEYS[field]}`" in line
     if field.startswith("knowledge."):
-        assert f"`{'.'.join(map(camel, field.split('.')))}`" in line
+        assert f"`{'.'.join(map(to_camel_case, field.split('.')))}`" in line
     for name in environment.spellings(part):
         assert name.startswith("MCPPROXY_") or f"`{name}`" in line
 
@@ -140,13 +142,13 @@ def test_the_variable_for_the_head_and_the_tail_stands_in_the_row_of_the_size() 
 @pytest.mark.parametrize(
     "word",
     [
-        *files.NAMES,
-        *files.VARIABLES,
+        *config_files.CONFIG_FILE_NAMES,
+        *config_files.CONFIG_PATH_VARIABLES,
         *environment.UNPROTECTED,
-        *entries.LATER,
-        *entries.ALIASES,
-        *loading.LATER_PROXY_KEYS,
-        *loading.TOP_KEYS,
+        *server_entries.RESERVED_SERVER_KEYS,
+        *server_entries.SERVER_KEY_ALIASES,
+        *loader.RESERVED_PROXY_KEYS,
+        *loader.TOP_KEYS,
     ],
 )
 def test_every_other_word_is_on_the_page(word: str) -> None:
@@ -167,17 +169,17 @@ FIRST, CONNECTION, SECOND, THIRD = re.findall(r"```json\n(.*?)```", PAGE, re.DOT
     ids=["first", "second", "third"],
 )
 def test_every_example_of_the_page_is_accepted_as_it_stands(
-    place: Place, example: str, enabled: list[bool]
+    sandbox: ConfigSandbox, example: str, enabled: list[bool]
 ) -> None:
-    place.write(example)
-    settings = place.load(GITHUB_TOKEN="x", PGPASSWORD="x")
+    sandbox.write(example)
+    settings = sandbox.load(GITHUB_TOKEN="x", PGPASSWORD="x")
     assert [server.enabled for server in settings.servers] == enabled
     assert settings.warnings == ()
     check(json.loads(example))
 
 
 def check(document: Any) -> None:
-    jsonschema.Draft202012Validator(schema()).validate(document)
+    jsonschema.Draft202012Validator(config_schema()).validate(document)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +241,11 @@ def check(document: Any) -> None:
         },
     ],
 )
-def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dict[str, object]) -> None:
-    place.write(document)
-    place.load(P="true")
+def test_the_schema_accepts_what_the_gateway_accepts(
+    sandbox: ConfigSandbox, document: dict[str, object]
+) -> None:
+    sandbox.write(document)
+    sandbox.load(P="true")
     check(document)
 
 
@@ -286,14 +290,14 @@ def test_the_schema_accepts_what_the_gateway_accepts(place: Place, document: dic
     ],
 )
 def test_the_schema_refuses_what_the_gateway_refuses(document: object) -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.Draft202012Validator.check_schema(config_schema())
     with pytest.raises(jsonschema.ValidationError):
         check(document)
 
 
-def test_the_example_of_a_proxy_is_read_without_a_warning(place: Place) -> None:
-    place.write(CONNECTION)
-    settings = place.load(PROXY_PASSWORD="pa")
+def test_the_example_of_a_proxy_is_read_without_a_warning(sandbox: ConfigSandbox) -> None:
+    sandbox.write(CONNECTION)
+    settings = sandbox.load(PROXY_PASSWORD="pa")
     assert settings.warnings == ()
     (server,) = settings.servers
     assert server.proxy == "http://gate:pa@proxy.corp.example:3128"

@@ -6,14 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.domain.errors import (
-    KnowledgeError,
-    Match,
-    QueryTooLong,
-    StoreUnavailable,
-    VendorAmbiguous,
-    VendorNotFound,
-)
+from headgate.domain.errors import KnowledgeError, StoreUnavailable
+from headgate.knowledge.errors import EntityMatch, QueryTooLong, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.readers.format_registry import is_known
 from headgate.knowledge.search.query import ScoreBoosts
 from headgate.knowledge.stores.postgres.vector_index import MOST_COMPARED
@@ -38,8 +32,8 @@ def section(title: str) -> str:
         VendorAmbiguous(
             "quarry",
             [
-                Match(2, "Quarry Data GmbH", "VENDOR", "V-02", ("Quarry Data", "Quarry")),
-                Match(4, "Quarry Stone Works", "VENDOR", "V-04", ("Quarry",)),
+                EntityMatch(2, "Quarry Data GmbH", "VENDOR", "V-02", ("Quarry Data", "Quarry")),
+                EntityMatch(4, "Quarry Stone Works", "VENDOR", "V-04", ("Quarry",)),
             ],
         ),
         StoreUnavailable(),

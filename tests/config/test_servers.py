@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Curation, Mode
-from headgate.domain.server import ServerSpec, Transport
-from tests.config.place import Place
+from headgate.domain.listing_mode import Curation, ListingMode
+from headgate.domain.server_spec import ServerSpec, TransportType
+from tests.config.sandbox import ConfigSandbox
 
 
-def test_servers_keep_the_order_of_the_file(place: Place) -> None:
+def test_servers_keep_the_order_of_the_file(sandbox: ConfigSandbox) -> None:
     names = ["zeta", "alpha", "Mid", "1"]
-    place.write({"mcpServers": {name: {"builtin": "example"} for name in names}})
-    assert [server.name for server in place.load().servers] == names
+    sandbox.write({"mcpServers": {name: {"builtin": "example"} for name in names}})
+    assert [server.name for server in sandbox.load().servers] == names
 
 
-def test_an_entry_with_a_command_is_a_process(place: Place) -> None:
-    spec, warnings = place.load_server(
+def test_an_entry_with_a_command_is_a_process(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server(
         {"command": "uvx", "args": ["--from", "x y"], "env": {"A": "b"}, "cwd": "/srv"}
     )
     assert spec == ServerSpec(
         name="it",
-        transport=Transport.STDIO,
+        transport=TransportType.STDIO,
         command="uvx",
         args=("--from", "x y"),
         env={"A": "b"},
@@ -30,46 +30,48 @@ def test_an_entry_with_a_command_is_a_process(place: Place) -> None:
     assert warnings == ()
 
 
-def test_an_entry_with_a_url_is_remote(place: Place) -> None:
-    spec, warnings = place.load_server({"url": "https://example.com/mcp", "headers": {"Authorization": "x"}})
+def test_an_entry_with_a_url_is_remote(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server(
+        {"url": "https://example.com/mcp", "headers": {"Authorization": "x"}}
+    )
     assert spec == ServerSpec(
         name="it",
-        transport=Transport.STREAMABLE_HTTP,
+        transport=TransportType.STREAMABLE_HTTP,
         url="https://example.com/mcp",
         headers={"Authorization": "x"},
     )
     assert warnings == ()
 
 
-def test_an_entry_with_builtin_is_part_of_the_gateway(place: Place) -> None:
-    spec, warnings = place.load_server({"builtin": "example"})
-    assert spec == ServerSpec(name="it", transport=Transport.BUILTIN, builtin="example")
+def test_an_entry_with_builtin_is_part_of_the_gateway(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server({"builtin": "example"})
+    assert spec == ServerSpec(name="it", transport=TransportType.BUILTIN, builtin="example")
     assert warnings == ()
 
 
 @pytest.mark.parametrize(
     ("entry", "transport"),
     [
-        ({"url": "http://localhost:8000/sse"}, Transport.SSE),
-        ({"url": "http://localhost:8000/sse/"}, Transport.SSE),
-        ({"url": "http://localhost:8000/sse?key=1#x"}, Transport.SSE),
-        ({"url": "http://localhost:8000/mcp?next=/sse"}, Transport.STREAMABLE_HTTP),
-        ({"url": "http://localhost:8000/classes"}, Transport.STREAMABLE_HTTP),
-        ({"url": "http://localhost:8000/sse", "transport": "http"}, Transport.STREAMABLE_HTTP),
-        ({"url": "http://localhost/mcp", "type": "sse"}, Transport.SSE),
-        ({"url": "http://localhost/sse", "type": "streamable-http"}, Transport.STREAMABLE_HTTP),
-        ({"url": "http://localhost/sse", "type": "streamableHttp"}, Transport.STREAMABLE_HTTP),
-        ({"url": "http://localhost/sse", "type": "HTTP"}, Transport.STREAMABLE_HTTP),
+        ({"url": "http://localhost:8000/sse"}, TransportType.SSE),
+        ({"url": "http://localhost:8000/sse/"}, TransportType.SSE),
+        ({"url": "http://localhost:8000/sse?key=1#x"}, TransportType.SSE),
+        ({"url": "http://localhost:8000/mcp?next=/sse"}, TransportType.STREAMABLE_HTTP),
+        ({"url": "http://localhost:8000/classes"}, TransportType.STREAMABLE_HTTP),
+        ({"url": "http://localhost:8000/sse", "transport": "http"}, TransportType.STREAMABLE_HTTP),
+        ({"url": "http://localhost/mcp", "type": "sse"}, TransportType.SSE),
+        ({"url": "http://localhost/sse", "type": "streamable-http"}, TransportType.STREAMABLE_HTTP),
+        ({"url": "http://localhost/sse", "type": "streamableHttp"}, TransportType.STREAMABLE_HTTP),
+        ({"url": "http://localhost/sse", "type": "HTTP"}, TransportType.STREAMABLE_HTTP),
         ({"url": "http://localhost/sse", "type": "http", "transport": "streamable-http"}, "streamable-http"),
-        ({"serverUrl": "http://localhost/mcp"}, Transport.STREAMABLE_HTTP),
-        ({"httpUrl": "http://localhost/mcp"}, Transport.STREAMABLE_HTTP),
-        ({"command": "x", "type": "stdio"}, Transport.STDIO),
+        ({"serverUrl": "http://localhost/mcp"}, TransportType.STREAMABLE_HTTP),
+        ({"httpUrl": "http://localhost/mcp"}, TransportType.STREAMABLE_HTTP),
+        ({"command": "x", "type": "stdio"}, TransportType.STDIO),
     ],
 )
 def test_the_transport_is_what_the_entry_says_or_what_its_url_says(
-    place: Place, entry: dict[str, object], transport: str
+    sandbox: ConfigSandbox, entry: dict[str, object], transport: str
 ) -> None:
-    spec, warnings = place.load_server(entry)
+    spec, warnings = sandbox.load_server(entry)
     assert spec is not None
     assert spec.transport == transport
     assert warnings == ()
@@ -119,9 +121,9 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_says(
     ],
 )
 def test_a_wrong_entry_is_left_out_with_the_server_the_key_and_what_is_allowed(
-    place: Place, entry: object, parts: list[str]
+    sandbox: ConfigSandbox, entry: object, parts: list[str]
 ) -> None:
-    spec, (warning,) = place.load_server(entry)
+    spec, (warning,) = sandbox.load_server(entry)
     assert spec is None
     assert warning.startswith("server 'it' is left out: ")
     assert all(part in warning for part in parts), warning
@@ -138,8 +140,8 @@ def test_a_wrong_entry_is_left_out_with_the_server_the_key_and_what_is_allowed(
         {"command": [["hunter2"]]},
     ],
 )
-def test_no_warning_shows_what_may_be_a_secret(place: Place, entry: dict[str, object]) -> None:
-    _, (warning,) = place.load_server(entry)
+def test_no_warning_shows_what_may_be_a_secret(sandbox: ConfigSandbox, entry: dict[str, object]) -> None:
+    _, (warning,) = sandbox.load_server(entry)
     assert "hunter2" not in warning
 
 
@@ -154,10 +156,10 @@ LIMITS = [
 
 @pytest.mark.parametrize(("key", "field", "least", "most"), LIMITS)
 def test_a_time_is_accepted_at_both_limits(
-    place: Place, key: str, field: str, least: float, most: float
+    sandbox: ConfigSandbox, key: str, field: str, least: float, most: float
 ) -> None:
     for seconds in (least, most):
-        spec, warnings = place.load_server({"command": "x", key: seconds})
+        spec, warnings = sandbox.load_server({"command": "x", key: seconds})
         assert spec is not None
         assert getattr(spec, field) == seconds
         assert warnings == ()
@@ -166,17 +168,17 @@ def test_a_time_is_accepted_at_both_limits(
 @pytest.mark.parametrize(("key", "field", "least", "most"), LIMITS)
 @pytest.mark.parametrize("wrong", ["over", 0, 0.09, -1, True, "soon", "nan"])
 def test_a_time_beyond_its_limits_leaves_the_server_out(
-    place: Place, key: str, field: str, least: float, most: float, wrong: Any
+    sandbox: ConfigSandbox, key: str, field: str, least: float, most: float, wrong: Any
 ) -> None:
     value = (most + 1 if key != "timeout" else 86_400_001) if wrong == "over" else wrong
-    spec, (warning,) = place.load_server({"command": "x", key: value})
+    spec, (warning,) = sandbox.load_server({"command": "x", key: value})
     assert spec is None
     assert f"{key} is" in warning
     assert f"to {most}" in warning
 
 
-def test_a_call_that_may_take_longer_than_the_greatest_time_raises_it(place: Place) -> None:
-    spec, _ = place.load_server({"command": "x", "timeout": 1800})
+def test_a_call_that_may_take_longer_than_the_greatest_time_raises_it(sandbox: ConfigSandbox) -> None:
+    spec, _ = sandbox.load_server({"command": "x", "timeout": 1800})
     assert spec is not None
     assert spec.max_timeout_seconds == 1800
 
@@ -193,85 +195,89 @@ def test_a_call_that_may_take_longer_than_the_greatest_time_raises_it(place: Pla
     ],
 )
 def test_a_server_can_be_turned_off_in_both_spellings(
-    place: Place, entry: dict[str, object], *, enabled: bool
+    sandbox: ConfigSandbox, entry: dict[str, object], *, enabled: bool
 ) -> None:
-    spec, warnings = place.load_server({"command": "x", **entry})
+    spec, warnings = sandbox.load_server({"command": "x", **entry})
     assert spec is not None
     assert spec.enabled is enabled
     assert warnings == ()
 
 
-def test_snake_case_is_accepted_and_null_is_not_set(place: Place) -> None:
-    spec, warnings = place.load_server({"command": "x", "max_timeout": 100, "start_timeout": 7, "cwd": None})
+def test_snake_case_is_accepted_and_null_is_not_set(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server(
+        {"command": "x", "max_timeout": 100, "start_timeout": 7, "cwd": None}
+    )
     assert spec is not None
     assert (spec.max_timeout_seconds, spec.start_timeout_seconds, spec.cwd) == (100, 7, None)
     assert warnings == ()
 
 
-def test_a_relative_directory_is_relative_to_the_file(place: Place) -> None:
-    for given, meant in (("sub", place.cwd / "sub"), ("~/x", place.home / "x"), ("/srv", "/srv")):
-        spec, _ = place.load_server({"command": "x", "cwd": given})
+def test_a_relative_directory_is_relative_to_the_file(sandbox: ConfigSandbox) -> None:
+    for given, meant in (("sub", sandbox.cwd / "sub"), ("~/x", sandbox.home / "x"), ("/srv", "/srv")):
+        spec, _ = sandbox.load_server({"command": "x", "cwd": given})
         assert spec is not None
         assert spec.cwd == str(meant)
 
 
 @pytest.mark.parametrize("key", ["limits", "oauth", "behaviour"])
-def test_a_key_of_a_later_version_is_a_warning(place: Place, key: str) -> None:
-    spec, warnings = place.load_server({"command": "x", key: {"any": "thing"}})
+def test_a_key_of_a_later_version_is_a_warning(sandbox: ConfigSandbox, key: str) -> None:
+    spec, warnings = sandbox.load_server({"command": "x", key: {"any": "thing"}})
     assert spec is not None
     assert spec.enabled
     assert warnings == (f"{key!r} in server 'it' has no effect in this version",)
 
 
-def test_a_key_that_does_not_belong_to_the_kind_of_server_is_a_warning(place: Place) -> None:
-    spec, warnings = place.load_server({"url": "http://a/mcp", "args": ["x"]})
+def test_a_key_that_does_not_belong_to_the_kind_of_server_is_a_warning(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server({"url": "http://a/mcp", "args": ["x"]})
     assert spec is not None
     assert warnings == ("'args' in server 'it' has no effect on a server with 'url'",)
 
 
 @pytest.mark.parametrize("name", ["a", "Ü-ber server.com/x", "n" * 128])
-def test_a_name_is_any_printable_text(place: Place, name: str) -> None:
-    place.write({"mcpServers": {name: {"builtin": "example"}}})
-    assert [server.name for server in place.load().servers] == [name]
+def test_a_name_is_any_printable_text(sandbox: ConfigSandbox, name: str) -> None:
+    sandbox.write({"mcpServers": {name: {"builtin": "example"}}})
+    assert [server.name for server in sandbox.load().servers] == [name]
 
 
 @pytest.mark.parametrize("name", ["", "n" * 129, "a\nb", "a\x1b[31m", "a\u2028b"])
-def test_a_name_that_no_log_line_can_carry_is_left_out(place: Place, name: str) -> None:
-    place.write({"mcpServers": {name: {"builtin": "example"}, "good": {"builtin": "example"}}})
-    settings = place.load()
+def test_a_name_that_no_log_line_can_carry_is_left_out(sandbox: ConfigSandbox, name: str) -> None:
+    sandbox.write({"mcpServers": {name: {"builtin": "example"}, "good": {"builtin": "example"}}})
+    settings = sandbox.load()
     assert [server.name for server in settings.servers] == ["good"]
     (warning,) = settings.warnings
     assert "1 to 128 printable characters" in warning
     assert warning.isprintable()
 
 
-def test_names_without_prefix_are_for_one_enabled_server(place: Place) -> None:
+def test_names_without_prefix_are_for_one_enabled_server(sandbox: ConfigSandbox) -> None:
     one, two = {"builtin": "example"}, {"command": "x"}
     off = {"command": "y", "enabled": False}
-    place.write({"mcpServers": {"one": one, "off": off}, "proxySettings": {"prefix": False}})
-    assert place.load().prefix is False
-    place.write({"mcpServers": {"one": one, "two": two}, "proxySettings": {"prefix": False}})
-    said = place.refusal()
+    sandbox.write({"mcpServers": {"one": one, "off": off}, "proxySettings": {"prefix": False}})
+    assert sandbox.load().prefix is False
+    sandbox.write({"mcpServers": {"one": one, "two": two}, "proxySettings": {"prefix": False}})
+    said = sandbox.refusal()
     assert "prefix is false" in said
     assert "2 servers are enabled" in said
 
 
-def test_the_names_of_entries_that_are_left_out_are_known(place: Place) -> None:
+def test_the_names_of_entries_that_are_left_out_are_known(sandbox: ConfigSandbox) -> None:
     good = {"builtin": "example"}
-    place.write({"mcpServers": {"no command": {"args": ["x"]}, "good": good, "number": 5, "off": {**good}}})
-    settings = place.load()
+    sandbox.write({"mcpServers": {"no command": {"args": ["x"]}, "good": good, "number": 5, "off": {**good}}})
+    settings = sandbox.load()
     assert list(settings.left_out) == ["no command", "number"]
     assert "exactly one of command, url and builtin" in settings.left_out["no command"]
     assert [server.name for server in settings.servers] == ["good", "off"]
-    place.write({"mcpServers": {"good": good}})
-    assert place.load().left_out == {}
+    sandbox.write({"mcpServers": {"good": good}})
+    assert sandbox.load().left_out == {}
 
 
 @pytest.mark.parametrize(
     "header", ["Content-Length", "transfer-encoding", "Connection", "Mcp-Session-Id", "MCP-Protocol-Version"]
 )
-def test_a_header_that_only_the_gateway_may_write_leaves_the_server_out(place: Place, header: str) -> None:
-    spec, (warning,) = place.load_server({"url": "http://a/", "headers": {header: "1", "X-Own": "hunter2"}})
+def test_a_header_that_only_the_gateway_may_write_leaves_the_server_out(
+    sandbox: ConfigSandbox, header: str
+) -> None:
+    spec, (warning,) = sandbox.load_server({"url": "http://a/", "headers": {header: "1", "X-Own": "hunter2"}})
     assert spec is None
     assert header in warning
     assert "take it out of headers" in warning
@@ -279,16 +285,20 @@ def test_a_header_that_only_the_gateway_may_write_leaves_the_server_out(place: P
 
 
 @pytest.mark.parametrize("header", ["Accept", "accept-encoding", "Content-Type"])
-def test_a_header_that_the_gateway_chooses_is_dropped_with_a_warning(place: Place, header: str) -> None:
-    spec, (warning,) = place.load_server({"url": "http://a/", "headers": {header: "x", "X-Own": "1"}})
+def test_a_header_that_the_gateway_chooses_is_dropped_with_a_warning(
+    sandbox: ConfigSandbox, header: str
+) -> None:
+    spec, (warning,) = sandbox.load_server({"url": "http://a/", "headers": {header: "x", "X-Own": "1"}})
     assert spec is not None
     assert spec.headers == {"X-Own": "1"}
     assert header in warning
     assert "no effect" in warning
 
 
-def test_the_name_that_a_server_is_called_by_may_be_another_than_in_its_url(place: Place) -> None:
-    spec, warnings = place.load_server({"url": "http://127.0.0.1:1/mcp", "headers": {"Host": "far.example"}})
+def test_the_name_that_a_server_is_called_by_may_be_another_than_in_its_url(sandbox: ConfigSandbox) -> None:
+    spec, warnings = sandbox.load_server(
+        {"url": "http://127.0.0.1:1/mcp", "headers": {"Host": "far.example"}}
+    )
     assert spec is not None
     assert spec.headers == {"Host": "far.example"}
     assert warnings == ()
@@ -297,7 +307,7 @@ def test_the_name_that_a_server_is_called_by_may_be_another_than_in_its_url(plac
 # How its tools are shown.
 
 
-def test_how_the_tools_of_a_server_are_shown_is_part_of_it(place: Place) -> None:
+def test_how_the_tools_of_a_server_are_shown_is_part_of_it(sandbox: ConfigSandbox) -> None:
     entry = {
         "command": "x",
         "listing": "Slim",
@@ -305,20 +315,22 @@ def test_how_the_tools_of_a_server_are_shown_is_part_of_it(place: Place) -> None
         "hide": ["*_debug"],
         "rename": {"do it": "just_do_it"},
     }
-    spec, warnings = place.load_server(entry)
+    spec, warnings = sandbox.load_server(entry)
     assert spec is not None
-    curation = Curation(Mode.SLIM, ("pay*", "look"), ("*_debug",), {"do it": "just_do_it"})
+    curation = Curation(ListingMode.SLIM, ("pay*", "look"), ("*_debug",), {"do it": "just_do_it"})
     assert (spec.curation, warnings) == (curation, ())
-    plain, _ = place.load_server({"command": "x"})
+    plain, _ = sandbox.load_server({"command": "x"})
     assert plain is not None
     assert plain.curation == Curation()
 
 
 @pytest.mark.parametrize("word", ["full", "slim", "search"])
-def test_a_server_is_listed_in_one_of_the_modes_that_are_about_single_tools(place: Place, word: str) -> None:
-    spec, warnings = place.load_server({"builtin": "example", "listing": word})
+def test_a_server_is_listed_in_one_of_the_modes_that_are_about_single_tools(
+    sandbox: ConfigSandbox, word: str
+) -> None:
+    spec, warnings = sandbox.load_server({"builtin": "example", "listing": word})
     assert spec is not None
-    assert (spec.curation.mode, warnings) == (Mode(word), ())
+    assert (spec.curation.mode, warnings) == (ListingMode(word), ())
 
 
 @pytest.mark.parametrize(
@@ -339,9 +351,9 @@ def test_a_server_is_listed_in_one_of_the_modes_that_are_about_single_tools(plac
     ],
 )
 def test_a_server_whose_tools_are_to_be_shown_in_an_odd_way_is_left_out_and_no_other(
-    place: Place, key: str, value: Any, allowed: str
+    sandbox: ConfigSandbox, key: str, value: Any, allowed: str
 ) -> None:
-    spec, warnings = place.load_server({"command": "x", key.rsplit(maxsplit=1)[-1]: value})
+    spec, warnings = sandbox.load_server({"command": "x", key.rsplit(maxsplit=1)[-1]: value})
     assert spec is None
     (warning,) = warnings
     assert warning.startswith(f"server 'it' is left out: {key} is ")
@@ -349,8 +361,10 @@ def test_a_server_whose_tools_are_to_be_shown_in_an_odd_way_is_left_out_and_no_o
 
 
 @pytest.mark.parametrize("given", ["", "  ", "***", "\u00fc", "-_-"])
-def test_a_new_name_without_a_letter_has_no_effect_and_is_a_warning(place: Place, given: str) -> None:
-    spec, warnings = place.load_server({"command": "x", "rename": {"pay": given, "look": "see"}})
+def test_a_new_name_without_a_letter_has_no_effect_and_is_a_warning(
+    sandbox: ConfigSandbox, given: str
+) -> None:
+    spec, warnings = sandbox.load_server({"command": "x", "rename": {"pay": given, "look": "see"}})
     assert spec is not None
     assert spec.curation.renamed == {"look": "see"}
     (warning,) = warnings
@@ -358,7 +372,9 @@ def test_a_new_name_without_a_letter_has_no_effect_and_is_a_warning(place: Place
     assert warning.endswith("a name needs a letter or a digit")
 
 
-def test_the_names_of_tools_in_pin_and_hide_may_come_from_variables(place: Place) -> None:
-    spec, _ = place.load_server({"command": "x", "pin": ["${TOOL}"], "rename": {"a": "${TOOL}"}}, TOOL="pay")
+def test_the_names_of_tools_in_pin_and_hide_may_come_from_variables(sandbox: ConfigSandbox) -> None:
+    spec, _ = sandbox.load_server(
+        {"command": "x", "pin": ["${TOOL}"], "rename": {"a": "${TOOL}"}}, TOOL="pay"
+    )
     assert spec is not None
     assert spec.curation == Curation(pinned=("pay",), renamed={"a": "pay"})

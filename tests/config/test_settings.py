@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from headgate.config.settings import Flags, Listing, Settings
-from tests.config.place import Place
+from tests.config.sandbox import ConfigSandbox
 
 
-def test_the_defaults_are_those_of_the_documentation(place: Place) -> None:
-    settings = place.load()
-    assert settings == Settings(data_dir=place.home / ".headgate", warnings=settings.warnings)
+def test_the_defaults_are_those_of_the_documentation(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load()
+    assert settings == Settings(data_dir=sandbox.home / ".headgate", warnings=settings.warnings)
     assert (settings.name, settings.prefix, settings.listing) == ("headgate", True, "auto")
     assert (settings.listing_budget_tokens, settings.dialect) == (3000, "auto")
     assert (settings.client_listings, settings.client_dialects) == ({}, {})
@@ -50,22 +50,24 @@ SOURCES: list[tuple[str, str, str, Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("key", "part", "field", "file", "variable", "flag"), SOURCES)
 def test_flags_win_over_the_environment_and_that_over_the_file(
-    place: Place, key: str, part: str, field: str, file: Any, variable: Any, flag: Any
+    sandbox: ConfigSandbox, key: str, part: str, field: str, file: Any, variable: Any, flag: Any
 ) -> None:
     kind = type(getattr(Settings(data_dir=Path()), field))
-    place.write({"proxySettings": {key: file}})
-    assert getattr(place.load(), field) == kind(file)
+    sandbox.write({"proxySettings": {key: file}})
+    assert getattr(sandbox.load(), field) == kind(file)
     environ = {f"MCPPROXY_{part}": str(variable)}
-    assert getattr(place.load(**environ), field) == kind(variable)
+    assert getattr(sandbox.load(**environ), field) == kind(variable)
     flags = msgspec.structs.replace(Flags(), **{field: kind(flag)})
-    assert getattr(place.load(flags, **environ), field) == kind(flag)
+    assert getattr(sandbox.load(flags, **environ), field) == kind(flag)
 
 
 @pytest.mark.parametrize("port", [65536, "${NO}"])
-def test_a_value_that_cannot_be_used_is_a_warning_where_it_is_overridden(place: Place, port: Any) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"port": port}})
-    assert "proxySettings.port" in place.refusal()
-    settings = place.load(Flags(port=9), MCPPROXY_PORT="x")
+def test_a_value_that_cannot_be_used_is_a_warning_where_it_is_overridden(
+    sandbox: ConfigSandbox, port: Any
+) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"port": port}})
+    assert "proxySettings.port" in sandbox.refusal()
+    settings = sandbox.load(Flags(port=9), MCPPROXY_PORT="x")
     assert settings.port == 9
     variable, file = settings.warnings
     assert variable.startswith("MCPPROXY_PORT is 'x'")
@@ -105,69 +107,69 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
 
 @pytest.mark.parametrize(("part", "field", "text", "value"), VARIABLES)
 def test_a_variable_makes_its_setting_in_both_spellings(
-    place: Place, part: str, field: str, text: str, value: Any
+    sandbox: ConfigSandbox, part: str, field: str, text: str, value: Any
 ) -> None:
     for prefix in ("MCPPROXY_", "HEADGATE_"):
-        assert getattr(place.load(**{prefix + part: text}), field) == value
-    default = getattr(place.load(), field)
-    assert getattr(place.load(**{f"HEADGATE_{part}": "", f"MCPPROXY_{part}": ""}), field) == default
+        assert getattr(sandbox.load(**{prefix + part: text}), field) == value
+    default = getattr(sandbox.load(), field)
+    assert getattr(sandbox.load(**{f"HEADGATE_{part}": "", f"MCPPROXY_{part}": ""}), field) == default
 
 
-def test_the_newer_spelling_wins_when_both_are_set(place: Place) -> None:
-    assert place.load(MCPPROXY_PORT="1", HEADGATE_PORT="2").port == 2
+def test_the_newer_spelling_wins_when_both_are_set(sandbox: ConfigSandbox) -> None:
+    assert sandbox.load(MCPPROXY_PORT="1", HEADGATE_PORT="2").port == 2
 
 
-def test_the_third_spelling_of_the_log_level_is_the_weakest(place: Place) -> None:
-    assert place.load(MCP_PROXY_LOG_LEVEL="ERROR").log_level == "ERROR"
-    assert place.load(MCP_PROXY_LOG_LEVEL="ERROR", MCPPROXY_LOG_LEVEL="DEBUG").log_level == "DEBUG"
+def test_the_third_spelling_of_the_log_level_is_the_weakest(sandbox: ConfigSandbox) -> None:
+    assert sandbox.load(MCP_PROXY_LOG_LEVEL="ERROR").log_level == "ERROR"
+    assert sandbox.load(MCP_PROXY_LOG_LEVEL="ERROR", MCPPROXY_LOG_LEVEL="DEBUG").log_level == "DEBUG"
 
 
-def test_the_spelling_of_every_other_program_is_the_weakest(place: Place) -> None:
+def test_the_spelling_of_every_other_program_is_the_weakest(sandbox: ConfigSandbox) -> None:
     common = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "theirs"}
-    settings = place.load(**common)
+    settings = sandbox.load(**common)
     assert (settings.openai_base_url, settings.openai_api_key) == ("http://127.0.0.1:9/v1", "theirs")
     for prefix in ("MCPPROXY_", "HEADGATE_"):
         ours = {f"{prefix}OPENAI_BASE_URL": "http://localhost/v1", f"{prefix}OPENAI_API_KEY": "ours"}
-        settings = place.load(**common, **ours)
+        settings = sandbox.load(**common, **ours)
         assert (settings.openai_base_url, settings.openai_api_key) == ("http://localhost/v1", "ours")
 
 
-def test_the_spelling_of_every_other_program_wins_over_the_file(place: Place) -> None:
-    place.write({"proxySettings": {"openaiBaseUrl": "http://localhost/v1", "openaiApiKey": "${KEY:-file}"}})
-    assert place.load().openai_api_key == "file"
-    settings = place.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="theirs")
+def test_the_spelling_of_every_other_program_wins_over_the_file(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"proxySettings": {"openaiBaseUrl": "http://localhost/v1", "openaiApiKey": "${KEY:-file}"}})
+    assert sandbox.load().openai_api_key == "file"
+    settings = sandbox.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="theirs")
     assert (settings.openai_base_url, settings.openai_api_key) == ("http://127.0.0.1:9/v1", "theirs")
 
 
 @pytest.mark.parametrize(("word", "listing"), [("CALL_TOOL", "search"), ("dynamic", "dynamic")])
 @pytest.mark.parametrize("prefix", ["MCPPROXY_", "HEADGATE_"])
 def test_the_routing_type_is_an_older_word_for_the_listing(
-    place: Place, prefix: str, word: str, listing: str
+    sandbox: ConfigSandbox, prefix: str, word: str, listing: str
 ) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"listing": "full"}})
-    settings = place.load(**{f"{prefix}ROUTING_TYPE": word})
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"listing": "full"}})
+    settings = sandbox.load(**{f"{prefix}ROUTING_TYPE": word})
     assert (settings.listing, settings.warnings) == (listing, ())
 
 
-def test_whatever_names_the_listing_itself_wins_over_the_routing_type(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+def test_whatever_names_the_listing_itself_wins_over_the_routing_type(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}})
     routing = {"HEADGATE_ROUTING_TYPE": "DYNAMIC"}
     for variable in ("MCPPROXY_LISTING", "HEADGATE_LISTING"):
-        settings = place.load(**routing, **{variable: "full"})
+        settings = sandbox.load(**routing, **{variable: "full"})
         told = f"HEADGATE_ROUTING_TYPE has no effect: {variable} overrides it with another value"
         assert (settings.listing, settings.warnings) == ("full", (told,))
-    assert place.load(Flags(listing="search"), **routing).listing == "search"
-    assert place.load(**routing, HEADGATE_LISTING="").listing == "dynamic"
+    assert sandbox.load(Flags(listing="search"), **routing).listing == "search"
+    assert sandbox.load(**routing, HEADGATE_LISTING="").listing == "dynamic"
 
 
-def test_a_routing_type_that_there_is_not_names_those_that_there_are(place: Place) -> None:
-    said = place.refusal(MCPPROXY_ROUTING_TYPE="PROMPT")
+def test_a_routing_type_that_there_is_not_names_those_that_there_are(sandbox: ConfigSandbox) -> None:
+    said = sandbox.refusal(MCPPROXY_ROUTING_TYPE="PROMPT")
     assert "MCPPROXY_ROUTING_TYPE is 'PROMPT', allowed is DYNAMIC or CALL_TOOL" in said
 
 
-def test_a_routing_type_that_there_is_not_does_no_harm_where_it_is_overridden(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}})
-    settings = place.load(MCPPROXY_ROUTING_TYPE="PROMPT", HEADGATE_LISTING="search")
+def test_a_routing_type_that_there_is_not_does_no_harm_where_it_is_overridden(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}})
+    settings = sandbox.load(MCPPROXY_ROUTING_TYPE="PROMPT", HEADGATE_LISTING="search")
     assert settings.listing == "search"
     (warning,) = settings.warnings
     assert "MCPPROXY_ROUTING_TYPE is 'PROMPT'" in warning
@@ -198,14 +200,14 @@ RANGES: list[tuple[str, str, float, float]] = [
 
 @pytest.mark.parametrize(("key", "field", "least", "most"), RANGES)
 def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
-    place: Place, key: str, field: str, least: float, most: float
+    sandbox: ConfigSandbox, key: str, field: str, least: float, most: float
 ) -> None:
     for value in (least, most):
-        assert getattr(place.load_settings(**{key: value}), field) == value
+        assert getattr(sandbox.load_settings(**{key: value}), field) == value
     for value in (least - 1 if least >= 1 else -0.1, most + 1):
-        place.write({"proxySettings": {key: value}})
-        said = place.refusal()
-        assert f"proxySettings.{key} in {place.cwd / 'headgate.json'} is {value}" in said
+        sandbox.write({"proxySettings": {key: value}})
+        said = sandbox.refusal()
+        assert f"proxySettings.{key} in {sandbox.cwd / 'headgate.json'} is {value}" in said
         assert f"from {least} to {most}" in said
 
 
@@ -242,13 +244,13 @@ def test_a_number_is_accepted_at_both_limits_and_refused_beyond(
     ],
 )
 def test_the_range_of_every_variable_is_enforced(
-    place: Place, variable: str, good: list[str], bad: list[str]
+    sandbox: ConfigSandbox, variable: str, good: list[str], bad: list[str]
 ) -> None:
     for prefix in ("MCPPROXY_", "HEADGATE_"):
         for value in good:
-            place.load(**{prefix + variable: value})
+            sandbox.load(**{prefix + variable: value})
         for value in bad:
-            said = place.refusal(**{prefix + variable: value})
+            said = sandbox.refusal(**{prefix + variable: value})
             assert f"{prefix}{variable} is" in said
             assert "\n" not in said
 
@@ -261,31 +263,33 @@ def test_the_range_of_every_variable_is_enforced(
         "BMCIS_RATE_LIMIT_MINUTE=1",
     ],
 )
-def test_a_variable_of_a_later_version_is_a_warning_without_its_value(place: Place, variable: str) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}})
+def test_a_variable_of_a_later_version_is_a_warning_without_its_value(
+    sandbox: ConfigSandbox, variable: str
+) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}})
     name, value = variable.split("=")
-    (warning,) = place.load(**{name: value}).warnings
+    (warning,) = sandbox.load(**{name: value}).warnings
     assert f"{name} has no effect in this version" in warning
     assert "hunter2" not in warning
 
 
-def test_the_length_of_the_older_proxy_selects_the_head_and_the_tail(place: Place) -> None:
-    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500")
+def test_the_length_of_the_older_proxy_selects_the_head_and_the_tail(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500")
     assert (settings.truncation, settings.max_response_size) == ("head_tail", 500)
-    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500", HEADGATE_MAX_RESPONSE_SIZE="9000")
+    settings = sandbox.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="500", HEADGATE_MAX_RESPONSE_SIZE="9000")
     assert settings.max_response_size == 500
-    settings = place.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="0")
+    settings = sandbox.load(MCPPROXY_TRUNCATE_OUTPUT_LEN="0")
     assert (settings.truncation, settings.max_response_size) == ("cache", 8000)
 
 
-def test_the_time_that_results_are_kept_is_spelled_as_people_do(place: Place) -> None:
+def test_the_time_that_results_are_kept_is_spelled_as_people_do(sandbox: ConfigSandbox) -> None:
     for key in ("cacheTTLSeconds", "cache_ttl_seconds"):
-        place.write({"proxySettings": {key: 60}})
-        assert place.load().cache_ttl_seconds == 60
+        sandbox.write({"proxySettings": {key: 60}})
+        assert sandbox.load().cache_ttl_seconds == 60
 
 
-def test_the_defaults_of_delivery_are_those_of_the_documentation(place: Place) -> None:
-    settings = place.load()
+def test_the_defaults_of_delivery_are_those_of_the_documentation(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load()
     assert (settings.ledger_window_seconds, settings.doubt_window_seconds) == (86_400, 604_800)
     assert (settings.rejoin_seconds, settings.transaction_timeout_seconds) == (5, 300)
     assert (settings.list_delivery_tools, settings.chunk_above_bytes) == (None, 10_000_000)
@@ -294,64 +298,66 @@ def test_the_defaults_of_delivery_are_those_of_the_documentation(place: Place) -
 @pytest.mark.parametrize(
     "key", ["ledgerWindow", "ledger_window", "ledgerWindowSeconds", "ledger_window_seconds"]
 )
-def test_a_time_of_delivery_may_have_its_unit_in_its_name(place: Place, key: str) -> None:
-    settings = place.load_settings(**{key: 120})
+def test_a_time_of_delivery_may_have_its_unit_in_its_name(sandbox: ConfigSandbox, key: str) -> None:
+    settings = sandbox.load_settings(**{key: 120})
     assert (settings.ledger_window_seconds, settings.warnings) == (120, ())
 
 
-def test_one_time_in_two_spellings_is_refused(place: Place) -> None:
-    place.write({"proxySettings": {"rejoin": 1, "rejoinSeconds": 1}})
-    assert "both 'rejoin' and 'rejoinSeconds'" in place.refusal()
+def test_one_time_in_two_spellings_is_refused(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"proxySettings": {"rejoin": 1, "rejoinSeconds": 1}})
+    assert "both 'rejoin' and 'rejoinSeconds'" in sandbox.refusal()
 
 
-def test_calls_in_doubt_are_kept_at_least_as_long_as_the_others(place: Place) -> None:
+def test_calls_in_doubt_are_kept_at_least_as_long_as_the_others(sandbox: ConfigSandbox) -> None:
     month = 30 * 86_400
-    settings = place.load_settings(ledgerWindow=month)
+    settings = sandbox.load_settings(ledgerWindow=month)
     assert (settings.doubt_window_seconds, settings.warnings) == (month, ())
-    assert place.load_settings(ledgerWindow=month, doubtWindow=month).doubt_window_seconds == month
-    place.write({"proxySettings": {"ledgerWindow": month, "doubtWindow": month - 1}})
-    assert "doubtWindow is shorter than ledgerWindow" in place.refusal()
-    assert "doubtWindow is shorter than ledgerWindow" in place.refusal(HEADGATE_DOUBT_WINDOW="60")
+    assert sandbox.load_settings(ledgerWindow=month, doubtWindow=month).doubt_window_seconds == month
+    sandbox.write({"proxySettings": {"ledgerWindow": month, "doubtWindow": month - 1}})
+    assert "doubtWindow is shorter than ledgerWindow" in sandbox.refusal()
+    assert "doubtWindow is shorter than ledgerWindow" in sandbox.refusal(HEADGATE_DOUBT_WINDOW="60")
 
 
-def test_a_notice_without_the_id_is_refused(place: Place) -> None:
-    place.write({"proxySettings": {"truncationMessage": "cut"}})
-    assert "{cache_id}" in place.refusal()
+def test_a_notice_without_the_id_is_refused(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"proxySettings": {"truncationMessage": "cut"}})
+    assert "{cache_id}" in sandbox.refusal()
 
 
-def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_known_one(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}})
-    assert place.load(MCPPROXY_PROT="1", UNRELATED="x", MCPPROXY_ZZZZ="1").warnings == (
+def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_known_one(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}})
+    assert sandbox.load(MCPPROXY_PROT="1", UNRELATED="x", MCPPROXY_ZZZZ="1").warnings == (
         "the variable 'MCPPROXY_PROT' is not known; did you mean MCPPROXY_PORT?",
         "the variable 'MCPPROXY_ZZZZ' is not known",
     )
 
 
-def test_streamable_http_is_another_word_for_http(place: Place) -> None:
-    assert place.load_settings(transport="streamable-http").transport == "http"
-    assert place.load(Flags(transport="streamable-http")).transport == "http"
-    assert place.load(MCPPROXY_TRANSPORT="streamable-http").transport == "http"
+def test_streamable_http_is_another_word_for_http(sandbox: ConfigSandbox) -> None:
+    assert sandbox.load_settings(transport="streamable-http").transport == "http"
+    assert sandbox.load(Flags(transport="streamable-http")).transport == "http"
+    assert sandbox.load(MCPPROXY_TRANSPORT="streamable-http").transport == "http"
 
 
 @pytest.mark.parametrize("word", get_args(Listing))
-def test_every_listing_can_be_the_gateways_and_that_of_clients_by_their_name(place: Place, word: str) -> None:
-    assert place.load(Flags(listing=word)).listing == word
-    settings = place.load_settings(listing=word.upper(), clientListings={"cursor*": word.title()})
+def test_every_listing_can_be_the_gateways_and_that_of_clients_by_their_name(
+    sandbox: ConfigSandbox, word: str
+) -> None:
+    assert sandbox.load(Flags(listing=word)).listing == word
+    settings = sandbox.load_settings(listing=word.upper(), clientListings={"cursor*": word.title()})
     assert (settings.listing, settings.client_listings) == (word, {"cursor*": word})
     assert settings.warnings == ()
 
 
-def test_clients_are_given_a_listing_and_a_dialect_in_the_order_of_the_file(place: Place) -> None:
+def test_clients_are_given_a_listing_and_a_dialect_in_the_order_of_the_file(sandbox: ConfigSandbox) -> None:
     listings = {"zed": "full", "*": "slim", "cursor*": "budget"}
     dialects = {"gemini*": "gemini", "My Agent": "openai"}
-    settings = place.load_settings(clientListings=listings, clientDialects=dialects)
+    settings = sandbox.load_settings(clientListings=listings, clientDialects=dialects)
     assert list(settings.client_listings.items()) == list(listings.items())
     assert list(settings.client_dialects.items()) == list(dialects.items())
 
 
 @pytest.mark.parametrize("spelling", ["clientListings", "client_listings"])
-def test_settings_of_clients_have_both_spellings(place: Place, spelling: str) -> None:
-    settings = place.load_settings(**{spelling: {"a": "full"}})
+def test_settings_of_clients_have_both_spellings(sandbox: ConfigSandbox, spelling: str) -> None:
+    settings = sandbox.load_settings(**{spelling: {"a": "full"}})
     assert (settings.client_listings, settings.warnings) == ({"a": "full"}, ())
 
 
@@ -380,30 +386,30 @@ def test_settings_of_clients_have_both_spellings(place: Place, spelling: str) ->
     ],
 )
 def test_a_wrong_word_for_a_listing_or_a_dialect_says_what_is_allowed(
-    place: Place, key: str, value: Any, allowed: str
+    sandbox: ConfigSandbox, key: str, value: Any, allowed: str
 ) -> None:
-    place.write({"proxySettings": {key: value}})
-    said = place.refusal()
-    assert f"proxySettings.{key} in {place.cwd / 'headgate.json'} is" in said
+    sandbox.write({"proxySettings": {key: value}})
+    said = sandbox.refusal()
+    assert f"proxySettings.{key} in {sandbox.cwd / 'headgate.json'} is" in said
     assert f"allowed is {allowed}" in said
     # Of several values the wrong one is named.
     assert said.startswith("'a' of ") == (key.startswith("client") and isinstance(value, dict))
 
 
-def test_words_of_clients_may_come_from_variables(place: Place) -> None:
-    place.write(
+def test_words_of_clients_may_come_from_variables(sandbox: ConfigSandbox) -> None:
+    sandbox.write(
         {
             "mcpServers": {"a": {"builtin": "example"}},
             "proxySettings": {"clientListings": {"a": "${MODE}"}, "listingBudgetTokens": "${TOKENS}"},
         }
     )
-    settings = place.load(MODE="Slim", TOKENS="700")
+    settings = sandbox.load(MODE="Slim", TOKENS="700")
     assert (settings.client_listings, settings.listing_budget_tokens) == ({"a": "slim"}, 700)
-    assert "MODE" in place.refusal(TOKENS="700")
+    assert "MODE" in sandbox.refusal(TOKENS="700")
 
 
-def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
-    said = place.refusal(Flags(listing="everything"))
+def test_an_unknown_listing_names_those_that_are_allowed(sandbox: ConfigSandbox) -> None:
+    said = sandbox.refusal(Flags(listing="everything"))
     assert (
         "--listing is 'everything', allowed is auto, full, partitioned, slim, search, dynamic or budget"
         in said
@@ -412,10 +418,10 @@ def test_an_unknown_listing_names_those_that_are_allowed(place: Place) -> None:
 
 @pytest.mark.parametrize(("variable", "range_"), [("TOP_K", "1 to 50"), ("TOOLS_LIMIT", "1 to 100")])
 def test_a_count_that_is_out_of_its_range_is_told_with_the_range(
-    place: Place, variable: str, range_: str
+    sandbox: ConfigSandbox, variable: str, range_: str
 ) -> None:
     for value in ("0", "101"):
-        said = place.refusal(**{f"MCPPROXY_{variable}": value})
+        said = sandbox.refusal(**{f"MCPPROXY_{variable}": value})
         assert f"MCPPROXY_{variable} is '{value}', allowed is an integer from {range_}" in said
 
 
@@ -423,21 +429,21 @@ SECRET = "sk-hunter2"
 
 
 @pytest.mark.parametrize("key", [[SECRET], {"key": SECRET}, f"${{NO_{SECRET}}}", f"{SECRET}\ud800"])
-def test_a_key_that_cannot_be_used_is_never_repeated(place: Place, key: object) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": key}})
-    assert SECRET not in place.refusal()
+def test_a_key_that_cannot_be_used_is_never_repeated(sandbox: ConfigSandbox, key: object) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": key}})
+    assert SECRET not in sandbox.refusal()
 
 
-def test_a_key_under_a_name_that_is_misspelt_is_not_repeated(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}})
-    (warning,) = place.load(HEADGATE_OPENAI_APIKEY=SECRET).warnings
+def test_a_key_under_a_name_that_is_misspelt_is_not_repeated(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}})
+    (warning,) = sandbox.load(HEADGATE_OPENAI_APIKEY=SECRET).warnings
     assert warning.endswith("did you mean HEADGATE_OPENAI_API_KEY?")
     assert SECRET not in warning
 
 
-def test_a_key_that_is_overridden_is_not_repeated_either(place: Place) -> None:
-    place.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": [SECRET]}})
-    settings = place.load(OPENAI_API_KEY="other")
+def test_a_key_that_is_overridden_is_not_repeated_either(sandbox: ConfigSandbox) -> None:
+    sandbox.write({"mcpServers": {"a": {"builtin": "example"}}, "proxySettings": {"openaiApiKey": [SECRET]}})
+    settings = sandbox.load(OPENAI_API_KEY="other")
     assert settings.openai_api_key == "other"
     (warning,) = settings.warnings
     assert warning.startswith("proxySettings.openaiApiKey in")
@@ -445,35 +451,37 @@ def test_a_key_that_is_overridden_is_not_repeated_either(place: Place) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "gate.example.com", ""])
-def test_an_address_that_others_can_reach_is_refused_with_what_to_do(place: Place, host: str) -> None:
-    place.write({"proxySettings": {"host": host}})
-    said = place.refusal()
+def test_an_address_that_others_can_reach_is_refused_with_what_to_do(
+    sandbox: ConfigSandbox, host: str
+) -> None:
+    sandbox.write({"proxySettings": {"host": host}})
+    said = sandbox.refusal()
     assert "without authentication" in said
     assert "127.0.0.1" in said
     assert "allowedHosts" in said
-    assert "--host is" in place.refusal(Flags(host=host))
+    assert "--host is" in sandbox.refusal(Flags(host=host))
 
 
-def test_the_data_directory_of_the_predecessor_is_used_where_only_that_exists(place: Place) -> None:
-    assert place.load().data_dir == place.home / ".headgate"
-    (place.home / ".mcpproxy").mkdir()
-    assert place.load().data_dir == place.home / ".mcpproxy"
-    (place.home / ".headgate").mkdir()
-    assert place.load().data_dir == place.home / ".headgate"
+def test_the_data_directory_of_the_predecessor_is_used_where_only_that_exists(sandbox: ConfigSandbox) -> None:
+    assert sandbox.load().data_dir == sandbox.home / ".headgate"
+    (sandbox.home / ".mcpproxy").mkdir()
+    assert sandbox.load().data_dir == sandbox.home / ".mcpproxy"
+    (sandbox.home / ".headgate").mkdir()
+    assert sandbox.load().data_dir == sandbox.home / ".headgate"
 
 
-def test_a_relative_path_belongs_to_where_it_was_written(place: Place) -> None:
-    path = place.write({"proxySettings": {"dataDir": "data", "logFile": "~/gate.log"}})
-    moved = path.rename(place.home / "moved.json")
+def test_a_relative_path_belongs_to_where_it_was_written(sandbox: ConfigSandbox) -> None:
+    path = sandbox.write({"proxySettings": {"dataDir": "data", "logFile": "~/gate.log"}})
+    moved = path.rename(sandbox.home / "moved.json")
     environ = {"HEADGATE_CONFIG": str(moved)}
-    settings = place.load(**environ)
-    assert (settings.data_dir, settings.log_file) == (place.home / "data", place.home / "gate.log")
-    assert place.load(HEADGATE_DATA_DIR="data", **environ).data_dir == place.cwd / "data"
-    assert place.load(Flags(data_dir=Path("flag"))).data_dir == place.cwd / "flag"
+    settings = sandbox.load(**environ)
+    assert (settings.data_dir, settings.log_file) == (sandbox.home / "data", sandbox.home / "gate.log")
+    assert sandbox.load(HEADGATE_DATA_DIR="data", **environ).data_dir == sandbox.cwd / "data"
+    assert sandbox.load(Flags(data_dir=Path("flag"))).data_dir == sandbox.cwd / "flag"
 
 
-def test_hosts_and_origins_are_kept_in_lower_case(place: Place) -> None:
-    settings = place.load_settings(
+def test_hosts_and_origins_are_kept_in_lower_case(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load_settings(
         allowedHosts=["Gate.Example.com", "gate:8443", "[::1]:80"],
         allowed_origins=["https://App.example.com", "vscode-webview://x", "http://localhost:3000"],
     )
@@ -509,27 +517,29 @@ def test_hosts_and_origins_are_kept_in_lower_case(place: Place) -> None:
         ("port", {}),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(place: Place, key: str, value: Any) -> None:
-    place.write({"proxySettings": {key: value}})
-    said = place.refusal()
+def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(
+    sandbox: ConfigSandbox, key: str, value: Any
+) -> None:
+    sandbox.write({"proxySettings": {key: value}})
+    said = sandbox.refusal()
     assert f"proxySettings.{key} in" in said
     assert "allowed is" in said
     assert len(said) < 600
 
 
-def test_a_file_cannot_ask_to_erase_the_data(place: Place) -> None:
-    settings = place.load_settings(resetData=True)
+def test_a_file_cannot_ask_to_erase_the_data(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load_settings(resetData=True)
     assert settings.reset_data is False
     assert "'resetData'" in settings.warnings[0]
 
 
-def test_null_and_an_empty_command_mean_not_set(place: Place) -> None:
-    settings = place.load_settings(logFile=None, port=None, listChangedExec=" ")
+def test_null_and_an_empty_command_mean_not_set(sandbox: ConfigSandbox) -> None:
+    settings = sandbox.load_settings(logFile=None, port=None, listChangedExec=" ")
     assert (settings.log_file, settings.port, settings.list_changed_exec) == (None, 8000, None)
 
 
-def test_without_a_home_the_working_directory_stands_for_it(place: Place) -> None:
-    assert place.load(HOME="").data_dir == place.cwd / ".headgate"
+def test_without_a_home_the_working_directory_stands_for_it(sandbox: ConfigSandbox) -> None:
+    assert sandbox.load(HOME="").data_dir == sandbox.cwd / ".headgate"
 
 
 @pytest.mark.parametrize(
@@ -557,9 +567,11 @@ def test_without_a_home_the_working_directory_stands_for_it(place: Place) -> Non
         ),
     ],
 )
-def test_a_variable_that_is_overridden_is_told(place: Place, environ: dict[str, str], told: str) -> None:
-    place.write({"mcpServers": {"one": {"builtin": "example"}}})
-    (warning,) = place.load(Flags(host="127.0.0.1"), **environ).warnings
+def test_a_variable_that_is_overridden_is_told(
+    sandbox: ConfigSandbox, environ: dict[str, str], told: str
+) -> None:
+    sandbox.write({"mcpServers": {"one": {"builtin": "example"}}})
+    (warning,) = sandbox.load(Flags(host="127.0.0.1"), **environ).warnings
     assert told in warning
 
 
@@ -573,6 +585,6 @@ def test_a_variable_that_is_overridden_is_told(place: Place, environ: dict[str, 
         {"HEADGATE_CONFIG": "headgate.json", "MCPPROXY_CONFIG_PATH": "./headgate.json"},
     ],
 )
-def test_a_variable_that_says_the_same_is_not_told(place: Place, environ: dict[str, str]) -> None:
-    place.write({"mcpServers": {"one": {"builtin": "example"}}})
-    assert place.load(Flags(host="127.0.0.1"), **environ).warnings == ()
+def test_a_variable_that_says_the_same_is_not_told(sandbox: ConfigSandbox, environ: dict[str, str]) -> None:
+    sandbox.write({"mcpServers": {"one": {"builtin": "example"}}})
+    assert sandbox.load(Flags(host="127.0.0.1"), **environ).warnings == ()

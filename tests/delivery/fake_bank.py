@@ -8,18 +8,12 @@ from functools import partial
 
 import msgspec
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import (
-    InvalidAnswer,
-    UpstreamBusy,
-    UpstreamLost,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.errors import InvalidUpstreamResponse, UpstreamLost, UpstreamTimeout, UpstreamUnreachable
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import Probe, RetrySettings, ToolClass, ToolSafety, UpstreamPolicy
+from headgate.upstream.errors import UpstreamRateLimited
 from tests.delivery.scripted_upstream import WAIT_SECONDS
 from tests.waiting import eventually
 
@@ -55,11 +49,11 @@ BANK_CARE = UpstreamPolicy(
     },
     retry_settings=RetrySettings(attempts=3, base_seconds=0.2, longest_seconds=5.0),
 )
-SPEC = ServerSpec(name=BANK, transport=Transport.STDIO, command="bank", policy=BANK_CARE)
+SPEC = ServerSpec(name=BANK, transport=TransportType.STDIO, command="bank", policy=BANK_CARE)
 
 
-ERROR_RESULT = Answer(b'{"content":[{"type":"text","text":"no money"}],"isError":true}')
-INTERNAL = Answer(error=b'{"code":-32603,"message":"it broke"}')
+ERROR_RESULT = McpResponse(b'{"content":[{"type":"text","text":"no money"}],"isError":true}')
+INTERNAL = McpResponse(error=b'{"code":-32603,"message":"it broke"}')
 
 
 class Fault(StrEnum):
@@ -88,7 +82,7 @@ _DEFINITE = {Fault.ERROR_RESULT: ERROR_RESULT, Fault.INTERNAL: INTERNAL}
 
 def item(kind: ToolClass, server: str = BANK) -> Item:
     """The bank's tool of that class."""
-    return Item(Kind.TOOLS, server, TOOLS[kind], f"{server}_{TOOLS[kind]}")
+    return Item(ItemKind.TOOLS, server, TOOLS[kind], f"{server}_{TOOLS[kind]}")
 
 
 class Bank:
@@ -109,7 +103,7 @@ class Bank:
         self.held = 0
         self.is_gone = False
         # What the next answers are instead of the bank's own.
-        self.answers: deque[Answer] = deque()
+        self.answers: deque[McpResponse] = deque()
         # What the answers of the next probes wait for.
         self.probes: deque[asyncio.Event] = deque()
         # Whether what is carried out late waits until a test does it.
@@ -118,7 +112,7 @@ class Bank:
         # Set while it is still starting, and how many wait for it.
         self.is_away = asyncio.Event()
         self.awaited = 0
-        self._by_key: dict[str, Answer] = {}
+        self._by_key: dict[str, McpResponse] = {}
         self._numbers = 0
         self._late: set[asyncio.Task[None]] = set()
 
@@ -148,13 +142,13 @@ class Bank:
         while self.is_away.is_set():
             await asyncio.sleep(0.1)
 
-    async def subscribe(self, server: str, uri: str) -> Answer:
-        return Answer(b"{}")
+    async def subscribe(self, server: str, uri: str) -> McpResponse:
+        return McpResponse(b"{}")
 
-    async def unsubscribe(self, server: str, uri: str) -> Answer:
-        return Answer(b"{}")
+    async def unsubscribe(self, server: str, uri: str) -> McpResponse:
+        return McpResponse(b"{}")
 
-    async def send_to_server(self, call: Call) -> Answer:
+    async def send_to_server(self, call: UpstreamCall) -> McpResponse:
         if call.item.name == _PROBE_TOOL:
             return await self._probed(call)
         fault = self.faults.popleft() if self.faults else Fault.FINE
@@ -171,12 +165,12 @@ class Bank:
             self.cancelled += 1
             raise
 
-    async def _work(self, call: Call, fault: Fault) -> Answer:
+    async def _work(self, call: UpstreamCall, fault: Fault) -> McpResponse:
         match fault:
             case Fault.BAD_PARAMS:
-                return Answer(error=b'{"code":-32602,"message":"no such order"}')
+                return McpResponse(error=b'{"code":-32602,"message":"no such order"}')
             case Fault.BUSY:
-                raise UpstreamBusy(BANK, 1.0)
+                raise UpstreamRateLimited(BANK, 1.0)
             case Fault.LOST_BEFORE:
                 raise UpstreamLost(BANK, call.item.name, "it ended")
             case Fault.TIMEOUT_NEVER | Fault.TIMEOUT_LATE | Fault.TIMEOUT_SILENT:
@@ -191,7 +185,7 @@ class Bank:
             case Fault.LOST_AFTER:
                 raise UpstreamLost(BANK, call.item.name, "it ended")
             case Fault.GARBLED:
-                raise InvalidAnswer(BANK, call.item.name, "nonsense")
+                raise InvalidUpstreamResponse(BANK, call.item.name, "nonsense")
             case Fault.HELD_AFTER:
                 await self._hold()
         return answer
@@ -205,7 +199,7 @@ class Bank:
         if self.is_gone:
             raise UpstreamLost(BANK, "a call", "it ended")
 
-    def carry_out(self, call: Call, answer: Answer | None = None) -> Answer:
+    def carry_out(self, call: UpstreamCall, answer: McpResponse | None = None) -> McpResponse:
         """Do it, unless it is known by its key; each time has an answer of its own."""
         arguments = msgspec.json.decode(bytes(call.request.params["arguments"]))
         order, key = arguments["order"], arguments.get("key", "")
@@ -222,7 +216,7 @@ class Bank:
             self._by_key[key] = answer
         return answer
 
-    def _carry_out_late(self, call: Call, *, tells: bool) -> None:
+    def _carry_out_late(self, call: UpstreamCall, *, tells: bool) -> None:
         if self.parks:
             self.parked.append(partial(self._finally, call, tells=tells))
             return
@@ -230,24 +224,24 @@ class Bank:
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    async def _later(self, call: Call, *, tells: bool) -> None:
+    async def _later(self, call: UpstreamCall, *, tells: bool) -> None:
         await asyncio.sleep(_patience(call) + LATE_SECONDS)
         self._finally(call, tells=tells)
 
-    def _finally(self, call: Call, *, tells: bool) -> None:
+    def _finally(self, call: UpstreamCall, *, tells: bool) -> None:
         answer = self.carry_out(call)
-        if tells and call.delivery_options is not None and call.delivery_options.on_late is not None:
-            call.delivery_options.on_late(answer)
+        if tells and call.delivery_options is not None and call.delivery_options.on_late_response is not None:
+            call.delivery_options.on_late_response(answer)
 
-    async def _probed(self, call: Call) -> Answer:
+    async def _probed(self, call: UpstreamCall) -> McpResponse:
         operation = msgspec.json.decode(bytes(call.request.params["arguments"]))["operation"]
         said = {"content": [], "structuredContent": {"paid": self.runs_for[operation] > 0}}
         if self.probes:
             await self.probes.popleft().wait()
-        return Answer(msgspec.json.encode(said))
+        return McpResponse(msgspec.json.encode(said))
 
 
-def _patience(call: Call) -> float:
+def _patience(call: UpstreamCall) -> float:
     """How long the gateway waits for one attempt."""
     deadline = call.delivery_options.deadline if call.delivery_options is not None else None
     if deadline is None:
@@ -255,5 +249,5 @@ def _patience(call: Call) -> float:
     return min(ATTEMPT_SECONDS, max(0.0, deadline - asyncio.get_running_loop().time()))
 
 
-def _receipt(number: int) -> Answer:
-    return Answer(msgspec.json.encode({"content": [{"type": "text", "text": f"receipt {number}"}]}))
+def _receipt(number: int) -> McpResponse:
+    return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": f"receipt {number}"}]}))

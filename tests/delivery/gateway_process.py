@@ -14,21 +14,13 @@ from msgspec import Raw
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.execution_probe import ExecutionProbe
 from headgate.delivery.idempotent_delivery import IdempotentDelivery
-from headgate.delivery.ledger import (
-    ClaimResult,
-    Intent,
-    Operation,
-    OperationOutcome,
-    OperationState,
-    StoreFailed,
-)
+from headgate.delivery.ledger import ClaimResult, Intent, Operation, OperationOutcome, OperationState
 from headgate.delivery.upstream_delivery import UpstreamDelivery
-from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
-from headgate.domain.errors import HeadgateError
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec
+from headgate.domain.errors import HeadgateError, StoreFailed
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, Bank, item
@@ -50,7 +42,7 @@ class Told(msgspec.Struct, frozen=True):
     # `answer`, `isError`, `word` (somebody's word instead of an answer), the number of a JSON-RPC error,
     # or the code and the effect of a failure; `again` before it for what is a duplicate.
     words: str
-    answer: Answer | None = None
+    answer: McpResponse | None = None
     delivery_status: DeliveryStatus | None = None
 
     @property
@@ -152,7 +144,7 @@ class GatewayProcess:
             raise asyncio.CancelledError
         return result
 
-    async def ask(self, call: Call) -> Told:
+    async def ask(self, call: UpstreamCall) -> Told:
         """What a client is told."""
         try:
             answer = await self.journal.send_recorded(call)
@@ -184,11 +176,11 @@ def order(
     key: str = "k",
     retries_doubt: bool = False,
     timeout_seconds: float | None = None,
-    caller: Caller = LOCAL,
+    caller: Identity = LOCAL_IDENTITY,
     arguments: bytes = b"",
     state: bytes = b"",
     target: Item | None = None,
-) -> Call:
+) -> UpstreamCall:
     """One call of the bank's tool of that class."""
     target = target or item(kind)
     params = {"arguments": Raw(arguments or msgspec.json.encode({"order": name}))}
@@ -199,8 +191,8 @@ def order(
         if key
         else None
     )
-    return Call(
-        Request(caller=caller, name=target.public_name, params=params, delivery_request=delivery_request),
+    return UpstreamCall(
+        McpRequest(caller=caller, name=target.public_name, params=params, delivery_request=delivery_request),
         target,
     )
 
@@ -230,7 +222,7 @@ def lived(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 async def _tool(operation: Operation) -> Item:
-    return Item(Kind.TOOLS, operation.server, operation.tool, operation.public_name)
+    return Item(ItemKind.TOOLS, operation.server, operation.tool, operation.public_name)
 
 
 class Numbered(msgspec.Struct):
@@ -239,7 +231,7 @@ class Numbered(msgspec.Struct):
     code: int
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: McpResponse) -> str:
     again = "again " if answer.delivery_status is not None and answer.delivery_status.duplicate else ""
     if answer.error:
         return f"{again}{msgspec.json.decode(answer.error, type=Numbered).code}"
@@ -269,7 +261,7 @@ class MortalLedger:
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
         return await self._life.through("find_key", lambda: self._ledger.find_by_key(tenant, principal, key))
 
-    async def read_answer(self, op_id: str) -> Answer | None:
+    async def read_answer(self, op_id: str) -> McpResponse | None:
         return await self._life.through("answer", lambda: self._ledger.read_answer(op_id))
 
     async def list_orphans(self) -> list[Operation]:
@@ -297,7 +289,7 @@ class FreshDeliveries:
             MortalUpstream(self._life), self._life.delivery_policy, loop.time, _count, random=lambda: 0.5
         )
 
-    async def send_with_retry(self, call: Call) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall) -> McpResponse:
         return await self.fresh().send_with_retry(call)
 
     def is_ready(self, server: str) -> bool:
@@ -320,7 +312,7 @@ class MortalUpstream:
     def __init__(self, life: GatewayProcess) -> None:
         self._life = life
 
-    async def send_to_server(self, call: Call) -> Answer:
+    async def send_to_server(self, call: UpstreamCall) -> McpResponse:
         if self._life.is_dead:
             raise asyncio.CancelledError
         try:
@@ -329,19 +321,19 @@ class MortalUpstream:
             if self._life.is_dead:
                 raise asyncio.CancelledError
 
-    def _heard(self, call: Call) -> Call:
+    def _heard(self, call: UpstreamCall) -> UpstreamCall:
         """With a late answer that a dead gateway does not hear."""
         delivery_options = call.delivery_options
-        if delivery_options is None or delivery_options.on_late is None:
+        if delivery_options is None or delivery_options.on_late_response is None:
             return call
-        hear = delivery_options.on_late
+        hear = delivery_options.on_late_response
 
-        def on_late(answer: Answer) -> None:
+        def on_late(answer: McpResponse) -> None:
             if not self._life.is_dead:
                 hear(answer)
 
         return msgspec.structs.replace(
-            call, delivery_options=msgspec.structs.replace(delivery_options, on_late=on_late)
+            call, delivery_options=msgspec.structs.replace(delivery_options, on_late_response=on_late)
         )
 
     async def await_ready(self, server: str) -> None:
@@ -359,8 +351,8 @@ class MortalUpstream:
     def longest_seconds(self, server: str) -> float:
         return self._life.bank.longest_seconds(server)
 
-    async def subscribe(self, server: str, uri: str) -> Answer:
+    async def subscribe(self, server: str, uri: str) -> McpResponse:
         return await self._life.bank.subscribe(server, uri)
 
-    async def unsubscribe(self, server: str, uri: str) -> Answer:
+    async def unsubscribe(self, server: str, uri: str) -> McpResponse:
         return await self._life.bank.unsubscribe(server, uri)

@@ -6,20 +6,19 @@ from msgspec import Raw
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.upstream_delivery import UpstreamDelivery
-from headgate.domain.call import LOCAL, Answer, Call, DeliveryOptions, Request
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import HeadgateError
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, RetrySettings, UpstreamPolicy
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 
-DONE = Answer(b'{"content":[]}')
-SUBSCRIBED = Answer(b"{}")
-WRONG = Answer(error=b'{"code":-32602,"message":"no"}')
+DONE = McpResponse(b'{"content":[]}')
+SUBSCRIBED = McpResponse(b"{}")
+WRONG = McpResponse(error=b'{"code":-32602,"message":"no"}')
 # Where a test is about something else than second attempts.
 ONE_ATTEMPT = UpstreamPolicy(retry_settings=RetrySettings(attempts=1))
 
@@ -40,9 +39,9 @@ class Clock:
 class ScriptedUpstream:
     """Answers each call with what its script says next, and with the last thing again and again."""
 
-    def __init__(self, *script: Answer | BaseException) -> None:
+    def __init__(self, *script: McpResponse | BaseException) -> None:
         self.script = list(script)
-        self.received: list[Call] = []
+        self.received: list[UpstreamCall] = []
         # Cleared, calls wait until it is set.
         self.open = asyncio.Event()
         self.open.set()
@@ -67,11 +66,11 @@ class ScriptedUpstream:
     def longest_seconds(self, server: str) -> float:
         return self.longest
 
-    async def subscribe(self, server: str, uri: str) -> Answer:
+    async def subscribe(self, server: str, uri: str) -> McpResponse:
         self.subscriptions.append(("subscribe", server, uri))
         return SUBSCRIBED
 
-    async def unsubscribe(self, server: str, uri: str) -> Answer:
+    async def unsubscribe(self, server: str, uri: str) -> McpResponse:
         self.subscriptions.append(("unsubscribe", server, uri))
         return SUBSCRIBED
 
@@ -85,7 +84,7 @@ class ScriptedUpstream:
         """Wait until so many calls have arrived."""
         await eventually(lambda: len(self.received) >= calls, WAIT_SECONDS, f"{calls} calls")
 
-    async def send_to_server(self, call: Call) -> Answer:
+    async def send_to_server(self, call: UpstreamCall) -> McpResponse:
         self.received.append(call)
         outcome = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         await self.open.wait()
@@ -98,7 +97,7 @@ class DeliveryHarness:
     """A delivery with its upstream, its clock and what it counted; waits are over at once, unless held."""
 
     def __init__(
-        self, *script: Answer | BaseException, policy: UpstreamPolicy = DEFAULT_UPSTREAM_POLICY
+        self, *script: McpResponse | BaseException, policy: UpstreamPolicy = DEFAULT_UPSTREAM_POLICY
     ) -> None:
         self.clock = Clock()
         self.upstream = ScriptedUpstream(*script)
@@ -129,7 +128,7 @@ class DeliveryHarness:
     def outcomes(self) -> list[str]:
         return [outcome for _, outcome, _ in self.counted]
 
-    async def deliver(self, server: str = "bank") -> Answer:
+    async def deliver(self, server: str = "bank") -> McpResponse:
         return await self.delivery.send_with_retry(call(server))
 
     @property
@@ -142,7 +141,7 @@ class DeliveryHarness:
 
 def spec(name: str, policy: UpstreamPolicy) -> ServerSpec:
     """A server of that name, whose calls are carried with that care."""
-    return ServerSpec(name=name, transport=Transport.STDIO, command="bank", policy=policy)
+    return ServerSpec(name=name, transport=TransportType.STDIO, command="bank", policy=policy)
 
 
 def call(
@@ -154,11 +153,15 @@ def call(
     definition: bytes = b"",
     delivery_request: DeliveryRequest | None = None,
     delivery_options: DeliveryOptions | None = None,
-) -> Call:
+) -> UpstreamCall:
     """One call of a tool of that server."""
-    item = Item(Kind.TOOLS, server, tool, f"{server}_{tool}", definition)
+    item = Item(ItemKind.TOOLS, server, tool, f"{server}_{tool}", definition)
     params = {"arguments": Raw(arguments)}
-    request = Request(
-        caller=LOCAL, method=method, name=item.public_name, params=params, delivery_request=delivery_request
+    request = McpRequest(
+        caller=LOCAL_IDENTITY,
+        method=method,
+        name=item.public_name,
+        params=params,
+        delivery_request=delivery_request,
     )
-    return Call(request, item, delivery_options)
+    return UpstreamCall(request, item, delivery_options)

@@ -8,14 +8,14 @@ from headgate.delivery.circuit_breaker import MAX_OPEN_SECONDS, CircuitBreaker
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import (
     HeadgateError,
-    InvalidAnswer,
-    UpstreamBusy,
+    InvalidUpstreamResponse,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
 from headgate.domain.upstream_policy import BreakerSettings, RetrySettings, UpstreamPolicy
+from headgate.upstream.errors import UpstreamRateLimited
 from tests.delivery.scripted_upstream import DONE, ONE_ATTEMPT, WRONG, Clock, DeliveryHarness, call
 
 FAILURES = BreakerSettings().failures
@@ -64,8 +64,8 @@ async def test_four_failures_and_an_answer_leave_it_closed() -> None:
 @pytest.mark.parametrize(
     "harmless",
     [
-        InvalidAnswer("bank", "pay", "nonsense"),
-        UpstreamBusy("bank", 1.0),
+        InvalidUpstreamResponse("bank", "pay", "nonsense"),
+        UpstreamRateLimited("bank", 1.0),
         UpstreamUnavailable("bank", "it is starting", retry_after_seconds=1.0),
         asyncio.CancelledError(),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.delivery.concurrency_limiter import ConcurrencyLimiter
-from headgate.domain.errors import Exhausted, RateLimited
+from headgate.domain.errors import RateLimited, ResourceExhausted
 from headgate.domain.upstream_policy import Priority, Rate, ToolSafety, UpstreamPolicy
 from tests.delivery.scripted_upstream import Clock
 
@@ -122,11 +122,11 @@ async def test_a_full_queue_refuses_the_agent_with_most_in_favour_of_one_with_fe
     greedy = await gate.come("abcd", agent="greedy")
     [light] = await gate.come("L", agent="light")
     assert not light.done()
-    with pytest.raises(Exhausted) as refused:
+    with pytest.raises(ResourceExhausted) as refused:
         await greedy[-1]
     assert refused.value.retry_after_seconds is not None
     assert gate.counts == (1, 4)
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         await gate.pass_through("e", Priority.HIGH, agent="greedy")
     await gate.leave(5)
     assert "".join(gate.order) == "0aLbc"
@@ -139,7 +139,7 @@ async def test_agents_with_equal_shares_do_not_displace_each_other() -> None:
     await gate.come("a", agent="first")
     await gate.come("b", agent="second")
     for agent in ("first", "second", "third"):
-        with pytest.raises(Exhausted):
+        with pytest.raises(ResourceExhausted):
             await gate.pass_through("x", Priority.NORMAL, agent=agent)
     assert gate.counts == (1, 2)
 
@@ -171,7 +171,7 @@ async def test_nobody_jumps_the_queue_when_a_place_becomes_free() -> None:
 async def test_a_full_queue_answers_at_once_and_says_when() -> None:
     gate = Gate(UpstreamPolicy(window=1, queue=2))
     await gate.come("abc")
-    with pytest.raises(Exhausted) as refused:
+    with pytest.raises(ResourceExhausted) as refused:
         await gate.pass_through("d", Priority.HIGH)
     assert refused.value.code == "RESOURCE_EXHAUSTED"
     assert refused.value.effect == "none"
@@ -186,7 +186,7 @@ async def test_the_guess_is_the_time_that_the_queue_would_take() -> None:
         gate.clock.forward(0.5)
         await gate.leave(1)
         await gate.come("0")
-    with pytest.raises(Exhausted) as refused:
+    with pytest.raises(ResourceExhausted) as refused:
         await gate.pass_through("x", Priority.HIGH)
     assert refused.value.retry_after_seconds == pytest.approx(20 * 0.5, rel=0.05)
 
@@ -194,7 +194,7 @@ async def test_the_guess_is_the_time_that_the_queue_would_take() -> None:
 async def test_a_call_waits_for_its_turn_until_its_deadline() -> None:
     gate = Gate(UpstreamPolicy(window=1))
     await gate.come("a")
-    with pytest.raises(Exhausted, match="too busy"):
+    with pytest.raises(ResourceExhausted, match="too busy"):
         await gate.pass_through("b", Priority.NORMAL, asyncio.get_running_loop().time() + 0.01)
     assert gate.counts == (1, 0)
 
@@ -324,7 +324,7 @@ async def _visit(
 ) -> None:
     try:
         await gate.pass_through("x", priority, agent=agent)
-    except (Exhausted, RateLimited):
+    except (ResourceExhausted, RateLimited):
         return
     try:
         await stay()

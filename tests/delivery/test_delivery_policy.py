@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import (
     DEFAULT_UPSTREAM_POLICY,
     Probe,
@@ -21,10 +20,10 @@ def _delivery_policy(policy: UpstreamPolicy = DEFAULT_UPSTREAM_POLICY) -> Delive
 
 
 def _spec(policy: UpstreamPolicy) -> ServerSpec:
-    return ServerSpec(name="bank", transport=Transport.STDIO, command="bank", policy=policy)
+    return ServerSpec(name="bank", transport=TransportType.STDIO, command="bank", policy=policy)
 
 
-def _tool(annotations: object = None, *, kind: Kind = Kind.TOOLS, name: str = "pay") -> Item:
+def _tool(annotations: object = None, *, kind: ItemKind = ItemKind.TOOLS, name: str = "pay") -> Item:
     definition = msgspec.json.encode({"name": name, "annotations": annotations})
     return Item(kind, "bank", name, f"bank_{name}", definition)
 
@@ -55,7 +54,7 @@ def test_the_word_of_a_server_that_is_not_trusted_counts_for_nothing() -> None:
 
 
 def test_a_definition_that_cannot_be_read_says_nothing() -> None:
-    item = Item(Kind.TOOLS, "bank", "pay", "bank_pay", b'{"annotations":{"readOnlyHint":tru')
+    item = Item(ItemKind.TOOLS, "bank", "pay", "bank_pay", b'{"annotations":{"readOnlyHint":tru')
     assert _delivery_policy().tool_class(item) is ToolClass.UNSAFE
 
 
@@ -115,14 +114,14 @@ def test_what_is_said_of_one_tool_completes_what_is_said_of_all() -> None:
 def test_only_tools_are_recorded() -> None:
     delivery_policy = _delivery_policy(UpstreamPolicy(all=ToolSafety(ledger="all")))
     assert delivery_policy.records_every_call(_tool())
-    assert not delivery_policy.records_every_call(_tool(kind=Kind.PROMPTS))
+    assert not delivery_policy.records_every_call(_tool(kind=ItemKind.PROMPTS))
 
 
 def test_nothing_is_special_about_a_server_of_which_nothing_is_said() -> None:
     delivery_policy = _delivery_policy()
     assert delivery_policy.configured_safety(_tool()) is None
     assert not delivery_policy.records_every_call(_tool())
-    unknown = Item(Kind.TOOLS, "stranger", "pay", "stranger_pay")
+    unknown = Item(ItemKind.TOOLS, "stranger", "pay", "stranger_pay")
     assert delivery_policy.configured_safety(unknown) is None
     assert delivery_policy.tool_class(unknown) is ToolClass.UNSAFE
 
@@ -150,7 +149,7 @@ def test_a_key_counts_only_where_the_tool_may_have_such_an_argument(
     schema: object, kind: ToolClass, said: ToolClass | None
 ) -> None:
     definition = msgspec.json.encode({"name": "pay", "inputSchema": schema})
-    item = Item(Kind.TOOLS, "bank", "pay", "bank_pay", definition)
+    item = Item(ItemKind.TOOLS, "bank", "pay", "bank_pay", definition)
     assert (
         _delivery_policy(UpstreamPolicy(all=ToolSafety(kind=said, key_argument="key"))).tool_class(item)
         is kind

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.delivery.execution_probe import PROBE_SECONDS, ExecutionProbe
 from headgate.delivery.ledger import Operation, OperationState
-from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamLost, UpstreamUnreachable
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
 from tests.delivery.scripted_upstream import DONE, WRONG, DeliveryHarness
 from tests.gateway_harness import Large
@@ -39,11 +39,11 @@ def operation(arguments: bytes = b'{"order":7}') -> Operation:
     )
 
 
-def result(structured: Any = None, text: str | None = None, *, is_error: bool = False) -> Answer:
+def result(structured: Any = None, text: str | None = None, *, is_error: bool = False) -> McpResponse:
     members: dict[str, Any] = {"content": [] if text is None else [{"type": "text", "text": text}]}
     if structured is not None:
         members["structuredContent"] = structured
-    return Answer(json.dumps(members | {"isError": is_error}).encode())
+    return McpResponse(json.dumps(members | {"isError": is_error}).encode())
 
 
 async def asked(desk: DeliveryHarness, happened: str = "", arguments: bytes = b"{}") -> bool | None:
@@ -94,18 +94,20 @@ async def test_the_probe_is_asked_about_this_call() -> None:
         (result({"paid": True}, is_error=True), "paid", None),
         (result(text="not found", is_error=True), "", None),
         (WRONG, "", None),
-        (Answer(b"nonsense"), "", None),
-        (Answer(b'{"resultType":"input_required","inputRequests":{}}', typed=True), "", None),
+        (McpResponse(b"nonsense"), "", None),
+        (McpResponse(b'{"resultType":"input_required","inputRequests":{}}', typed=True), "", None),
     ],
 )
 async def test_the_answer_is_read_as_the_operator_says(
-    answer: Answer, path: str, *, expected: bool | None
+    answer: McpResponse, path: str, *, expected: bool | None
 ) -> None:
     assert await asked(DeliveryHarness(answer), path) is expected
 
 
 @pytest.mark.parametrize("answer", [result(text="Unknown tool: was_paid", is_error=True), WRONG])
-async def test_a_probe_that_fails_is_in_the_log(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_probe_that_fails_is_in_the_log(
+    answer: McpResponse, caplog: pytest.LogCaptureFixture
+) -> None:
     await asked(DeliveryHarness(answer))
     assert "probe without an answer" in caplog.text
 
@@ -137,5 +139,5 @@ async def test_without_a_probe_nobody_can_tell() -> None:
 
 async def test_an_answer_that_is_too_large_to_read_is_given_back() -> None:
     large = Large(b"{}")
-    assert await asked(DeliveryHarness(Answer(large))) is None
+    assert await asked(DeliveryHarness(McpResponse(large))) is None
     assert large.closed

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Call, DeliveryOptions
 from headgate.domain.errors import UpstreamLost
+from headgate.domain.mcp_request import DeliveryOptions, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from tests.delivery.scripted_upstream import DONE, DeliveryHarness, call
 
 LOST = UpstreamLost("bank", "pay", "it ended")
 
 
-def delivery_options(sent: Call) -> DeliveryOptions:
+def delivery_options(sent: UpstreamCall) -> DeliveryOptions:
     assert sent.delivery_options is not None
     return sent.delivery_options
 
 
-def arguments(sent: Call) -> Any:
+def arguments(sent: UpstreamCall) -> Any:
     return json.loads(bytes(sent.request.params["arguments"]))
 
 

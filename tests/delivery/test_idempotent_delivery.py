@@ -9,10 +9,9 @@ import pytest
 from msgspec import Raw
 
 from headgate.delivery.ledger import OperationState
-from headgate.domain.call import LOCAL, Caller, Request
 from headgate.domain.delivery_request import DeliveryStatus
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from tests.delivery.fake_bank import LONGEST_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import WINDOW_SECONDS, GatewayProcess, lived, order, started
@@ -120,10 +119,10 @@ async def test_the_spelling_of_the_arguments_does_not_matter(life: GatewayProces
 
 
 @pytest.mark.parametrize(
-    "caller", [Caller(principal="somebody"), Caller(tenant="elsewhere")], ids=["principal", "tenant"]
+    "caller", [Identity(principal="somebody"), Identity(tenant="elsewhere")], ids=["principal", "tenant"]
 )
 @lived
-async def test_the_key_of_another_is_another_key(life: GatewayProcess, caller: Caller) -> None:
+async def test_the_key_of_another_is_another_key(life: GatewayProcess, caller: Identity) -> None:
     mine = await life.ask(order(UNSAFE))
     theirs = await life.ask(order(UNSAFE, caller=caller))
     assert (mine.words, theirs.words) == ("answer", "answer")
@@ -186,9 +185,9 @@ def test_every_call_of_a_tool_with_ledger_all_is_recorded(tmp_path: Path) -> Non
 @lived
 async def test_what_is_only_read_needs_no_record(life: GatewayProcess) -> None:
     call = order(UNSAFE)
-    prompt = Item(Kind.PROMPTS, "bank", "greeting", "greeting")
-    request = Request(
-        caller=LOCAL,
+    prompt = Item(ItemKind.PROMPTS, "bank", "greeting", "greeting")
+    request = McpRequest(
+        caller=LOCAL_IDENTITY,
         method="prompts/get",
         name="greeting",
         params={"arguments": Raw(b'{"order":"1"}')},

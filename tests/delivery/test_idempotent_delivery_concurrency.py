@@ -9,8 +9,8 @@ import pytest
 
 from headgate.delivery.ledger import OperationState
 from headgate.delivery.operation_runner import LEASE_GRACE_SECONDS
-from headgate.domain.call import LOCAL, Answer, Call
 from headgate.domain.errors import UpstreamLost
+from headgate.domain.mcp_request import LOCAL_IDENTITY, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
 from tests.delivery.fake_bank import (
     BANK,
@@ -83,7 +83,7 @@ async def test_whoever_leaves_while_an_answer_is_written_that_was_owed_does_not_
     told = await life.ask(order(UNSAFE))
     life.down = set()
     life.waits["finish"] = asyncio.Event()
-    looking = asyncio.ensure_future(life.journal.find_operation(LOCAL, told.op_id))
+    looking = asyncio.ensure_future(life.journal.find_operation(LOCAL_IDENTITY, told.op_id))
     await asyncio.sleep(0)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -150,11 +150,11 @@ async def test_a_refusal_after_attempts_that_were_not_sent_means_that_nothing_ha
 class BehindAProxy(Bank):
     """A bank whose proxy waits for nothing; what it was asked is carried out later."""
 
-    async def _work(self, call: Call, fault: Fault) -> Answer:
+    async def _work(self, call: UpstreamCall, fault: Fault) -> McpResponse:
         self.parks = True
         self._carry_out_late(call, tells=False)
         lost = UpstreamLost(BANK, call.item.name, "it answered with HTTP 504")
-        lost.at_work = True
+        lost.may_still_run = True
         raise lost
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.delivery.ledger import OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.fake_bank import LATE_SECONDS, Bank, Fault
 from tests.delivery.gateway_process import REJOIN_SECONDS, GatewayProcess, Told, lived, order, started
@@ -18,8 +18,8 @@ UNSAFE = ToolClass.UNSAFE
 # By the clock of the loop, on which nobody waits.
 LATEST_SECONDS = 3 * LATE_SECONDS
 CANCELLED = "cancelled by the client"
-REFUSAL = Answer(error=b'{"code":-32602,"message":"no"}')
-QUESTION = Answer(b'{"resultType":"input_required","inputRequests":{},"requestState":"s"}', typed=True)
+REFUSAL = McpResponse(error=b'{"code":-32602,"message":"no"}')
+QUESTION = McpResponse(b'{"resultType":"input_required","inputRequests":{},"requestState":"s"}', typed=True)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_a_late_answer_ends_the_doubt(life: GatewayProcess) -> None:
 @pytest.mark.parametrize("said", [REFUSAL, QUESTION], ids=["a refusal", "a question"])
 @lived
 async def test_a_late_word_that_nothing_happened_ends_the_doubt_too(
-    life: GatewayProcess, said: Answer
+    life: GatewayProcess, said: McpResponse
 ) -> None:
     life.bank.faults.append(Fault.TIMEOUT_LATE)
     life.bank.answers.append(said)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.delivery.ledger import OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.fake_bank import Bank, Fault
@@ -54,7 +54,7 @@ def life(tmp_path: Path) -> Iterator[GatewayProcess]:
 def pile(life: GatewayProcess) -> Pile:
     """What the bank's next answer is."""
     pile = Pile()
-    life.bank.answers.append(Answer(pile))
+    life.bank.answers.append(McpResponse(pile))
     return pile
 
 
@@ -146,7 +146,7 @@ async def test_without_a_ledger_whoever_joined_a_read_gets_one_of_its_own(
     life: GatewayProcess, pile: Pile
 ) -> None:
     other = Pile()
-    life.bank.answers.append(Answer(other))
+    life.bank.answers.append(McpResponse(other))
     life.down = {"claim"}
     life.bank.faults.append(Fault.HELD_AFTER)
     callers = [asyncio.create_task(life.ask(order(READ))) for _ in range(2)]

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headgate.catalog.errors import ServerNotFound
 from headgate.delivery.ledger import Operation, OperationState
-from headgate.domain.errors import ServerNotFound, UpstreamUnavailable
+from headgate.domain.errors import UpstreamUnavailable
 from headgate.domain.item import Item
-from headgate.domain.server import ServerSpec
+from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import ToolClass, ToolSafety
 from tests.delivery.fake_bank import BANK_CARE, LATE_SECONDS, SPEC, TOOLS, Bank, Fault, item
 from tests.delivery.gateway_process import GatewayProcess, Told, order

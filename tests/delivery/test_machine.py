@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from headgate.delivery.ledger import OperationState
-from headgate.domain.call import LOCAL
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.delivery_model import Entry, Model, Span
 from tests.delivery.fake_bank import Bank, Fault
@@ -330,7 +330,7 @@ class Promises(RuleBasedStateMachine):
 
     async def _resolved(self, key: str, *, happened: bool) -> None:
         [record] = [record for record in await self.life.records() if record.key == key]
-        await self.life.journal.resolve(LOCAL, record.op_id, happened=happened, by="caller")
+        await self.life.journal.resolve(LOCAL_IDENTITY, record.op_id, happened=happened, by="caller")
 
 
 def _order(key: str, kind: ToolClass, argument: str) -> str:

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from headgate.delivery.errors import LedgerUnavailable, OperationNotFound
 from headgate.delivery.ledger import OperationState
-from headgate.domain.call import LOCAL, Answer, Call, Caller
-from headgate.domain.errors import InvalidArguments, LedgerAway, OperationNotFound
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.fake_bank import LONGEST_SECONDS, Bank, Fault
 from tests.delivery.gateway_process import GatewayProcess, lived, order, started
 
 UNSAFE, READ, PROBEABLE = ToolClass.UNSAFE, ToolClass.READ, ToolClass.PROBEABLE
-QUESTION = Answer(b'{"resultType":"input_required","inputRequests":{},"requestState":"s"}', typed=True)
+QUESTION = McpResponse(b'{"resultType":"input_required","inputRequests":{},"requestState":"s"}', typed=True)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def _doubted(life: GatewayProcess, kind: ToolClass = UNSAFE) -> str:
 @lived
 async def test_a_caller_sees_what_became_of_its_call(life: GatewayProcess) -> None:
     told = await life.ask(order(UNSAFE))
-    operation = await life.journal.find_operation(LOCAL, told.op_id)
+    operation = await life.journal.find_operation(LOCAL_IDENTITY, told.op_id)
     assert (operation.state, operation.key, operation.public_name) == (
         OperationState.DONE,
         "k",
@@ -47,9 +48,9 @@ async def test_a_caller_sees_what_became_of_its_call(life: GatewayProcess) -> No
     assert (await life.journal.recorded_answer(operation)).result == told.result
 
 
-@pytest.mark.parametrize("caller", [Caller(principal="somebody"), Caller(tenant="elsewhere")])
+@pytest.mark.parametrize("caller", [Identity(principal="somebody"), Identity(tenant="elsewhere")])
 @lived
-async def test_the_operation_of_another_is_unknown(life: GatewayProcess, caller: Caller) -> None:
+async def test_the_operation_of_another_is_unknown(life: GatewayProcess, caller: Identity) -> None:
     op_id = await _doubted(life)
     with pytest.raises(OperationNotFound) as theirs:
         await life.journal.find_operation(caller, op_id)
@@ -64,7 +65,7 @@ async def test_the_operation_of_another_is_unknown(life: GatewayProcess, caller:
 @lived
 async def test_a_doubt_settled_as_happened_is_answered_with_that_word(life: GatewayProcess) -> None:
     op_id = await _doubted(life)
-    operation = await life.journal.resolve(LOCAL, op_id, happened=True, by="caller")
+    operation = await life.journal.resolve(LOCAL_IDENTITY, op_id, happened=True, by="caller")
     assert (operation.state, operation.resolved_by) == (OperationState.DONE, "caller")
     told = await life.ask(order(UNSAFE))
     assert told.words == "again word"
@@ -76,7 +77,7 @@ async def test_a_doubt_settled_as_happened_is_answered_with_that_word(life: Gate
 async def test_a_doubt_settled_as_not_happened_is_carried_out_by_its_repeat(life: GatewayProcess) -> None:
     life.bank.faults.append(Fault.LOST_BEFORE)
     told = await life.ask(order(UNSAFE))
-    operation = await life.journal.resolve(LOCAL, told.op_id, happened=False, by="caller")
+    operation = await life.journal.resolve(LOCAL_IDENTITY, told.op_id, happened=False, by="caller")
     assert (operation.state, operation.resolved_by) == (OperationState.FAILED, "caller")
     assert (await life.ask(order(UNSAFE))).words == "answer"
     assert life.bank.runs["1"] == 1
@@ -87,7 +88,7 @@ async def test_a_doubt_settled_as_not_happened_is_carried_out_by_its_repeat(life
 async def test_what_is_not_in_doubt_cannot_be_settled(life: GatewayProcess, *, happened: bool) -> None:
     told = await life.ask(order(UNSAFE))
     with pytest.raises(InvalidArguments, match="not in doubt"):
-        await life.journal.resolve(LOCAL, told.op_id, happened=happened, by="caller")
+        await life.journal.resolve(LOCAL_IDENTITY, told.op_id, happened=happened, by="caller")
     assert (await life.ask(order(UNSAFE))).words == "again answer"
 
 
@@ -131,7 +132,7 @@ async def test_what_the_ledger_did_not_take_is_written_when_somebody_asks(life: 
     told = await life.ask(order(UNSAFE))
     life.down = set()
     assert (await life.find(told.op_id)).state is OperationState.INTENT
-    assert (await life.journal.find_operation(LOCAL, told.op_id)).state is OperationState.DONE
+    assert (await life.journal.find_operation(LOCAL_IDENTITY, told.op_id)).state is OperationState.DONE
     assert (await life.ask(order(UNSAFE))).words == "again answer"
     assert life.bank.runs["1"] == 1
 
@@ -164,9 +165,9 @@ async def test_a_record_that_cannot_be_read_is_told_as_such(life: GatewayProcess
     told = await life.ask(order(UNSAFE))
     operation = await life.find(told.op_id)
     life.down = {method}
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await (
-            life.journal.find_operation(LOCAL, told.op_id)
+            life.journal.find_operation(LOCAL_IDENTITY, told.op_id)
             if method == "find"
             else life.journal.recorded_answer(operation)
         )
@@ -184,7 +185,7 @@ async def test_a_bug_leaves_a_doubt_and_nobody_waiting(
     life: GatewayProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Bank):
-        async def send_to_server(self, call: Call) -> Answer:
+        async def send_to_server(self, call: UpstreamCall) -> McpResponse:
             raise ZeroDivisionError
 
     sound, life.bank = life.bank, Broken()
@@ -270,7 +271,7 @@ async def test_a_doubt_that_is_settled_stays_settled(life: GatewayProcess) -> No
     op_id = await _doubted(life)
     life.bank.faults.extend([Fault.REFUSED] * 3)
     await life.ask(order(UNSAFE, retries_doubt=True))
-    await life.journal.resolve(LOCAL, op_id, happened=False, by="operator")
+    await life.journal.resolve(LOCAL_IDENTITY, op_id, happened=False, by="operator")
     life.bank.faults.extend([Fault.REFUSED] * 3)
     assert (await life.ask(order(UNSAFE))).words == "CONNECTION_ERROR none"
     assert (await life.find(op_id)).state is OperationState.FAILED

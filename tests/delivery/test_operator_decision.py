@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.transactions.operator_decision import (
     OperatorDecision,
@@ -19,7 +20,6 @@ from headgate.delivery.transactions.saga_rules import (
     next_rollback_action,
 )
 from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
-from headgate.domain.errors import TransactionFailed
 from headgate.domain.upstream_policy import ToolClass
 
 NOW = 100.0

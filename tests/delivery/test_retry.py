@@ -8,44 +8,46 @@ from hypothesis import strategies as st
 
 from headgate.delivery.retry import RetryBudget, is_retry_safe, retry_delay_seconds
 from headgate.domain.errors import (
-    BrokenTransfer,
     Effect,
-    Exhausted,
     HeadgateError,
     InternalError,
-    InvalidAnswer,
-    NotProcessed,
+    InvalidUpstreamResponse,
     RateLimited,
-    RequestRefused,
-    UpstreamBusy,
+    ResourceExhausted,
     UpstreamLost,
-    UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
-    VersionMismatch,
 )
 from headgate.domain.upstream_policy import RetrySettings, ToolClass
+from headgate.upstream.errors import (
+    TransferIntegrityError,
+    UpstreamAuthRefused,
+    UpstreamNack,
+    UpstreamRateLimited,
+    UpstreamRequestRefused,
+    VersionMismatch,
+)
 
 REPEATABLE = {ToolClass.READ, ToolClass.IDEMPOTENT, ToolClass.KEYED}
 NEVER_SENT = [
     UpstreamUnreachable("bank", "nobody listens"),
-    UpstreamBusy("bank", 1.0),
+    UpstreamRateLimited("bank", 1.0),
     UpstreamUnavailable("bank", "it is starting", retry_after_seconds=1.0),
 ]
 AMBIGUOUS = [
     UpstreamTimeout("bank", "pay", 5.0),
     UpstreamLost("bank", "pay", "it ended"),
-    InvalidAnswer("bank", "pay", "nonsense"),
+    InvalidUpstreamResponse("bank", "pay", "nonsense"),
 ]
 HOPELESS = [
     RateLimited("'bank'", retry_after_seconds=0.1),
-    Exhausted("full"),
-    UpstreamRefused("bank", 401),
-    RequestRefused("bank", "no"),
+    ResourceExhausted("full"),
+    UpstreamAuthRefused("bank", 401),
+    UpstreamRequestRefused("bank", "no"),
     VersionMismatch("bank", "1999-01-01"),
-    NotProcessed("bank", "pay", "NO_MONEY"),
-    BrokenTransfer("part 3"),
+    UpstreamNack("bank", "pay", "NO_MONEY"),
+    TransferIntegrityError("part 3"),
     InternalError("abc"),
 ]
 EVERY_ERROR = [*NEVER_SENT, *AMBIGUOUS, *HOPELESS]
@@ -85,14 +87,14 @@ def test_a_single_attempt_is_never_repeated() -> None:
 
 
 def test_what_the_server_asks_for_is_the_least_that_is_waited() -> None:
-    assert wait(error=UpstreamBusy("bank", 2.0), chance=0.0) == 2.0
-    assert wait(error=UpstreamBusy("bank", 2.0), chance=0.0, seconds_left=2.1) == 2.0
-    assert wait(error=UpstreamBusy("bank", 2.0), chance=0.0, seconds_left=1.9) is None
+    assert wait(error=UpstreamRateLimited("bank", 2.0), chance=0.0) == 2.0
+    assert wait(error=UpstreamRateLimited("bank", 2.0), chance=0.0, seconds_left=2.1) == 2.0
+    assert wait(error=UpstreamRateLimited("bank", 2.0), chance=0.0, seconds_left=1.9) is None
 
 
 def test_whoever_would_have_to_wait_long_is_told_so_instead() -> None:
-    assert wait(error=UpstreamBusy("bank", 60.0), seconds_left=900.0) is None
-    assert wait(error=UpstreamBusy("bank", 60.0)) is None
+    assert wait(error=UpstreamRateLimited("bank", 60.0), seconds_left=900.0) is None
+    assert wait(error=UpstreamRateLimited("bank", 60.0)) is None
 
 
 @given(

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import Answer, Call, DeliveryOptions
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import (
     Effect,
-    Exhausted,
     HeadgateError,
     RateLimited,
-    UpstreamBusy,
+    ResourceExhausted,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import (
     BreakerSettings,
     Priority,
@@ -29,6 +28,7 @@ from headgate.domain.upstream_policy import (
     ToolSafety,
     UpstreamPolicy,
 )
+from headgate.upstream.errors import UpstreamRateLimited
 from tests.delivery.scripted_upstream import DONE, WAIT_SECONDS, WRONG, DeliveryHarness, call, spec
 from tests.waiting import eventually
 
@@ -44,13 +44,13 @@ def unreachable() -> UpstreamUnreachable:
     return UpstreamUnreachable("bank", "nobody listens")
 
 
-async def failure(desk: DeliveryHarness, made: Call) -> HeadgateError:
+async def failure(desk: DeliveryHarness, made: UpstreamCall) -> HeadgateError:
     with pytest.raises(HeadgateError) as raised:
         await desk.delivery.send_with_retry(made)
     return raised.value
 
 
-def attempts(said: Answer | HeadgateError) -> int:
+def attempts(said: McpResponse | HeadgateError) -> int:
     assert said.delivery_status is not None
     return said.delivery_status.attempts
 
@@ -96,9 +96,9 @@ async def test_annotations_of_a_server_that_is_not_trusted_count_for_nothing() -
 
 
 @pytest.mark.parametrize(
-    "answer", [WRONG, Answer(b'{"content":[],"isError":true}')], ids=["error", "isError"]
+    "answer", [WRONG, McpResponse(b'{"content":[],"isError":true}')], ids=["error", "isError"]
 )
-async def test_a_definite_answer_is_final(answer: Answer) -> None:
+async def test_a_definite_answer_is_final(answer: McpResponse) -> None:
     desk = DeliveryHarness(answer, DONE)
     assert await desk.delivery.send_with_retry(call(definition=READ_ONLY)) is answer
 
@@ -170,7 +170,7 @@ async def test_a_retry_that_was_not_made_is_not_paid_for() -> None:
 FAILURES = {"none": unreachable, "unknown": lost}
 
 
-async def ended(desk: DeliveryHarness) -> tuple[Answer | None, HeadgateError | None]:
+async def ended(desk: DeliveryHarness) -> tuple[McpResponse | None, HeadgateError | None]:
     """The answer to a call, or why there is none."""
     try:
         return await desk.deliver(), None
@@ -204,7 +204,7 @@ async def test_a_storm_makes_at_most_ten_retries_before_answers_earn_more() -> N
     policy = UpstreamPolicy(
         breaker_settings=BreakerSettings(failures=10_000), retry_settings=RetrySettings(attempts=2)
     )
-    desk = DeliveryHarness(UpstreamBusy("bank", 0.0), policy=policy)
+    desk = DeliveryHarness(UpstreamRateLimited("bank", 0.0), policy=policy)
     for _ in range(50):
         await failure(desk, call())
     assert len(desk.upstream.received) == 60
@@ -263,7 +263,7 @@ async def test_the_least_time_limit_is_the_deadline(
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
-    desk = DeliveryHarness(UpstreamBusy("bank", 2.0), DONE)
+    desk = DeliveryHarness(UpstreamRateLimited("bank", 2.0), DONE)
     error = await failure(desk, call(delivery_request=DeliveryRequest(timeout_seconds=1.0)))
     assert error.code == "RATE_LIMIT"
     assert desk.waits == []
@@ -329,7 +329,7 @@ async def test_a_full_queue_is_a_refusal_of_ours_that_is_counted_and_not_tried_a
     desk.upstream.open.clear()
     first = asyncio.create_task(desk.deliver())
     await desk.upstream.reached(1)
-    assert isinstance(await failure(desk, call()), Exhausted)
+    assert isinstance(await failure(desk, call()), ResourceExhausted)
     desk.upstream.open.set()
     await first
     assert desk.outcomes == ["RESOURCE_EXHAUSTED", "ok"]

@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 from msgspec import Raw, json, structs
 
+from headgate.catalog.errors import ToolNotFound
+from headgate.delivery.errors import StepOutOfOrder, TransactionFailed, TransactionStepReused
 from headgate.delivery.transactions.tool_definitions import DEFINITIONS, STUBS, TOOL_NAMES
-from headgate.domain.call import LOCAL
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import (
-    HeadgateError,
-    InvalidArguments,
-    SequenceBroken,
-    StepReused,
-    ToolNotFound,
-    TransactionFailed,
-    UpstreamUnreachable,
-)
+from headgate.domain.errors import HeadgateError, InvalidArguments, UpstreamUnreachable
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from tests.delivery.transaction_gateway import (
     AWAY,
     WAIT_SECONDS,
@@ -50,7 +44,7 @@ async def gate(shop: Shop) -> AsyncIterator[TransactionHarness]:
 async def test_a_gap_in_the_sequence_names_what_was_expected(gate: TransactionHarness) -> None:
     id = await gate.begin()
     await gate.step(id, "reserve", sequence=1)
-    with pytest.raises(SequenceBroken) as broken:
+    with pytest.raises(StepOutOfOrder) as broken:
         await gate.step(id, "charge", sequence=3)
     assert (broken.value.expected, broken.value.received) == (2, 3)
     assert gate.shop.effects == ["reserve"]
@@ -63,10 +57,10 @@ async def test_a_step_that_is_repeated_is_answered_and_not_made_again(gate: Tran
     again = await gate.step(id, "reserve", sequence=1)
     assert again["content"] == first["content"]
     with pytest.raises(
-        StepReused, match=f"step 1 of transaction '{id}' was made before with other arguments"
+        TransactionStepReused, match=f"step 1 of transaction '{id}' was made before with other arguments"
     ):
         await gate.step(id, "reserve", sequence=1, args={"n": "other"})
-    with pytest.raises(StepReused, match="before with another tool"):
+    with pytest.raises(TransactionStepReused, match="before with another tool"):
         await gate.step(id, "ship", sequence=1, args={"n": "reserve"})
     await gate.ask("transaction_rollback", transaction_id=id)
     # Also when it was undone since.
@@ -120,7 +114,9 @@ async def test_a_key_of_the_client_names_a_step_too(gate: TransactionHarness) ->
     id = await gate.begin()
     delivery_request = DeliveryRequest(key="mine")
     for _ in range(2):
-        request = asked("transaction_step", LOCAL, delivery_request, transaction_id=id, tool="reserve")
+        request = asked(
+            "transaction_step", LOCAL_IDENTITY, delivery_request, transaction_id=id, tool="reserve"
+        )
         await gate.tools.run_step(request, gate.use)
     assert gate.shop.effects == ["reserve"]
 
@@ -150,7 +146,9 @@ async def test_a_step_that_names_a_tool_nobody_has_is_refused_and_costs_nothing(
 async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: TransactionHarness) -> None:
     gate.missing = {"reserve"}
     with pytest.raises(ToolNotFound):
-        await gate.tools.run_step(asked("reserve", LOCAL, DeliveryRequest(transaction="t")), gate.use)
+        await gate.tools.run_step(
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t")), gate.use
+        )
     with pytest.raises(TransactionFailed, match="not found"):
         await gate.state("t")
 
@@ -159,12 +157,12 @@ async def test_a_plain_call_of_a_tool_nobody_has_begins_no_transaction(gate: Tra
 
 
 async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: TransactionHarness) -> None:
-    request = asked("reserve", LOCAL, DeliveryRequest(transaction="txn_1", sequence=1), n="reserve")
+    request = asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="txn_1", sequence=1), n="reserve")
     meta = {"io.headgate/compensate": Raw(b'{"tool":"undo_reserve","arguments":{}}'), "mine": Raw(b"1")}
     request = structs.replace(request, meta=meta)
     assert gate.tools.is_step(request)
     assert not gate.tools.is_step(asked("reserve"))
-    assert not gate.tools.is_step(asked("reserve", LOCAL, DeliveryRequest(key="k")))
+    assert not gate.tools.is_step(asked("reserve", LOCAL_IDENTITY, DeliveryRequest(key="k")))
     _, answer = await gate.tools.run_step(request, gate.use)
     result = result_of(answer)
     assert len(result["content"]) == 1
@@ -175,14 +173,16 @@ async def test_a_plain_call_with_a_transaction_begins_it_and_is_its_step(gate: T
 
 
 async def test_a_plain_call_begins_no_transaction_in_the_middle(gate: TransactionHarness) -> None:
-    with pytest.raises(SequenceBroken) as broken:
+    with pytest.raises(StepOutOfOrder) as broken:
         await gate.tools.run_step(
-            asked("reserve", LOCAL, DeliveryRequest(transaction="t", sequence=2)), gate.use
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t", sequence=2)), gate.use
         )
     assert (broken.value.expected, broken.value.received) == (1, 2)
     with pytest.raises(InvalidArguments, match="transaction_id"):
-        await gate.tools.run_step(asked("reserve", LOCAL, DeliveryRequest(transaction="a/1")), gate.use)
-    request = asked("reserve", LOCAL, DeliveryRequest(transaction="t"))
+        await gate.tools.run_step(
+            asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="a/1")), gate.use
+        )
+    request = asked("reserve", LOCAL_IDENTITY, DeliveryRequest(transaction="t"))
     for value in (b'{"tool":7}', b"{}", b'{"tool":"a","arguments":[]}'):
         with pytest.raises(InvalidArguments):
             await gate.tools.run_step(
@@ -225,7 +225,7 @@ async def test_wrong_arguments_are_named(
     gate: TransactionHarness, name: str, arguments: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=problem):
-        await gate.ask(name, LOCAL, **arguments)
+        await gate.ask(name, LOCAL_IDENTITY, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +242,4 @@ async def test_a_wrong_step_is_named(
     gate: TransactionHarness, arguments: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=problem):
-        await gate.tools.run_step(asked("transaction_step", LOCAL, None, **arguments), gate.use)
+        await gate.tools.run_step(asked("transaction_step", LOCAL_IDENTITY, None, **arguments), gate.use)

@@ -5,12 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import json
 
-from headgate.domain.call import Answer, Call, Caller
-from headgate.domain.errors import (
-    InvalidArguments,
-    TransactionFailed,
-    UpstreamUnreachable,
-)
+from headgate.delivery.errors import TransactionFailed
+from headgate.domain.errors import InvalidArguments, UpstreamUnreachable
+from headgate.domain.mcp_request import Identity, McpResponse, UpstreamCall
 from tests.delivery.transaction_gateway import (
     AWAY,
     REFUSES,
@@ -22,7 +19,7 @@ from tests.delivery.transaction_gateway import (
     quick_directory,
 )
 
-OTHER = Caller(principal="somebody else")
+OTHER = Identity(principal="somebody else")
 
 
 @pytest.fixture
@@ -88,7 +85,7 @@ async def test_a_transaction_tells_its_steps_and_its_history(gate: TransactionHa
 class Talkative(Shop):
     """Cannot be reached, and says more about it than it should."""
 
-    async def send_with_retry(self, call: Call) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall) -> McpResponse:
         raise UpstreamUnreachable("shop", "token=abc is not in /home/ann/tokens")
 
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, structs
 
+from headgate.delivery.errors import OperationInProgress, TransactionFailed
 from headgate.delivery.transactions.saga_runner import SagaRunner
-from headgate.domain.call import LOCAL, Answer, Call, Request
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import HeadgateError, StillRunning, TransactionFailed, UpstreamUnreachable
+from headgate.domain.errors import HeadgateError, UpstreamUnreachable
+from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.transaction_gateway import (
     AWAY,
@@ -44,7 +45,7 @@ UNDONE = ("undo_charge", "undo_reserve")
 async def order(gate: TransactionHarness, id: str) -> None:
     """What a client does: every step, then the commit; after a step that failed nothing is left to do."""
     for number, name in enumerate(STEPS, 1):
-        request = asked(name, LOCAL, DeliveryRequest(transaction=id, sequence=number), n=name)
+        request = asked(name, LOCAL_IDENTITY, DeliveryRequest(transaction=id, sequence=number), n=name)
         undo = f'{{"tool":"undo_{name}","arguments":{{"of":"$arguments.n"}}}}'
         request = structs.replace(request, meta={"io.headgate/compensate": Raw(undo.encode())})
         _, answer = await gate.tools.run_step(request, gate.use)
@@ -191,7 +192,7 @@ async def test_a_failed_step_that_is_made_again_is_not_passed_over_when_its_gate
     assert shop.effects == ["charge", "undo_charge"]
 
 
-async def away(request: Request) -> tuple[Call, Answer]:
+async def away(request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
     """A server that a gateway has just started, and that has not told its tools yet."""
     raise UpstreamUnreachable("shop", "it is starting")
 
@@ -215,8 +216,8 @@ async def test_a_server_that_is_away_after_a_restart_does_not_make_a_failure_of_
             step = {"transaction_id": id, "tool": "charge", "args": {"n": "charge"}, "sequence": 1}
             for _ in range(2):
                 # The first time it is under way for all that is known, then in doubt.
-                with pytest.raises((StillRunning, TransactionFailed)):
-                    await gate.tools.run_step(asked("transaction_step", LOCAL, None, **step), away)
+                with pytest.raises((OperationInProgress, TransactionFailed)):
+                    await gate.tools.run_step(asked("transaction_step", LOCAL_IDENTITY, None, **step), away)
                 assert (await shown(gate, id))["state"] == "waiting_ack"
                 await gate.resume()
             assert (await gate.ask("transaction_rollback", transaction_id=id))["state"] == "failed"

@@ -4,15 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headgate.delivery.errors import OperationInProgress, OperationNotFound, TransactionFailed
 from headgate.delivery.transactions.saga_rules import Phase, StepState
 from headgate.delivery.transactions.saga_runner import SagaRunner
-from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
-from headgate.domain.errors import (
-    InvalidArguments,
-    OperationNotFound,
-    StillRunning,
-    TransactionFailed,
-)
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from tests.delivery.transaction_gateway import (
     AWAY,
@@ -28,7 +24,7 @@ from tests.delivery.transaction_gateway import (
     result_of,
 )
 
-OTHER = Caller(principal="somebody else")
+OTHER = Identity(principal="somebody else")
 
 
 @pytest.fixture
@@ -113,7 +109,9 @@ async def test_a_late_word_of_an_operator_is_noticed(gate: TransactionHarness) -
         await gate.step(id, "charge")
     await gate.ask("transaction_rollback", transaction_id=id)
     assert doubt.value.delivery_status is not None
-    await gate.journal.resolve(LOCAL, doubt.value.delivery_status.op_id, happened=False, by="operator")
+    await gate.journal.resolve(
+        LOCAL_IDENTITY, doubt.value.delivery_status.op_id, happened=False, by="operator"
+    )
     await gate.resume()
     assert await gate.state(id) == "rolled_back"
 
@@ -214,9 +212,9 @@ class Forgetful(Shop):
         super().__init__(**{tool: [LOST_AFTER]})
         self._tool = tool
 
-    async def send_with_retry(self, call: Call) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall) -> McpResponse:
         if call.item.name == self._tool and self._tool in self.effects:
-            return Answer(error=b'{"code":-32602,"message":"Unknown tool"}')
+            return McpResponse(error=b'{"code":-32602,"message":"Unknown tool"}')
         return await super().send_with_retry(call)
 
 
@@ -227,7 +225,12 @@ async def test_a_server_that_refuses_the_second_attempt_says_nothing_of_the_firs
             with pytest.raises(TransactionFailed, match="may have been carried out"):
                 await gate.step(id, "charge", sequence=1)
             request = asked(
-                "transaction_step", LOCAL, transaction_id=id, tool="charge", args={"n": "charge"}, sequence=1
+                "transaction_step",
+                LOCAL_IDENTITY,
+                transaction_id=id,
+                tool="charge",
+                args={"n": "charge"},
+                sequence=1,
             )
             _, answer = await gate.tools.run_step(request, gate.use)
             assert answer.error
@@ -247,8 +250,8 @@ async def test_nor_does_one_that_refuses_the_second_attempt_of_a_compensation() 
 async def test_a_compensation_that_is_still_under_way_is_in_doubt_and_not_failed(
     gate: TransactionHarness,
 ) -> None:
-    async def busy(request: Request) -> tuple[Call, Answer]:
-        raise StillRunning(request.name, "elsewhere")
+    async def busy(request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
+        raise OperationInProgress(request.name, "elsewhere")
 
     async def no_wait(seconds: float) -> None:
         return

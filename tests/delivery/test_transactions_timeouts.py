@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw, structs
 
-from headgate.domain.errors import (
-    LedgerAway,
-    StillRunning,
-    TransactionFailed,
-)
+from headgate.delivery.errors import LedgerUnavailable, OperationInProgress, TransactionFailed
 from tests.delivery.transaction_gateway import (
     ASKS,
     LONG,
@@ -148,10 +144,10 @@ async def test_a_step_is_carried_to_its_end_when_its_client_leaves(gate: Transac
 async def test_a_step_that_cannot_be_recorded_is_not_sent(gate: TransactionHarness) -> None:
     id = await gate.begin()
     gate.store.full = True
-    with pytest.raises(LedgerAway, match="not sent"):
+    with pytest.raises(LedgerUnavailable, match="not sent"):
         await gate.step(id, "reserve")
     assert gate.shop.received == []
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await gate.begin()
 
 
@@ -163,7 +159,7 @@ async def test_a_rollback_goes_on_when_the_store_can_be_written_again(gate: Tran
     await eventually(lambda: len(gate.shop.received) == 2, WAIT_SECONDS, "the compensation")
     gate.store.full = True
     gate.shop.open.set()
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await rolling
     assert await gate.state(id) == "in_progress"
     gate.store.full = False
@@ -181,7 +177,7 @@ async def test_a_step_that_another_gateway_is_about_to_send_is_waited_for(tmp_pa
         shop.open.clear()
         first = asyncio.ensure_future(one.step(id, "reserve"))
         await eventually(lambda: len(shop.received) == 1, WAIT_SECONDS, "the step")
-        with pytest.raises(StillRunning):
+        with pytest.raises(OperationInProgress):
             await other.step(id, "charge")
         await other.resume()
         shop.open.set()

@@ -5,15 +5,14 @@ import asyncio
 import pytest
 
 from headgate.domain.errors import (
-    Exhausted,
     HeadgateError,
-    InvalidAnswer,
+    InvalidUpstreamResponse,
+    ResourceExhausted,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 from headgate.domain.upstream_policy import BreakerSettings
 from tests.delivery.scripted_upstream import (
     DONE,
@@ -40,8 +39,8 @@ async def test_an_answer_is_handed_on_as_it_is_and_counted() -> None:
     [
         UpstreamTimeout("bank", "pay", 5.0),
         UpstreamLost("bank", "pay", "it ended"),
-        InvalidAnswer("bank", "pay", "nonsense"),
-        Exhausted("full"),
+        InvalidUpstreamResponse("bank", "pay", "nonsense"),
+        ResourceExhausted("full"),
     ],
     ids=lambda error: error.code,
 )
@@ -124,7 +123,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_counted_as_cancelled()
 
 async def test_subscriptions_are_no_calls() -> None:
     desk = DeliveryHarness(DONE)
-    item = Item(Kind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
+    item = Item(ItemKind.RESOURCES, "bank", "a:/1", "headgate://bank/a:/1")
     assert await desk.delivery.subscribe(item) is SUBSCRIBED
     assert await desk.delivery.unsubscribe(item.public_name) is SUBSCRIBED
     assert desk.upstream.subscriptions == [("subscribe", "bank", "a:/1"), ("unsubscribe", "bank", "a:/1")]
@@ -134,7 +133,7 @@ async def test_subscriptions_are_no_calls() -> None:
 async def test_each_client_leaves_where_it_was_subscribed_whatever_the_uri_means_by_now() -> None:
     desk = DeliveryHarness(DONE)
     for server in ("bank", "other"):
-        await desk.delivery.subscribe(Item(Kind.RESOURCES, server, "a:/1", "a:/1"))
+        await desk.delivery.subscribe(Item(ItemKind.RESOURCES, server, "a:/1", "a:/1"))
     for _ in range(3):
         assert not (await desk.delivery.unsubscribe("a:/1")).error
     assert desk.upstream.subscriptions[2:] == [

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from headgate.catalog.errors import ToolNotFound
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.idempotent_delivery import IdempotentDelivery
-from headgate.delivery.ledger import ClaimResult, Intent, Operation, OperationOutcome, StoreFailed
+from headgate.delivery.ledger import ClaimResult, Intent, Operation, OperationOutcome
 from headgate.delivery.transactions.saga_runner import SagaRunner
 from headgate.delivery.transactions.transaction_store import (
     HistoryEvent,
@@ -21,12 +22,11 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionRecord,
 )
 from headgate.delivery.transactions.transaction_tools import TransactionTools
-from headgate.domain.call import LOCAL, Answer, Call, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import HeadgateError, ToolNotFound, UpstreamLost, UpstreamUnreachable
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.errors import HeadgateError, StoreFailed, UpstreamLost, UpstreamUnreachable
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolicy
 from headgate.storage.files.answer_files import AnswerFiles
 from headgate.storage.files.process_liveness import ProcessLiveness
@@ -99,7 +99,7 @@ class Shop:
         self.script = script
         # The tool and the `n` of its arguments.
         self.effects: list[str] = []
-        self.received: list[Call] = []
+        self.received: list[UpstreamCall] = []
         # Cleared, calls wait until it is set.
         self.open = asyncio.Event()
         self.open.set()
@@ -114,7 +114,7 @@ class Shop:
     def sends_requests_during_calls(self, server: str) -> bool:
         return False
 
-    async def send_with_retry(self, call: Call) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall) -> McpResponse:
         self.received.append(call)
         await self.open.wait()
         tool, left = call.item.name, self.script.get(call.item.name, [])
@@ -125,11 +125,11 @@ class Shop:
             case "before":
                 raise UpstreamLost("shop", tool, "it closed")
             case "asks":
-                return Answer(QUESTION, typed=True)
+                return McpResponse(QUESTION, typed=True)
             case "refuses":
                 return said("no", failed=True)
             case "wrong":
-                return Answer(error=b'{"code":1,"message":"broken"}')
+                return McpResponse(error=b'{"code":1,"message":"broken"}')
         self.fuse.check()
         self.effects.append(tool)
         await self.fuse.point()
@@ -137,7 +137,7 @@ class Shop:
             raise UpstreamLost("shop", tool, "it closed")
         answer = said(f'{{"id": "{tool}-{len(self.effects)}"}}')
         assert isinstance(answer.result, bytes)
-        return Answer(Kept(answer.result)) if outcome == LONG else answer
+        return McpResponse(Kept(answer.result)) if outcome == LONG else answer
 
 
 QUESTION = b'{"resultType":"input_required","inputRequests":{},"requestState":"x"}'
@@ -159,9 +159,9 @@ class Kept:
         self.closed = True
 
 
-def said(text: str, *, failed: bool = False) -> Answer:
+def said(text: str, *, failed: bool = False) -> McpResponse:
     """An answer of a tool."""
-    return Answer(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": failed}))
+    return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": failed}))
 
 
 class FusedLedger(SqliteLedger):
@@ -221,7 +221,7 @@ class TransactionHarness:
     ) -> None:
         spec = ServerSpec(
             name="shop",
-            transport=Transport.STDIO,
+            transport=TransportType.STDIO,
             policy=UpstreamPolicy(all=ToolSafety(kind=kind), tools=READERS),
         )
         delivery_policy = DeliveryPolicy([spec])
@@ -254,7 +254,7 @@ class TransactionHarness:
         """From now on it may be killed."""
         self.shop.fuse = self.store.fuse = self._ledger.fuse = fuse
 
-    def _find(self, name: str, caller: Caller) -> Item:
+    def _find(self, name: str, caller: Identity) -> Item:
         if name in self.missing:
             raise ToolNotFound(name, ["reserve", "charge"])
         return tool(name)
@@ -263,9 +263,9 @@ class TransactionHarness:
         self.pauses.append(seconds)
         await asyncio.sleep(0)
 
-    async def use(self, request: Request) -> tuple[Call, Answer]:
+    async def use(self, request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
         """As the gateway does it: find the tool, and carry the call to its answer."""
-        call = Call(request, tool(request.name))
+        call = UpstreamCall(request, tool(request.name))
         return call, await self.journal.send_recorded(call)
 
     async def sweep(self) -> None:
@@ -284,7 +284,7 @@ class TransactionHarness:
 
     # What a client does.
 
-    async def ask(self, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
+    async def ask(self, name: str, caller: Identity = LOCAL_IDENTITY, **arguments: Any) -> dict[str, Any]:
         """What one of the gateway's own tools tells."""
         answer = await self.tools.tools_by_name[name].run(asked(name, caller, **arguments))
         assert isinstance(answer.result, bytes)
@@ -304,7 +304,7 @@ class TransactionHarness:
             compensate = {"tool": undo or f"undo_{name}", "args": {"of": "$arguments.n"}}
             more = {"compensate": compensate, **more}
         more = {"args": {"n": name}, **more}
-        request = asked("transaction_step", LOCAL, transaction_id=id, tool=name, **more)
+        request = asked("transaction_step", LOCAL_IDENTITY, transaction_id=id, tool=name, **more)
         assert self.tools.is_step(request)
         _, answer = await self.tools.run_step(request, self.use)
         return result_of(answer)
@@ -318,7 +318,7 @@ class TransactionHarness:
 READERS = {"look*": ToolSafety(kind=ToolClass.READ)}
 
 
-def result_of(answer: Answer) -> dict[str, Any]:
+def result_of(answer: McpResponse) -> dict[str, Any]:
     """An answer, decoded."""
     assert isinstance(answer.result, bytes)
     result: dict[str, Any] = msgspec.json.decode(answer.result or answer.error)
@@ -326,10 +326,14 @@ def result_of(answer: Answer) -> dict[str, Any]:
 
 
 def asked(
-    name: str, caller: Caller = LOCAL, /, delivery_request: DeliveryRequest | None = None, **arguments: Any
-) -> Request:
+    name: str,
+    caller: Identity = LOCAL_IDENTITY,
+    /,
+    delivery_request: DeliveryRequest | None = None,
+    **arguments: Any,
+) -> McpRequest:
     """A call of a tool."""
-    return Request(
+    return McpRequest(
         caller=caller,
         name=name,
         params={"arguments": Raw(msgspec.json.encode(arguments))},
@@ -339,7 +343,7 @@ def asked(
 
 def tool(name: str) -> Item:
     """A tool of the shop."""
-    return Item(Kind.TOOLS, "shop", name, name)
+    return Item(ItemKind.TOOLS, "shop", name, name)
 
 
 @contextmanager
@@ -406,6 +410,6 @@ async def _tolerant(work: Callable[[], Awaitable[object]]) -> None:
         return
 
 
-def place_of(id: str, caller: Caller = LOCAL) -> TransactionKey:
+def place_of(id: str, caller: Identity = LOCAL_IDENTITY) -> TransactionKey:
     """Where a transaction is recorded."""
     return TransactionKey(caller.tenant, caller.principal, id)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.domain.child_environment import inherited, loads_code, withheld
+from headgate.domain.child_environment import inherited_environment, loads_code, withheld_variables
 
 PUBLIC = {
     "npm_config_registry": "https://npm.example.com/",
@@ -60,38 +60,38 @@ LOADERS = [
     ],
 )
 def test_what_reaches_the_network_is_inherited(name: str) -> None:
-    assert inherited({name: "x"}, ()) == {name: "x"}
+    assert inherited_environment({name: "x"}, ()) == {name: "x"}
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "ALL_PROXY"])
 def test_a_proxy_is_inherited_with_its_password_because_it_is_of_no_use_without(name: str) -> None:
     environ = {name: "http://ada:pa@proxy.example.com:3128"}
-    assert inherited(environ, ()) == environ
+    assert inherited_environment(environ, ()) == environ
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_where_packages_come_from_is_inherited(name: str) -> None:
     environ = {name: PUBLIC[name]}
-    assert inherited(environ, ()) == environ
-    assert withheld(environ, ()) == []
+    assert inherited_environment(environ, ()) == environ
+    assert withheld_variables(environ, ()) == []
 
 
 @pytest.mark.parametrize("name", WITH_CREDENTIALS)
 def test_a_credential_is_inherited_only_if_it_is_named(name: str) -> None:
     environ = {name: WITH_CREDENTIALS[name]}
-    assert inherited(environ, ()) == {}
-    assert withheld(environ, ()) == [name]
-    assert inherited(environ, (name,)) == environ
-    assert inherited(environ, (f"{name[:4]}*",)) == environ
-    assert withheld(environ, (name,)) == []
+    assert inherited_environment(environ, ()) == {}
+    assert withheld_variables(environ, ()) == [name]
+    assert inherited_environment(environ, (name,)) == environ
+    assert inherited_environment(environ, (f"{name[:4]}*",)) == environ
+    assert withheld_variables(environ, (name,)) == []
 
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_what_loads_code_is_inherited_only_by_its_whole_name(name: str) -> None:
     environ = {name: "x"}
     assert loads_code(name)
-    assert inherited(environ, ("*", f"{name[:-1]}*")) == {}
-    assert inherited(environ, (name,)) == environ
+    assert inherited_environment(environ, ("*", f"{name[:-1]}*")) == {}
+    assert inherited_environment(environ, (name,)) == environ
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_what_loads_code_is_inherited_only_by_its_whole_name(name: str) -> None:
 )
 def test_everything_else_is_inherited_only_if_it_is_named(name: str) -> None:
     environ = {name: "x"}
-    assert inherited(environ, ()) == {}
-    assert inherited(environ, (name,)) == inherited(environ, ("*",)) == environ
-    assert inherited(environ, (name.lower(), name[:-1], f"X{name}*")) == {}
+    assert inherited_environment(environ, ()) == {}
+    assert inherited_environment(environ, (name,)) == inherited_environment(environ, ("*",)) == environ
+    assert inherited_environment(environ, (name.lower(), name[:-1], f"X{name}*")) == {}

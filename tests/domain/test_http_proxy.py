@@ -2,7 +2,13 @@
 
 import pytest
 
-from headgate.domain.http_proxy import HttpProxy, ProxyUnusable, is_bypassed, proxy_in, read_proxy
+from headgate.domain.http_proxy import (
+    HttpProxy,
+    InvalidProxy,
+    is_bypassed,
+    parse_proxy,
+    proxy_from_environment,
+)
 
 PROXY = "http://proxy.example.net:3128"
 
@@ -21,7 +27,7 @@ PROXY = "http://proxy.example.net:3128"
     ],
 )
 def test_a_proxy_is_read_and_shown_without_its_password(url: str, proxy: HttpProxy, shown: str) -> None:
-    assert read_proxy(url) == proxy
+    assert parse_proxy(url) == proxy
     assert str(proxy) == shown
 
 
@@ -38,8 +44,8 @@ def test_a_proxy_is_read_and_shown_without_its_password(url: str, proxy: HttpPro
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(ProxyUnusable) as caught:
-        read_proxy(url)
+    with pytest.raises(InvalidProxy) as caught:
+        parse_proxy(url)
     assert "geheim" not in str(caught.value)
 
 
@@ -60,14 +66,14 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(url: str) -
 )
 def test_the_environment_names_a_proxy(environ: dict[str, str], *, secure: bool, variable: str) -> None:
     value = PROXY if variable else ""
-    assert proxy_in(environ, "mcp.example.com", 443, secure=secure) == (variable, value)
+    assert proxy_from_environment(environ, "mcp.example.com", 443, secure=secure) == (variable, value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "a.localhost", "::1", "127.8.8.8"])
 def test_a_proxy_elsewhere_is_not_asked_for_loopback_and_one_on_loopback_is(host: str) -> None:
-    assert proxy_in({"ALL_PROXY": PROXY}, host, 80, secure=False) == ("", "")
+    assert proxy_from_environment({"ALL_PROXY": PROXY}, host, 80, secure=False) == ("", "")
     for near in ("http://127.0.0.1:1", "localhost:1", "http://[::1]:1"):
-        assert proxy_in({"ALL_PROXY": near}, host, 80, secure=False) == ("ALL_PROXY", near)
+        assert proxy_from_environment({"ALL_PROXY": near}, host, 80, secure=False) == ("ALL_PROXY", near)
 
 
 @pytest.mark.parametrize(

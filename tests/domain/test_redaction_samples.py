@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.redaction import REDACTED, cleaned, without_secret_members, without_secrets
+from headgate.domain.redaction import REDACTED, redact, redact_json, redact_secrets
 from tests.domain.secret_samples import PEM, SECRETS
 
 DATA = Path(__file__).parent.parent / "data"
@@ -21,7 +21,7 @@ INNOCENT = (DATA / "innocent.txt").read_text().splitlines()
 @pytest.mark.parametrize(("text", "secrets"), SECRETS)
 def test_a_secret_is_removed_and_the_text_around_it_stays(text: str, secrets: tuple[str, ...]) -> None:
     before, after = "server failed (attempt 3): ", "\nnext line: exit code 1"
-    redacted = without_secrets(f"{before}{text}{after}")
+    redacted = redact_secrets(f"{before}{text}{after}")
     assert not [secret for secret in secrets if secret in redacted]
     assert REDACTED in redacted
     assert redacted.startswith(before)
@@ -31,15 +31,15 @@ def test_a_secret_is_removed_and_the_text_around_it_stays(text: str, secrets: tu
 @pytest.mark.parametrize(("text", "secrets"), SECRETS)
 def test_a_secret_is_removed_from_what_json_and_python_quote(text: str, secrets: tuple[str, ...]) -> None:
     for quoted in (msgspec.json.encode({"line": text}).decode(), repr(text)):
-        assert not [secret for secret in secrets if secret in without_secrets(quoted)], quoted
+        assert not [secret for secret in secrets if secret in redact_secrets(quoted)], quoted
     document = msgspec.json.encode({"error": {"message": text}})
-    assert not [secret for secret in secrets if secret in without_secret_members(document)]
+    assert not [secret for secret in secrets if secret in redact_json(document)]
 
 
 @pytest.mark.parametrize("text", INNOCENT)
 def test_an_innocent_text_stays_as_it_is(text: str) -> None:
-    assert without_secrets(text) == text
-    assert without_secrets(f"2026-11-18 12:00:00 [error] {text}") == f"2026-11-18 12:00:00 [error] {text}"
+    assert redact_secrets(text) == text
+    assert redact_secrets(f"2026-11-18 12:00:00 [error] {text}") == f"2026-11-18 12:00:00 [error] {text}"
 
 
 def test_there_are_as_many_samples_as_the_decision_says() -> None:
@@ -51,7 +51,7 @@ def test_texts_of_real_servers_stay_as_they_are() -> None:
     """Names, descriptions, schemas and answers of 98 servers; a few of them show an example of a token."""
     texts = set(_texts())
     assert len(texts) > 10_000
-    assert sum(without_secrets(text) != text for text in texts) <= 10
+    assert sum(redact_secrets(text) != text for text in texts) <= 10
 
 
 def _texts() -> Iterator[str]:
@@ -121,8 +121,8 @@ _PIECES = st.sampled_from(
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=5)), max_size=12).map("".join))
 @settings(max_examples=600, deadline=None)
 def test_a_redacted_text_is_not_changed_again_and_stays_short(text: str) -> None:
-    redacted = cleaned(text)
-    assert cleaned(redacted) == redacted
+    redacted = redact(text)
+    assert redact(redacted) == redacted
     assert len(redacted) <= 4 * len(text) + 16
 
 
@@ -167,5 +167,5 @@ def test_time_grows_with_the_length_of_a_hostile_text(piece: str) -> None:
 
 def _cpu_seconds(text: str) -> float:
     start = time.process_time()
-    cleaned(text)
+    redact(text)
     return time.process_time() - start

@@ -8,25 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from headgate.catalog.errors import PromptNotFound, ResourceNotFound, ServerNotFound, ToolNotFound
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.tool_dialects import Dialect
 from headgate.delivery.transactions.tool_definitions import STEP_TOOL
-from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.errors import (
     Effect,
-    Exhausted,
     HeaderMismatch,
-    MethodUnknown,
-    PromptNotFound,
-    ResourceNotFound,
-    ServerNotFound,
-    ToolNotFound,
+    MethodNotFound,
+    ResourceExhausted,
     UpstreamUnavailable,
 )
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.gateway import Gateway, ToolCaller
 from headgate.protocol.protocol_version import Era
 from tests.delivery.scripted_upstream import DONE, SUBSCRIBED, WAIT_SECONDS
@@ -41,11 +37,11 @@ def a_tool(name: str, **properties: object) -> dict[str, object]:
     return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
 
 
-async def call(harness: GatewayHarness, name: str, **more: Any) -> Answer:
+async def call(harness: GatewayHarness, name: str, **more: Any) -> McpResponse:
     return await harness.gateway.call(request("tools/call", name, **more))
 
 
-async def waiting(harness: GatewayHarness, work: Awaitable[Answer]) -> "asyncio.Future[Answer]":
+async def waiting(harness: GatewayHarness, work: Awaitable[McpResponse]) -> "asyncio.Future[McpResponse]":
     """A request that waits for its server."""
     harness.desk.upstream.open.clear()
     task = asyncio.ensure_future(work)
@@ -61,7 +57,7 @@ async def waiting(harness: GatewayHarness, work: Awaitable[Answer]) -> "asyncio.
 async def test_a_call_waits_for_a_server_that_is_still_starting(name: str) -> None:
     harness = GatewayHarness()
     under_way = await waiting(harness, call(harness, name))
-    harness.offer("bank", Kind.TOOLS, a_tool("pay"))
+    harness.offer("bank", ItemKind.TOOLS, a_tool("pay"))
     harness.desk.upstream.open.set()
     assert await under_way is DONE
     assert [sent.item.name for sent in harness.sent] == ["pay"]
@@ -71,7 +67,7 @@ async def test_a_call_waits_for_a_server_that_is_still_starting(name: str) -> No
 async def test_a_call_of_a_tool_that_the_server_turns_out_not_to_have_is_not_found() -> None:
     harness = GatewayHarness()
     under_way = await waiting(harness, call(harness, "bank_pay"))
-    harness.offer("bank", Kind.TOOLS, a_tool("play"))
+    harness.offer("bank", ItemKind.TOOLS, a_tool("play"))
     harness.desk.upstream.open.set()
     with pytest.raises(ToolNotFound) as missing:
         await under_way
@@ -96,7 +92,7 @@ async def test_a_name_of_no_server_is_not_found_at_once() -> None:
 
 async def test_a_server_that_has_told_its_tools_is_not_waited_for() -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.TOOLS, a_tool("pay"))
+    harness.offer("bank", ItemKind.TOOLS, a_tool("pay"))
     assert await call(harness, "bank_pay") is DONE
     with pytest.raises(ToolNotFound):
         await call(harness, "bank_steal")
@@ -105,8 +101,8 @@ async def test_a_server_that_has_told_its_tools_is_not_waited_for() -> None:
 
 async def test_prompts_and_resources_wait_for_a_starting_server_too() -> None:
     for method, kind, definition, name in (
-        ("get_prompt", Kind.PROMPTS, {"name": "hello"}, "bank_hello"),
-        ("read_resource", Kind.RESOURCES, {"uri": SHARED, "name": "n"}, SHARED),
+        ("get_prompt", ItemKind.PROMPTS, {"name": "hello"}, "bank_hello"),
+        ("read_resource", ItemKind.RESOURCES, {"uri": SHARED, "name": "n"}, SHARED),
     ):
         harness = GatewayHarness()
         work = getattr(harness.gateway, method)(request("some", name))
@@ -122,7 +118,7 @@ async def test_prompts_and_resources_wait_for_a_starting_server_too() -> None:
 async def test_a_prompt_is_asked_for_by_its_own_name() -> None:
     harness = GatewayHarness("bank", "other")
     for server in ("bank", "other"):
-        harness.offer(server, Kind.PROMPTS, {"name": "hello"})
+        harness.offer(server, ItemKind.PROMPTS, {"name": "hello"})
     assert await harness.gateway.get_prompt(request("prompts/get", "other_hello", {"arguments": {}})) is DONE
     (sent,) = harness.sent
     assert (sent.item.server, sent.item.name) == ("other", "hello")
@@ -131,7 +127,7 @@ async def test_a_prompt_is_asked_for_by_its_own_name() -> None:
 
 async def test_a_prompt_that_nobody_has_is_not_found_with_the_nearest() -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.PROMPTS, {"name": "hello"})
+    harness.offer("bank", ItemKind.PROMPTS, {"name": "hello"})
     with pytest.raises(PromptNotFound) as missing:
         await harness.gateway.get_prompt(request("prompts/get", "bank_hallo"))
     assert "bank_hello" in missing.value.hint
@@ -140,8 +136,8 @@ async def test_a_prompt_that_nobody_has_is_not_found_with_the_nearest() -> None:
 
 async def test_a_tool_is_no_prompt_of_that_name() -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.TOOLS, a_tool("pay"))
-    harness.offer("bank", Kind.PROMPTS)
+    harness.offer("bank", ItemKind.TOOLS, a_tool("pay"))
+    harness.offer("bank", ItemKind.PROMPTS)
     with pytest.raises(PromptNotFound):
         await harness.gateway.get_prompt(request("prompts/get", "bank_pay"))
 
@@ -149,18 +145,20 @@ async def test_a_tool_is_no_prompt_of_that_name() -> None:
 # Resources.
 
 
-def both(answer: Answer = DONE) -> GatewayHarness:
+def both(answer: McpResponse = DONE) -> GatewayHarness:
     """Two servers that have a resource of the same URI."""
     harness = GatewayHarness("bank", "other", answer=answer)
     for server in ("bank", "other"):
-        harness.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
-        harness.offer(server, Kind.TEMPLATES, {"uriTemplate": f"{server}:///{{id}}", "name": "rows"})
-        harness.offer(server, Kind.PROMPTS, {"name": "hello"})
+        harness.offer(server, ItemKind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        harness.offer(server, ItemKind.TEMPLATES, {"uriTemplate": f"{server}:///{{id}}", "name": "rows"})
+        harness.offer(server, ItemKind.PROMPTS, {"name": "hello"})
     return harness
 
 
-def contents(*uris: str) -> Answer:
-    return Answer(json.dumps({"contents": [{"uri": uri, "text": SHARED} for uri in uris], "x": 1}).encode())
+def contents(*uris: str) -> McpResponse:
+    return McpResponse(
+        json.dumps({"contents": [{"uri": uri, "text": SHARED} for uri in uris], "x": 1}).encode()
+    )
 
 
 async def test_who_had_a_uri_first_keeps_it_and_its_contents_are_not_touched() -> None:
@@ -182,13 +180,13 @@ async def test_a_resource_under_another_uri_is_read_by_its_own_and_shown_under_t
 
 async def test_contents_on_disk_are_not_opened() -> None:
     large = Large(b'{"contents":[]}')
-    answer = await both(Answer(large)).gateway.read_resource(request("resources/read", OTHERS))
+    answer = await both(McpResponse(large)).gateway.read_resource(request("resources/read", OTHERS))
     assert answer.result is large
     assert not large.opened
 
 
 async def test_an_error_about_a_resource_is_handed_on() -> None:
-    wrong = Answer(error=b'{"code":-32002,"message":"gone"}')
+    wrong = McpResponse(error=b'{"code":-32002,"message":"gone"}')
     harness = both(wrong)
     assert (await harness.gateway.read_resource(request("resources/read", OTHERS))).error == wrong.error
 
@@ -263,7 +261,7 @@ async def test_an_unknown_method_goes_to_the_server_that_is_named() -> None:
 
 async def test_an_unknown_method_that_no_one_server_is_known_to_have_is_unknown() -> None:
     harness = GatewayHarness("bank", "other")
-    with pytest.raises(MethodUnknown, match="vendor/audit"):
+    with pytest.raises(MethodNotFound, match="vendor/audit"):
         await harness.gateway.forward(request("vendor/audit"), None)
     assert harness.sent == []
 
@@ -280,32 +278,32 @@ async def test_a_server_that_is_named_and_not_there_is_said_to_be_unknown(server
 async def test_a_gateway_without_servers_knows_no_method() -> None:
     harness = GatewayHarness("bank")
     harness.catalog.set_servers([])
-    with pytest.raises(MethodUnknown, match="no server is there"):
+    with pytest.raises(MethodNotFound, match="no server is there"):
         await harness.gateway.forward(request("vendor/audit"), None)
 
 
 @pytest.mark.parametrize("begun", [b'{"task":{"taskId":"t1"}}', b'{"resultType":"task","taskId":"t1"}'])
 async def test_a_task_is_looked_after_by_the_server_that_began_it(begun: bytes) -> None:
-    harness = GatewayHarness("bank", "other", answer=Answer(begun))
-    harness.offer("other", Kind.TOOLS, a_tool("dig"))
-    harness.offer("bank", Kind.TOOLS)
+    harness = GatewayHarness("bank", "other", answer=McpResponse(begun))
+    harness.offer("other", ItemKind.TOOLS, a_tool("dig"))
+    harness.offer("bank", ItemKind.TOOLS)
     await call(harness, "other_dig")
     await harness.gateway.forward(request("tasks/get", params={"taskId": "t1"}), None)
     assert [sent.item.server for sent in harness.sent] == ["other", "other"]
 
 
 async def test_a_task_that_an_unknown_method_began_is_known_too() -> None:
-    harness = GatewayHarness("bank", "other", answer=Answer(b'{"taskId":"t1"}'))
+    harness = GatewayHarness("bank", "other", answer=McpResponse(b'{"taskId":"t1"}'))
     await harness.gateway.forward(request("vendor/dig"), "other")
     await harness.gateway.forward(request("tasks/get", params={"taskId": "t1"}), None)
     assert [sent.item.server for sent in harness.sent] == ["other", "other"]
 
 
 async def test_a_task_of_another_caller_is_as_good_as_unknown() -> None:
-    harness = GatewayHarness("bank", "other", answer=Answer(b'{"task":{"taskId":"t1"}}'))
+    harness = GatewayHarness("bank", "other", answer=McpResponse(b'{"task":{"taskId":"t1"}}'))
     await harness.gateway.forward(request("vendor/dig", who="ann"), "other")
     for id, who in (("t1", "bob"), ("t2", "ann")):
-        with pytest.raises(MethodUnknown):
+        with pytest.raises(MethodNotFound):
             await harness.gateway.forward(request("tasks/get", params={"taskId": id}, who=who), None)
     assert len(harness.sent) == 1
 
@@ -318,7 +316,7 @@ MIRRORED = a_tool("pay", amount={"type": "integer", "x-mcp-header": "Amount"})
 @pytest.mark.parametrize("headers", [{}, {b"mcp-param-amount": b"8"}, {b"mcp-param-amount": b"\xff"}])
 async def test_headers_that_say_something_else_than_the_body_are_refused(headers: dict[bytes, bytes]) -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.TOOLS, MIRRORED)
+    harness.offer("bank", ItemKind.TOOLS, MIRRORED)
     with pytest.raises(HeaderMismatch, match="Amount"):
         await call(harness, "bank_pay", params={"arguments": {"amount": 7}}, headers=headers)
     assert harness.sent == []
@@ -329,14 +327,16 @@ async def test_headers_that_agree_pass_and_so_do_none(
     headers: dict[bytes, bytes] | None,
 ) -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.TOOLS, MIRRORED)
+    harness.offer("bank", ItemKind.TOOLS, MIRRORED)
     assert await call(harness, "bank_pay", params={"arguments": {"amount": 7}}, headers=headers) is DONE
 
 
-@pytest.mark.parametrize("mode", [Mode.SLIM, Mode.SEARCH, Mode.DYNAMIC, Mode.BUDGET])
-async def test_who_was_not_shown_that_a_tool_wants_headers_need_not_send_them(mode: Mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [ListingMode.SLIM, ListingMode.SEARCH, ListingMode.DYNAMIC, ListingMode.BUDGET]
+)
+async def test_who_was_not_shown_that_a_tool_wants_headers_need_not_send_them(mode: ListingMode) -> None:
     harness = GatewayHarness(mode=mode)
-    harness.offer("bank", Kind.TOOLS, MIRRORED)
+    harness.offer("bank", ItemKind.TOOLS, MIRRORED)
     asked = {"arguments": {"amount": 7}}
     assert await call(harness, "bank_pay", params=asked, headers={}) is DONE
     with pytest.raises(HeaderMismatch, match="Amount"):
@@ -346,13 +346,13 @@ async def test_who_was_not_shown_that_a_tool_wants_headers_need_not_send_them(mo
 
 async def test_headers_that_a_dialect_does_not_ask_for_need_not_be_sent() -> None:
     harness = GatewayHarness(clients=KnownClients(dialect=Dialect.GEMINI))
-    harness.offer("bank", Kind.TOOLS, MIRRORED)
+    harness.offer("bank", ItemKind.TOOLS, MIRRORED)
     assert await call(harness, "bank_pay", params={"arguments": {"amount": 7}}, headers={}) is DONE
 
 
 async def test_headers_about_a_tool_that_wants_none_are_nobodys_business() -> None:
     harness = GatewayHarness()
-    harness.offer("bank", Kind.TOOLS, a_tool("pay"))
+    harness.offer("bank", ItemKind.TOOLS, a_tool("pay"))
     assert await call(harness, "bank_pay", headers={b"mcp-param-amount": b"8"}) is DONE
 
 
@@ -367,18 +367,18 @@ class Gatekeeper:
         self._permits = permits
         self.asked: list[str] = []
 
-    def admit(self, caller: Caller) -> None:
+    def admit(self, caller: Identity) -> None:
         self.asked.append("admit")
         if not self._admits:
-            raise Exhausted("too many requests")
+            raise ResourceExhausted("too many requests")
 
-    def permit(self, caller: Caller, item: Item) -> None:
+    def permit(self, caller: Identity, item: Item) -> None:
         self.asked.append(f"permit {item.server} {item.name}")
         if not self._permits:
-            raise Exhausted("not for you")
+            raise ResourceExhausted("not for you")
 
 
-Way = tuple[Callable[[Gateway, Request], Awaitable[Answer]], Request, str]
+Way = tuple[Callable[[Gateway, McpRequest], Awaitable[McpResponse]], McpRequest, str]
 WAYS: dict[str, Way] = {
     "call": (Gateway.call, request("tools/call", "other_pay"), "other pay"),
     "prompt": (Gateway.get_prompt, request("prompts/get", "other_hello"), "other hello"),
@@ -395,10 +395,10 @@ WAYS: dict[str, Way] = {
 def guarded(gatekeeper: Gatekeeper) -> GatewayHarness:
     harness = GatewayHarness("bank", "other", access=gatekeeper)
     for server in ("bank", "other"):
-        harness.offer(server, Kind.TOOLS, a_tool("pay"))
-        harness.offer(server, Kind.PROMPTS, {"name": "hello"})
-        harness.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
-        harness.offer(server, Kind.TEMPLATES)
+        harness.offer(server, ItemKind.TOOLS, a_tool("pay"))
+        harness.offer(server, ItemKind.PROMPTS, {"name": "hello"})
+        harness.offer(server, ItemKind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        harness.offer(server, ItemKind.TEMPLATES)
     return harness
 
 
@@ -415,7 +415,7 @@ async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: 
     harness = guarded(Gatekeeper(admits=False))
     do, asked, _ = way
     for name in (asked.name, "nobody_has_this"):
-        with pytest.raises(Exhausted, match="too many"):
+        with pytest.raises(ResourceExhausted, match="too many"):
             await do(harness.gateway, msgspec.structs.replace(asked, name=name))
     assert harness.sent == []
 
@@ -424,14 +424,14 @@ async def test_a_caller_who_asks_too_often_does_not_even_learn_what_exists(way: 
 async def test_what_a_caller_may_not_use_reaches_no_server(way: Way) -> None:
     harness = guarded(Gatekeeper(permits=False))
     do, asked, _ = way
-    with pytest.raises(Exhausted, match="not for you"):
+    with pytest.raises(ResourceExhausted, match="not for you"):
         await do(harness.gateway, asked)
     assert (harness.sent, harness.desk.upstream.subscriptions) == ([], [])
 
 
 async def test_an_unknown_method_is_counted_too() -> None:
     harness = guarded(Gatekeeper(admits=False))
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         await harness.gateway.forward(request("vendor/audit"), "bank")
     assert harness.sent == []
 
@@ -442,20 +442,20 @@ async def test_an_unknown_method_is_counted_too() -> None:
 class Taking:
     """Takes the tool that makes steps, and says so instead of making any."""
 
-    def is_step(self, request: Request) -> bool:
+    def is_step(self, request: McpRequest) -> bool:
         return request.name == STEP_TOOL
 
-    async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
-        raise Exhausted("this was a step")
+    async def run_step(self, request: McpRequest, use: ToolCaller) -> tuple[UpstreamCall, McpResponse]:
+        raise ResourceExhausted("this was a step")
 
 
 @pytest.mark.parametrize("prefixed", [True, False])
 async def test_a_servers_tool_of_the_same_name_makes_no_step(*, prefixed: bool) -> None:
     harness = GatewayHarness("bank", prefixed=prefixed, transactions=Taking())
-    harness.offer("bank", Kind.TOOLS, a_tool(STEP_TOOL))
+    harness.offer("bank", ItemKind.TOOLS, a_tool(STEP_TOOL))
     if prefixed:
         # The server's own goes by another name.
-        with pytest.raises(Exhausted, match="a step"):
+        with pytest.raises(ResourceExhausted, match="a step"):
             await harness.gateway.call(request("tools/call", STEP_TOOL))
     else:
         assert await harness.gateway.call(request("tools/call", STEP_TOOL)) is DONE
@@ -465,9 +465,9 @@ async def test_a_servers_tool_of_the_same_name_makes_no_step(*, prefixed: bool) 
 # Listings.
 
 
-@pytest.mark.parametrize("kind", Kind)
-async def test_each_kind_has_a_listing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ItemKind)
+async def test_each_kind_has_a_listing(kind: ItemKind) -> None:
     harness = both()
-    harness.offer("bank", Kind.TOOLS, a_tool("pay"))
+    harness.offer("bank", ItemKind.TOOLS, a_tool("pay"))
     page = json.loads(b"{" + await harness.gateway.list(kind, None, ListingContext(era=Era.STATELESS)) + b"}")
-    assert page[kind.member][0][kind.key]
+    assert page[kind.result_member][0][kind.key]

@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Call, Caller, Request
+from headgate.catalog.errors import ToolNotFound
 from headgate.domain.delivery_request import DeliveryRequest
 from headgate.domain.errors import (
-    AnswerNotStored,
     Effect,
-    Exhausted,
     InvalidArguments,
+    ResourceExhausted,
+    ResponseNotStored,
     ResultNotFound,
-    ToolNotFound,
 )
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.gateway.gateway import ToolCaller
 from headgate.protocol.message_meta import SplicedJson, with_edited_meta_on_disk
 from headgate.results import job_runner
@@ -42,13 +41,13 @@ LOOK = {"name": "look", "inputSchema": SCHEMA}
 class Library:
     """A house whose large results are kept."""
 
-    def __init__(self, store: LocalResultStore, *servers: str, answer: Answer, **more: Any) -> None:
+    def __init__(self, store: LocalResultStore, *servers: str, answer: McpResponse, **more: Any) -> None:
         self.store = store
         responses = LargeResults(store, InlineWorkers(), _work, TruncationSettings(), lambda request: True)
         self.harness = GatewayHarness(*(servers or ("bank",)), answer=answer, responses=responses, **more)
-        self.harness.offer("bank", Kind.TOOLS, LOOK)
+        self.harness.offer("bank", ItemKind.TOOLS, LOOK)
 
-    async def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> McpResponse:
         return await self.harness.gateway.call(
             request("tools/call", name, {"arguments": arguments or {}}, **more)
         )
@@ -75,7 +74,7 @@ Build = Callable[..., Library]
 async def build(tmp_path: Path) -> AsyncIterator[Build]:
     async with open_results(tmp_path / "spool") as store:
         yield lambda *servers, answer=LARGE, **more: Library(
-            store, *servers, answer=answer if isinstance(answer, Answer) else Answer(answer), **more
+            store, *servers, answer=answer if isinstance(answer, McpResponse) else McpResponse(answer), **more
         )
     assert open_files(tmp_path) == []
 
@@ -83,18 +82,18 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
 # Behind a call.
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_what_is_small_is_handed_on_as_it_is(build: Build, mode: Mode) -> None:
-    failure = Answer(error=b'{"code":-1,"message":"%b"}' % (b"x" * 10_000))
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_what_is_small_is_handed_on_as_it_is(build: Build, mode: ListingMode) -> None:
+    failure = McpResponse(error=b'{"code":-1,"message":"%b"}' % (b"x" * 10_000))
     for answer in (DONE, failure):
         library = build(answer=answer, mode=mode)
         assert await library.call("bank_look") is answer
         assert await library.store.size() == 0
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 async def test_a_large_result_is_cut_and_read_in_every_mode_directly_and_through_call_tool(
-    build: Build, mode: Mode
+    build: Build, mode: ListingMode
 ) -> None:
     library = build(mode=mode)
     cache_id = await library.stored()
@@ -136,13 +135,13 @@ def check_typed(reply: bytes) -> None:
     assert told["_headgate"]["shown"] == len(told["rows"]) < told["_headgate"]["total"] == 500
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 async def test_a_structure_that_is_cut_has_the_notice_also_in_a_step_of_a_transaction(
-    build: Build, mode: Mode
+    build: Build, mode: ListingMode
 ) -> None:
     steps = Steps()
     library = build(answer=TYPED, transactions=steps, mode=mode)
-    library.harness.offer("bank", Kind.TOOLS, LOOK, PROMISING)
+    library.harness.offer("bank", ItemKind.TOOLS, LOOK, PROMISING)
     check_typed(await library.told("bank_typed"))
     check_typed(await library.told("call_tool", {"name": "bank_typed"}))
     check_typed(await library.told("bank_typed", delivery_request=DeliveryRequest(transaction="t")))
@@ -152,12 +151,12 @@ async def test_a_structure_that_is_cut_has_the_notice_also_in_a_step_of_a_transa
 
 async def test_the_result_of_a_task_is_cut_as_the_tool_that_began_it_promises(build: Build) -> None:
     library = build(answer=result(task={"taskId": "1", "status": "working"}))
-    library.harness.offer("bank", Kind.TOOLS, LOOK, PROMISING)
+    library.harness.offer("bank", ItemKind.TOOLS, LOOK, PROMISING)
     await library.call("bank_typed")
     gateway, asked = library.harness.gateway, {"taskId": "1"}
     # What is asked about the task meanwhile does not hide which tool began it.
     await gateway.forward(request("tasks/get", params=asked), None)
-    library.harness.desk.upstream.script[:] = [Answer(TYPED)]
+    library.harness.desk.upstream.script[:] = [McpResponse(TYPED)]
     answer = await gateway.forward(request("tasks/result", params=asked), None)
     assert isinstance(answer.result, bytes)
     check_typed(answer.result)
@@ -190,10 +189,10 @@ class Steps:
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    def is_step(self, request: Request) -> bool:
+    def is_step(self, request: McpRequest) -> bool:
         return request.delivery_request is not None and bool(request.delivery_request.transaction)
 
-    async def run_step(self, request: Request, use: ToolCaller) -> tuple[Call, Answer]:
+    async def run_step(self, request: McpRequest, use: ToolCaller) -> tuple[UpstreamCall, McpResponse]:
         self.made.append(request.name)
         return await use(request)
 
@@ -255,7 +254,7 @@ async def test_a_mistake_is_found_before_the_tool_is_called(
 
 async def test_arguments_that_the_tool_refuses_come_back_with_its_schema(build: Build) -> None:
     refused = result(text("amount is required"), isError=True)
-    for answer in (Answer(refused), WRONG):
+    for answer in (McpResponse(refused), WRONG):
         reply = await build(answer=answer).told("proxy_read", {"tool": "bank_look"})
         assert json.loads(reply)["isError"] is True
         assert json.dumps(SCHEMA) in " ".join(texts_of(reply))
@@ -267,11 +266,11 @@ class Closed:
     def __init__(self, *, admits: bool) -> None:
         self._admits = admits
 
-    def admit(self, caller: Caller) -> None:
+    def admit(self, caller: Identity) -> None:
         if not self._admits:
-            raise Exhausted("too many requests")
+            raise ResourceExhausted("too many requests")
 
-    def permit(self, caller: Caller, item: Item) -> None:
+    def permit(self, caller: Identity, item: Item) -> None:
         raise ToolNotFound(item.public_name, [])
 
 
@@ -280,7 +279,7 @@ async def test_what_a_caller_may_not_use_is_not_called_for_its_result(build: Bui
     with pytest.raises(ToolNotFound):
         await library.call("proxy_read", {"tool": "bank_look"})
     library = build(access=Closed(admits=False))
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         await library.call("proxy_read", {"cache_id": "0a"})
     assert library.harness.sent == []
 
@@ -299,8 +298,10 @@ async def test_a_result_is_its_callers_own(build: Build) -> None:
 
 
 async def test_without_a_prefix_a_servers_own_tool_of_that_name_is_called_in_full(build: Build) -> None:
-    library = build(mode=Mode.FULL, prefixed=False, answer=DONE)
-    library.harness.offer("bank", Kind.TOOLS, LOOK, {"name": "proxy_read", "inputSchema": {"type": "object"}})
+    library = build(mode=ListingMode.FULL, prefixed=False, answer=DONE)
+    library.harness.offer(
+        "bank", ItemKind.TOOLS, LOOK, {"name": "proxy_read", "inputSchema": {"type": "object"}}
+    )
     assert await library.call("proxy_read", {"anything": 1}) is DONE
     with pytest.raises(InvalidArguments):
         await library.call("proxy_explore", {"anything": 1})
@@ -317,11 +318,11 @@ async def test_links_lead_to_their_server_in_an_excerpt_and_in_every_look(
     build: Build, tmp_path: Path, *, on_disk: bool
 ) -> None:
     data = result({**LINK, "uri": SHARED}, text(LINES))
-    answer = Answer(await spooled(tmp_path, data) if on_disk else data)
+    answer = McpResponse(await spooled(tmp_path, data) if on_disk else data)
     # The URI is that of another server's resource, which had it first.
     library = build("shop", "bank", answer=answer)
     for server in ("shop", "bank"):
-        library.harness.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        library.harness.offer(server, ItemKind.RESOURCES, {"uri": SHARED, "name": "notes"})
     public = library.harness.catalog.public_uri("bank", SHARED)
     assert public != SHARED
     shown = await library.told("bank_look")
@@ -334,10 +335,10 @@ async def test_links_lead_to_their_server_in_an_excerpt_and_in_every_look(
 async def test_links_lead_to_their_server_in_a_fresh_look_at_what_is_on_disk(
     build: Build, tmp_path: Path
 ) -> None:
-    answer = Answer(await spooled(tmp_path, result({**LINK, "uri": SHARED}, text(LINES))))
+    answer = McpResponse(await spooled(tmp_path, result({**LINK, "uri": SHARED}, text(LINES))))
     library = build("shop", "bank", answer=answer)
     for server in ("shop", "bank"):
-        library.harness.offer(server, Kind.RESOURCES, {"uri": SHARED, "name": "notes"})
+        library.harness.offer(server, ItemKind.RESOURCES, {"uri": SHARED, "name": "notes"})
     reply = await library.told("proxy_search", {"tool": "bank_look", "pattern": "line 1999"})
     assert json.loads(reply)["content"][1]["uri"] == library.harness.catalog.public_uri("bank", SHARED)
 
@@ -346,10 +347,10 @@ async def test_a_result_that_cannot_be_stored_is_lost_and_the_reason_is_told(tmp
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     # In two parts, so that it has to be written to a file of its own.
-    answer = Answer(SplicedJson(await spooled(tmp_path, LARGE), 1, 1, b" "))
+    answer = McpResponse(SplicedJson(await spooled(tmp_path, LARGE), 1, 1, b" "))
     async with open_results(blocked) as store:
         library = Library(store, answer=answer)
-        with pytest.raises(AnswerNotStored, match="could not be written to disk") as raised:
+        with pytest.raises(ResponseNotStored, match="could not be written to disk") as raised:
             await library.told("proxy_search", {"tool": "bank_look", "pattern": "line 1999"})
         assert raised.value.effect is Effect.DONE
         assert len(library.harness.sent) == 1
@@ -361,7 +362,7 @@ async def test_a_result_on_disk_that_was_edited_is_cut_like_any_other(build: Bui
     value = await spooled(tmp_path, data)
     edited = await asyncio.to_thread(with_edited_meta_on_disk, value, lambda meta: meta.pop("gone"))
     assert edited is value
-    library = build(answer=Answer(edited))
+    library = build(answer=McpResponse(edited))
     reply = json.loads(await library.told("bank_look"))
     assert reply["_meta"]["kept"] == 1
     assert "gone" not in reply["_meta"]

@@ -8,25 +8,18 @@ from typing import Any
 import pytest
 
 from headgate.access.local import LocalAccess
+from headgate.catalog.errors import SchemaNotFound, ServerNotFound, ToolNotFound
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.finder import Finder
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.retrieve_tools import RetrieveTools
 from headgate.catalog.tool_dialects import Dialect
-from headgate.domain.call import Answer, Caller, Owner
-from headgate.domain.errors import (
-    Exhausted,
-    HeaderMismatch,
-    InvalidArguments,
-    SchemaNotFound,
-    ServerNotFound,
-    ToolNotFound,
-)
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation, Mode
-from headgate.domain.profile import Profile
+from headgate.domain.client_profile import ClientProfile
+from headgate.domain.errors import HeaderMismatch, InvalidArguments, ResourceExhausted
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import Curation, ListingMode
+from headgate.domain.mcp_request import ClientSession, Identity, McpResponse
 from headgate.gateway.gateway import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_listings import UnreachableChannel
@@ -41,7 +34,7 @@ SCHEMA = {
 }
 PAY = {"name": "pay", "description": "Pay an amount of money to somebody", "inputSchema": SCHEMA}
 LOOK = {"name": "look", "description": "Look at the balance of an account", "inputSchema": {"type": "object"}}
-REFUSED = Answer(b'{"content":[{"type":"text","text":"amount is required"}],"isError":true}')
+REFUSED = McpResponse(b'{"content":[{"type":"text","text":"amount is required"}],"isError":true}')
 
 
 class Hall:
@@ -49,9 +42,9 @@ class Hall:
 
     def __init__(
         self,
-        mode: Mode = Mode.SEARCH,
+        mode: ListingMode = ListingMode.SEARCH,
         *servers: str,
-        answer: Answer = DONE,
+        answer: McpResponse = DONE,
         access: AccessControl | None = None,
         told: Callable[[str], None] = lambda visibility_group: None,
         prefixed: bool = True,
@@ -79,13 +72,13 @@ class Hall:
             tell=told,
         )
         own.update(retrieve_tools=retrieve, retrieve_tool=retrieve, expandSchema=ExpandSchema(catalog))
-        self.harness.offer("bank", Kind.TOOLS, PAY, LOOK)
+        self.harness.offer("bank", ItemKind.TOOLS, PAY, LOOK)
 
-    async def call(self, name: str, arguments: Any = None, **more: Any) -> Answer:
+    async def call(self, name: str, arguments: Any = None, **more: Any) -> McpResponse:
         params = {} if arguments is None else {"arguments": arguments}
         return await self.harness.gateway.call(request("tools/call", name, params, **more))
 
-    async def wrapped(self, name: str, args: Any = None, **more: Any) -> Answer:
+    async def wrapped(self, name: str, args: Any = None, **more: Any) -> McpResponse:
         return await self.call("call_tool", {"name": name, "args": args}, **more)
 
     def sent(self) -> list[tuple[str, str, bytes]]:
@@ -94,18 +87,18 @@ class Hall:
             for call in self.harness.sent
         ]
 
-    async def listed(self, owner: Owner | None = None) -> list[str]:
+    async def listed(self, owner: ClientSession | None = None) -> list[str]:
         page = await self.harness.gateway.list(
-            Kind.TOOLS, None, ListingContext(era=Era.HANDSHAKE, owner=owner)
+            ItemKind.TOOLS, None, ListingContext(era=Era.HANDSHAKE, owner=owner)
         )
         return [tool["name"] for tool in json.loads(b"{" + page + b"}")["tools"]]
 
 
-async def _await_nothing(profile: Profile, owner: Owner | None) -> None:
+async def _await_nothing(profile: ClientProfile, owner: ClientSession | None) -> None:
     """Every server has told what it has."""
 
 
-def told(answer: Answer) -> Any:
+def told(answer: McpResponse) -> Any:
     assert isinstance(answer.result, bytes)
     return json.loads(answer.result)
 
@@ -113,9 +106,9 @@ def told(answer: Answer) -> Any:
 # call_tool.
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 @pytest.mark.parametrize("name", ["bank_pay", "bank:pay", "bank__pay"])
-async def test_any_tool_is_called_by_any_of_its_names_in_any_mode(mode: Mode, name: str) -> None:
+async def test_any_tool_is_called_by_any_of_its_names_in_any_mode(mode: ListingMode, name: str) -> None:
     hall = Hall(mode)
     assert await hall.wrapped(name, {"amount": 5}) is DONE
     # Without call_tool, too: listed or not.
@@ -147,7 +140,7 @@ async def test_a_tool_that_nobody_has_is_said_with_the_nearest_and_how_to_find_o
 
 
 async def test_in_full_mode_the_list_is_named_to_whoever_calls_from_it() -> None:
-    hall = Hall(Mode.FULL)
+    hall = Hall(ListingMode.FULL)
     with pytest.raises(ToolNotFound) as missing:
         await hall.call("bank_pey")
     assert "tools/list" in missing.value.hint
@@ -177,12 +170,12 @@ async def test_a_call_inside_a_call_inside_a_call_is_no_tool() -> None:
 
 
 async def test_a_call_waits_for_a_server_that_is_still_starting() -> None:
-    hall = Hall(Mode.SEARCH, "bank", "shop")
+    hall = Hall(ListingMode.SEARCH, "bank", "shop")
     hall.harness.desk.upstream.open.clear()
     under_way = asyncio.ensure_future(hall.wrapped("shop_buy", {"what": "bread"}))
     awaited = hall.harness.desk.upstream.awaited
     await eventually(lambda: awaited == ["shop"], WAIT_SECONDS, "it waits")
-    hall.harness.offer("shop", Kind.TOOLS, {"name": "buy", "inputSchema": {"type": "object"}})
+    hall.harness.offer("shop", ItemKind.TOOLS, {"name": "buy", "inputSchema": {"type": "object"}})
     hall.harness.desk.upstream.open.set()
     assert await under_way is DONE
     assert [tool for _, tool, _ in hall.sent()] == ["buy"]
@@ -191,7 +184,7 @@ async def test_a_call_waits_for_a_server_that_is_still_starting() -> None:
 async def test_headers_that_repeat_arguments_are_not_compared_with_the_call_inside() -> None:
     hall = Hall()
     schema = {"type": "object", "properties": {"to": {"type": "string", "x-mcp-header": "To"}}}
-    hall.harness.offer("bank", Kind.TOOLS, {"name": "pay", "inputSchema": schema})
+    hall.harness.offer("bank", ItemKind.TOOLS, {"name": "pay", "inputSchema": schema})
     with pytest.raises(HeaderMismatch):
         await hall.call("bank_pay", {"to": "me"}, headers={b"mcp-param-to": b"you"})
     assert await hall.wrapped("bank_pay", {"to": "me"}, headers={b"mcp-param-to": b"you"}) is DONE
@@ -203,11 +196,11 @@ class Strict:
     def __init__(self, *, admits: bool = True, permits: bool = True) -> None:
         self.admits, self.permits = admits, permits
 
-    def admit(self, caller: Caller) -> None:
+    def admit(self, caller: Identity) -> None:
         if not self.admits:
-            raise Exhausted("too many requests")
+            raise ResourceExhausted("too many requests")
 
-    def permit(self, caller: Caller, item: Item) -> None:
+    def permit(self, caller: Identity, item: Item) -> None:
         if not self.permits:
             raise ToolNotFound(item.public_name, [])
 
@@ -215,7 +208,7 @@ class Strict:
 @pytest.mark.parametrize("name", ["call_tool", "retrieve_tools", "bank_pay"])
 async def test_whoever_asks_too_often_is_refused_before_anything_is_looked_at(name: str) -> None:
     hall = Hall(access=Strict(admits=False))
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         await hall.call(name, {"nonsense": True})
     assert hall.sent() == []
 
@@ -230,15 +223,17 @@ async def test_what_a_caller_may_not_use_he_may_not_use_through_call_tool() -> N
 # Arguments that were refused.
 
 
-def has_schema(answer: Answer) -> bool:
+def has_schema(answer: McpResponse) -> bool:
     blocks = told(answer)["content"]
     # As its server wrote it.
     return json.dumps(SCHEMA) in blocks[-1]["text"]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 @pytest.mark.parametrize("answer", [REFUSED, WRONG])
-async def test_whoever_called_through_call_tool_gets_the_schema(mode: Mode, answer: Answer) -> None:
+async def test_whoever_called_through_call_tool_gets_the_schema(
+    mode: ListingMode, answer: McpResponse
+) -> None:
     hall = Hall(mode, answer=answer)
     refusal = await hall.wrapped("bank_pay", {})
     assert has_schema(refusal)
@@ -246,31 +241,37 @@ async def test_whoever_called_through_call_tool_gets_the_schema(mode: Mode, answ
     assert "input_schema of bank_pay" in told(refusal)["content"][-1]["text"]
 
 
-@pytest.mark.parametrize("mode", [Mode.SEARCH, Mode.DYNAMIC, Mode.SLIM, Mode.BUDGET])
+@pytest.mark.parametrize(
+    "mode", [ListingMode.SEARCH, ListingMode.DYNAMIC, ListingMode.SLIM, ListingMode.BUDGET]
+)
 @pytest.mark.parametrize("answer", [REFUSED, WRONG])
-async def test_whoever_does_not_see_whole_definitions_gets_the_schema_too(mode: Mode, answer: Answer) -> None:
+async def test_whoever_does_not_see_whole_definitions_gets_the_schema_too(
+    mode: ListingMode, answer: McpResponse
+) -> None:
     assert has_schema(await Hall(mode, answer=answer).call("bank_pay", {}))
 
 
 async def test_whoever_sees_whole_definitions_gets_a_refusal_with_the_schema_and_an_error_stays_one() -> None:
-    assert has_schema(await Hall(Mode.FULL, answer=REFUSED).call("bank_pay", {}))
-    error = json.loads((await Hall(Mode.FULL, answer=WRONG).call("bank_pay", {})).error)
+    assert has_schema(await Hall(ListingMode.FULL, answer=REFUSED).call("bank_pay", {}))
+    error = json.loads((await Hall(ListingMode.FULL, answer=WRONG).call("bank_pay", {})).error)
     assert error == {"code": -32602, "message": "no", "data": {"input_schema": SCHEMA}}
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_an_answer_that_refuses_nothing_is_handed_on_as_it_is(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_an_answer_that_refuses_nothing_is_handed_on_as_it_is(mode: ListingMode) -> None:
     assert await Hall(mode, answer=DONE).call("bank_pay", {}) is DONE
-    other = Answer(error=b'{"code":-32000,"message":"amount is required"}')
+    other = McpResponse(error=b'{"code":-32000,"message":"amount is required"}')
     assert await Hall(mode, answer=other).call("bank_pay", {}) is other
 
 
 # retrieve_tools.
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 @pytest.mark.parametrize("name", ["retrieve_tools", "retrieve_tool"])
-async def test_a_tool_is_found_and_called_by_the_name_under_which_it_was_found(mode: Mode, name: str) -> None:
+async def test_a_tool_is_found_and_called_by_the_name_under_which_it_was_found(
+    mode: ListingMode, name: str
+) -> None:
     hall = Hall(mode)
     found = told(await hall.call(name, {"query": "pay money"}))["structuredContent"]["tools"]
     assert found[0]["name"] == "bank_pay"
@@ -284,10 +285,10 @@ async def test_tools_can_be_found_through_call_tool() -> None:
 
 
 async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_else() -> None:
-    owner, other = Owner("one", UnreachableChannel()), Owner("two", UnreachableChannel())
+    owner, other = ClientSession("one", UnreachableChannel()), ClientSession("two", UnreachableChannel())
     found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     hall = Hall(
-        Mode.DYNAMIC,
+        ListingMode.DYNAMIC,
         told=lambda visibility_group: found.append(
             (visibility_group, hall.harness.pools.keys(visibility_group))
         ),
@@ -302,9 +303,9 @@ async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_e
 
 
 async def test_a_tool_that_is_called_like_an_own_one_is_reached_by_its_other_names() -> None:
-    hall = Hall(Mode.SEARCH, "bank", "call", "retrieve")
+    hall = Hall(ListingMode.SEARCH, "bank", "call", "retrieve")
     for server, name in (("call", "tool"), ("retrieve", "tools")):
-        hall.harness.offer(server, Kind.TOOLS, {"name": name, "inputSchema": {"type": "object"}})
+        hall.harness.offer(server, ItemKind.TOOLS, {"name": name, "inputSchema": {"type": "object"}})
         assert await hall.call(f"{server}:{name}") is DONE
     assert [(server, tool) for server, tool, _ in hall.sent()] == [("call", "tool"), ("retrieve", "tools")]
 
@@ -312,9 +313,9 @@ async def test_a_tool_that_is_called_like_an_own_one_is_reached_by_its_other_nam
 # expandSchema.
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 async def test_the_schema_of_any_tool_can_be_had_in_every_mode_directly_and_through_call_tool(
-    mode: Mode,
+    mode: ListingMode,
 ) -> None:
     hall = Hall(mode)
     for answer in (
@@ -343,14 +344,14 @@ NAMES = ["call_tool", "expandSchema", "retrieve_tools", "retrieve_tool"]
 THEIRS = [{"name": name, "inputSchema": SCHEMA} for name in NAMES]
 
 
-def bare(mode: Mode, *tools: dict[str, Any]) -> Hall:
+def bare(mode: ListingMode, *tools: dict[str, Any]) -> Hall:
     hall = Hall(mode, "bank", prefixed=False)
-    hall.harness.offer("bank", Kind.TOOLS, PAY, *tools)
+    hall.harness.offer("bank", ItemKind.TOOLS, PAY, *tools)
     return hall
 
 
 async def test_in_full_the_names_of_own_tools_are_those_of_nobody() -> None:
-    hall = bare(Mode.FULL)
+    hall = bare(ListingMode.FULL)
     for name in NAMES:
         with pytest.raises(ToolNotFound):
             await hall.call(name, {"name": "pay", "toolName": "pay", "query": "pay"})
@@ -358,8 +359,8 @@ async def test_in_full_the_names_of_own_tools_are_those_of_nobody() -> None:
 
 
 async def test_where_everything_is_whole_a_servers_tool_of_such_a_name_is_listed_and_called() -> None:
-    owner = Owner("one", UnreachableChannel())
-    for mode in (Mode.FULL, Mode.AUTO, Mode.BUDGET):
+    owner = ClientSession("one", UnreachableChannel())
+    for mode in (ListingMode.FULL, ListingMode.AUTO, ListingMode.BUDGET):
         hall = bare(mode, *THEIRS)
         assert await hall.listed(owner) == ["pay", *NAMES]
         for name in NAMES:
@@ -367,8 +368,12 @@ async def test_where_everything_is_whole_a_servers_tool_of_such_a_name_is_listed
         assert [name for _, name, _ in hall.sent()] == NAMES
 
 
-@pytest.mark.parametrize("mode", [Mode.SLIM, Mode.BUDGET, Mode.SEARCH, Mode.DYNAMIC])
-async def test_elsewhere_no_name_is_listed_twice_and_such_a_tool_is_reached_by_its_server(mode: Mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [ListingMode.SLIM, ListingMode.BUDGET, ListingMode.SEARCH, ListingMode.DYNAMIC]
+)
+async def test_elsewhere_no_name_is_listed_twice_and_such_a_tool_is_reached_by_its_server(
+    mode: ListingMode,
+) -> None:
     hall = bare(mode, *THEIRS, *({"name": f"do{number}", "inputSchema": WIDE} for number in range(200)))
     names = await hall.listed()
     assert len(names) == len(set(names))
@@ -384,8 +389,8 @@ WIDE = {"type": "object", "properties": {f"argument{number}": {"type": "string"}
 
 @pytest.mark.parametrize("listing", [True, False], ids=["listed", "not listed yet"])
 async def test_own_tools_that_a_server_of_its_own_mode_needs_can_be_called_in_full(*, listing: bool) -> None:
-    hall = bare(Mode.FULL)
-    hall.harness.catalog.curate({"bank": Curation(Mode.SEARCH)})
+    hall = bare(ListingMode.FULL)
+    hall.harness.catalog.curate({"bank": Curation(ListingMode.SEARCH)})
     if listing:
         assert await hall.listed() == ["retrieve_tools", "call_tool", "expandSchema"]
     found = told(await hall.call("retrieve_tools", {"query": "pay money"}))["structuredContent"]["tools"]
@@ -398,11 +403,11 @@ async def test_own_tools_that_a_server_of_its_own_mode_needs_can_be_called_in_fu
 async def test_own_tools_on_a_list_from_before_a_restart_can_be_called_after_it() -> None:
     wide = [{"name": f"do{number}", "description": "d" * 300, "inputSchema": WIDE} for number in range(200)]
     # Nobody has listed yet, so nobody knows what auto comes to be.
-    hall = bare(Mode.AUTO, *wide)
+    hall = bare(ListingMode.AUTO, *wide)
     assert await hall.call("call_tool", {"name": "pay", "args": {"amount": 1}}) is DONE
     assert told(await hall.call("expandSchema", {"toolName": "pay"}))["content"]
     # A tool of the server's is the server's, as long as that is so.
-    hall = bare(Mode.AUTO, *wide, *THEIRS)
+    hall = bare(ListingMode.AUTO, *wide, *THEIRS)
     assert await hall.call("call_tool", {"amount": 1}) is DONE
     assert hall.sent()[-1][1] == "call_tool"
 
@@ -410,15 +415,17 @@ async def test_own_tools_on_a_list_from_before_a_restart_can_be_called_after_it(
 # Arguments in the dialect of a client.
 
 
-@pytest.mark.parametrize("mode", Mode)
-async def test_what_a_strict_client_writes_arrives_as_the_tools_own_schema_wants_it(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+async def test_what_a_strict_client_writes_arrives_as_the_tools_own_schema_wants_it(
+    mode: ListingMode,
+) -> None:
     schema = {
         "type": "object",
         "properties": {"to": {"type": "string"}, "note": {"type": "string"}, "extra": {"type": "object"}},
         "required": ["to"],
     }
     hall = Hall(mode, clients=KnownClients(dialects={"strict": Dialect.OPENAI}))
-    hall.harness.offer("bank", Kind.TOOLS, {"name": "send", "inputSchema": schema})
+    hall.harness.offer("bank", ItemKind.TOOLS, {"name": "send", "inputSchema": schema})
     written = {"to": "me", "note": None, "extra": '{"deep":[1]}'}
     await hall.call("bank_send", written, client="strict")
     await hall.wrapped("bank_send", written, client="strict")

@@ -7,10 +7,9 @@ from typing import Any
 
 from msgspec import Raw
 
-from headgate.domain.call import Answer, Call, Caller, Owner, Request
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.profile import Profile, profile_of
+from headgate.domain.client_profile import ClientProfile, profile_of
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.storage.files.sealer import KEY_BYTES, Sealer
@@ -18,13 +17,13 @@ from tests.upstream.conversation import Client
 
 ABLE = profile_of(b'{"elicitation":{},"sampling":{},"roots":{}}')
 FORM: dict[str, Any] = {"message": "how much?", "requestedSchema": {"type": "object"}}
-DONE = Answer(b'{"resultType":"complete","content":[]}', typed=True)
-OLD_DONE = Answer(b'{"content":[]}')
+DONE = McpResponse(b'{"resultType":"complete","content":[]}', typed=True)
+OLD_DONE = McpResponse(b'{"content":[]}')
 
-Step = Answer | Exception | Callable[[Call], Awaitable[Answer]]
+Step = McpResponse | Exception | Callable[[UpstreamCall], Awaitable[McpResponse]]
 
 
-def ask_for(state: str | None = None, **questions: Any) -> Answer:
+def ask_for(state: str | None = None, **questions: Any) -> McpResponse:
     """A result of the stateless era that asks for something."""
     asked = {key: {"method": method, "params": params} for key, (method, params) in questions.items()}
     members: dict[str, Any] = {"resultType": "input_required"}
@@ -32,7 +31,7 @@ def ask_for(state: str | None = None, **questions: Any) -> Answer:
         members["inputRequests"] = asked
     if state is not None:
         members["requestState"] = state
-    return Answer(json.dumps(members).encode(), typed=True)
+    return McpResponse(json.dumps(members).encode(), typed=True)
 
 
 class ScriptedServer:
@@ -40,19 +39,19 @@ class ScriptedServer:
 
     def __init__(self, *script: Step, holds: bool = False) -> None:
         self.script = list(script)
-        self.received: list[Call] = []
+        self.received: list[UpstreamCall] = []
         self.cancelled = 0
         self._holds = holds
 
     def sends_requests_during_calls(self, server: str) -> bool:
         return self._holds
 
-    async def send_recorded(self, call: Call) -> Answer:
+    async def send_recorded(self, call: UpstreamCall) -> McpResponse:
         self.received.append(call)
         step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if isinstance(step, Exception):
             raise step
-        if isinstance(step, Answer):
+        if isinstance(step, McpResponse):
             return step
         try:
             return await step(call)
@@ -75,7 +74,7 @@ class BridgeHarness:
         seal = Sealer([bytes(KEY_BYTES)], clock=loop.time)
         self.input_bridge = InputBridge(self.server, RequestStateSealer(seal, loop.time))
 
-    async def deliver_with_input(self, call: Call) -> Answer:
+    async def deliver_with_input(self, call: UpstreamCall) -> McpResponse:
         return await self.input_bridge.deliver_with_input(call)
 
     async def turn(self, **request: Any) -> dict[str, Any]:
@@ -95,32 +94,32 @@ def stateless(
     server: str = "bank",
     name: str = "pay",
     method: str = "tools/call",
-    profile: Profile = ABLE,
+    profile: ClientProfile = ABLE,
     channel: Client | None = None,
     **more: Any,
-) -> Call:
+) -> UpstreamCall:
     """A request of a client that can only be asked by way of its answer."""
     params: dict[str, Any] = {"arguments": arguments if arguments is not None else {"amount": 7}}
     if responses is not None:
         params["inputResponses"] = responses
     if state is not None:
         params["requestState"] = state
-    request = Request(
-        caller=Caller(who), method=method, params=raw(params), profile=profile, channel=channel, **more
+    request = McpRequest(
+        caller=Identity(who), method=method, params=raw(params), profile=profile, channel=channel, **more
     )
-    return Call(request, Item(Kind.TOOLS, server, name, f"{server}_{name}"))
+    return UpstreamCall(request, Item(ItemKind.TOOLS, server, name, f"{server}_{name}"))
 
 
-def handshake(client: Client, profile: Profile = ABLE) -> Call:
+def handshake(client: Client, profile: ClientProfile = ABLE) -> UpstreamCall:
     """A request of a client that can be asked while it waits."""
-    request = Request(
-        caller=Caller("ann"),
+    request = McpRequest(
+        caller=Identity("ann"),
         params=raw({"arguments": {"amount": 7}}),
         profile=profile,
-        owner=Owner("session", client),
+        session=ClientSession("session", client),
         channel=client,
     )
-    return Call(request, Item(Kind.TOOLS, "bank", "pay", "bank_pay"))
+    return UpstreamCall(request, Item(ItemKind.TOOLS, "bank", "pay", "bank_pay"))
 
 
 def raw(params: dict[str, Any]) -> dict[str, Raw]:

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import Effect, ReminderRefused
+from headgate.domain.errors import Effect
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS, RequestStateSealer
 from headgate.storage.files.sealer import KEY_BYTES, Sealer
 from tests.input_requests.bridge_harness import DONE, FORM, BridgeHarness, ask_for, stateless
 from tests.upstream.virtual_clock import in_no_time
 
 
-async def one_question(call: Call) -> Answer:
+async def one_question(call: UpstreamCall) -> McpResponse:
     """A server that asks while the call is under way."""
     assert call.request.channel is not None
-    return await call.request.channel.ask("elicitation/create", b"{}")
+    return await call.request.channel.send_request("elicitation/create", b"{}")
 
 
 def stateless_server() -> BridgeHarness:
@@ -41,7 +42,7 @@ async def given(table: BridgeHarness) -> tuple[str, dict[str, Any]]:
 async def assert_refused(table: BridgeHarness, **request: Any) -> str:
     """It is refused, and no server hears of it."""
     sent = len(table.server.received)
-    with pytest.raises(ReminderRefused) as refused:
+    with pytest.raises(RequestStateRefused) as refused:
         await table.turn(**request)
     assert len(table.server.received) == sent
     assert refused.value.effect is Effect.NONE
@@ -172,7 +173,7 @@ async def test_a_token_that_was_sealed_for_something_else_is_no_reminder() -> No
 async def test_answers_that_are_no_object_are_refused(responses: Any) -> None:
     table = handshake_server()
     state, _ = await given(table)
-    with pytest.raises(ReminderRefused, match="inputResponses"):
+    with pytest.raises(RequestStateRefused, match="inputResponses"):
         await table.turn(state=state, responses=responses)
     table.input_bridge.close()
 
@@ -186,5 +187,5 @@ async def test_reminders_that_were_used_are_remembered_for_as_long_as_they_could
     call = stateless(state=token)
     assert state_sealer.open_state(call).content == "s1"
     await asyncio.sleep(STATE_LIFETIME_SECONDS - 1)
-    with pytest.raises(ReminderRefused, match="used before"):
+    with pytest.raises(RequestStateRefused, match="used before"):
         state_sealer.open_state(call)

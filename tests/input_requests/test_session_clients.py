@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import InvalidAnswer, UpstreamLost
-from headgate.domain.profile import PLAIN, Profile, profile_of
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
+from headgate.domain.errors import InvalidUpstreamResponse, UpstreamLost
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from tests.input_requests.bridge_harness import (
     ABLE,
     DONE,
@@ -20,27 +20,29 @@ from tests.input_requests.bridge_harness import (
 from tests.upstream.conversation import Client
 from tests.upstream.virtual_clock import in_no_time
 
-YES = Answer(b'{"action":"accept", "content":{"n":1.0}}')
+YES = McpResponse(b'{"action":"accept", "content":{"n":1.0}}')
 ELICIT = ("elicitation/create", FORM)
 SAMPLE = ("sampling/createMessage", {"maxTokens": 5})
 
 
-@pytest.mark.parametrize("answer", [DONE, OLD_DONE, Answer(error=b'{"code":1}'), Answer(b"[]", typed=True)])
+@pytest.mark.parametrize(
+    "answer", [DONE, OLD_DONE, McpResponse(error=b'{"code":1}'), McpResponse(b"[]", typed=True)]
+)
 @in_no_time
-async def test_an_answer_that_asks_nothing_passes_as_it_is(answer: Answer) -> None:
+async def test_an_answer_that_asks_nothing_passes_as_it_is(answer: McpResponse) -> None:
     table = BridgeHarness(answer)
     assert await table.deliver_with_input(handshake(Client())) is answer
 
 
 @in_no_time
 async def test_an_old_server_may_say_input_required_in_a_result_and_mean_nothing_by_it() -> None:
-    answer = Answer(b'{"resultType":"input_required","content":[]}')
+    answer = McpResponse(b'{"resultType":"input_required","content":[]}')
     assert await BridgeHarness(answer).deliver_with_input(handshake(Client())) is answer
 
 
 @in_no_time
 async def test_a_text_that_only_mentions_questions_is_no_question() -> None:
-    answer = Answer(b'{"content":[{"text":"input_required"}],"x":"input_required"}', typed=True)
+    answer = McpResponse(b'{"content":[{"text":"input_required"}],"x":"input_required"}', typed=True)
     assert await BridgeHarness(answer).deliver_with_input(handshake(Client())) is answer
 
 
@@ -102,17 +104,17 @@ async def test_a_server_that_only_wants_to_be_reminded_is_asked_again_after_a_mo
 
 @pytest.mark.parametrize("rounds", [ask_for("s", a=ELICIT), ask_for("s")], ids=["questions", "reminders"])
 @in_no_time
-async def test_ten_rounds_are_enough_and_one_more_is_too_many(rounds: Answer) -> None:
+async def test_ten_rounds_are_enough_and_one_more_is_too_many(rounds: McpResponse) -> None:
     assert await BridgeHarness(*[rounds] * 10, DONE).deliver_with_input(handshake(Client(YES))) is DONE
     table = BridgeHarness(*[rounds] * 11, DONE)
-    with pytest.raises(InvalidAnswer, match="10 rounds"):
+    with pytest.raises(InvalidUpstreamResponse, match="10 rounds"):
         await table.deliver_with_input(handshake(Client(YES)))
     assert len(table.server.received) == 11
 
 
 @in_no_time
 async def test_an_error_of_the_client_ends_the_call() -> None:
-    no = Answer(error=b'{"code":-1,"message":"I do not want to"}')
+    no = McpResponse(error=b'{"code":-1,"message":"I do not want to"}')
     table = BridgeHarness(ask_for("s", a=ELICIT), DONE)
     assert await table.deliver_with_input(handshake(Client(no))) is no
     assert len(table.server.received) == 1
@@ -146,21 +148,21 @@ FORMS_ONLY = profile_of(b'{"elicitation":{}}')
 @pytest.mark.parametrize(
     ("profile", "question"),
     [
-        (PLAIN, ELICIT),
+        (PLAIN_PROFILE, ELICIT),
         (FORMS_ONLY, SAMPLE),
         (FORMS_ONLY, ("roots/list", {})),
         (FORMS_ONLY, URL),
         (profile_of(b'{"elicitation":{"url":{}}}'), ELICIT),
-        (PLAIN, ("vendor/ask", {})),
+        (PLAIN_PROFILE, ("vendor/ask", {})),
     ],
 )
 @in_no_time
 async def test_what_the_client_did_not_declare_is_not_asked(
-    profile: Profile, question: tuple[str, object]
+    profile: ClientProfile, question: tuple[str, object]
 ) -> None:
     table = BridgeHarness(ask_for("s", fine=ELICIT, a=question), DONE)
     client = Client(YES)
-    with pytest.raises(InvalidAnswer, match=r"but the client (does not support|cannot be asked)"):
+    with pytest.raises(InvalidUpstreamResponse, match=r"but the client (does not support|cannot be asked)"):
         await table.deliver_with_input(handshake(client, profile))
     assert client.asked == []
     assert len(table.server.received) == 1
@@ -187,16 +189,16 @@ async def test_a_link_to_open_has_an_id_in_the_words_of_the_client() -> None:
 )
 @in_no_time
 async def test_questions_that_cannot_be_read_are_said_to_be_so(result: bytes) -> None:
-    step: Step = Answer(result, typed=True)
-    with pytest.raises(InvalidAnswer, match="cannot be read"):
+    step: Step = McpResponse(result, typed=True)
+    with pytest.raises(InvalidUpstreamResponse, match="cannot be read"):
         await BridgeHarness(step).deliver_with_input(handshake(Client(YES)))
 
 
 @in_no_time
 async def test_a_server_of_its_own_era_asks_over_the_clients_own_channel() -> None:
-    async def ask(call: Call) -> Answer:
+    async def ask(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        return await call.request.channel.ask("sampling/createMessage", b"{}")
+        return await call.request.channel.send_request("sampling/createMessage", b"{}")
 
     client = Client(YES)
     assert await BridgeHarness(ask, holds=True).deliver_with_input(handshake(client, ABLE)) is YES

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import InvalidAnswer, ReminderRefused, UpstreamLost
-from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.client_profile import PLAIN_PROFILE, profile_of
+from headgate.domain.errors import InvalidUpstreamResponse, UpstreamLost
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.input_requests.request_state import STATE_LIFETIME_SECONDS
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import DONE, FORM, OLD_DONE, BridgeHarness, ask_for, stateless
@@ -68,7 +69,7 @@ async def test_a_round_that_only_reminds_passes_too() -> None:
 
 @in_no_time
 async def test_members_that_nobody_knows_survive() -> None:
-    strange = Answer(
+    strange = McpResponse(
         b'{"resultType":"input_required","new" :[ 1.0 ],"requestState":"s1","_meta":{"a":1}}', typed=True
     )
     answer = await BridgeHarness(strange).deliver_with_input(stateless())
@@ -80,7 +81,7 @@ async def test_members_that_nobody_knows_survive() -> None:
 @in_no_time
 async def test_what_the_client_did_not_declare_is_not_asked() -> None:
     table = BridgeHarness(ask_for("s1", a=SAMPLE))
-    with pytest.raises(InvalidAnswer, match="the client does not support sampling"):
+    with pytest.raises(InvalidUpstreamResponse, match="the client does not support sampling"):
         await table.turn(profile=profile_of(b'{"elicitation":{}}'))
 
 
@@ -103,7 +104,7 @@ class Interview:
         self.answers: list[Any] = []
         self.asking: list[asyncio.Task[None]] = []
 
-    async def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
         self.channel = call.request.channel
         self.request = call.request
@@ -116,10 +117,10 @@ class Interview:
         finally:
             for task in self.asking:
                 task.cancel()
-        return Answer(json.dumps({"heard": self.answers}).encode())
+        return McpResponse(json.dumps({"heard": self.answers}).encode())
 
     async def _ask(self, method: str, params: Any) -> None:
-        answer = await self.channel.ask(method, json.dumps(params).encode())
+        answer = await self.channel.send_request(method, json.dumps(params).encode())
         assert isinstance(answer.result, bytes)
         self.answers.append(json.loads(answer.result))
 
@@ -158,7 +159,7 @@ async def test_a_question_that_comes_after_the_answer_is_refused_at_once() -> No
     interview = Interview()
     table = BridgeHarness(interview, holds=True)
     await table.turn()
-    late = await asyncio.wait_for(interview.channel.ask(ELICIT[0], b"{}"), 1)
+    late = await asyncio.wait_for(interview.channel.send_request(ELICIT[0], b"{}"), 1)
     assert late.error
 
 
@@ -198,12 +199,12 @@ async def test_who_answers_some_questions_is_asked_the_others_again() -> None:
 
 @in_no_time
 async def test_what_is_told_meanwhile_reaches_whichever_request_waits() -> None:
-    async def talk(call: Call) -> Answer:
+    async def talk(call: UpstreamCall) -> McpResponse:
         channel = call.request.channel
         assert channel is not None
-        channel.tell("notifications/message", b'{"n":1}')
-        await channel.ask("elicitation/create", b"{}")
-        channel.tell("notifications/message", b'{"n":2}')
+        channel.send_notification("notifications/message", b'{"n":1}')
+        await channel.send_request("elicitation/create", b"{}")
+        channel.send_notification("notifications/message", b'{"n":2}')
         assert call.request.on_progress is not None
         call.request.on_progress({})
         return OLD_DONE
@@ -224,7 +225,7 @@ async def test_what_is_told_meanwhile_reaches_whichever_request_waits() -> None:
 async def test_that_a_client_wants_its_call_cancelled_is_told_to_the_call(word: tuple[str, ...]) -> None:
     heard: list[tuple[object, ...]] = []
 
-    async def hear(_: Call) -> Answer:
+    async def hear(_: UpstreamCall) -> McpResponse:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError as cancelled:
@@ -244,7 +245,7 @@ async def test_that_a_client_wants_its_call_cancelled_is_told_to_the_call(word: 
 
 @in_no_time
 async def test_a_client_that_leaves_while_it_waits_cancels_the_call() -> None:
-    async def never(_: Call) -> Answer:
+    async def never(_: UpstreamCall) -> McpResponse:
         await asyncio.Event().wait()
         return OLD_DONE
 
@@ -261,9 +262,9 @@ async def test_a_client_that_leaves_while_it_waits_cancels_the_call() -> None:
 
 @in_no_time
 async def test_a_client_that_leaves_after_it_came_back_cancels_the_call() -> None:
-    async def ask_and_hang(call: Call) -> Answer:
+    async def ask_and_hang(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        await call.request.channel.ask("elicitation/create", b"{}")
+        await call.request.channel.send_request("elicitation/create", b"{}")
         await asyncio.Event().wait()
         return OLD_DONE
 
@@ -287,7 +288,7 @@ async def test_a_call_to_which_nobody_comes_back_is_given_up() -> None:
     await asyncio.sleep(2)
     assert table.server.cancelled == 1
     assert not background()
-    with pytest.raises(ReminderRefused):
+    with pytest.raises(RequestStateRefused):
         await table.turn(state=asked["requestState"], responses=all_of(asked, YES))
 
 
@@ -307,9 +308,9 @@ async def test_who_comes_back_with_some_answers_has_as_long_again_for_the_others
 
 @in_no_time
 async def test_a_call_that_goes_on_after_its_answer_is_not_given_up() -> None:
-    async def slow(call: Call) -> Answer:
+    async def slow(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        await call.request.channel.ask("elicitation/create", b"{}")
+        await call.request.channel.send_request("elicitation/create", b"{}")
         await asyncio.sleep(STATE_LIFETIME_SECONDS)
         return OLD_DONE
 
@@ -335,9 +336,9 @@ async def test_a_question_that_the_server_withdraws_is_not_asked_any_more() -> N
 
 @in_no_time
 async def test_a_question_that_is_withdrawn_in_the_same_breath_is_no_answer() -> None:
-    async def fickle(call: Call) -> Answer:
+    async def fickle(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        asking = asyncio.ensure_future(call.request.channel.ask("elicitation/create", b"{}"))
+        asking = asyncio.ensure_future(call.request.channel.send_request("elicitation/create", b"{}"))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.sleep(1)
@@ -348,9 +349,9 @@ async def test_a_question_that_is_withdrawn_in_the_same_breath_is_no_answer() ->
 
 @in_no_time
 async def test_a_call_that_fails_while_its_client_is_away_says_so_when_the_client_is_back() -> None:
-    async def fail(call: Call) -> Answer:
+    async def fail(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        asking = asyncio.ensure_future(call.request.channel.ask("elicitation/create", b"{}"))
+        asking = asyncio.ensure_future(call.request.channel.send_request("elicitation/create", b"{}"))
         await asyncio.sleep(5)
         asking.cancel()
         raise UpstreamLost("bank", "pay", "it ended")
@@ -366,12 +367,12 @@ async def test_a_call_that_fails_while_its_client_is_away_says_so_when_the_clien
 async def test_a_large_answer_that_nobody_comes_back_for_is_not_kept() -> None:
     large = Large(b'{"content":[]}')
 
-    async def lose_patience(call: Call) -> Answer:
+    async def lose_patience(call: UpstreamCall) -> McpResponse:
         assert call.request.channel is not None
-        asking = asyncio.ensure_future(call.request.channel.ask("elicitation/create", b"{}"))
+        asking = asyncio.ensure_future(call.request.channel.send_request("elicitation/create", b"{}"))
         await asyncio.sleep(5)
         asking.cancel()
-        return Answer(large)
+        return McpResponse(large)
 
     table = BridgeHarness(lose_patience, holds=True)
     await table.turn()
@@ -381,7 +382,7 @@ async def test_a_large_answer_that_nobody_comes_back_for_is_not_kept() -> None:
     assert large.closed
 
 
-@pytest.mark.parametrize("request_", [{"profile": PLAIN}, {"method": "completion/complete"}])
+@pytest.mark.parametrize("request_", [{"profile": PLAIN_PROFILE}, {"method": "completion/complete"}])
 @in_no_time
 async def test_a_call_that_cannot_be_asked_anything_is_not_held(request_: dict[str, Any]) -> None:
     table = BridgeHarness(OLD_DONE, holds=True)

@@ -5,25 +5,24 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.input_requests.task_registry import MemoryTaskRegistry
 from tests.gateway_harness import Large
 from tests.input_requests.bridge_harness import raw
 
 
 def began(handles: MemoryTaskRegistry, result: Any, server: str = "bank", who: str = "ann") -> None:
-    answer = Answer(result if isinstance(result, Large) else json.dumps(result).encode())
-    request = Request(caller=Caller(who))
-    handles.record_task(Call(request, Item(Kind.TOOLS, server, "dig", f"{server}_dig")), answer)
+    answer = McpResponse(result if isinstance(result, Large) else json.dumps(result).encode())
+    request = McpRequest(caller=Identity(who))
+    handles.record_task(UpstreamCall(request, Item(ItemKind.TOOLS, server, "dig", f"{server}_dig")), answer)
 
 
-def about(id: Any, who: str = "ann") -> Request:
-    return Request(caller=Caller(who), method="tasks/get", params=raw({"taskId": id}))
+def about(id: Any, who: str = "ann") -> McpRequest:
+    return McpRequest(caller=Identity(who), method="tasks/get", params=raw({"taskId": id}))
 
 
-def server_of(handles: MemoryTaskRegistry, request: Request) -> str | None:
+def server_of(handles: MemoryTaskRegistry, request: McpRequest) -> str | None:
     tool = handles.tool_of_task(request)
     return tool.server if tool is not None else None
 
@@ -67,7 +66,7 @@ def test_what_is_no_task_is_not_remembered(result: Any) -> None:
 
 
 def test_a_request_without_a_task_is_about_none() -> None:
-    assert MemoryTaskRegistry().tool_of_task(Request(caller=Caller("ann"))) is None
+    assert MemoryTaskRegistry().tool_of_task(McpRequest(caller=Identity("ann"))) is None
 
 
 def test_tasks_without_end_push_out_the_oldest() -> None:
@@ -85,8 +84,8 @@ def test_tasks_without_end_push_out_the_oldest() -> None:
 def test_the_tool_of_a_task_stays_known_when_the_task_is_asked_about() -> None:
     handles = MemoryTaskRegistry()
     began(handles, {"taskId": "t"})
-    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
-    handles.record_task(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    asked = UpstreamCall(about("t"), Item(ItemKind.TOOLS, "bank", "", "tasks/get"))
+    handles.record_task(asked, McpResponse(b'{"taskId":"t","status":"working"}'))
     tool = handles.tool_of_task(about("t"))
     assert tool is not None
     assert tool.name == "dig"
@@ -94,6 +93,6 @@ def test_the_tool_of_a_task_stays_known_when_the_task_is_asked_about() -> None:
 
 def test_of_a_task_that_is_only_asked_about_the_server_is_known() -> None:
     handles = MemoryTaskRegistry()
-    asked = Call(about("t"), Item(Kind.TOOLS, "bank", "", "tasks/get"))
-    handles.record_task(asked, Answer(b'{"taskId":"t","status":"working"}'))
+    asked = UpstreamCall(about("t"), Item(ItemKind.TOOLS, "bank", "", "tasks/get"))
+    handles.record_task(asked, McpResponse(b'{"taskId":"t","status":"working"}'))
     assert server_of(handles, about("t")) == "bank"

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.domain.errors import InvalidGraph
 from headgate.knowledge.data_model import Entity, NewEntity, NewRelationship, Relationship
+from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.graph.claims import lookup_keys
 from headgate.knowledge.graph.entity_resolution import (
     EndpointResolver,

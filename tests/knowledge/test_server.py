@@ -7,8 +7,9 @@ import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from headgate.domain.call import LOCAL, Caller
-from headgate.domain.errors import BudgetSpent, InvalidQuestion, SearchFailed, StoreUnavailable
+from headgate.domain.errors import StoreUnavailable
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.knowledge.errors import InvalidKnowledgeArgument, SearchFailed, TokenBudgetExceeded
 from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.response_modes import ResponseMode
@@ -65,13 +66,13 @@ def test_an_agent_is_told_how_to_spend_fewer_tokens() -> None:
 async def test_an_answer_is_paid_by_what_it_really_takes() -> None:
     desk = await library(100_000)
     answer = await desk.ask("semantic_search", query="delivery", response_mode="full")
-    assert desk.budget.remaining(LOCAL) == 100_000 - tokens_of(answer)
-    assert desk.budget.remaining(Caller("bob")) == 100_000
+    assert desk.budget.remaining(LOCAL_IDENTITY) == 100_000 - tokens_of(answer)
+    assert desk.budget.remaining(Identity("bob")) == 100_000
 
 
 async def test_what_cannot_be_afforded_is_refused_with_the_cheaper_mode() -> None:
     desk = await library(6000)
-    with pytest.raises(BudgetSpent) as refused:
+    with pytest.raises(TokenBudgetExceeded) as refused:
         await desk.ask("semantic_search", query="delivery", response_mode="full")
     assert refused.value.sentence == (
         "Not enough of the token budget: 6000 of 6000 tokens are left for the next 24 hours and this answer "
@@ -83,7 +84,7 @@ async def test_what_cannot_be_afforded_is_refused_with_the_cheaper_mode() -> Non
 
 async def test_a_cheaper_mode_that_lacks_the_wanted_fields_is_not_proposed() -> None:
     desk = await library(6000)
-    with pytest.raises(BudgetSpent, match=r"15000; page_size 4 fits$"):
+    with pytest.raises(TokenBudgetExceeded, match=r"15000; page_size 4 fits$"):
         await desk.ask("semantic_search", query="delivery", response_mode="full", fields=["chunk_text"])
 
 
@@ -103,7 +104,7 @@ async def test_auto_takes_the_richest_mode_that_is_affordable(total: int | None,
 
 
 async def test_auto_refuses_when_not_even_ids_are_affordable() -> None:
-    with pytest.raises(BudgetSpent, match=r"may take 180; page_size 9 fits$"):
+    with pytest.raises(TokenBudgetExceeded, match=r"may take 180; page_size 9 fits$"):
         await (await library(179)).ask("semantic_search", query="delivery", response_mode="auto")
 
 
@@ -114,7 +115,7 @@ async def test_auto_takes_the_mode_that_has_the_wanted_fields() -> None:
     )
     assert set(answer["results"][0]) == {"chunk_snippet"}
     together = r"No response_mode has all of these fields: \['chunk_snippet', 'chunk_text'\]"
-    with pytest.raises(InvalidQuestion, match=together) as refused:
+    with pytest.raises(InvalidKnowledgeArgument, match=together) as refused:
         await desk.ask(
             "semantic_search", query="x", response_mode="auto", fields=["chunk_snippet", "chunk_text"]
         )
@@ -124,14 +125,14 @@ async def test_auto_takes_the_mode_that_has_the_wanted_fields() -> None:
 
 
 async def test_auto_names_the_fields_of_all_modes_where_one_is_wrong() -> None:
-    with pytest.raises(InvalidQuestion, match=r"response_mode 'auto': \['nope'\]") as refused:
+    with pytest.raises(InvalidKnowledgeArgument, match=r"response_mode 'auto': \['nope'\]") as refused:
         await ToolHarness().ask("semantic_search", query="x", response_mode="auto", fields=["nope"])
     assert "'chunk_snippet'" in refused.value.message
     assert "'chunk_text'" in refused.value.message
 
 
 async def test_an_explanation_is_reserved_too() -> None:
-    with pytest.raises(BudgetSpent, match="may take 1380"):
+    with pytest.raises(TokenBudgetExceeded, match="may take 1380"):
         await (await library(1379)).ask(
             "semantic_search", query="delivery", response_mode="ids_only", explain=True
         )
@@ -166,7 +167,7 @@ async def test_what_is_reserved_is_enough_for_what_is_around_the_results_too(
 
 async def test_an_error_is_in_the_envelope_that_was_asked_for() -> None:
     tools = ToolHarness().tools
-    error = InvalidQuestion("no", hint="ask again")
+    error = InvalidKnowledgeArgument("no", hint="ask again")
     told = tools.failure_content("semantic_search", {"response_format": "desktop"}, error)
     assert told == {
         "_metadata": {
@@ -202,7 +203,7 @@ async def test_refused_and_failed_calls_cost_nothing() -> None:
     for name, arguments in CALLS.items():
         with pytest.raises(StoreUnavailable, match="Database unavailable, retry in 5s"):
             await desk.ask(name, **arguments)
-    assert desk.budget.remaining(LOCAL) == 100_000
+    assert desk.budget.remaining(LOCAL_IDENTITY) == 100_000
     assert desk.tools.usage.budget.reserved == 0
 
 
@@ -224,7 +225,9 @@ async def test_what_is_our_fault_is_logged_and_tells_nothing_inside(
 
 
 async def test_an_unknown_tool_is_refused() -> None:
-    with pytest.raises(InvalidQuestion, match="there is no tool 'drop_table'; there are semantic_search"):
+    with pytest.raises(
+        InvalidKnowledgeArgument, match="there is no tool 'drop_table'; there are semantic_search"
+    ):
         await ToolHarness().ask("drop_table")
 
 
@@ -232,7 +235,7 @@ async def test_usage_tells_what_became_of_the_calls() -> None:
     desk = await library(100_000)
     answer = await desk.ask("semantic_search", query="delivery")
     await desk.ask("list_sources")
-    with pytest.raises(InvalidQuestion):
+    with pytest.raises(InvalidKnowledgeArgument):
         await desk.ask("semantic_search", query=" ")
     usage = desk.tools.usage
     assert (usage.calls["semantic_search"], usage.failures["semantic_search"]) == (2, 1)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from headgate.app.knowledge.builtin_server import KnowledgeServer
-from headgate.config.knowledge import KnowledgeSettings
+from headgate.config.knowledge_settings import KnowledgeSettings
 from headgate.config.settings import Settings
-from headgate.domain.call import LOCAL
 from headgate.domain.errors import StoreUnavailable
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.store_health import StoreHealth
 from headgate.upstream.transports.builtin import BuiltinCall, BuiltinToolResult
@@ -94,7 +94,7 @@ async def test_a_file_that_cannot_be_used_is_told_with_what_to_do_and_missed_no_
         assert "the file is not a database; move knowledge.db away" in str(told[0])
         (sources,) = (tool for tool in tools if tool.definition["name"] == "list_sources")
         file.unlink()
-        said = await sources.run({}, BuiltinCall(LOCAL, lambda done, total: None))
+        said = await sources.run({}, BuiltinCall(LOCAL_IDENTITY, lambda done, total: None))
         assert isinstance(said, BuiltinToolResult)
         assert not said.failed
         await eventually(lambda: told[-1] is None, WAIT_SECONDS, "told")

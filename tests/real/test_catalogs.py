@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.parts import Parts
@@ -85,10 +85,10 @@ def listed(replay: Replay) -> list[Definition]:
 @pytest.fixture(scope="module")
 def origins(replay: Replay, listed: list[Definition]) -> dict[str, tuple[str, str]]:
     """The server and the tool that each public name reaches, found by calling it."""
-    return reached_by(replay.gate, Mode.FULL, [definition.name for definition in listed])
+    return reached_by(replay.gate, ListingMode.FULL, [definition.name for definition in listed])
 
 
-def reached_by(gate: GatewayProcess, mode: Mode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+def reached_by(gate: GatewayProcess, mode: ListingMode, names: Iterable[str]) -> dict[str, tuple[str, str]]:
     """The server and the tool that each name reaches for clients that list in that mode."""
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     reached = {}
@@ -117,9 +117,9 @@ def test_every_tool_can_be_called_and_none_is_listed_twice(
     assert len(reached) == len(set(reached)) == len(origins)
 
 
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.FULL])
+@pytest.mark.parametrize("mode", [mode for mode in ListingMode if mode is not ListingMode.FULL])
 def test_every_tool_can_be_called_in_every_mode_listed_or_not(
-    replay: Replay, origins: dict[str, tuple[str, str]], mode: Mode
+    replay: Replay, origins: dict[str, tuple[str, str]], mode: ListingMode
 ) -> None:
     assert reached_by(replay.gate, mode, origins) == origins
 
@@ -202,17 +202,17 @@ def test_an_unusable_tool_is_left_out_and_its_neighbours_stay(
 @pytest.fixture(scope="module")
 def wholes(replay: Replay) -> dict[str, str]:
     """The source text of each definition as it is listed in full."""
-    return shown(replay.gate, Mode.FULL)
+    return shown(replay.gate, ListingMode.FULL)
 
 
-def shown(gate: GatewayProcess, mode: Mode) -> dict[str, str]:
+def shown(gate: GatewayProcess, mode: ListingMode) -> dict[str, str]:
     with modern_http_client(f"{gate.url}/{mode}") as client:
         texts = [text for page in pages(client) for text in sources(page)]
     return {json.loads(text)["name"]: text for text in texts}
 
 
 def test_slim_lists_the_same_tools_and_none_is_longer(replay: Replay, wholes: dict[str, str]) -> None:
-    slim = shown(replay.gate, Mode.SLIM)
+    slim = shown(replay.gate, ListingMode.SLIM)
 
     assert list(slim) == ["expandSchema", *wholes]
     assert [name for name in wholes if len(slim[name]) > len(wholes[name])] == []
@@ -233,13 +233,13 @@ def test_expand_schema_gives_back_what_slim_leaves_out(replay: Replay, wholes: d
 
 def expanded(gate: GatewayProcess, names: Iterable[str], **more: str) -> dict[str, str]:
     calls = [("expandSchema", {"toolName": name} | more) for name in names]
-    answers = call_all(f"{gate.url}/{Mode.SLIM}", calls)
+    answers = call_all(f"{gate.url}/{ListingMode.SLIM}", calls)
     texts = (answer["result"]["content"] for answer in answers)
     return {call[1]["toolName"]: block["text"] for call, (block,) in zip(calls, texts, strict=True)}
 
 
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BUDGET])
-def test_what_must_fit_the_budget_does(replay: Replay, wholes: dict[str, str], mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.AUTO, ListingMode.BUDGET])
+def test_what_must_fit_the_budget_does(replay: Replay, wholes: dict[str, str], mode: ListingMode) -> None:
     fitted = shown(replay.gate, mode)
 
     assert count_tokens(f"[{','.join(fitted.values())}]".encode()) <= 3000

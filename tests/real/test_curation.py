@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.mcp_clients import McpClient
 from tests.real.plain import Stateless
@@ -111,7 +111,7 @@ def test_what_is_hidden_is_neither_listed_found_nor_called_nor_expanded(town: To
     town.edit("north", hide=["share_*"])
 
     wait_until(lambda: len(listed(town.gate, "full")) == 291, NOTICE_SECONDS, "ten tools are hidden")
-    for mode in Mode:
+    for mode in ListingMode:
         assert not [name for name in listed(town.gate, mode) if name.startswith("north_share")]
         answer = Stateless(f"{town.gate.url}/{mode}").call("north_share_recipe", {})["result"]
         assert answer["_meta"]["io.headgate/error"]["code"] == "TOOL_NOT_FOUND"
@@ -132,7 +132,7 @@ def test_a_new_name_is_the_one_by_which_the_tool_is_listed_and_called(town: Town
     names = listed(town.gate, "full")
     assert len(names) == len(set(names)) == 301
     assert "north_create_invoice" not in names
-    for mode in Mode:
+    for mode in ListingMode:
         client = Stateless(f"{town.gate.url}/{mode}")
         assert text(call(client, "bill_a_customer")) == "north: create_invoice"
         # Whose name it was keeps it.
@@ -176,7 +176,7 @@ UNTOLD = ("search", "dynamic", "budget", "auto")
 @asynccontextmanager
 async def watchers(gate: GatewayProcess) -> AsyncIterator[dict[str, McpClient]]:
     """A client in each mode that has listed."""
-    visitors = {str(mode): McpClient(f"{gate.url}/{mode}", "legacy") for mode in Mode}
+    visitors = {str(mode): McpClient(f"{gate.url}/{mode}", "legacy") for mode in ListingMode}
     visitors["modern"] = McpClient(f"{gate.url}/slim", "modern")
     async with AsyncExitStack() as stack:
         for mcp_client in visitors.values():

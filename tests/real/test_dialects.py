@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.upstreams import clerk_command, stdio_entry, tool, write_listing
@@ -67,7 +67,9 @@ def configuration(place: Path, **settings: Any) -> dict[str, Any]:
     return {"mcpServers": servers, "proxySettings": settings}
 
 
-def clients(gate: GatewayProcess, name: str, mode: Mode = Mode.FULL) -> list[Handshaker | Stateless]:
+def clients(
+    gate: GatewayProcess, name: str, mode: ListingMode = ListingMode.FULL
+) -> list[Handshaker | Stateless]:
     """One of each era that calls itself so."""
     url = f"{gate.url}/{mode}"
     return [Handshaker(url, name=name), Stateless(url, name=name)]
@@ -101,9 +103,9 @@ def test_a_client_of_gemini_is_known_by_the_name_that_it_gives_itself(gate: Gate
         assert shown["properties"]["to"]["properties"].keys() == {"street", "floor"}
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ListingMode)
 def test_what_a_strict_client_writes_reaches_the_server_as_it_wants_it(
-    gate: GatewayProcess, mode: Mode
+    gate: GatewayProcess, mode: ListingMode
 ) -> None:
     for client in clients(gate, STRICT, mode):
         assert json.loads(text(call(client, "post_ship", **WRITTEN))) == WANTED

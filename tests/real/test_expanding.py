@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.plain import Handshaker, Message, Stateless
 from tests.real.processes import descendants
@@ -34,7 +34,7 @@ SCHEMA: Message = {
     "$defs": {"address": {"type": "object", "properties": {"street": {"type": "string", "minLength": 2}}}},
 }
 # The modes in which three tools are shown whole, for they fit any budget.
-WHOLE = (Mode.FULL, Mode.AUTO, Mode.BUDGET)
+WHOLE = (ListingMode.FULL, ListingMode.AUTO, ListingMode.BUDGET)
 PAY: Message = {
     "name": "pay",
     "title": "Pay",
@@ -51,7 +51,7 @@ class Bank:
 
     gate: GatewayProcess
 
-    def clients(self, mode: Mode) -> tuple[Handshaker, Stateless]:
+    def clients(self, mode: ListingMode) -> tuple[Handshaker, Stateless]:
         url = f"{self.gate.url}/{mode}"
         return Handshaker(url), Stateless(url)
 
@@ -85,8 +85,8 @@ def expand(client: Handshaker | Stateless, **wish: Any) -> Message:
 # While the server is down.
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_tool_is_expanded_while_its_server_is_down(bank: Bank, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_a_tool_is_expanded_while_its_server_is_down(bank: Bank, mode: ListingMode) -> None:
     for client in bank.clients(mode):
         schema = text(expand(client, toolName="till_pay")["result"])
         docs = text(expand(client, toolName="till_pay", mode="docs")["result"])
@@ -106,7 +106,7 @@ def test_a_tool_is_expanded_while_its_server_is_down(bank: Bank, mode: Mode) -> 
     ],
 )
 def test_a_part_is_found_by_its_path(bank: Bank, path: list[str], expected: Message) -> None:
-    for client in bank.clients(Mode.SLIM):
+    for client in bank.clients(ListingMode.SLIM):
         first, *_ = expand(client, toolName="till_pay", path=path)["result"]["content"]
         assert json.loads(first["text"]) == expected
 
@@ -135,7 +135,7 @@ def test_every_spelling_of_a_name_is_expanded(bank: Bank) -> None:
     ],
 )
 def test_a_wrong_wish_is_refused_with_what_there_is_instead(bank: Bank, wish: Message, message: str) -> None:
-    for client in bank.clients(Mode.SLIM):
+    for client in bank.clients(ListingMode.SLIM):
         error = expand(client, **wish)["error"]
         assert error["code"] == -32602
         assert error["message"] == message
@@ -150,8 +150,10 @@ def test_expansions_are_counted(bank: Bank) -> None:
 # A refused call.
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_result_that_refuses_arguments_carries_the_schema_in_every_mode(bank: Bank, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_a_result_that_refuses_arguments_carries_the_schema_in_every_mode(
+    bank: Bank, mode: ListingMode
+) -> None:
     for client in bank.clients(mode):
         answer = call(client, "bank_refuse_by_result", amount="much")
         said, schema = (block["text"] for block in answer["content"])
@@ -161,8 +163,10 @@ def test_a_result_that_refuses_arguments_carries_the_schema_in_every_mode(bank: 
         assert json.loads(schema.partition(": ")[2]) == SCHEMA
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_an_error_that_refuses_arguments_carries_the_schema_in_every_mode(bank: Bank, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_an_error_that_refuses_arguments_carries_the_schema_in_every_mode(
+    bank: Bank, mode: ListingMode
+) -> None:
     for client in bank.clients(mode):
         # What a client has seen is known once it has listed.
         client.ask("tools/list", {})

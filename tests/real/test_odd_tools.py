@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
@@ -85,7 +85,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo]:
     config = {"mcpServers": servers, "proxySettings": settings}
     with running_gateway(config, place / "gate", environment=BY_WORDS) as gate:
         gate.wait_until_ready(*servers, seconds=START_SECONDS)
-        names = [json.loads(one)["name"] for one in shown(gate, Mode.FULL)]
+        names = [json.loads(one)["name"] for one in shown(gate, ListingMode.FULL)]
         yield Zoo(gate, [name for name in names if not name.startswith("good_")])
 
 
@@ -99,7 +99,7 @@ def write_odd(path: Path) -> None:
     path.write_text(f'{{"tools":[{",".join(tools)}]}}', encoding="utf-8")
 
 
-def shown(gate: GatewayProcess, mode: Mode) -> list[str]:
+def shown(gate: GatewayProcess, mode: ListingMode) -> list[str]:
     """The source text of each tool that is listed."""
     with modern_http_client(f"{gate.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]
@@ -115,14 +115,14 @@ def test_every_odd_tool_is_served_or_left_out_with_a_reason(zoo: Zoo) -> None:
     assert max(map(len, zoo.odd)) <= 64
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode: ListingMode) -> None:
     listed = shown(zoo.gate, mode)
     names = [json.loads(one)["name"] for one in listed]
-    if mode in (Mode.FULL, Mode.SLIM):
+    if mode in (ListingMode.FULL, ListingMode.SLIM):
         assert [name for name in names if name.startswith("good_")] == zoo.good
         assert {*zoo.odd} <= {*names}
-    if mode in (Mode.AUTO, Mode.BUDGET):
+    if mode in (ListingMode.AUTO, ListingMode.BUDGET):
         assert count_tokens(f"[{','.join(listed)}]".encode()) <= 3000
     assert len(names) == len(set(names))
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in (*zoo.good, *zoo.odd)]
@@ -130,8 +130,8 @@ def test_the_tools_of_others_are_listed_and_called_in_every_mode(zoo: Zoo, mode:
     assert [answer for answer in answers if answer["result"].get("isError")] == []
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: ListingMode) -> None:
     url = f"{zoo.gate.url}/{mode}"
     for name in ("gemini-cli-mcp-client-gate", "strict", "somebody"):
         for client in (Handshaker(url, name=name), Stateless(url, name=name)):
@@ -139,7 +139,9 @@ def test_the_listing_is_read_by_clients_of_every_dialect(zoo: Zoo, mode: Mode) -
 
 
 def test_every_odd_schema_is_expanded_as_it_was_written(zoo: Zoo) -> None:
-    whole = {json.loads(one)["name"]: json.loads(one)["inputSchema"] for one in shown(zoo.gate, Mode.FULL)}
+    whole = {
+        json.loads(one)["name"]: json.loads(one)["inputSchema"] for one in shown(zoo.gate, ListingMode.FULL)
+    }
     client = Stateless(f"{zoo.gate.url}/slim")
     for name in zoo.odd:
         assert json.loads(text(call(client, "expandSchema", toolName=name))) == whole[name]

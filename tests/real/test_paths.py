@@ -10,7 +10,7 @@ import pytest
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, clean_environment, running_gateway
 from tests.parts import Parts
@@ -28,13 +28,13 @@ NAMES = [f"{server}_{one['name']}" for server in SERVERS for one in hundred(serv
 FINDERS = ["retrieve_tools", "call_tool", "expandSchema"]
 # What each mode says of itself in the instructions.
 ADVICE = {
-    Mode.AUTO: "Listing: budget (auto).",
-    Mode.FULL: "",
-    Mode.PARTITIONED: "",
-    Mode.SLIM: "Some tools have a reduced description or schema.",
-    Mode.SEARCH: "Most tools are not listed.",
-    Mode.DYNAMIC: "retrieve_tools adds them to the tool list",
-    Mode.BUDGET: "more tools are not listed.",
+    ListingMode.AUTO: "Listing: budget (auto).",
+    ListingMode.FULL: "",
+    ListingMode.PARTITIONED: "",
+    ListingMode.SLIM: "Some tools have a reduced description or schema.",
+    ListingMode.SEARCH: "Most tools are not listed.",
+    ListingMode.DYNAMIC: "retrieve_tools adds them to the tool list",
+    ListingMode.BUDGET: "more tools are not listed.",
 }
 
 
@@ -60,18 +60,18 @@ def names(tools: list[dict[str, Any]]) -> list[str]:
     return [one["name"] for one in tools]
 
 
-def check(mode: Mode, listed: list[str]) -> None:
+def check(mode: ListingMode, listed: list[str]) -> None:
     """Whether these are names that the mode shows."""
     match mode:
-        case Mode.FULL:
+        case ListingMode.FULL:
             assert listed == NAMES
-        case Mode.SLIM:
+        case ListingMode.SLIM:
             assert listed == ["expandSchema", *NAMES]
-        case Mode.SEARCH:
+        case ListingMode.SEARCH:
             assert listed == FINDERS
-        case Mode.DYNAMIC:
+        case ListingMode.DYNAMIC:
             assert listed == ["retrieve_tools"]
-        case Mode.AUTO | Mode.BUDGET:
+        case ListingMode.AUTO | ListingMode.BUDGET:
             assert listed[:3] == FINDERS
             assert listed[3:] == [name for name in NAMES if name in listed]
             assert {name.partition("_")[0] for name in listed[3:]} == {*SERVERS, "inn"}
@@ -79,13 +79,13 @@ def check(mode: Mode, listed: list[str]) -> None:
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-@pytest.mark.parametrize("mode", Mode)
-def test_each_mode_has_its_path(gate: GatewayProcess, mode: Mode, slash: str) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_each_mode_has_its_path(gate: GatewayProcess, mode: ListingMode, slash: str) -> None:
     url = f"{gate.url}/{mode}{slash}"
     check(mode, names(shown(url)))
     session = Handshaker(url)
     listed = names(session.ask("tools/list", {})["result"]["tools"])
-    if mode not in (Mode.FULL, Mode.SLIM):
+    if mode not in (ListingMode.FULL, ListingMode.SLIM):
         check(mode, listed)
     assert ADVICE[mode] in session.welcome.get("instructions", "")
     assert ADVICE[mode] in Stateless(url).ask("server/discover", {})["result"].get("instructions", "")
@@ -102,7 +102,7 @@ def test_who_sees_everything_needs_no_advice(gate: GatewayProcess) -> None:
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_without_a_mode_in_the_path_the_gate_chooses(gate: GatewayProcess, slash: str) -> None:
     listed = shown(f"{gate.url}{slash}")
-    check(Mode.AUTO, names(listed))
+    check(ListingMode.AUTO, names(listed))
     assert listed == shown(f"{gate.url}/auto")
     assert count_tokens(json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode()) <= BUDGET
 
@@ -115,7 +115,7 @@ def test_a_client_that_cuts_off_long_lists_gets_a_short_one(
 ) -> None:
     for mcp_client in (Handshaker(gate.url, name=client), Stateless(gate.url, name=client)):
         listed = names(mcp_client.ask("tools/list", {})["result"]["tools"])
-        check(Mode.AUTO, listed)
+        check(ListingMode.AUTO, listed)
         assert len(listed) <= most
         assert text(call(mcp_client, "yard_rename_song", text="x")) == "yard: rename_song"
     assert len(names(shown(gate.url))) > 40
@@ -129,7 +129,7 @@ def test_a_mode_that_does_not_exist_has_no_path(gate: GatewayProcess, verb: str,
     assert stream.status == 404
 
 
-@pytest.mark.parametrize("path", ["/mcp/sse", "/sse", *(f"/sse/{mode}" for mode in Mode)])
+@pytest.mark.parametrize("path", ["/mcp/sse", "/sse", *(f"/sse/{mode}" for mode in ListingMode)])
 def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: GatewayProcess, path: str) -> None:
     wrong = Plain(f"{gate.origin}{path}").send("POST", {}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     wrong.close()
@@ -140,8 +140,10 @@ def test_the_paths_of_the_legacy_stream_are_for_the_stream(gate: GatewayProcess,
 
 
 async def test_clients_with_different_modes_are_there_at_once(gate: GatewayProcess) -> None:
-    visitors = [(mode, McpClient(f"{gate.url}/{mode}", era)) for mode in Mode for era in ("legacy", "modern")]
-    visitors += [(mode, McpClient(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in Mode]
+    visitors = [
+        (mode, McpClient(f"{gate.url}/{mode}", era)) for mode in ListingMode for era in ("legacy", "modern")
+    ]
+    visitors += [(mode, McpClient(sse_client(f"{gate.sse_url}/{mode}"), "legacy")) for mode in ListingMode]
     async with AsyncExitStack() as stack:
         for _, mcp_client in visitors:
             await stack.enter_async_context(mcp_client.client)
@@ -172,7 +174,7 @@ async def test_the_stdio_front_is_told_the_mode(gate: GatewayProcess, tmp_path: 
     server = StdioServerParameters(command=command, args=arguments, env=clean_environment() | BY_WORDS)
     mcp_client = McpClient(server, "legacy")
     async with mcp_client.client:
-        check(Mode.SEARCH, list(await mcp_client.tools()))
+        check(ListingMode.SEARCH, list(await mcp_client.tools()))
         assert words(await mcp_client.client.call_tool("inn_lodge", {"text": "x"})) == "inn: lodge"
 
 
@@ -198,7 +200,7 @@ def test_every_sdk_comes_in_by_the_path_of_a_mode(
 
     report = run_script(client, plan | place | {"more": [expand]}, parts)
 
-    check(Mode.SLIM, names(report["tools"]))
+    check(ListingMode.SLIM, names(report["tools"]))
     assert report["result"]["content"][0]["text"] == "yard: rename_song"
     (expanded,) = report["more"]
     assert json.loads(expanded["content"][0]["text"]) == hundred("office")[0]["inputSchema"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
@@ -80,7 +80,7 @@ def fresh(market: Market) -> None:
 def seen(gate: GatewayProcess) -> dict[str, list[str]]:
     """The source text of every page, in each mode and era."""
     found: dict[str, list[str]] = {}
-    for mode in Mode:
+    for mode in ListingMode:
         with ExitStack() as stack:
             clients: dict[str, RawClient] = {
                 "legacy": stack.enter_context(legacy_http_client(f"{gate.url}/{mode}")),
@@ -114,7 +114,7 @@ def changes(gate: GatewayProcess) -> dict[str, float]:
 def test_a_listing_never_exceeds_its_budget(market: Market, budget: int) -> None:
     with market.gate(listing="budget", listingBudgetTokens=budget) as gate:
         gate.wait_until_ready(seconds=START_SECONDS)
-        for mode in (Mode.AUTO, Mode.BUDGET):
+        for mode in (ListingMode.AUTO, ListingMode.BUDGET):
             with modern_http_client(f"{gate.url}/{mode}") as client:
                 array = ",".join(text for page in pages(client) for text in sources(page))
             tokens = count_tokens(f"[{array}]".encode())

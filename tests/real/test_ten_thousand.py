@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.search.token_counter import count_tokens
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.real.listing import sources
@@ -64,22 +64,22 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
 def test_the_gate_answers_while_every_mode_is_listed_for_the_first_time(gate: GatewayProcess) -> None:
     with Knocker(gate) as knocker:
         gate.wait_until_ready("works", seconds=START_SECONDS)
-        for mode in Mode:
+        for mode in ListingMode:
             assert shown(gate, mode)
     assert len(knocker.statuses) > 10
     assert set(knocker.statuses) == {200}
     assert max(knocker.waits) < LONGEST_ANSWER_SECONDS
 
 
-def shown(gate: GatewayProcess, mode: Mode) -> list[str]:
+def shown(gate: GatewayProcess, mode: ListingMode) -> list[str]:
     with modern_http_client(f"{gate.url}/{mode}") as client:
         return [one for page in pages(client) for one in sources(page)]
 
 
-@pytest.mark.parametrize("mode", [Mode.FULL, Mode.SLIM])
-def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.FULL, ListingMode.SLIM])
+def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess, mode: ListingMode) -> None:
     expected = [f"works_{name}" for name in NAMES]
-    own = ["expandSchema"] if mode is Mode.SLIM else []
+    own = ["expandSchema"] if mode is ListingMode.SLIM else []
     for open_client in (legacy_http_client, modern_http_client):
         with open_client(f"{gate.url}/{mode}") as client:
             listed = list(pages(client))
@@ -89,14 +89,14 @@ def test_every_name_is_listed_once_and_the_pages_are_small(gate: GatewayProcess,
         assert max(map(len, listed)) < 300_000
 
 
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BUDGET])
-def test_what_must_fit_the_budget_does(gate: GatewayProcess, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ListingMode.AUTO, ListingMode.BUDGET])
+def test_what_must_fit_the_budget_does(gate: GatewayProcess, mode: ListingMode) -> None:
     listed = shown(gate, mode)
     assert 2_500 < count_tokens(f"[{','.join(listed)}]".encode()) <= 3_000
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_tools_of_every_page_are_called(gate: GatewayProcess, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ListingMode)
+def test_tools_of_every_page_are_called(gate: GatewayProcess, mode: ListingMode) -> None:
     some = NAMES[::97]
     answers = call_all(f"{gate.url}/{mode}", [(f"works_{name}", {}) for name in some])
     called = [answer["result"]["content"][1]["text"] for answer in answers]

@@ -10,10 +10,22 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Call, Caller, Owner, Request
-from headgate.domain.errors import Exhausted, HeadgateError, InvalidArguments, ResultNotFound, WorkStopped
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.errors import (
+    HeadgateError,
+    InvalidArguments,
+    ResourceExhausted,
+    ResultNotFound,
+    WorkerLimitExceeded,
+)
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import (
+    LOCAL_IDENTITY,
+    ClientSession,
+    Identity,
+    McpRequest,
+    McpResponse,
+    UpstreamCall,
+)
 from headgate.domain.payload import Payload
 from headgate.results import job_runner
 from headgate.results.jobs import ExcerptJob
@@ -28,7 +40,7 @@ from tests.upstream.spool_limits import open_files, taken
 WAIT_SECONDS = 5.0
 LINES = "\n".join(f"line {number}" for number in range(2000))
 LARGE = result(text(LINES), IMAGE)
-ALICE, BOB = Caller("alice"), Caller("bob")
+ALICE, BOB = Identity("alice"), Identity("bob")
 
 
 class Desk:
@@ -44,13 +56,13 @@ class Desk:
         self.loads += 1
         return job_runner
 
-    async def shape(self, data: Payload, caller: Caller = LOCAL, **more: Any) -> Answer:
-        return await self.responses.truncate_if_large(call(caller, **more), Answer(data))
+    async def shape(self, data: Payload, caller: Identity = LOCAL_IDENTITY, **more: Any) -> McpResponse:
+        return await self.responses.truncate_if_large(call(caller, **more), McpResponse(data))
 
-    async def shown(self, data: Payload, caller: Caller = LOCAL, **more: Any) -> bytes:
+    async def shown(self, data: Payload, caller: Identity = LOCAL_IDENTITY, **more: Any) -> bytes:
         return bytes_of(await self.shape(data, caller, **more))
 
-    async def read(self, tool: str, caller: Caller = LOCAL, **arguments: Any) -> bytes:
+    async def read(self, tool: str, caller: Identity = LOCAL_IDENTITY, **arguments: Any) -> bytes:
         asked = request(f"proxy_{tool}", arguments, caller)
         _, answer = await self.responses.read_stored(asked, await self.responses.parse_read_request(asked))
         return bytes_of(answer)
@@ -59,22 +71,27 @@ class Desk:
         wish = await self.responses.parse_read_request(
             request(f"proxy_{tool}", {"tool": "bank_look", **arguments})
         )
-        return bytes_of(await self.responses.read_new(call(), wish, Answer(data)))
+        return bytes_of(await self.responses.read_new(call(), wish, McpResponse(data)))
 
 
 def request(
-    name: str, arguments: dict[str, Any], caller: Caller = LOCAL, owner: Owner | None = None
-) -> Request:
+    name: str,
+    arguments: dict[str, Any],
+    caller: Identity = LOCAL_IDENTITY,
+    owner: ClientSession | None = None,
+) -> McpRequest:
     params = {"arguments": Raw(json.dumps(arguments).encode())}
-    return Request(caller=caller, name=name, params=params, owner=owner)
+    return McpRequest(caller=caller, name=name, params=params, session=owner)
 
 
-def call(caller: Caller = LOCAL, owner: Owner | None = None, definition: bytes = b"{}") -> Call:
-    item = Item(Kind.TOOLS, "bank", "look", "bank_look", definition)
-    return Call(request("bank_look", {"a": 1}, caller, owner), item)
+def call(
+    caller: Identity = LOCAL_IDENTITY, owner: ClientSession | None = None, definition: bytes = b"{}"
+) -> UpstreamCall:
+    item = Item(ItemKind.TOOLS, "bank", "look", "bank_look", definition)
+    return UpstreamCall(request("bank_look", {"a": 1}, caller, owner), item)
 
 
-def bytes_of(answer: Answer) -> bytes:
+def bytes_of(answer: McpResponse) -> bytes:
     assert isinstance(answer.result, bytes)
     return answer.result
 
@@ -116,20 +133,20 @@ def desk(build: Build) -> Desk:
 def test_what_cannot_be_too_large_is_not_opened(
     build: Build, display: TruncationSettings, size: int, *, concerned: bool
 ) -> None:
-    assert build(display).responses.may_exceed_limit(Answer(b"x" * size)) is concerned
+    assert build(display).responses.may_exceed_limit(McpResponse(b"x" * size)) is concerned
 
 
 async def test_what_is_on_disk_is_told_by_its_size_and_an_error_never_is(desk: Desk, tmp_path: Path) -> None:
-    assert not desk.responses.may_exceed_limit(Answer(error=b"x" * 100_000))
+    assert not desk.responses.may_exceed_limit(McpResponse(error=b"x" * 100_000))
     for size, concerned in ((8000, False), (8001, True)):
         value = await spooled(tmp_path, b"x" * size)
-        assert desk.responses.may_exceed_limit(Answer(value)) is concerned
+        assert desk.responses.may_exceed_limit(McpResponse(value)) is concerned
         value.close()
 
 
 async def test_what_is_large_only_as_json_is_handed_on_as_it_is(desk: Desk) -> None:
     for data in (result(text("a" * 8000)), result({**IMAGE, "data": "A" * 50_000}), result(text("é" * 8000))):
-        answer = Answer(data)
+        answer = McpResponse(data)
         assert await desk.responses.truncate_if_large(call(), answer) is answer
     assert await desk.store.size() == 0
     assert desk.loads == 0
@@ -148,7 +165,7 @@ async def test_an_excerpt_is_shown_and_every_byte_is_kept(desk: Desk) -> None:
 
 
 async def test_the_rest_of_an_answer_stays(desk: Desk) -> None:
-    answer = await desk.responses.truncate_if_large(call(), Answer(LARGE, typed=True))
+    answer = await desk.responses.truncate_if_large(call(), McpResponse(LARGE, typed=True))
     assert answer.typed
     assert answer.error == b""
 
@@ -181,7 +198,7 @@ async def test_structure_is_cut_as_the_tool_promises(desk: Desk) -> None:
 
 @pytest.mark.parametrize("data", [b"x" * 10_000, b'{"content":5,"x":"%b"}' % (b"x" * 10_000)])
 async def test_what_is_no_result_is_handed_on_as_it_is(desk: Desk, data: bytes) -> None:
-    answer = Answer(data)
+    answer = McpResponse(data)
     assert await desk.responses.truncate_if_large(call(), answer) is answer
     assert await desk.store.size() == 0
 
@@ -205,8 +222,8 @@ async def test_a_stored_result_is_read_here_only_if_it_is_tiny_and_a_question_ne
     assert desk.hands.jobs == []
     await desk.read("read", cache_id=id_of(large))
     assert len(desk.hands.jobs) == 1
-    desk.hands.failure = WorkStopped(1.0)
-    with pytest.raises(WorkStopped):
+    desk.hands.failure = WorkerLimitExceeded(1.0)
+    with pytest.raises(WorkerLimitExceeded):
         await desk.read("query", cache_id=id_of(large), sql="SELECT 1")
 
 
@@ -228,7 +245,7 @@ async def test_what_is_on_disk_and_small_enough_is_handed_on_open(desk: Desk, tm
     assert taken(value) == result(text("small"), IMAGE)
 
 
-@pytest.mark.parametrize("failure", [WorkStopped(10.0), Exhausted("too much to do")])
+@pytest.mark.parametrize("failure", [WorkerLimitExceeded(10.0), ResourceExhausted("too much to do")])
 async def test_what_cannot_be_cut_in_time_is_kept_all_the_same_and_the_agent_is_told_why(
     desk: Desk, tmp_path: Path, failure: HeadgateError
 ) -> None:
@@ -274,26 +291,26 @@ async def test_every_tool_reads_what_an_excerpt_names(desk: Desk) -> None:
 
 
 async def test_another_key_or_session_gets_the_answer_for_an_unknown_id(desk: Desk) -> None:
-    def owner(id: str) -> Owner:
-        return Owner(id, UnreachableChannel())
+    def owner(id: str) -> ClientSession:
+        return ClientSession(id, UnreachableChannel())
 
-    async def refused(caller: Caller, owner: Owner | None, cache_id: str) -> str:
+    async def refused(caller: Identity, owner: ClientSession | None, cache_id: str) -> str:
         asked = request("proxy_read", {"cache_id": cache_id}, caller, owner)
         with pytest.raises(ResultNotFound) as missing:
             await desk.responses.read_stored(asked, await desk.responses.parse_read_request(asked))
         return missing.value.sentence.replace(cache_id, "x")
 
-    unknown = await refused(LOCAL, owner("one"), "0" * 24)
+    unknown = await refused(LOCAL_IDENTITY, owner("one"), "0" * 24)
     assert unknown == "Cache entry 'x' not found or expired. Re-call the original tool to get a new cache_id."
     of_key = id_of(await desk.shown(LARGE, ALICE, owner=owner("one")))
     of_session = id_of(await desk.shown(LARGE, owner=owner("one")))
     of_all = id_of(await desk.shown(LARGE))
     for caller, session, theirs in (
         (BOB, owner("one"), of_key),
-        (LOCAL, owner("one"), of_key),
-        (LOCAL, None, of_key),
-        (LOCAL, owner("two"), of_session),
-        (LOCAL, None, of_session),
+        (LOCAL_IDENTITY, owner("one"), of_key),
+        (LOCAL_IDENTITY, None, of_key),
+        (LOCAL_IDENTITY, owner("two"), of_session),
+        (LOCAL_IDENTITY, None, of_session),
         (ALICE, None, of_session),
         (ALICE, None, of_all),
     ):
@@ -360,7 +377,7 @@ async def test_a_small_fresh_result_is_kept_too(desk: Desk) -> None:
 
 async def test_an_error_of_the_upstream_is_its_answer(desk: Desk) -> None:
     wish = await desk.responses.parse_read_request(request("proxy_read", {"tool": "bank_look"}))
-    answer = Answer(error=b'{"code":-1}')
+    answer = McpResponse(error=b'{"code":-1}')
     assert await desk.responses.read_new(call(), wish, answer) is answer
     assert await desk.store.size() == 0
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.arguments import CONTAINERS
 from headgate.domain.errors import InvalidArguments
+from headgate.domain.tool_arguments import ARGUMENT_CONTAINERS
 from headgate.results.jobs import (
     ContextType,
     PageUnit,
@@ -262,11 +262,11 @@ def test_a_member_that_the_tool_does_not_have_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", ARGUMENT_CONTAINERS)
 def test_the_arguments_of_a_call_have_one_container_of_any_usual_name(name: str, container: str) -> None:
     given = {"tool": "bank_list", container: {"a": 1}, **NEEDED[name]}
     assert bytes(meant(name.removeprefix("proxy_"), given).arguments) == b'{"a": 1}'
-    others = {other: None for other in CONTAINERS if other != container}
+    others = {other: None for other in ARGUMENT_CONTAINERS if other != container}
     assert bytes(meant(name.removeprefix("proxy_"), given | others).arguments) == b'{"a": 1}'
     twice = given | {"args" if container != "args" else "input": {}}
     assert "are both given" in refusal(name.removeprefix("proxy_"), twice)

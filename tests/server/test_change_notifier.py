@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.catalog.listing_cache import AllExcept
-from headgate.domain.call import Caller, Owner
+from headgate.domain.mcp_request import ClientSession, Identity
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier, VisibilityGroups
 from headgate.server.event_streams import ReplayBuffer
@@ -32,7 +32,7 @@ class Ear:
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         self.heard.append((capability, visibility_groups))
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         raise AssertionError(uri)
 
     async def hears(self, number: int = 1) -> list[tuple[str, set[str] | None]]:
@@ -196,7 +196,7 @@ async def test_a_session_without_a_stream_hears_of_its_own_list_with_the_answer_
 # The stateless era.
 
 
-def subscription(caller: Caller, *wanted: str) -> ClientSubscription:
+def subscription(caller: Identity, *wanted: str) -> ClientSubscription:
     notifications = {f"{name}ListChanged": True for name in wanted}
     message = {
         "jsonrpc": "2.0",
@@ -230,14 +230,14 @@ async def heard(one: ClientSubscription) -> list[str]:
 async def test_a_subscription_hears_what_concerns_its_principal(
     visibility_groups: VisibilityGroups, hears: list[str]
 ) -> None:
-    subscriptions = {name: subscription(Caller(name), "tools") for name in ("alice", "local")}
+    subscriptions = {name: subscription(Identity(name), "tools") for name in ("alice", "local")}
     for one in subscriptions.values():
         one.list_changed("tools", visibility_groups)
     assert [name for name, one in subscriptions.items() if await heard(one)] == hears
 
 
 async def test_a_subscription_hears_only_of_what_it_asked_for() -> None:
-    one = subscription(Caller("local"), "prompts")
+    one = subscription(Identity("local"), "prompts")
     one.list_changed("tools", None)
     one.list_changed("prompts", None)
     assert await heard(one) == ["notifications/prompts/list_changed"]

@@ -6,20 +6,17 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import Answer, Caller, Request
+from headgate.delivery.errors import IdempotencyKeyReused, OperationInDoubt, OperationInProgress
+from headgate.domain.client_profile import PLAIN_PROFILE, profile_of
 from headgate.domain.delivery_request import FEATURES, DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import (
-    BrokenTransfer,
     HeadgateError,
-    InDoubt,
-    KeyReused,
-    StillRunning,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse
 from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
@@ -28,6 +25,7 @@ from headgate.server.client_context import ClientContext, InitializedClient
 from headgate.server.delivery_metadata import error_delivery_metadata, with_delivery_metadata
 from headgate.server.mcp_requests import named_request, tool_call_request, unknown_method_request
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply
+from headgate.upstream.errors import TransferIntegrityError
 from tests.gateway_harness import Large
 from tests.gateway_process import GatewayProcess
 from tests.server.plain_http_client import (
@@ -55,7 +53,7 @@ def called(
     header: bytes | None = None,
     capabilities: dict[str, Any] | None = None,
     method: str = "tools/call",
-) -> Request:
+) -> McpRequest:
     declared = json.dumps(capabilities or {}).encode()
     if era is Era.STATELESS:
         meta = {**(meta or {}), ON_WIRE: capabilities or {}}
@@ -63,7 +61,7 @@ def called(
     context = ClientContext(
         era=era,
         channel=Told(),
-        caller=Caller("ann"),
+        caller=Identity("ann"),
         profile=profile_of(declared),
         key_header=header,
         features=features,
@@ -130,7 +128,7 @@ def test_nothing_of_it_is_left_for_a_server_whatever_the_method(era: Era, method
     assert request.meta.keys() == {"traceparent"}
     assert request.delivery_request is not None
     assert request.delivery_request.transaction == "t"
-    assert request.profile is PLAIN
+    assert request.profile is PLAIN_PROFILE
 
 
 @pytest.mark.parametrize(
@@ -210,7 +208,7 @@ RECORDED = DeliveryStatus(op_id="o-1", state="done", attempts=2, duplicate=True)
 
 
 async def told(
-    answer: Answer, delivery_request: DeliveryRequest | None, era: Era = Era.HANDSHAKE
+    answer: McpResponse, delivery_request: DeliveryRequest | None, era: Era = Era.HANDSHAKE
 ) -> dict[str, Any]:
     reply = encode_reply(
         b"7", "tools/call", "pay", await with_delivery_metadata(answer, delivery_request), era
@@ -221,7 +219,7 @@ async def told(
 
 @ERAS
 async def test_whoever_spoke_of_delivery_is_told_of_it(era: Era) -> None:
-    result = (await told(Answer(b'{"content":[],"_meta":{"x":1}}'), SPOKE, era))["result"]
+    result = (await told(McpResponse(b'{"content":[],"_meta":{"x":1}}'), SPOKE, era))["result"]
     assert result["_meta"] == {"x": 1, "rmcp": {**PROCESSED, "final_status": "completed"}}
 
 
@@ -235,7 +233,7 @@ async def test_whoever_spoke_of_delivery_is_told_of_it(era: Era) -> None:
     ],
 )
 async def test_nobody_else_is(delivery_request: DeliveryRequest | None) -> None:
-    answer = Answer(b'{ "content" : [ ] }')
+    answer = McpResponse(b'{ "content" : [ ] }')
     assert await with_delivery_metadata(answer, delivery_request) is answer
 
 
@@ -248,7 +246,7 @@ async def test_a_recorded_call_is_named_whatever_its_client_speaks(
 ) -> None:
     kind = '"resultType":"complete",' if typed else ""
     whole = f'{{{kind}{meta}"content":[ 1.0 ]}}'.encode()
-    answer = Answer(Large(whole) if large else whole, typed=typed, delivery_status=RECORDED)
+    answer = McpResponse(Large(whole) if large else whole, typed=typed, delivery_status=RECORDED)
     result = (await told(answer, DeliveryRequest(key="k"), era))["result"]
     operation = {"op_id": "o-1", "state": "done", "duplicate": True, "attempts": 2}
     assert result["_meta"] == {**({"x": 1} if meta else {}), "io.headgate/operation": operation}
@@ -258,17 +256,17 @@ async def test_a_recorded_call_is_named_whatever_its_client_speaks(
 
 
 async def test_what_was_not_recorded_or_was_settled_by_somebody_is_said() -> None:
-    unrecorded = Answer(b"{}", delivery_status=DeliveryStatus(unrecorded=True))
+    unrecorded = McpResponse(b"{}", delivery_status=DeliveryStatus(unrecorded=True))
     meta = (await told(unrecorded, None))["result"]["_meta"]
     assert meta == {"io.headgate/operation": {"duplicate": False, "attempts": 1, "unrecorded": True}}
-    settled = Answer(b"{}", delivery_status=DeliveryStatus(op_id="o", state="done", resolved_by="probe"))
+    settled = McpResponse(b"{}", delivery_status=DeliveryStatus(op_id="o", state="done", resolved_by="probe"))
     meta = (await told(settled, None))["result"]["_meta"]
     assert meta["io.headgate/operation"]["resolved_by"] == "probe"
 
 
 async def test_an_announcement_of_parts_stays_beside_the_rest() -> None:
     chunked = {"transfer_id": "t", "size": 1, "chunk_size": 1, "total": 1, "sha256": "0"}
-    announced = Answer(json.dumps({"_meta": {"rmcp": {"ack": False, "chunked": chunked}}}).encode())
+    announced = McpResponse(json.dumps({"_meta": {"rmcp": {"ack": False, "chunked": chunked}}}).encode())
     said = (await told(announced, SPOKE))["result"]["_meta"]["rmcp"]
     assert said == {**PROCESSED, "final_status": "completed", "chunked": chunked}
     unable = DeliveryRequest(request_id="r-1", features=frozenset({"ack"}))
@@ -278,14 +276,14 @@ async def test_an_announcement_of_parts_stays_beside_the_rest() -> None:
 async def test_an_error_of_the_server_is_told_with_the_operation_in_its_data() -> None:
     for data in ("", ',"data":{"x":1}'):
         error = f'{{"code":-32000,"message":"no"{data}}}'.encode()
-        said = (await told(Answer(error=error, delivery_status=RECORDED), None))["error"]
+        said = (await told(McpResponse(error=error, delivery_status=RECORDED), None))["error"]
         assert said["data"]["_meta"]["io.headgate/operation"]["op_id"] == "o-1"
         assert said["data"].get("x") == (1 if data else None)
-    doubted = Answer(
+    doubted = McpResponse(
         error=b'{"code":-32602,"message":"no"}', delivery_status=DeliveryStatus(op_id="o", state="in_doubt")
     )
     assert "processed" not in (await told(doubted, SPOKE))["error"]["data"]["_meta"]["rmcp"]
-    strange = Answer(error=b'{"code":1,"message":"no","data":[1]}', delivery_status=RECORDED)
+    strange = McpResponse(error=b'{"code":1,"message":"no","data":[1]}', delivery_status=RECORDED)
     assert (await told(strange, None))["error"]["data"] == [1]
 
 
@@ -300,29 +298,31 @@ UNKNOWN = {"final_status": "failed", "error_code": "INVALID_PARAMS"}
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(b"{}"), COMPLETED),
-        (Answer(b'{"isError":true}'), COMPLETED),
-        (Answer(error=b'{"code":-32000,"message":"no"}'), COMPLETED),
+        (McpResponse(b"{}"), COMPLETED),
+        (McpResponse(b'{"isError":true}'), COMPLETED),
+        (McpResponse(error=b'{"code":-32000,"message":"no"}'), COMPLETED),
         (
-            Answer(
+            McpResponse(
                 error=b'{"code":-32603,"message":"no"}',
                 delivery_status=DeliveryStatus(op_id="o", state="done"),
             ),
             COMPLETED,
         ),
-        (Answer(error=NO), NOT_DONE),
-        (Answer(error=NO, delivery_status=DeliveryStatus(op_id="o", state="failed")), NOT_DONE),
-        (Answer(error=NO, delivery_status=DeliveryStatus(unrecorded=True)), NOT_DONE),
-        (Answer(error=NO, delivery_status=DeliveryStatus(doubted=True)), UNKNOWN),
-        (Answer(error=NO, delivery_status=DeliveryStatus(op_id="o", state="in_doubt")), UNKNOWN),
-        (Answer(QUESTION, typed=True), {"processed": False}),
+        (McpResponse(error=NO), NOT_DONE),
+        (McpResponse(error=NO, delivery_status=DeliveryStatus(op_id="o", state="failed")), NOT_DONE),
+        (McpResponse(error=NO, delivery_status=DeliveryStatus(unrecorded=True)), NOT_DONE),
+        (McpResponse(error=NO, delivery_status=DeliveryStatus(doubted=True)), UNKNOWN),
+        (McpResponse(error=NO, delivery_status=DeliveryStatus(op_id="o", state="in_doubt")), UNKNOWN),
+        (McpResponse(QUESTION, typed=True), {"processed": False}),
         (
-            Answer(QUESTION, typed=True, delivery_status=DeliveryStatus(op_id="o", state="asked")),
+            McpResponse(QUESTION, typed=True, delivery_status=DeliveryStatus(op_id="o", state="asked")),
             {"processed": False},
         ),
     ],
 )
-async def test_a_receipt_says_of_an_answer_what_the_ledger_says(answer: Answer, said: dict[str, Any]) -> None:
+async def test_a_receipt_says_of_an_answer_what_the_ledger_says(
+    answer: McpResponse, said: dict[str, Any]
+) -> None:
     shown = await with_delivery_metadata(answer, SPOKE)
     told = json.loads(shown.error)["data"] if shown.error else json.loads(bytes(shown.result))  # type: ignore[arg-type]
     delivery_status = told["_meta"]["rmcp"]
@@ -341,7 +341,7 @@ def with_attempts(error: HeadgateError, **delivery_status: Any) -> HeadgateError
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (KeyReused("k", "other arguments"), {"ack": False, "processed": False, "attempts": 0}),
+        (IdempotencyKeyReused("k", "other arguments"), {"ack": False, "processed": False, "attempts": 0}),
         (UpstreamUnreachable("bank", "no"), {"ack": False, "processed": False, "attempts": 0}),
         (
             with_attempts(UpstreamUnreachable("bank", "no"), op_id="o-1", attempts=3),
@@ -350,14 +350,14 @@ def with_attempts(error: HeadgateError, **delivery_status: Any) -> HeadgateError
         (UpstreamLost("bank", "pay", "eof"), {"ack": True, "attempts": 1}),
         (UpstreamTimeout("bank", "pay", 5.0), {"ack": True, "attempts": 1, "final_status": "timeout"}),
         (
-            with_attempts(InDoubt("pay", "o-1"), op_id="o-1", duplicate=True),
+            with_attempts(OperationInDoubt("pay", "o-1"), op_id="o-1", duplicate=True),
             {"ack": True, "attempts": 1, "duplicate": True},
         ),
-        (StillRunning("pay", "o-1"), {"ack": True, "attempts": 0}),
-        (BrokenTransfer("part 1"), {"ack": True, "processed": True, "attempts": 1}),
+        (OperationInProgress("pay", "o-1"), {"ack": True, "attempts": 0}),
+        (TransferIntegrityError("part 1"), {"ack": True, "processed": True, "attempts": 1}),
         # The ledger has no answer of it, and so does not call it done.
         (
-            with_attempts(BrokenTransfer("part 1"), op_id="o-1", state="in_doubt"),
+            with_attempts(TransferIntegrityError("part 1"), op_id="o-1", state="in_doubt"),
             {"ack": True, "attempts": 1},
         ),
         (

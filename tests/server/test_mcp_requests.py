@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import Answer, Caller, Owner, Request
-from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.client_profile import PLAIN_PROFILE, profile_of
+from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import Era
@@ -31,15 +31,15 @@ class Told:
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         self.told.append((method, json.loads(params)))
 
-    async def ask(self, method: str, params: bytes) -> Answer:
-        return Answer(b'{"asked":true}')
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
+        return McpResponse(b'{"asked":true}')
 
 
 def stateless(channel: Told | None = None, **more: Any) -> ClientContext:
-    return ClientContext(era=Era.STATELESS, channel=channel or Told(), caller=Caller("ann"), **more)
+    return ClientContext(era=Era.STATELESS, channel=channel or Told(), caller=Identity("ann"), **more)
 
 
 def handshake(channel: Told | None = None, level: str = "") -> ClientContext:
@@ -47,9 +47,9 @@ def handshake(channel: Told | None = None, level: str = "") -> ClientContext:
     return ClientContext(
         era=Era.HANDSHAKE,
         channel=reached,
-        caller=Caller("ann"),
+        caller=Identity("ann"),
         profile=SAMPLING,
-        owner=Owner("session", reached),
+        owner=ClientSession("session", reached),
         preferences=SessionPreferences(log_level=level),
     )
 
@@ -59,11 +59,11 @@ def envelope(method: str, params: bytes | dict[str, Any]) -> Envelope:
     return Envelope(jsonrpc="2.0", id=Raw(b"7"), method=method, params=Raw(raw))
 
 
-def sent(request: Request) -> dict[str, bytes]:
+def sent(request: McpRequest) -> dict[str, bytes]:
     return {key: bytes(value) for key, value in request.params.items()}
 
 
-def meta(request: Request) -> dict[str, bytes]:
+def meta(request: McpRequest) -> dict[str, bytes]:
     return {key: bytes(value) for key, value in request.meta.items()}
 
 
@@ -164,7 +164,7 @@ async def test_what_is_said_twice_is_refused(make: Any, params: bytes) -> None:
 def test_a_handshake_client_is_its_session() -> None:
     context = handshake(level="info")
     request = tool_call_request(envelope("tools/call", {"name": "x"}), context)
-    assert (request.caller, request.profile, request.owner) == (Caller("ann"), SAMPLING, context.owner)
+    assert (request.caller, request.profile, request.session) == (Identity("ann"), SAMPLING, context.owner)
     assert (request.log_level, request.channel, request.headers) == ("info", context.channel, None)
 
 
@@ -185,14 +185,14 @@ def test_a_stateless_client_says_with_each_request_what_it_can() -> None:
         "vendor/x": 1,
     }
     request = tool_call_request(envelope("tools/call", {"name": "x", "_meta": own}), stateless())
-    assert (request.profile, request.owner, request.log_level) == (SAMPLING, None, "debug")
+    assert (request.profile, request.session, request.log_level) == (SAMPLING, None, "debug")
     assert set(meta(request)) == {"traceparent", "vendor/x"}
 
 
 @pytest.mark.parametrize("own", [{}, {META + "clientCapabilities": {}}])
 def test_a_stateless_client_that_declares_nothing_is_plain(own: dict[str, Any]) -> None:
     request = tool_call_request(envelope("tools/call", {"name": "x", "_meta": own}), stateless())
-    assert request.profile is PLAIN
+    assert request.profile is PLAIN_PROFILE
 
 
 @pytest.mark.parametrize("level", ["loud", "", 5, None, ["info"]])
@@ -218,8 +218,8 @@ def test_a_stateless_client_that_asked_for_no_log_messages_gets_none() -> None:
     for own in ({}, {META + "logLevel": "info"}):
         request = tool_call_request(envelope("tools/call", {"name": "x", "_meta": own}), stateless(channel))
         assert request.channel is not None
-        request.channel.tell("notifications/message", b'{"n":1}')
-        request.channel.tell("notifications/other", b'{"n":2}')
+        request.channel.send_notification("notifications/message", b'{"n":1}')
+        request.channel.send_notification("notifications/other", b'{"n":2}')
         assert asyncio.run(_ask(request)).error, "no request goes to a client of this era"
     assert [method for method, _ in channel.told] == [
         "notifications/other",
@@ -228,9 +228,9 @@ def test_a_stateless_client_that_asked_for_no_log_messages_gets_none() -> None:
     ]
 
 
-async def _ask(request: Request) -> Answer:
+async def _ask(request: McpRequest) -> McpResponse:
     assert request.channel is not None
-    return await request.channel.ask("roots/list", b"")
+    return await request.channel.send_request("roots/list", b"")
 
 
 @pytest.mark.parametrize("token", ["mine", 12345678901234567890, 1.5])

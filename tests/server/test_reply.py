@@ -5,21 +5,14 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
-from headgate.domain.errors import (
-    HeaderMismatch,
-    HeadgateError,
-    MethodUnknown,
-    PromptNotFound,
-    ReminderRefused,
-    ResourceNotFound,
-    ToolNotFound,
-    UpstreamBusy,
-    UpstreamTimeout,
-)
+from headgate.catalog.errors import PromptNotFound, ResourceNotFound, ToolNotFound
+from headgate.domain.errors import HeaderMismatch, HeadgateError, MethodNotFound, UpstreamTimeout
+from headgate.domain.mcp_request import McpResponse
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.protocol.jsonrpc_errors import ProtocolViolation
 from headgate.protocol.protocol_version import Era
 from headgate.server.reply import Reply, encode_gateway_error, encode_reply, encode_upstream_error
+from headgate.upstream.errors import UpstreamRateLimited
 from tests.gateway_harness import Large
 
 CALL, READ, PROMPT = "tools/call", "resources/read", "prompts/get"
@@ -32,16 +25,16 @@ def message(reply: Reply) -> dict[str, Any]:
     return decoded
 
 
-def show(answer: Answer, era: Era, method: str = CALL) -> dict[str, Any]:
+def show(answer: McpResponse, era: Era, method: str = CALL) -> dict[str, Any]:
     return message(encode_reply(b"7", method, "bank_pay", answer, era))
 
 
-def typed(**members: Any) -> Answer:
-    return Answer(json.dumps({"resultType": "complete", **members}).encode(), typed=True)
+def typed(**members: Any) -> McpResponse:
+    return McpResponse(json.dumps({"resultType": "complete", **members}).encode(), typed=True)
 
 
-def old(**members: Any) -> Answer:
-    return Answer(json.dumps(members).encode())
+def old(**members: Any) -> McpResponse:
+    return McpResponse(json.dumps(members).encode())
 
 
 # The four combinations of eras.
@@ -49,7 +42,7 @@ def old(**members: Any) -> Answer:
 
 def test_within_the_handshake_era_a_result_passes_byte_for_byte() -> None:
     strange = b'{ "content" : [ ],"resultType":"x","structuredContent":[1] }'
-    reply = encode_reply(b"7", CALL, "pay", Answer(strange), Era.HANDSHAKE)
+    reply = encode_reply(b"7", CALL, "pay", McpResponse(strange), Era.HANDSHAKE)
     assert reply.whole == b'{"jsonrpc":"2.0","id":7,"result":' + strange + b"}"
 
 
@@ -64,7 +57,7 @@ def test_what_an_old_server_read_may_not_be_kept() -> None:
 
 def test_within_the_stateless_era_only_the_name_of_the_server_is_taken_out() -> None:
     asked = {"a": {"method": "roots/list"}}
-    answer = Answer(
+    answer = McpResponse(
         json.dumps(
             {"resultType": "input_required", "inputRequests": asked, "_meta": {**SERVER_KEYS, "v": 1}}
         ).encode(),
@@ -92,7 +85,7 @@ def test_only_what_was_read_has_hints_that_a_handshake_client_does_not_know() ->
 
 @pytest.mark.parametrize("kind", ["input_required", "task", "new"])
 def test_a_result_that_a_handshake_client_cannot_handle_is_an_error(kind: str) -> None:
-    result = show(Answer(json.dumps({"resultType": kind}).encode(), typed=True), Era.HANDSHAKE)["result"]
+    result = show(McpResponse(json.dumps({"resultType": kind}).encode(), typed=True), Era.HANDSHAKE)["result"]
     assert result["isError"]
     assert kind in result["content"][0]["text"]
     assert result["_meta"]["io.headgate/error"]["code"] == "INVALID_MESSAGE"
@@ -100,7 +93,7 @@ def test_a_result_that_a_handshake_client_cannot_handle_is_an_error(kind: str) -
 
 @pytest.mark.parametrize("kind", ["task", "new"])
 def test_a_stateless_client_is_shown_types_that_nobody_knows(kind: str) -> None:
-    answer = Answer(json.dumps({"resultType": kind, "x": 1}).encode(), typed=True)
+    answer = McpResponse(json.dumps({"resultType": kind, "x": 1}).encode(), typed=True)
     assert show(answer, Era.STATELESS)["result"] == {"resultType": kind, "x": 1}
 
 
@@ -120,7 +113,7 @@ def test_a_result_on_disk_is_not_opened_and_gets_a_type_where_it_needs_one(
     era: Era, opening: dict[str, str], *, answer_typed: bool
 ) -> None:
     large = Large(b'{"content":[]}')
-    reply = encode_reply(b"7", CALL, "pay", Answer(large, typed=answer_typed), era)
+    reply = encode_reply(b"7", CALL, "pay", McpResponse(large, typed=answer_typed), era)
     assert not large.opened
     assert message(reply)["result"] == {**opening, "content": []}
     reply.close()
@@ -132,8 +125,8 @@ def test_a_result_on_disk_is_not_opened_and_gets_a_type_where_it_needs_one(
 def test_a_result_that_is_no_object_is_an_error(era: Era, result: bytes) -> None:
     large = Large(result)
     for payload in (result, large):
-        assert show(Answer(payload), era)["result"]["isError"]
-        assert "error" in show(Answer(payload), era, PROMPT)
+        assert show(McpResponse(payload), era)["result"]["isError"]
+        assert "error" in show(McpResponse(payload), era, PROMPT)
     assert large.closed
 
 
@@ -143,7 +136,7 @@ def test_a_result_that_is_no_object_is_an_error(era: Era, result: bytes) -> None
 @pytest.mark.parametrize("era", Era)
 def test_an_error_of_a_server_passes_byte_for_byte(era: Era) -> None:
     error = b'{ "code" : 12,"message":"m","data":[ 1.0 ]}'
-    reply = encode_reply(b"7", CALL, "pay", Answer(error=error), era)
+    reply = encode_reply(b"7", CALL, "pay", McpResponse(error=error), era)
     assert reply.whole == b'{"jsonrpc":"2.0","id":7,"error":' + error + b"}"
     assert not reply.succeeded
 
@@ -160,7 +153,7 @@ def test_an_error_of_a_server_passes_byte_for_byte(era: Era) -> None:
     ],
 )
 def test_http_says_when_a_method_is_unknown(error: bytes, status: int) -> None:
-    reply = encode_upstream_error(b"7", Answer(error=error))
+    reply = encode_upstream_error(b"7", McpResponse(error=error))
     assert reply.status == status
     assert reply.whole == b'{"jsonrpc":"2.0","id":7,"error":' + error + b"}"
 
@@ -168,7 +161,7 @@ def test_http_says_when_a_method_is_unknown(error: bytes, status: int) -> None:
 # Errors of the gateway.
 
 TIMEOUT = UpstreamTimeout("bank", "pay", 5.0)
-BUSY = UpstreamBusy("bank", 1.23456)
+BUSY = UpstreamRateLimited("bank", 1.23456)
 
 
 @pytest.mark.parametrize("era", Era)
@@ -204,10 +197,10 @@ VIOLATIONS: list[tuple[HeadgateError, Era, int, int]] = [
     (ResourceNotFound("a:/1"), Era.STATELESS, -32602, 200),
     (PromptNotFound("hello", []), Era.HANDSHAKE, -32602, 200),
     (PromptNotFound("hello", []), Era.STATELESS, -32602, 200),
-    (ReminderRefused("used"), Era.STATELESS, -32602, 200),
+    (RequestStateRefused("used"), Era.STATELESS, -32602, 200),
     (HeaderMismatch("Amount differs"), Era.STATELESS, -32020, 400),
-    (MethodUnknown("vendor/x", 2), Era.HANDSHAKE, -32601, 404),
-    (MethodUnknown("vendor/x", 2), Era.STATELESS, -32601, 404),
+    (MethodNotFound("vendor/x", 2), Era.HANDSHAKE, -32601, 404),
+    (MethodNotFound("vendor/x", 2), Era.STATELESS, -32601, 404),
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.session_channel import ClientRequests, SessionChannel
 from tests.waiting import eventually
@@ -43,7 +43,7 @@ def respond(client_requests: ClientRequests, id: Any, **told: Any) -> None:
     client_requests.on_response(parse_message(json.dumps({"jsonrpc": "2.0", "id": id, **told}).encode()))
 
 
-def error(answer: Answer) -> dict[str, Any]:
+def error(answer: McpResponse) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(answer.error)
     assert not answer.result
     return told
@@ -53,8 +53,8 @@ async def test_answers_find_their_questions_in_any_order() -> None:
     client, client_requests = Mailbox(), ClientRequests()
     channel = SessionChannel(client, client_requests)
     asking = [
-        asyncio.create_task(channel.ask("roots/list", b"")),
-        asyncio.create_task(channel.ask("elicitation/create", b'{"message":"who?"}')),
+        asyncio.create_task(channel.send_request("roots/list", b"")),
+        asyncio.create_task(channel.send_request("elicitation/create", b'{"message":"who?"}')),
     ]
     first, second = await client.asked(2)
     assert client.sent[0] == {"jsonrpc": "2.0", "id": first, "method": "roots/list"}
@@ -63,7 +63,7 @@ async def test_answers_find_their_questions_in_any_order() -> None:
     client_requests.on_response(
         parse_message(b'{"jsonrpc":"2.0","id":%s,"result":{"b":1.0,"a":[ 2 ]}}' % json.dumps(first).encode())
     )
-    assert await asking[0] == Answer(b'{"b":1.0,"a":[ 2 ]}')
+    assert await asking[0] == McpResponse(b'{"b":1.0,"a":[ 2 ]}')
     assert error(await asking[1]) == {"code": 5, "message": "no", "data": [1.0]}
     assert len(client_requests) == 0
 
@@ -185,8 +185,8 @@ async def test_a_question_does_not_wait_for_ever_for_a_stream() -> None:
 async def test_what_is_told_to_a_client_that_is_away_is_kept_for_it() -> None:
     client = Mailbox()
     channel = SessionChannel(client, ClientRequests())
-    channel.tell("notifications/message", b'{"level":"info"}')
+    channel.send_notification("notifications/message", b'{"level":"info"}')
     client.there = False
-    channel.tell("notifications/message", b'{"level":"error"}')
+    channel.send_notification("notifications/message", b'{"level":"error"}')
     assert [message["params"]["level"] for message in client.sent] == ["info"]
     assert [message["params"]["level"] for message in client.kept] == ["error"]

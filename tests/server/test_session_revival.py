@@ -101,7 +101,7 @@ async def test_a_session_is_revived_after_a_restart(start: Start) -> None:
     assert (session.id, session.version) == (old.id, "2025-06-18")
     assert session.capabilities == CAPABILITIES
     assert session.profile == old.profile
-    assert session.profile.answers == {"roots", "sampling"}
+    assert session.profile.input_capabilities == {"roots", "sampling"}
     assert session.client_info == GREETING.client_info
     assert session.owner.id == old.owner.id == old.id.decode()
     assert again.revived == {"restart": 1, "idle": 0}

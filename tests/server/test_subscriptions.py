@@ -8,10 +8,10 @@ from msgspec import Raw
 
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
-from headgate.domain.call import Owner
+from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import UpstreamUnavailable
-from headgate.domain.kind import Kind
-from headgate.domain.profile import Profile
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.jsonrpc import Envelope
 from headgate.protocol.protocol_version import Era
 from headgate.server.client_context import ClientContext, SessionPreferences
@@ -38,8 +38,8 @@ class Client:
         self.told_late: list[str] = []
 
     def list(self, *uris: str) -> None:
-        self.harness.offer("bank", Kind.RESOURCES, *({"uri": uri, "name": uri} for uri in uris))
-        self.harness.offer("bank", Kind.TEMPLATES)
+        self.harness.offer("bank", ItemKind.RESOURCES, *({"uri": uri, "name": uri} for uri in uris))
+        self.harness.offer("bank", ItemKind.TEMPLATES)
 
     async def ask(self, method: str, uri: str = URI) -> dict[str, Any]:
         envelope = Envelope(
@@ -55,7 +55,7 @@ class Client:
 
     # What surrounds the answers.
 
-    async def await_listings(self, profile: Profile, owner: Owner | None) -> None:
+    async def await_listings(self, profile: ClientProfile, owner: ClientSession | None) -> None:
         if self.told_late:
             self.list(*self.told_late)
 
@@ -65,13 +65,13 @@ class Client:
     async def instructions(self, listing_context: ListingContext) -> str:
         return ""
 
-    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         return NO_HINT
 
-    async def set_log_level(self, owner: Owner, level: str) -> None:
+    async def set_log_level(self, owner: ClientSession, level: str) -> None:
         """Nobody logs."""
 
-    def forward_notification(self, owner: Owner, method: str, params: bytes) -> None:
+    def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
         """Nobody is told."""
 
 

@@ -7,8 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.delivery.ledger import OperationOutcome, OperationState, StoreFailed
-from headgate.domain.call import Answer
+from headgate.delivery.ledger import OperationOutcome, OperationState
+from headgate.domain.errors import StoreFailed
+from headgate.domain.mcp_request import McpResponse
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
 from tests.storage.ledger_stages import granted, intent
 
@@ -43,7 +44,7 @@ async def _loop(ledger: SqliteLedger, name: str) -> None:
         key = f"{name}-{number}"
         operation = await granted(ledger, intent(key, lease_until=_LONG_LEASE))
         _say(f"claimed {key} {operation.op_id}")
-        outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(answer_to(key)))
+        outcome = OperationOutcome(state=OperationState.DONE, answer=McpResponse(answer_to(key)))
         assert await ledger.finish(operation.op_id, operation.fence, outcome)
         _say(f"done {key} {operation.op_id}")
 
@@ -85,7 +86,9 @@ async def _claimed(ledger: SqliteLedger, key: str) -> str:
 
 
 async def _finish(ledger: SqliteLedger, op_id: str, result: bytes) -> None:
-    assert await ledger.finish(op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(result)))
+    assert await ledger.finish(
+        op_id, 1, OperationOutcome(state=OperationState.DONE, answer=McpResponse(result))
+    )
 
 
 def _say(line: str) -> None:

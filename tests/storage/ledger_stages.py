@@ -15,7 +15,7 @@ from headgate.delivery.ledger import (
     OperationOutcome,
     OperationState,
 )
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
 
@@ -23,7 +23,7 @@ START = 1_800_000_000.0
 WINDOW_SECONDS = 1_000.0
 DOUBT_SECONDS = 5_000.0
 LEASE_SECONDS = 60.0
-ANSWER = Answer(b'{"content":[]}', typed=True)
+ANSWER = McpResponse(b'{"content":[]}', typed=True)
 
 
 class Clock:

@@ -14,7 +14,7 @@ import pytest
 
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import StoredListing, definition_hash, tool_hash, tool_hashes
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore, remove_catalog_files
 
 HINT = CacheHint(5_000, public=True)
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "proxy.db"
 
 
-async def kept(path: Path, *listings: tuple[str, str, Kind, list[bytes]], now: float = 1000.0) -> None:
+async def kept(path: Path, *listings: tuple[str, str, ItemKind, list[bytes]], now: float = 1000.0) -> None:
     file = SqliteCatalogStore(path, lambda: now)
     for server, spec, kind, definitions in listings:
         await file.keep(server, spec, kind, definitions, HINT)
@@ -52,11 +52,11 @@ async def test_what_was_listed_is_there_after_a_restart_byte_for_byte(path: Path
         b'{"name":"b","deep":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b"nonsense",
     ]
-    await kept(path, ("files", "1", Kind.TOOLS, odd), ("files", "1", Kind.PROMPTS, [b'{"name":"p"}']))
+    await kept(path, ("files", "1", ItemKind.TOOLS, odd), ("files", "1", ItemKind.PROMPTS, [b'{"name":"p"}']))
     file = SqliteCatalogStore(path)
     assert sorted(await file.load({"files": "1"}), key=lambda listing: listing.kind.name) == [
-        StoredListing("files", Kind.PROMPTS, [b'{"name":"p"}'], HINT),
-        StoredListing("files", Kind.TOOLS, odd, HINT),
+        StoredListing("files", ItemKind.PROMPTS, [b'{"name":"p"}'], HINT),
+        StoredListing("files", ItemKind.TOOLS, odd, HINT),
     ]
     await file.flush()
 
@@ -64,9 +64,9 @@ async def test_what_was_listed_is_there_after_a_restart_byte_for_byte(path: Path
 async def test_a_server_that_is_gone_or_defined_otherwise_is_not_told(path: Path) -> None:
     await kept(
         path,
-        ("stays", "1", Kind.TOOLS, [tool("a")]),
-        ("gone", "1", Kind.TOOLS, [tool("b")]),
-        ("other", "1", Kind.TOOLS, [tool("c")]),
+        ("stays", "1", ItemKind.TOOLS, [tool("a")]),
+        ("gone", "1", ItemKind.TOOLS, [tool("b")]),
+        ("other", "1", ItemKind.TOOLS, [tool("c")]),
     )
     file = SqliteCatalogStore(path)
     assert [listing.server for listing in await file.load({"stays": "1", "other": "2"})] == ["stays"]
@@ -81,7 +81,7 @@ async def test_two_configurations_keep_their_catalogs_in_one_file(path: Path) ->
         expected = {name: [tool(f"{name}-{spec}")] for name, spec in specs.items()}
         assert before in ({}, expected)
         for name, spec in specs.items():
-            await file.keep(name, spec, Kind.TOOLS, expected[name], HINT)
+            await file.keep(name, spec, ItemKind.TOOLS, expected[name], HINT)
         await file.flush()
     assert before == expected, "each finds its own again"
 
@@ -90,7 +90,7 @@ async def test_a_definition_that_no_gateway_uses_is_dropped_after_thirty_days(pa
     now = 1000.0
     file = SqliteCatalogStore(path, lambda: now)
     for name in ("used", "seen", "gone"):
-        await file.keep(name, "1", Kind.TOOLS, [tool(name)], HINT)
+        await file.keep(name, "1", ItemKind.TOOLS, [tool(name)], HINT)
     await file.store_vectors("m", {"h": b"\x01"})
     now += 30 * 24 * 3600.0
     await file.load({"used": "1"})
@@ -112,7 +112,7 @@ async def test_of_one_server_only_the_latest_definitions_are_kept(path: Path) ->
     file = SqliteCatalogStore(path, lambda: now)
     for number in range(12):
         now += 1
-        await file.keep("s", str(number), Kind.TOOLS, [tool("a")], HINT)
+        await file.keep("s", str(number), ItemKind.TOOLS, [tool("a")], HINT)
     now += 1
     # The one in use stays, however old it is.
     assert [listing.server for listing in await file.load({"s": "0"})] == ["s"]
@@ -122,7 +122,7 @@ async def test_of_one_server_only_the_latest_definitions_are_kept(path: Path) ->
 
 
 async def test_vectors_of_another_configuration_are_not_forgotten(path: Path) -> None:
-    await kept(path, ("theirs", "1", Kind.TOOLS, [tool("a")]))
+    await kept(path, ("theirs", "1", ItemKind.TOOLS, [tool("a")]))
     ((digest,),) = await rows(path, "SELECT hash FROM tools")
     file = SqliteCatalogStore(path)
     await file.store_vectors("m", {digest: b"\x01", "old": b"\x02"})
@@ -132,9 +132,9 @@ async def test_vectors_of_another_configuration_are_not_forgotten(path: Path) ->
 
 
 async def test_a_tool_keeps_its_first_day_and_leaves_when_it_vanishes(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a"), tool("b")]))
     file = SqliteCatalogStore(path, lambda: 2000.0)
-    await file.keep("s", "1", Kind.TOOLS, [tool("c"), tool("a", "Does it better")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("c"), tool("a", "Does it better")], HINT)
     await file.flush()
     found = await rows(
         path, "SELECT name, position, description, first_seen, last_seen FROM tools ORDER BY position"
@@ -143,7 +143,7 @@ async def test_a_tool_keeps_its_first_day_and_leaves_when_it_vanishes(path: Path
 
 
 async def test_the_same_tool_of_two_servers_is_two_tools(path: Path) -> None:
-    await kept(path, ("a", "1", Kind.TOOLS, [tool("x")]), ("b", "1", Kind.TOOLS, [tool("x")]))
+    await kept(path, ("a", "1", ItemKind.TOOLS, [tool("x")]), ("b", "1", ItemKind.TOOLS, [tool("x")]))
     found = await rows(path, "SELECT server_name, hash FROM tools ORDER BY server_name")
     assert [server for server, _ in found] == ["a", "b"]
     assert len({digest for _, digest in found}) == 1
@@ -155,7 +155,7 @@ async def test_a_broken_file_is_made_anew(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     file = SqliteCatalogStore(path)
     assert await file.load({"s": "1"}) == []
-    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await file.flush()
     assert [listing.definitions for listing in await SqliteCatalogStore(path).load({"s": "1"})] == [
         [tool("a")]
@@ -163,7 +163,7 @@ async def test_a_broken_file_is_made_anew(path: Path, content: bytes) -> None:
 
 
 async def test_the_file_of_another_version_is_made_anew(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a")]))
     await rows(path, "PRAGMA user_version = 99")
     assert await SqliteCatalogStore(path).load({"s": "1"}) == []
 
@@ -172,7 +172,7 @@ async def test_a_place_that_cannot_be_written_costs_nothing_but_the_memory(tmp_p
     (tmp_path / "data").write_text("a file where the directory should be")
     file = SqliteCatalogStore(tmp_path / "data" / "proxy.db")
     assert await file.load({"s": "1"}) == []
-    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await file.flush()
 
 
@@ -199,14 +199,14 @@ async def test_vectors_that_nobody_needs_are_forgotten_of_that_model_alone(path:
 
 @pytest.mark.parametrize("later", [1000.0, 500.0])
 async def test_a_tool_that_vanishes_leaves_whatever_the_clock_says(path: Path, later: float) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("b")]), now=later)
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a"), tool("b")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("b")]), now=later)
     assert await rows(path, "SELECT name, first_seen, last_seen FROM tools") == [("b", 1000.0, later)]
 
 
 async def test_both_hashes_are_kept_and_annotations_are_seen_by_one_of_them(path: Path) -> None:
     harmless, harmful = (tool("a", annotations={"readOnlyHint": hint}) for hint in (True, False))
-    await kept(path, ("one", "1", Kind.TOOLS, [harmless]), ("two", "1", Kind.TOOLS, [harmful]))
+    await kept(path, ("one", "1", ItemKind.TOOLS, [harmless]), ("two", "1", ItemKind.TOOLS, [harmful]))
     found = await rows(path, "SELECT hash, approval_hash FROM tools ORDER BY server_name")
     assert found == [(tool_hashes(one).search, tool_hashes(one).approval) for one in (harmless, harmful)]
     assert found[0][0] == found[1][0]
@@ -236,15 +236,15 @@ async def test_both_hashes_are_kept_and_annotations_are_seen_by_one_of_them(path
     ],
 )
 async def test_a_file_of_another_shape_or_content_is_not_in_the_way(path: Path, damage: str) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("old")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("old")]))
     await rows(path, damage)
     file = SqliteCatalogStore(path)
     assert [listing.server for listing in await file.load({"s": "1"})] in ([], ["s"])
-    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("new")], HINT)
     await file.store_vectors("m", {"h": b"\x01"})
     await file.count_calls({("s", "new"): 1})
     # That there is no such table may show as late as this, and then the file is a new one.
-    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("new")], HINT)
     await file.store_vectors("m", {"h": b"\x01"})
     await file.flush()
     again = SqliteCatalogStore(path)
@@ -256,7 +256,7 @@ async def test_a_file_of_another_shape_or_content_is_not_in_the_way(path: Path, 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_torn_file_shows_nothing_stale_for_longer_than_one_start(path: Path, seed: int) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool(f"t{number}", "x" * 200) for number in range(100)]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool(f"t{number}", "x" * 200) for number in range(100)]))
     random, content = Random(seed), bytearray(path.read_bytes())
     page = random.randrange(len(content) // 4096) * 4096
     if seed % 3 == 0:
@@ -269,7 +269,7 @@ async def test_a_torn_file_shows_nothing_stale_for_longer_than_one_start(path: P
     file = SqliteCatalogStore(path)
     # Whatever it gives, it does not fail.
     assert len(await file.load({"s": "1"})) <= 1
-    await file.keep("s", "1", Kind.TOOLS, [tool("new")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("new")], HINT)
     await file.flush()
     again = SqliteCatalogStore(path)
     assert [listing.definitions for listing in await again.load({"s": "1"})] in ([], [[tool("new")]])
@@ -278,11 +278,11 @@ async def test_a_torn_file_shows_nothing_stale_for_longer_than_one_start(path: P
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 async def test_what_a_crash_left_beside_the_file_is_not_in_the_way(path: Path, suffix: str) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a")]))
     path.with_name(path.name + suffix).write_bytes(b"nonsense" * 5000)
     file = SqliteCatalogStore(path)
     await file.load({"s": "1"})
-    await file.keep("s", "1", Kind.TOOLS, [tool("b")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("b")], HINT)
     await file.flush()
     assert [listing.definitions for listing in await SqliteCatalogStore(path).load({"s": "1"})] == [
         [tool("b")]
@@ -293,7 +293,7 @@ async def test_what_a_crash_left_beside_the_file_is_not_in_the_way(path: Path, s
 async def test_a_directory_that_cannot_be_made_costs_nothing_but_the_memory(place: str) -> None:
     file = SqliteCatalogStore(Path(place))
     assert await file.load({"s": "1"}) == []
-    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await file.count_calls({("s", "a"): 1})
     await file.store_vectors("m", {"h": b"\x01"})
     await file.delete_vectors("m", ["h"])
@@ -305,13 +305,13 @@ async def test_a_directory_where_the_file_should_be_costs_nothing_but_the_memory
     (path / "something").mkdir(parents=True)
     file = SqliteCatalogStore(path)
     assert await file.load({"s": "1"}) == []
-    await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+    await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await file.flush()
     assert (path / "something").is_dir()
 
 
 async def test_a_file_that_another_process_is_writing_is_left_to_it(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a")]))
     other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     await asyncio.to_thread(other.execute, "BEGIN EXCLUSIVE")
     file = SqliteCatalogStore(path)
@@ -456,7 +456,9 @@ def test_what_no_parser_takes_has_hashes_too(definition: bytes) -> None:
 
 
 async def test_how_often_tools_were_called_is_told_of_those_that_were(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]), ("t", "1", Kind.TOOLS, [tool("a")]))
+    await kept(
+        path, ("s", "1", ItemKind.TOOLS, [tool("a"), tool("b")]), ("t", "1", ItemKind.TOOLS, [tool("a")])
+    )
     file = SqliteCatalogStore(path)
     assert await file.usage() == {}
     await file.count_calls({("s", "a"): 3, ("t", "a"): 1})
@@ -467,18 +469,18 @@ async def test_how_often_tools_were_called_is_told_of_those_that_were(path: Path
 
 
 async def test_calls_are_remembered_of_a_server_that_is_defined_otherwise_or_away(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a")]), ("t", "1", Kind.TOOLS, [tool("a")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a")]), ("t", "1", ItemKind.TOOLS, [tool("a")]))
     file = SqliteCatalogStore(path, lambda: 2000.0)
     await file.count_calls({("s", "a"): 3, ("t", "a"): 1})
     assert await file.load({"s": "2"}) == []
-    await file.keep("s", "2", Kind.TOOLS, [tool("a")], HINT)
+    await file.keep("s", "2", ItemKind.TOOLS, [tool("a")], HINT)
     await file.count_calls({("s", "a"): 1})
     assert await file.usage() == {("s", "a"): 4, ("t", "a"): 1}
     await file.flush()
 
 
 async def test_calls_of_what_nobody_lists_are_forgotten_after_thirty_days_and_no_others(path: Path) -> None:
-    await kept(path, ("s", "1", Kind.TOOLS, [tool("a"), tool("b")]))
+    await kept(path, ("s", "1", ItemKind.TOOLS, [tool("a"), tool("b")]))
     now = 1000.0
     file = SqliteCatalogStore(path, lambda: now)
     await file.count_calls({("s", "a"): 3, ("gone", "x"): 9})
@@ -543,7 +545,7 @@ async def test_calls_and_vectors_of_earlier_versions_survive_though_several_star
         assert await file.load({"s": "1"}) == []
         assert await file.vectors("m") == {"h": b"\x01"}
     for file in files:
-        await file.keep("s", "1", Kind.TOOLS, [tool("a")], HINT)
+        await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await asyncio.gather(*(file.flush() for file in files))
     assert await rows(path, "SELECT * FROM calls") == [("s", "a", 3, 7.0)]
 

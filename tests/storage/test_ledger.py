@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.delivery.ledger import ClaimVerdict, Ledger, OperationOutcome, OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from tests.storage.ledger_stages import (
     ANSWER,
@@ -275,7 +275,7 @@ async def test_what_has_ended_does_not_end_again(
     first = await ended(ledger, state)
     found, answer = await ledger.find(first.op_id), await ledger.read_answer(first.op_id)
     assert not await ledger.finish(
-        first.op_id, 1, OperationOutcome(state=then, answer=Answer(b'"other"'), attempts=9)
+        first.op_id, 1, OperationOutcome(state=then, answer=McpResponse(b'"other"'), attempts=9)
     )
     assert (await ledger.find(first.op_id), await ledger.read_answer(first.op_id)) == (found, answer)
 
@@ -293,13 +293,13 @@ async def test_a_write_with_an_old_fence_changes_nothing(ledger: Ledger) -> None
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(b'{"content":[{"type":"text","text":"\xc3\xa9 \\u0000"}]}'),
-        Answer(b'{"resultType":"complete"}', typed=True),
-        Answer(b"", b'{"code":-32000,"message":"no"}'),
-        Answer(),
+        McpResponse(b'{"content":[{"type":"text","text":"\xc3\xa9 \\u0000"}]}'),
+        McpResponse(b'{"resultType":"complete"}', typed=True),
+        McpResponse(b"", b'{"code":-32000,"message":"no"}'),
+        McpResponse(),
     ],
 )
-async def test_an_answer_is_replayed_byte_for_byte(stage: Stage, ledger: Ledger, answer: Answer) -> None:
+async def test_an_answer_is_replayed_byte_for_byte(stage: Stage, ledger: Ledger, answer: McpResponse) -> None:
     first = await granted(ledger)
     assert await ledger.finish(first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=answer))
     other = await stage.gateway()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headgate.delivery.ledger import ClaimVerdict, LedgerDamaged, OperationOutcome, OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
 from headgate.storage.sqlite.ledger_recovery import LedgerRecoveryReport, inspect, recover
@@ -25,8 +25,8 @@ CALLS = 300
 LONG_AGO = 0.0
 
 
-def answer_of(number: int) -> Answer:
-    return Answer(b'{"content":[{"type":"text","text":"paid %d"}]}' % number)
+def answer_of(number: int) -> McpResponse:
+    return McpResponse(b'{"content":[{"type":"text","text":"paid %d"}]}' % number)
 
 
 async def pay(ledger: SqliteLedger, numbers: range) -> None:
@@ -443,7 +443,7 @@ async def test_an_index_of_large_answers_that_names_no_row_is_damage(tmp_path: P
 
 async def finish_large(ledger: SqliteLedger, key: str) -> None:
     operation = await granted(ledger, intent(key))
-    outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * 150_000))
+    outcome = OperationOutcome(state=OperationState.DONE, answer=McpResponse(b"x" * 150_000))
     assert await ledger.finish(operation.op_id, 1, outcome)
 
 

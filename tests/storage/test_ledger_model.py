@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.delivery.ledger import ClaimVerdict, Intent, Ledger, OperationOutcome, OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 from tests.storage.ledger_stages import (
     DOUBT_SECONDS,
@@ -251,7 +251,7 @@ async def same_step(ledger: Ledger, model: Model, step: Claiming | Finishing | A
         case Finishing() if step.key in model.entries:
             entry = model.entries[step.key]
             fence = entry.fence - step.behind
-            answer = Answer(step.answer) if step.answer is not None else None
+            answer = McpResponse(step.answer) if step.answer is not None else None
             outcome = OperationOutcome(state=step.state, answer=answer)
             said_so = await ledger.finish(entry.op_id, fence, outcome)
             assert said_so == model.finish(step.key, fence, outcome)

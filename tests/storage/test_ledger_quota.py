@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_quota import bytes_used
 from tests.storage.ledger_stages import START, Clock, granted, intent
@@ -39,7 +39,7 @@ async def ledger(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteLedger]:
 async def paid(ledger: SqliteLedger, clock: Clock, key: str, size: int) -> str:
     clock.time += 1
     operation = await granted(ledger, intent(key, lease_until=START + 10_000))
-    outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * size))
+    outcome = OperationOutcome(state=OperationState.DONE, answer=McpResponse(b"x" * size))
     assert await ledger.finish(operation.op_id, 1, outcome)
     return operation.op_id
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Caller, Request
+from headgate.delivery.errors import TransferNotFound
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
-from headgate.domain.errors import InvalidArguments, TransferNotFound
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse
 from headgate.storage.files.result_transfers import CHUNK_BYTES, ResultTransfers, open_transfers
 from tests.gateway_harness import Large
 
@@ -38,14 +39,16 @@ def result(size: int) -> bytes:
     return b'{"content":[],"x":"%s"}' % (os.urandom(size // 2 + 1).hex().encode()[:size])
 
 
-def asking(method: str = "tools/call", caller: Caller = LOCAL, **params: Any) -> Request:
+def asking(method: str = "tools/call", caller: Identity = LOCAL_IDENTITY, **params: Any) -> McpRequest:
     members = {key: Raw(json.dumps(value).encode()) for key, value in params.items()}
-    return Request(caller=caller, method=method, params=members, delivery_request=ABLE)
+    return McpRequest(caller=caller, method=method, params=members, delivery_request=ABLE)
 
 
-async def offered(desk: ResultTransfers, content: bytes | Large, caller: Caller = LOCAL) -> dict[str, Any]:
+async def offered(
+    desk: ResultTransfers, content: bytes | Large, caller: Identity = LOCAL_IDENTITY
+) -> dict[str, Any]:
     answer = await desk.announce_chunks(
-        asking(caller=caller), Answer(content, typed=True, delivery_status=DeliveryStatus(op_id="o"))
+        asking(caller=caller), McpResponse(content, typed=True, delivery_status=DeliveryStatus(op_id="o"))
     )
     assert isinstance(answer.result, bytes)
     assert not answer.typed
@@ -54,7 +57,7 @@ async def offered(desk: ResultTransfers, content: bytes | Large, caller: Caller 
     return chunked
 
 
-async def part(desk: ResultTransfers, id: str, index: int, caller: Caller = LOCAL) -> bytes:
+async def part(desk: ResultTransfers, id: str, index: int, caller: Identity = LOCAL_IDENTITY) -> bytes:
     answer = await desk.read_chunk(asking("rmcp/chunk", caller, transfer_id=id, index=index))
     assert isinstance(answer.result, bytes)
     chunk = json.loads(answer.result)
@@ -67,19 +70,19 @@ async def part(desk: ResultTransfers, id: str, index: int, caller: Caller = LOCA
 @pytest.mark.parametrize(
     ("ticket", "answer", "concerned"),
     [
-        (ABLE, Answer(result(ABOVE)), True),
-        (ABLE, Answer(Large(result(ABOVE))), True),
-        (ABLE, Answer(b"{}" + b" " * (ABOVE - 2)), False),
-        (ABLE, Answer(error=b"e" * 2 * ABOVE), False),
-        (DeliveryRequest(features=frozenset({"ack"})), Answer(result(ABOVE)), False),
-        (DeliveryRequest(key="k"), Answer(result(ABOVE)), False),
-        (None, Answer(result(ABOVE)), False),
+        (ABLE, McpResponse(result(ABOVE)), True),
+        (ABLE, McpResponse(Large(result(ABOVE))), True),
+        (ABLE, McpResponse(b"{}" + b" " * (ABOVE - 2)), False),
+        (ABLE, McpResponse(error=b"e" * 2 * ABOVE), False),
+        (DeliveryRequest(features=frozenset({"ack"})), McpResponse(result(ABOVE)), False),
+        (DeliveryRequest(key="k"), McpResponse(result(ABOVE)), False),
+        (None, McpResponse(result(ABOVE)), False),
     ],
 )
 def test_only_a_large_result_for_a_client_that_negotiated_it_goes_in_parts(
-    tmp_path: Path, delivery_request: DeliveryRequest | None, answer: Answer, *, concerned: bool
+    tmp_path: Path, delivery_request: DeliveryRequest | None, answer: McpResponse, *, concerned: bool
 ) -> None:
-    request = Request(caller=LOCAL, delivery_request=delivery_request)
+    request = McpRequest(caller=LOCAL_IDENTITY, delivery_request=delivery_request)
     assert transfers(tmp_path).needs_chunks(request, answer) is concerned
 
 
@@ -106,18 +109,18 @@ async def test_a_result_on_disk_is_taken_over_and_closed(tmp_path: Path) -> None
     desk.close()
 
 
-@pytest.mark.parametrize("other", [Caller("bob"), Caller("ann", tenant="elsewhere")])
-async def test_an_id_of_somebody_else_is_an_unknown_id(tmp_path: Path, other: Caller) -> None:
+@pytest.mark.parametrize("other", [Identity("bob"), Identity("ann", tenant="elsewhere")])
+async def test_an_id_of_somebody_else_is_an_unknown_id(tmp_path: Path, other: Identity) -> None:
     desk = transfers(tmp_path)
-    id = (await offered(desk, result(ABOVE), Caller("ann")))["transfer_id"]
+    id = (await offered(desk, result(ABOVE), Identity("ann")))["transfer_id"]
     with pytest.raises(TransferNotFound) as foreign:
         await part(desk, id, 0, other)
     with pytest.raises(TransferNotFound) as unknown:
         await part(desk, "x" * len(id), 0, other)
     assert str(foreign.value).replace(id, "") == str(unknown.value).replace("x" * len(id), "")
     with pytest.raises(TransferNotFound):
-        await desk.read_chunk(asking("rmcp/chunk_done", Caller("bob"), transfer_id=id))
-    assert await part(desk, id, 0, Caller("ann"))
+        await desk.read_chunk(asking("rmcp/chunk_done", Identity("bob"), transfer_id=id))
+    assert await part(desk, id, 0, Identity("ann"))
     desk.close()
 
 
@@ -158,7 +161,7 @@ async def test_of_too_many_transfers_the_one_that_was_idle_longest_goes(tmp_path
 
 
 async def test_whoever_has_many_transfers_crowds_nobody_else_out(tmp_path: Path) -> None:
-    ann, bob = Caller("ann"), Caller("bob")
+    ann, bob = Identity("ann"), Identity("bob")
     async with open_transfers(tmp_path / "transfers", ABOVE, Clock(), most=3) as desk:
         hers = (await offered(desk, result(ABOVE), ann))["transfer_id"]
         his = [(await offered(desk, result(ABOVE), bob))["transfer_id"] for _ in range(5)]
@@ -200,7 +203,7 @@ async def test_a_part_that_there_is_not_is_refused(tmp_path: Path, index: int) -
 async def test_a_disk_that_takes_nothing_costs_nobody_a_result(tmp_path: Path) -> None:
     (tmp_path / "transfers").write_text("no directory")
     desk, large = transfers(tmp_path), Large(result(ABOVE))
-    answer = Answer(large)
+    answer = McpResponse(large)
     assert await desk.announce_chunks(asking(), answer) is answer
     assert not large.closed
 

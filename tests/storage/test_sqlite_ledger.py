@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState, StoreFailed
-from headgate.domain.call import Answer
-from headgate.domain.payload import Payload, Spooled
+from headgate.delivery.ledger import ClaimVerdict, OperationOutcome, OperationState
+from headgate.domain.errors import StoreFailed
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.payload import Payload, SpooledPayload
 from headgate.results.result_store import FileContent
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
@@ -56,7 +57,7 @@ def bodies(directory: Path) -> list[Path]:
 
 
 def taken(payload: Payload) -> bytes:
-    assert isinstance(payload, Spooled)
+    assert isinstance(payload, SpooledPayload)
     try:
         return b"".join(payload.chunks())
     finally:
@@ -102,7 +103,7 @@ async def test_a_caller_that_leaves_does_not_take_its_work_with_it(
 ) -> None:
     small, large = await granted(ledger, intent("small")), await granted(ledger, intent("large"))
     for operation, size in ((small, 10), (large, LARGE)):
-        outcome = OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * size))
+        outcome = OperationOutcome(state=OperationState.DONE, answer=McpResponse(b"x" * size))
         finishing = asyncio.ensure_future(ledger.finish(operation.op_id, 1, outcome))
         await asyncio.sleep(0)
         finishing.cancel()
@@ -132,7 +133,7 @@ async def test_a_large_answer_is_replayed_byte_for_byte(stage: SqliteStage, ledg
     first = await granted(ledger)
     result = b'"%s"' % random.Random(7).randbytes(LARGE).hex().encode()[:LARGE]
     assert await ledger.finish(
-        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(result, typed=True))
+        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=McpResponse(result, typed=True))
     )
     await stage.end(ledger)
     answer = await (await stage.gateway()).read_answer(first.op_id)
@@ -147,7 +148,7 @@ async def test_a_spooled_answer_is_copied_and_can_be_mapped(
     value = await asyncio.to_thread(spooled, tmp_path)
     first = await granted(ledger)
     assert await ledger.finish(
-        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(value))
+        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=McpResponse(value))
     )
     # It stays its owner's.
     result = taken(value)
@@ -166,7 +167,7 @@ async def test_a_spooled_answer_is_copied_and_can_be_mapped(
 async def test_files_of_answers_go_with_what_they_answer(
     tmp_path: Path, stage: SqliteStage, ledger: SqliteLedger
 ) -> None:
-    large = Answer(b"x" * 100_000)
+    large = McpResponse(b"x" * 100_000)
     for state in (OperationState.DONE, OperationState.ASKED, OperationState.FAILED):
         wanted = await granted(ledger, intent(state))
         assert await ledger.finish(wanted.op_id, 1, OperationOutcome(state=state, answer=large))
@@ -202,7 +203,7 @@ async def test_a_file_that_a_crash_left_behind_is_swept_but_not_one_that_may_sti
 async def test_an_answer_whose_file_is_damaged_is_not_replayed(tmp_path: Path, ledger: SqliteLedger) -> None:
     first = await granted(ledger)
     await ledger.finish(
-        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * 100_000))
+        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=McpResponse(b"x" * 100_000))
     )
     (body,) = bodies(tmp_path)
     body.write_bytes(b"x" * 99_999)
@@ -221,7 +222,7 @@ async def test_only_its_owner_reads_what_is_recorded(tmp_path: Path, stage: Sqli
     ledger = await stage.gateway()
     first = await granted(ledger)
     await ledger.finish(
-        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=Answer(b"x" * 100_000))
+        first.op_id, 1, OperationOutcome(state=OperationState.DONE, answer=McpResponse(b"x" * 100_000))
     )
     files = [path for path in stage.directory.rglob("*") if path.is_file()]
     assert len(files) == 6

@@ -7,8 +7,14 @@ from typing import Any
 
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Channel, Owner, Request
-from headgate.domain.profile import PLAIN, Profile, profile_of
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
+from headgate.domain.mcp_request import (
+    LOCAL_IDENTITY,
+    ClientBackChannel,
+    ClientSession,
+    McpRequest,
+    McpResponse,
+)
 from headgate.upstream.message_assembly import MalformedMessage, read_message
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests
@@ -17,7 +23,7 @@ from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
 SAMPLING = profile_of(b'{"sampling":{}}')
-SAID = Answer(b'{"role":"assistant", "n":1.0}')
+SAID = McpResponse(b'{"role":"assistant", "n":1.0}')
 
 
 def question(id: Any = "q", method: str = "sampling/createMessage") -> dict[str, Any]:
@@ -28,18 +34,18 @@ def question(id: Any = "q", method: str = "sampling/createMessage") -> dict[str,
 class Client:
     """A client that is told and asked things; it answers when the test lets it."""
 
-    def __init__(self, answer: Answer | None = None) -> None:
+    def __init__(self, answer: McpResponse | None = None) -> None:
         self.told: list[tuple[str, Any]] = []
         self.asked: list[tuple[str, Any]] = []
         self.withdrawn: list[str] = []
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[McpResponse] = asyncio.get_running_loop().create_future()
         if answer is not None:
             self.answer.set_result(answer)
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         self.told.append((method, json.loads(params or b"{}")))
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         self.asked.append((method, json.loads(params or b"{}")))
         try:
             return await asyncio.shield(self.answer)
@@ -87,11 +93,11 @@ def outgoing(
     progress: list[dict[str, Any]] | None = None,
     params: bytes = b"{}",
     name: str = "",
-    client: Channel | None = None,
-    owner: Owner | None = None,
+    client: ClientBackChannel | None = None,
+    owner: ClientSession | None = None,
     headers: bytes = b"",
     idempotency_header: bytes = b"",
-    on_late: Callable[[Answer], None] | None = None,
+    on_late: Callable[[McpResponse], None] | None = None,
     late_seconds: float = 900.0,
 ) -> OutgoingRequest:
     """A request, a client's when it has a token; what is reported of its progress is put into `progress`."""
@@ -100,8 +106,11 @@ def outgoing(
         assert progress is not None
         progress.append({key: json.loads(bytes(value)) for key, value in told.items()})
 
-    request = Request(
-        caller=LOCAL, channel=client, owner=owner, on_progress=heard if progress is not None else None
+    request = McpRequest(
+        caller=LOCAL_IDENTITY,
+        channel=client,
+        session=owner,
+        on_progress=heard if progress is not None else None,
     )
     return OutgoingRequest(
         method=method,
@@ -122,9 +131,9 @@ def outgoing(
 class Conversation:
     """The requests of the gateway on one side, what the test says as the upstream on the other."""
 
-    def __init__(self, profile: Profile = PLAIN, owner: Owner | None = None) -> None:
+    def __init__(self, profile: ClientProfile = PLAIN_PROFILE, owner: ClientSession | None = None) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.calls: list[asyncio.Task[Answer]] = []
+        self.calls: list[asyncio.Task[McpResponse]] = []
         self.news = RecordedServerEvents()
         self.router = NotificationRouter("bank", self.news, profile, owner)
         self.pending = PendingRequests("bank", self._send, self.router)
@@ -141,7 +150,7 @@ class Conversation:
         self.sent.append(json.loads(message))
         await self.writable.wait()
 
-    async def ask(self, request: OutgoingRequest) -> "asyncio.Task[Answer]":
+    async def ask(self, request: OutgoingRequest) -> "asyncio.Task[McpResponse]":
         """Send a request and go on as soon as the upstream has it."""
         before = len(self.sent)
         task = asyncio.create_task(self.pending.send_correlated(request))

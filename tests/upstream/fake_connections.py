@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headgate.domain.call import Answer, Owner
+from headgate.domain.client_profile import ClientProfile
 from headgate.domain.errors import UpstreamUnreachable
-from headgate.domain.profile import Profile
+from headgate.domain.mcp_request import ClientSession, McpResponse
 from headgate.upstream.connection_pool import ClientConnection, ConnectionPool, PoolKey
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
@@ -23,7 +23,7 @@ class FakeConnection:
     pid = None
     limits = None
 
-    def __init__(self, profile: Profile, owner: Owner | None, *, at_once: bool) -> None:
+    def __init__(self, profile: ClientProfile, owner: ClientSession | None, *, at_once: bool) -> None:
         self.profile = profile
         self.owner = owner
         self.closed = False
@@ -44,7 +44,7 @@ class FakeConnection:
         await self._lost.wait()
         return "it ended"
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         raise AssertionError("nobody speaks here")
 
     async def send_notification(self, message: bytes) -> None:
@@ -64,7 +64,7 @@ class FakeConnectionPool:
         self.pool = ConnectionPool("bank", self._connect, most, PATIENCE_SECONDS)
 
     @asynccontextmanager
-    async def _connect(self, profile: Profile, owner: Owner | None) -> AsyncIterator[McpPeer]:
+    async def _connect(self, profile: ClientProfile, owner: ClientSession | None) -> AsyncIterator[McpPeer]:
         connection = FakeConnection(profile, owner, at_once=self.at_once)
         self.connections.append(connection)
         try:
@@ -92,11 +92,11 @@ class FakeConnectionPool:
 
 
 def pool_key(
-    id: str | None = None, profile: Profile = SAMPLING, principal: str = "local", *, logs: bool = False
+    id: str | None = None, profile: ClientProfile = SAMPLING, principal: str = "local", *, logs: bool = False
 ) -> PoolKey:
     """The line that a client wants: of the handshake era when it has an id."""
-    whose = Owner(id, SilentChannel()) if id is not None else None
-    return PoolKey(profile, whose, principal, alone=profile.can_be_asked or logs)
+    whose = ClientSession(id, SilentChannel()) if id is not None else None
+    return PoolKey(profile, whose, principal, alone=profile.accepts_input_requests or logs)
 
 
 async def settle() -> None:

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from headgate.domain.call import Answer, Owner
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.mcp_request import ClientSession, McpResponse
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.streamable_http import StreamableHttpTransport, open_streamable_http
 from tests.upstream.conversation import RecordedServerEvents, outgoing
@@ -38,7 +38,7 @@ class HttpConversation:
         self.router = router
         self.spec = spec
 
-    async def ask(self, **settings: Any) -> Answer:
+    async def ask(self, **settings: Any) -> McpResponse:
         async with asyncio.timeout(WAIT_SECONDS):
             return await self.link.round_trip(outgoing(**settings))
 
@@ -48,13 +48,15 @@ async def talking_to(
     behaviour: Behaviour,
     directory: Path,
     version: str = MODERN,
-    profile: Profile = PLAIN,
-    owner: Owner | None = None,
+    profile: ClientProfile = PLAIN_PROFILE,
+    owner: ClientSession | None = None,
     **settings: Any,
 ) -> AsyncIterator[HttpConversation]:
     """Talk for as long as the block lasts; `settings` are the server's in the configuration."""
     async with raw_server(behaviour) as server:
-        spec = ServerSpec(name="far", transport=Transport.STREAMABLE_HTTP, **{"url": server.url, **settings})
+        spec = ServerSpec(
+            name="far", transport=TransportType.STREAMABLE_HTTP, **{"url": server.url, **settings}
+        )
         news = RecordedServerEvents()
         router = NotificationRouter("far", news, profile, owner)
         async with open_streamable_http(spec, in_memory(directory), router) as link:

@@ -10,12 +10,18 @@ from typing import Any
 from msgspec import Raw
 
 from headgate.catalog.paged_listing import CacheHint
-from headgate.domain.call import LOCAL, Answer, Call, Channel, Owner, Request
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
 from headgate.domain.errors import GatewayLoop, UpstreamTimeout
-from headgate.domain.item import Item
-from headgate.domain.kind import LISTED_BY, Kind
-from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.item import KIND_BY_LIST_METHOD, Item, ItemKind
+from headgate.domain.mcp_request import (
+    LOCAL_IDENTITY,
+    ClientBackChannel,
+    ClientSession,
+    McpRequest,
+    McpResponse,
+    UpstreamCall,
+)
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.jsonrpc import Envelope
 from headgate.upstream.fleet import UpstreamFleet, run_fleet
 from headgate.upstream.negotiation_result import NegotiationResult
@@ -31,25 +37,25 @@ EXTENDED = profile_of(b'{"extensions":{"a/b":{}}}')
 TOOLS: dict[str, Any] = {"tools": {}}
 
 
-def failed(code: int, **data: Any) -> Answer:
+def failed(code: int, **data: Any) -> McpResponse:
     """A JSON-RPC error."""
-    return Answer(error=json.dumps({"code": code, "message": "no", "data": data}).encode())
+    return McpResponse(error=json.dumps({"code": code, "message": "no", "data": data}).encode())
 
 
 class SilentChannel:
     """A client to whom nothing is said."""
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Nobody listens."""
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """Nobody answers."""
         return failed(-32601)
 
 
-def owner(id: str, channel: Channel | None = None) -> Owner:
+def owner(id: str, channel: ClientBackChannel | None = None) -> ClientSession:
     """A client of the handshake era."""
-    return Owner(id, channel or SilentChannel())
+    return ClientSession(id, channel or SilentChannel())
 
 
 def clients_own(declared: dict[str, Any]) -> dict[str, Any]:
@@ -64,9 +70,9 @@ class RecordedUpstreamEvents:
 
     def __init__(self) -> None:
         self.listing_lock = asyncio.Lock()
-        self.told: list[tuple[Kind, Profile, list[bytes]]] = []
+        self.told: list[tuple[ItemKind, ClientProfile, list[bytes]]] = []
         self.hints: list[CacheHint] = []
-        self.kept: set[Profile] = set()
+        self.kept: set[ClientProfile] = set()
         self.greetings: list[NegotiationResult] = []
         self.versions: list[str] = []
         self.updates: list[tuple[str, str, bytes]] = []
@@ -85,27 +91,29 @@ class RecordedUpstreamEvents:
     def remember_version(self, server: str, version: str) -> None:
         self.versions.append(version)
 
-    def prepare_listing(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+    def prepare_listing(self, server: str, kind: ItemKind, definitions: list[bytes]) -> Iterator[None]:
         return iter(())
 
     def listing_received(
-        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+        self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
     ) -> dict[str, str]:
         self.told.append((kind, profile, definitions))
         self.hints.append(hint)
         self.kept.add(profile)
         return {}
 
-    def has_listing(self, server: str, profile: Profile) -> bool:
+    def has_listing(self, server: str, profile: ClientProfile) -> bool:
         return profile in self.kept
 
     def server_connected(self, server: str, greeting: NegotiationResult) -> None:
         self.greetings.append(greeting)
 
-    def resource_updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, server: str, uri: str, params: bytes, owner: ClientSession | None) -> None:
         self.updates.append((server, uri, params))
 
-    def offers(self, kind: Kind = Kind.TOOLS, profile: Profile = PLAIN) -> list[list[bytes]]:
+    def offers(
+        self, kind: ItemKind = ItemKind.TOOLS, profile: ClientProfile = PLAIN_PROFILE
+    ) -> list[list[bytes]]:
         """Each listing of that kind that was handed on for that profile."""
         return [definitions for what, whose, definitions in self.told if (what, whose) == (kind, profile)]
 
@@ -117,7 +125,7 @@ class ScriptedServer:
         self.version = version
         self.capabilities = capabilities
         # Answers to methods, in place of the usual ones.
-        self.answers: dict[str, Answer | Exception | Callable[[OutgoingRequest], Answer]] = {}
+        self.answers: dict[str, McpResponse | Exception | Callable[[OutgoingRequest], McpResponse]] = {}
         self.connections: list[ScriptedConnection] = []
         self.opened: list[float] = []
         self.later_ones_are_mute = False
@@ -192,7 +200,7 @@ class ScriptedConnection:
         self.said: list[dict[str, Any]] = []
         self.listening = 0
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         self.asked.append(outgoing)
         if self.mute:
             await asyncio.Event().wait()
@@ -203,44 +211,46 @@ class ScriptedConnection:
         if isinstance(answer, Exception):
             raise answer
         if answer is not None:
-            return answer if isinstance(answer, Answer) else answer(outgoing)
+            return answer if isinstance(answer, McpResponse) else answer(outgoing)
         return await self._usual(outgoing)
 
-    async def _usual(self, outgoing: OutgoingRequest) -> Answer:
+    async def _usual(self, outgoing: OutgoingRequest) -> McpResponse:
         match outgoing.method:
             case "server/discover" if self._server.stateless:
-                return Answer(self._server.greeting())
+                return McpResponse(self._server.greeting())
             case "initialize" if not self._server.stateless:
                 self.declared = clients_own(json.loads(outgoing.params)["capabilities"])
-                return Answer(self._server.greeting())
+                return McpResponse(self._server.greeting())
             case "initialize":
                 return failed(-32022, supported=[MODERN])
             case "server/discover":
                 return failed(-32601)
             case "subscriptions/listen":
                 return await self._listen()
-            case method if method in LISTED_BY:
-                return await self._list(outgoing, LISTED_BY[method])
+            case method if method in KIND_BY_LIST_METHOD:
+                return await self._list(outgoing, KIND_BY_LIST_METHOD[method])
             case "tools/call" | "prompts/get" | "resources/read":
                 await self._server.may_answer.wait()
-        return Answer(b"{}")
+        return McpResponse(b"{}")
 
-    async def _list(self, outgoing: OutgoingRequest, kind: Kind) -> Answer:
-        if kind is Kind.TOOLS:
+    async def _list(self, outgoing: OutgoingRequest, kind: ItemKind) -> McpResponse:
+        if kind is ItemKind.TOOLS:
             self.listings.append(asyncio.get_running_loop().time())
         if self.list_hangs:
             await asyncio.sleep(outgoing.timeout_seconds)
             raise UpstreamTimeout(self._spec.name, outgoing.what, outgoing.timeout_seconds)
         name = f"of {self._spec.timeout_seconds:g}"
-        return Answer(json.dumps({kind.member: [{kind.key: name}]}, separators=(",", ":")).encode())
+        return McpResponse(
+            json.dumps({kind.result_member: [{kind.key: name}]}, separators=(",", ":")).encode()
+        )
 
-    async def _listen(self) -> Answer:
+    async def _listen(self) -> McpResponse:
         self.listening += 1
         try:
             await self._server.stop_listening.wait()
         finally:
             self.listening -= 1
-        return Answer(b"{}")
+        return McpResponse(b"{}")
 
     async def send_notification(self, message: bytes) -> None:
         self.said.append(json.loads(message))
@@ -297,19 +307,21 @@ class ScriptedFleet:
 def spec(name: str = "bank", seconds: float = 60.0, **more: Any) -> ServerSpec:
     return ServerSpec(
         name=name,
-        transport=Transport.BUILTIN,
+        transport=TransportType.BUILTIN,
         timeout_seconds=seconds,
         start_timeout_seconds=START_SECONDS,
         **more,
     )
 
 
-def call(profile: Profile = PLAIN, whose: Owner | None = None, **request: Any) -> Call:
+def call(
+    profile: ClientProfile = PLAIN_PROFILE, whose: ClientSession | None = None, **request: Any
+) -> UpstreamCall:
     """One call of a tool."""
     wanted = {"name": "bank_pay", "params": {"arguments": Raw(b"{}")}, **request}
-    return Call(
-        Request(caller=LOCAL, profile=profile, owner=whose, **wanted),
-        Item(Kind.TOOLS, "bank", "pay", "bank_pay"),
+    return UpstreamCall(
+        McpRequest(caller=LOCAL_IDENTITY, profile=profile, session=whose, **wanted),
+        Item(ItemKind.TOOLS, "bank", "pay", "bank_pay"),
     )
 
 

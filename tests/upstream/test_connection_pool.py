@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from headgate.domain.call import Caller, Request
-from headgate.domain.errors import Exhausted, HeadgateError, UpstreamUnreachable
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import HeadgateError, ResourceExhausted, UpstreamUnreachable
+from headgate.domain.mcp_request import Identity, McpRequest
 from headgate.upstream.connection_pool import PoolKey, pool_key_of
 from tests.upstream.fake_connections import PATIENCE_SECONDS, FakeConnectionPool, background, pool_key, settle
 from tests.upstream.scripted_server import EXTENDED, ROOTS, SAMPLING, owner
@@ -17,13 +17,13 @@ from tests.upstream.virtual_clock import in_no_time
 
 @pytest.mark.parametrize(
     ("profile", "level", "alone"),
-    [(PLAIN, "", False), (EXTENDED, "", False), (SAMPLING, "", True), (PLAIN, "info", True)],
+    [(PLAIN_PROFILE, "", False), (EXTENDED, "", False), (SAMPLING, "", True), (PLAIN_PROFILE, "info", True)],
 )
 def test_who_can_be_asked_or_told_something_needs_a_line_alone(
-    profile: Profile, level: str, *, alone: bool
+    profile: ClientProfile, level: str, *, alone: bool
 ) -> None:
     ann = owner("ann")
-    request = Request(caller=Caller("key 1"), profile=profile, log_level=level, owner=ann)
+    request = McpRequest(caller=Identity("key 1"), profile=profile, log_level=level, session=ann)
     assert pool_key_of(request) == PoolKey(profile, ann, "key 1", alone)
 
 
@@ -160,7 +160,7 @@ async def test_who_waits_in_vain_hears_that_all_are_in_use() -> None:
     await exchange.acquire(pool_key("ann"))
     loop = asyncio.get_running_loop()
     started = loop.time()
-    with pytest.raises(Exhausted, match="1 connections"):
+    with pytest.raises(ResourceExhausted, match="1 connections"):
         await exchange.acquire(pool_key("bob"))
     assert loop.time() - started == pytest.approx(PATIENCE_SECONDS, abs=0.1)
     await exchange.pool.close()
@@ -202,7 +202,7 @@ async def test_nobody_shares_once_the_server_has_asked_anybody_anything() -> Non
 async def test_even_then_nobody_of_another_kind_is_let_in(other: PoolKey) -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key())
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         await exchange.acquire(other)
     await exchange.pool.close()
 
@@ -212,7 +212,7 @@ async def test_nobody_is_let_into_the_line_of_a_handshake_client() -> None:
     exchange = FakeConnectionPool(most=1)
     await exchange.acquire(pool_key("ann"))
     for other in (pool_key(), pool_key("bob")):
-        with pytest.raises(Exhausted):
+        with pytest.raises(ResourceExhausted):
             await exchange.acquire(other)
     await exchange.pool.close()
 

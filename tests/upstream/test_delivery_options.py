@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.domain.call import Answer, Call, DeliveryOptions
 from headgate.domain.errors import (
     Effect,
     UpstreamError,
@@ -15,6 +14,7 @@ from headgate.domain.errors import (
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
+from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import (
     LEGACY,
@@ -29,7 +29,9 @@ from tests.upstream.scripted_server import (
 from tests.upstream.virtual_clock import in_no_time
 
 
-def delivery_options(given: Call | None = None, seconds: float | None = None, **more: Any) -> Call:
+def delivery_options(
+    given: UpstreamCall | None = None, seconds: float | None = None, **more: Any
+) -> UpstreamCall:
     """A call with such an errand, whose deadline is so many seconds away."""
     deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
     return msgspec.structs.replace(
@@ -109,13 +111,13 @@ async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
 @pytest.mark.parametrize(("version", "typed"), [(MODERN, True), (LEGACY, False)])
 @in_no_time
 async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed: bool) -> None:
-    scene, late = ScriptedFleet(ScriptedServer(version)), list[Answer]()
+    scene, late = ScriptedFleet(ScriptedServer(version)), list[McpResponse]()
     async with scene.fleet() as fleet:
         await fleet.send_to_server(delivery_options(on_late=late.append))
         hear = sent(scene).on_late
         assert hear is not None
-        hear(Answer(b"{}"))
-        assert late == [Answer(b"{}", typed=typed)]
+        hear(McpResponse(b"{}"))
+        assert late == [McpResponse(b"{}", typed=typed)]
 
 
 @in_no_time

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import RequestRefused
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.errors import UpstreamRequestRefused
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.streamable_http import open_streamable_http
 from tests.upstream.conversation import RecordedServerEvents, outgoing
@@ -40,14 +40,14 @@ async def test_a_large_answer_that_nobody_takes_gives_its_disk_space_back(
             await request.answer(json.dumps(large).encode(), "400 Bad Request")
 
     async with raw_server(say) as server:
-        spec = ServerSpec(name="far", transport=Transport.STREAMABLE_HTTP, url=server.url)
+        spec = ServerSpec(name="far", transport=TransportType.STREAMABLE_HTTP, url=server.url)
         async with open_streamable_http(
             spec, limits(tmp_path), NotificationRouter("far", RecordedServerEvents())
         ) as link:
             link.set_protocol_version("2026-07-28")
             try:
                 await link.round_trip(outgoing())
-            except RequestRefused:
+            except UpstreamRequestRefused:
                 assert where == "in a refusal"
     # A file that is left to the garbage collector is closed too, with a warning that is an error here.
     gc.collect()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamTimeout, UpstreamUnreachable
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.example_server import TOOLS, open_example_server
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.notification_router import NotificationRouter
@@ -27,11 +27,11 @@ from tests.server.plain_http_client import modern_call
 from tests.upstream.conversation import RecordedServerEvents, outgoing
 from tests.upstream.virtual_clock import in_no_time
 
-SPEC = ServerSpec(name="example", transport=Transport.BUILTIN, builtin="example")
+SPEC = ServerSpec(name="example", transport=TransportType.BUILTIN, builtin="example")
 BUILTIN = {"example": BuiltinServer(open_example_server)}
 
 
-def content(answer: Answer) -> dict[str, Any]:
+def content(answer: McpResponse) -> dict[str, Any]:
     assert isinstance(answer.result, bytes)
     found: dict[str, Any] = json.loads(answer.result)
     return found
@@ -212,7 +212,7 @@ async def test_the_server_tells_its_advice(advice: str) -> None:
 
 @in_no_time
 async def test_a_server_that_is_not_built_in_is_not_reached() -> None:
-    spec = ServerSpec(name="x", transport=Transport.BUILTIN, builtin="nothing")
+    spec = ServerSpec(name="x", transport=TransportType.BUILTIN, builtin="nothing")
     with pytest.raises(UpstreamUnreachable, match="nothing"):
         async with open_builtin(spec, BUILTIN, NotificationRouter("x", RecordedServerEvents())):
             pass

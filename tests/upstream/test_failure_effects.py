@@ -20,14 +20,13 @@ import uvloop
 from headgate.domain.errors import (
     Effect,
     HeadgateError,
-    RequestRefused,
-    UpstreamBusy,
     UpstreamError,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.errors import UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.process_watchdog import Watchdog
 from headgate.upstream.transports.sse import open_sse
@@ -69,7 +68,9 @@ def failure(
     """How a call of a child that runs this program fails, once the program has said something."""
 
     async def run() -> UpstreamError:
-        spec = ServerSpec(name="own", transport=Transport.STDIO, command=sys.executable, args=("-c", program))
+        spec = ServerSpec(
+            name="own", transport=TransportType.STDIO, command=sys.executable, args=("-c", program)
+        )
         router, watchdog = NotificationRouter("own", RecordedServerEvents()), Watchdog()
         try:
             async with open_stdio(spec, in_memory(directory), watchdog, router, deque()) as link:
@@ -153,7 +154,7 @@ async def test_after_any_other_status_nobody_knows(talking: Start, status: int) 
         with pytest.raises(UpstreamLost) as lost:
             await talk.ask()
         assert lost.value.effect is Effect.UNKNOWN
-        assert lost.value.at_work is (status == 504), "that is what a proxy says that gave up waiting"
+        assert lost.value.may_still_run is (status == 504), "that is what a proxy says that gave up waiting"
 
 
 def in_a_minute() -> str:
@@ -178,7 +179,7 @@ async def test_a_server_that_says_when_to_come_back_is_heard(
         await request.say(response(b"", f"{status} Later", more=f"Retry-After: {said()}\r\n"))
 
     async with talking(say) as talk:
-        with pytest.raises((UpstreamBusy, UpstreamLost)) as later:
+        with pytest.raises((UpstreamRateLimited, UpstreamLost)) as later:
             await talk.ask()
         assert later.value.retry_after_seconds is not None
         assert least <= later.value.retry_after_seconds <= most
@@ -310,8 +311,8 @@ async def test_a_key_travels_in_the_header_that_the_operator_named(talking: Star
 @pytest.mark.parametrize(
     ("status", "kind", "effect", "stands"),
     [
-        (429, UpstreamBusy, Effect.NONE, True),
-        (413, RequestRefused, Effect.NONE, True),
+        (429, UpstreamRateLimited, Effect.NONE, True),
+        (413, UpstreamRequestRefused, Effect.NONE, True),
         (404, UpstreamUnreachable, Effect.NONE, False),
         (503, UpstreamLost, Effect.UNKNOWN, True),
         (500, UpstreamLost, Effect.UNKNOWN, False),
@@ -330,7 +331,7 @@ async def test_a_refused_message_tells_whether_it_was_taken_and_whether_the_stre
         await request.say(response(b"", f"{status} No", more="Retry-After: 7\r\n"))
 
     async with raw_server(say) as server:
-        spec = ServerSpec(name="old", transport=Transport.SSE, url=server.url)
+        spec = ServerSpec(name="old", transport=TransportType.SSE, url=server.url)
         async with open_sse(
             spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
         ) as link:
@@ -351,7 +352,7 @@ async def test_a_message_whose_time_is_over_before_the_endpoint_is_known_was_not
         await asyncio.sleep(WAIT_SECONDS)
 
     async with raw_server(say) as server:
-        spec = ServerSpec(name="old", transport=Transport.SSE, url=server.url)
+        spec = ServerSpec(name="old", transport=TransportType.SSE, url=server.url)
         async with open_sse(
             spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
         ) as link:

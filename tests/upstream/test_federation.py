@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import GatewayLoop
-from headgate.domain.server import State
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerState
 from headgate.upstream.fleet import GatewayFederation
 from tests.upstream.scripted_server import ScriptedFleet, soon
 from tests.upstream.virtual_clock import in_no_time
@@ -57,9 +57,9 @@ def test_a_gateway_that_its_client_starts_tells_its_configuration_too() -> None:
 # On a connection that stands.
 
 
-def listing(*gateways: str) -> Answer:
+def listing(*gateways: str) -> McpResponse:
     result: dict[str, Any] = {"tools": [{"name": "pay", "inputSchema": {}}]}
-    return Answer(json.dumps(result | {"_meta": {"io.headgate/gateways": gateways}}).encode())
+    return McpResponse(json.dumps(result | {"_meta": {"io.headgate/gateways": gateways}}).encode())
 
 
 @in_no_time
@@ -72,14 +72,14 @@ async def test_a_gateway_that_comes_to_lead_back_is_dropped_and_its_tools_with_i
         assert scene.facts.behind == {"bank": frozenset({B})}
         scene.server.answers["tools/list"] = listing(B, OWN)
         scene.links[0].say_changed()
-        await soon(lambda: fleet.statuses()[0].state is State.FAILED, 30.0)
+        await soon(lambda: fleet.statuses()[0].state is ServerState.FAILED, 30.0)
         assert "leads back to this gateway" in (fleet.statuses()[0].last_error or "")
         assert scene.facts.offers()[-1] == []
         assert scene.links[0].closed
         # A command is not started again by itself; another gateway may have been mended.
         scene.server.answers["tools/list"] = listing(B)
         if url:
-            await soon(lambda: fleet.statuses()[0].state is State.READY, 100.0)
+            await soon(lambda: fleet.statuses()[0].state is ServerState.READY, 100.0)
         else:
             with pytest.raises(TimeoutError):
                 await soon(lambda: len(scene.links) > 1, 200.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.domain.errors import UpstreamUnreachable
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.process_watchdog import Watchdog
@@ -34,7 +34,7 @@ def no_descriptors() -> Iterator[None]:
 
 
 async def test_a_child_is_not_blamed_for_descriptors_that_the_gateway_lacks(tmp_path: Path) -> None:
-    spec = ServerSpec(name="own", transport=Transport.STDIO, command=sys.executable)
+    spec = ServerSpec(name="own", transport=TransportType.STDIO, command=sys.executable)
     watchdog = Watchdog()
     # Threads are started before.
     await asyncio.to_thread(lambda: None)

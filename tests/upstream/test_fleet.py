@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Call, Request
 from headgate.domain.errors import UpstreamUnavailable, UpstreamUnreachable
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec, State, Transport
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, ServerState, TransportType
 from headgate.upstream.example_server import TOOLS, open_example_server
 from headgate.upstream.fleet import UpstreamFleet, run_fleet
 from headgate.upstream.notification_router import NotificationRouter
@@ -48,7 +47,7 @@ ENDING_SECONDS = 7.0
 class MuteLink(BuiltinTransport):
     """Takes requests and answers none."""
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -77,7 +76,7 @@ async def open_transport(
 async def running(facts: RecordedUpstreamEvents, name: str, **more: Any) -> AsyncIterator[UpstreamFleet]:
     """A fleet of one server."""
     async with run_fleet(open_transport, facts, facts) as fleet:
-        fleet.apply([ServerSpec(name=name, transport=Transport.BUILTIN, builtin="example", **more)])
+        fleet.apply([ServerSpec(name=name, transport=TransportType.BUILTIN, builtin="example", **more)])
         yield fleet
 
 
@@ -97,7 +96,7 @@ async def test_who_waits_for_a_server_goes_on_when_it_has_told_its_tools() -> No
         await fleet.await_ready("late")
         assert len(facts.offers()) == 1
         (status,) = fleet.statuses()
-        assert status.state is State.READY
+        assert status.state is ServerState.READY
         # Whatever waited goes on to `send`, which counts it.
         assert (status.calls, status.errors) == (0, 0)
 
@@ -119,7 +118,7 @@ async def test_nobody_waits_for_the_end_of_a_process_that_did_not_start_in_time(
         assert "it was not ready within 3 s; last lines on stderr: loading" in message
         assert 3 <= seconds < 3 + ENDING_SECONDS
         (status,) = fleet.statuses()
-        assert status.state is State.BACKOFF
+        assert status.state is ServerState.BACKOFF
 
 
 @in_no_time
@@ -156,7 +155,7 @@ async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_a
     caplog.set_level(logging.INFO, "headgate.upstream")
     ward = Ward("the disk is full")
     async with run_fleet(ward.open_transport, RecordedUpstreamEvents(), RecordedUpstreamEvents()) as fleet:
-        fleet.apply([ServerSpec(name="bank", transport=Transport.BUILTIN, builtin="ward")])
+        fleet.apply([ServerSpec(name="bank", transport=TransportType.BUILTIN, builtin="ward")])
         await fleet.await_ready("bank")
         assert ward.health is not None
         for trouble, state in (("the disk is full", "backoff"), (None, "ready"), ("gone", "backoff")):
@@ -174,9 +173,9 @@ async def test_a_server_that_cannot_do_its_work_is_shown_like_one_that_is_down_a
     ]
 
 
-def call_of(tool: str) -> Call:
-    request = Request(caller=LOCAL, name=tool, params={"arguments": Raw(b"{}")})
-    return Call(request, Item(Kind.TOOLS, "bank", tool, tool))
+def call_of(tool: str) -> UpstreamCall:
+    request = McpRequest(caller=LOCAL_IDENTITY, name=tool, params={"arguments": Raw(b"{}")})
+    return UpstreamCall(request, Item(ItemKind.TOOLS, "bank", tool, tool))
 
 
 @in_no_time

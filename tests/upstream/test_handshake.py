@@ -6,38 +6,31 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
-from headgate.domain.errors import (
-    InvalidAnswer,
-    RequestRefused,
-    UpstreamError,
-    UpstreamLost,
-    UpstreamRefused,
-    UpstreamTimeout,
-    VersionMismatch,
-)
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.errors import InvalidUpstreamResponse, UpstreamError, UpstreamLost, UpstreamTimeout
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRequestRefused, VersionMismatch
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import SAMPLING, clients_own
 from tests.upstream.virtual_clock import in_no_time
 
-SPEC = ServerSpec(name="far", transport=Transport.STDIO, start_timeout_seconds=60.0)
+SPEC = ServerSpec(name="far", transport=TransportType.STDIO, start_timeout_seconds=60.0)
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
 
-def discovered(*versions: str) -> Answer:
+def discovered(*versions: str) -> McpResponse:
     told = {"resultType": "complete", "supportedVersions": versions, "capabilities": {"tools": {}}}
-    return Answer(json.dumps(told).encode())
+    return McpResponse(json.dumps(told).encode())
 
 
-def initialized(version: str) -> Answer:
-    return Answer(json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}}).encode())
+def initialized(version: str) -> McpResponse:
+    return McpResponse(json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}}).encode())
 
 
-def failed(code: int, **data: Any) -> Answer:
-    return Answer(error=json.dumps({"code": code, "message": "no", "data": data}).encode())
+def failed(code: int, **data: Any) -> McpResponse:
+    return McpResponse(error=json.dumps({"code": code, "message": "no", "data": data}).encode())
 
 
 UNKNOWN_METHOD = failed(-32601)
@@ -51,8 +44,8 @@ class ScriptedLink:
 
     def __init__(
         self,
-        discover: Answer | UpstreamError | None,
-        initialize: Answer | None,
+        discover: McpResponse | UpstreamError | None,
+        initialize: McpResponse | None,
         *,
         after: tuple[float, float] = (0.0, 0.0),
     ) -> None:
@@ -62,7 +55,7 @@ class ScriptedLink:
         self.told: list[str] = []
         self.adopted: list[str] = []
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         self.asked.append(outgoing.method)
         self.params.append(json.loads(outgoing.params))
         answer, seconds = self._answers[outgoing.method]
@@ -124,13 +117,16 @@ async def test_any_error_that_an_old_server_may_give_leads_to_the_handshake(code
 @pytest.mark.parametrize("answer", [b"{}", b'{"tools":[]}', b"null", b"[]", b'{"supportedVersions":"x"}'])
 @in_no_time
 async def test_an_answer_that_makes_no_sense_leads_to_the_handshake(answer: bytes) -> None:
-    link = ScriptedLink(Answer(answer), initialized(LEGACY))
+    link = ScriptedLink(McpResponse(answer), initialized(LEGACY))
     assert (await agree(link)).version == LEGACY
 
 
 @pytest.mark.parametrize(
     "error",
-    [InvalidAnswer("far", "server/discover", "nonsense"), RequestRefused("far", "HTTP 400")],
+    [
+        InvalidUpstreamResponse("far", "server/discover", "nonsense"),
+        UpstreamRequestRefused("far", "HTTP 400"),
+    ],
     ids=["nonsense", "refused"],
 )
 @in_no_time
@@ -141,7 +137,7 @@ async def test_an_answer_that_cannot_be_read_leads_to_the_handshake(error: Upstr
 
 @pytest.mark.parametrize(
     "error",
-    [UpstreamRefused("far", 401), UpstreamLost("far", "server/discover", "it ended")],
+    [UpstreamAuthRefused("far", 401), UpstreamLost("far", "server/discover", "it ended")],
     ids=["credentials", "gone"],
 )
 @in_no_time
@@ -158,7 +154,7 @@ async def test_a_server_that_is_gone_or_wants_other_credentials_is_not_asked_aga
 @in_no_time
 async def test_an_error_that_only_a_stateless_server_gives_does_not_lead_to_the_handshake(code: int) -> None:
     link = ScriptedLink(failed(code), initialized(LEGACY))
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await negotiate_protocol(SPEC, link, None)
     assert link.asked == ["server/discover"]
 
@@ -238,10 +234,12 @@ async def test_an_old_server_that_has_become_a_new_one_is_noticed() -> None:
     assert (await agree(link, LEGACY)).version == MODERN
 
 
-@pytest.mark.parametrize("answer", [failed(-32603), Answer(b"{}"), Answer(b'{"protocolVersion":5}')])
+@pytest.mark.parametrize(
+    "answer", [failed(-32603), McpResponse(b"{}"), McpResponse(b'{"protocolVersion":5}')]
+)
 @in_no_time
-async def test_a_handshake_that_fails_says_so(answer: Answer) -> None:
-    with pytest.raises(InvalidAnswer, match="initialize"):
+async def test_a_handshake_that_fails_says_so(answer: McpResponse) -> None:
+    with pytest.raises(InvalidUpstreamResponse, match="initialize"):
         await negotiate_protocol(SPEC, ScriptedLink(UNKNOWN_METHOD, answer), None)
 
 
@@ -259,8 +257,8 @@ async def test_a_handshake_declares_exactly_what_the_clients_declared() -> None:
 @in_no_time
 async def test_what_a_server_says_about_itself_is_kept_as_it_came() -> None:
     told = b'{"protocolVersion":"2025-11-25","capabilities":{"x" : 1.0},"instructions":"be kind"}'
-    greeting = await agree(ScriptedLink(UNKNOWN_METHOD, Answer(told)))
+    greeting = await agree(ScriptedLink(UNKNOWN_METHOD, McpResponse(told)))
     assert (greeting.capabilities, greeting.instructions) == (b'{"x" : 1.0}', "be kind")
     said = b'{"supportedVersions":["2026-07-28"],"capabilities":{"y" : 2.0},"instructions":null}'
-    greeting = await agree(ScriptedLink(Answer(said), None))
+    greeting = await agree(ScriptedLink(McpResponse(said), None))
     assert (greeting.capabilities, greeting.instructions) == (b'{"y" : 2.0}', "")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import UpstreamTimeout, UpstreamUnavailable, UpstreamUnreachable
-from headgate.domain.profile import PLAIN
-from headgate.domain.server import State
+from headgate.domain.server_spec import ServerState
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.fleet import UpstreamFleet, run_fleet
 from tests.upstream.scripted_server import (
@@ -30,7 +30,7 @@ from tests.upstream.virtual_clock import VirtualTimeLoop, in_no_time
 IDLE_SECONDS = 300.0
 
 
-def state(fleet: UpstreamFleet) -> State:
+def state(fleet: UpstreamFleet) -> ServerState:
     (status,) = fleet.statuses()
     return status.state
 
@@ -39,7 +39,7 @@ def state(fleet: UpstreamFleet) -> State:
 async def cold(scene: ScriptedFleet, *, known: bool = True, **more: Any) -> AsyncIterator[UpstreamFleet]:
     """A fleet of one cold server, whose tools are known or not."""
     if known:
-        scene.facts.kept.add(PLAIN)
+        scene.facts.kept.add(PLAIN_PROFILE)
     async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
         fleet.apply([spec(cold=True, **more)])
         yield fleet
@@ -53,7 +53,7 @@ async def test_a_cold_server_whose_tools_are_known_is_not_started() -> None:
     scene = ScriptedFleet()
     async with cold(scene) as fleet:
         await asyncio.sleep(3600)
-        assert (scene.opened, state(fleet), fleet.settled) == ([], State.IDLE, True)
+        assert (scene.opened, state(fleet), fleet.settled) == ([], ServerState.IDLE, True)
         async with asyncio.timeout(1):
             await fleet.wait_for_listing(PoolKey(SAMPLING, None, "local", alone=True))
         assert scene.opened == [], "a listing does not start it"
@@ -65,14 +65,14 @@ async def test_a_cold_server_whose_tools_are_known_is_not_started() -> None:
 async def test_the_first_use_starts_a_cold_server(version: str, use: str) -> None:
     scene = ScriptedFleet(ScriptedServer(version, {"tools": {}, "resources": {"subscribe": True}}))
     async with cold(scene) as fleet:
-        await soon(lambda: state(fleet) is State.IDLE)
+        await soon(lambda: state(fleet) is ServerState.IDLE)
         if use == "call":
             await fleet.send_to_server(call())
         elif use == "subscription":
             await fleet.subscribe("bank", "a:b")
         else:
             await fleet.await_ready("bank")
-        assert (len(scene.opened), state(fleet)) == (1, State.READY)
+        assert (len(scene.opened), state(fleet)) == (1, ServerState.READY)
         (status,) = fleet.statuses()
         assert status.restarts == 0
 
@@ -90,9 +90,9 @@ async def test_five_hundred_clients_at_once_start_a_cold_server_once() -> None:
 async def test_a_cold_server_of_which_nothing_is_known_is_started_once_to_learn_its_tools() -> None:
     scene = ScriptedFleet()
     async with cold(scene, known=False) as fleet:
-        await soon(lambda: state(fleet) is State.READY)
+        await soon(lambda: state(fleet) is ServerState.READY)
         await asyncio.sleep(IDLE_SECONDS + 1)
-        assert (len(scene.opened), state(fleet), len(scene.facts.offers())) == (1, State.IDLE, 1)
+        assert (len(scene.opened), state(fleet), len(scene.facts.offers())) == (1, ServerState.IDLE, 1)
 
 
 @in_no_time
@@ -115,9 +115,13 @@ async def test_a_server_that_is_not_used_is_stopped_and_comes_back() -> None:
         for starts in (1, 2, 3):
             await fleet.send_to_server(call())
             await asyncio.sleep(9)
-            assert state(fleet) is State.READY
+            assert state(fleet) is ServerState.READY
             await asyncio.sleep(2)
-            assert (state(fleet), len(scene.opened), scene.links[-1].closed) == (State.IDLE, starts, True)
+            assert (state(fleet), len(scene.opened), scene.links[-1].closed) == (
+                ServerState.IDLE,
+                starts,
+                True,
+            )
         (status,) = fleet.statuses()
         assert (status.restarts, status.last_error) == (0, None), "it was stopped on purpose"
 
@@ -127,7 +131,7 @@ async def test_a_server_without_a_limit_is_never_stopped() -> None:
     scene = ScriptedFleet()
     async with scene.fleet() as fleet:
         await asyncio.sleep(7200)
-        assert (state(fleet), len(scene.opened)) == (State.READY, 1)
+        assert (state(fleet), len(scene.opened)) == (ServerState.READY, 1)
 
 
 @in_no_time
@@ -137,11 +141,11 @@ async def test_a_server_at_work_is_not_stopped() -> None:
         scene.server.may_answer.clear()
         under_way = asyncio.create_task(fleet.send_to_server(call()))
         await asyncio.sleep(500)
-        assert state(fleet) is State.READY
+        assert state(fleet) is ServerState.READY
         scene.server.may_answer.set()
         await under_way
         await asyncio.sleep(21)
-        assert state(fleet) is State.IDLE
+        assert state(fleet) is ServerState.IDLE
 
 
 @in_no_time
@@ -150,10 +154,10 @@ async def test_a_server_that_somebody_listens_to_is_not_stopped() -> None:
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
         await fleet.subscribe("bank", "a:b")
         await asyncio.sleep(100)
-        assert state(fleet) is State.READY
+        assert state(fleet) is ServerState.READY
         await fleet.unsubscribe("bank", "a:b")
         await asyncio.sleep(21)
-        assert state(fleet) is State.IDLE
+        assert state(fleet) is ServerState.IDLE
 
 
 @in_no_time
@@ -162,10 +166,10 @@ async def test_a_server_with_a_line_of_a_client_is_not_stopped() -> None:
     async with scene.fleet(idle_timeout_seconds=10.0) as fleet:
         await fleet.send_to_server(call(SAMPLING, owner("ann")))
         await asyncio.sleep(100)
-        assert state(fleet) is State.READY
+        assert state(fleet) is ServerState.READY
         fleet.close_client("ann")
         await asyncio.sleep(21)
-        assert state(fleet) is State.IDLE
+        assert state(fleet) is ServerState.IDLE
 
 
 @pytest.mark.parametrize("how", ["cancelled", "too late"])
@@ -184,9 +188,9 @@ async def test_a_server_that_may_still_work_on_a_call_that_was_given_up_is_not_s
             with pytest.raises(UpstreamTimeout):
                 await fleet.send_to_server(call())
         await asyncio.sleep(199)
-        assert state(fleet) is State.READY
+        assert state(fleet) is ServerState.READY
         await asyncio.sleep(32)
-        assert state(fleet) is State.IDLE
+        assert state(fleet) is ServerState.IDLE
 
 
 @in_no_time
@@ -197,7 +201,7 @@ async def test_a_stopped_server_is_not_asked_whether_it_is_there() -> None:
         pings = len(scene.server.asked("server/discover"))
         assert 30 <= pings <= 35, "the limit does not make them more"
         await asyncio.sleep(3600)
-        assert state(fleet) is State.IDLE
+        assert state(fleet) is ServerState.IDLE
         assert len(scene.server.asked("server/discover")) == pings
 
 
@@ -222,7 +226,7 @@ def test_no_call_is_lost_to_a_server_that_is_about_to_stop(calls: list[tuple[flo
             assert len(scene.server.asked("tools/call")) == len(calls)
             assert len(scene.opened) <= max(1, len(calls))
             await asyncio.sleep(60)
-            assert state(fleet) is State.IDLE
+            assert state(fleet) is ServerState.IDLE
             assert all(link.closed for link in scene.links)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
@@ -244,7 +248,7 @@ async def test_a_server_that_fails_too_often_is_left_alone_until_it_is_used() ->
     async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
         fleet.apply([spec(max_restarts=5)])
         await asyncio.sleep(3600)
-        assert (len(scene.opened), state(fleet)) == (5, State.FAILED)
+        assert (len(scene.opened), state(fleet)) == (5, ServerState.FAILED)
         (status,) = fleet.statuses()
         assert status.last_error == "nobody listens"
         with pytest.raises(UpstreamUnavailable, match="nobody listens"):
@@ -276,15 +280,15 @@ async def test_a_failed_server_that_works_again_serves_the_call_that_started_it(
     broken(scene)
     async with run_fleet(scene.server.open, scene.facts, scene.facts) as fleet:
         fleet.apply([spec(max_restarts=3)])
-        await soon(lambda: state(fleet) is State.FAILED)
+        await soon(lambda: state(fleet) is ServerState.FAILED)
         scene.server.answers.clear()
         await asyncio.sleep(31)
         await fleet.send_to_server(call())
-        assert state(fleet) is State.READY
+        assert state(fleet) is ServerState.READY
         await asyncio.sleep(11)
         scene.links[-1].end()
         await asyncio.sleep(1)
-        assert state(fleet) is State.READY, "what went before is forgiven"
+        assert state(fleet) is ServerState.READY, "what went before is forgiven"
 
 
 @in_no_time
@@ -302,5 +306,5 @@ async def test_a_crash_loop_is_bounded_and_hurts_no_other_server() -> None:
         await asyncio.sleep(60)
         assert in_the_first_minute <= 12
         assert len(scene.opened) - in_the_first_minute <= 3
-        assert [status.state for status in fleet.statuses()] == [State.BACKOFF, State.READY]
+        assert [status.state for status in fleet.statuses()] == [ServerState.BACKOFF, ServerState.READY]
         assert len(other.opened) == 1

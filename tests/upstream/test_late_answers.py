@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamLost, UpstreamTimeout, UpstreamUnreachable
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.late_answers import MOST_EXCHANGES, MOST_LATE, LateExchanges
 from headgate.upstream.message_assembly import MessageAssembler
 from headgate.upstream.pending_requests import SendUnconfirmed
@@ -38,7 +38,7 @@ def cancellations(talk: Conversation) -> list[int]:
 @pytest.mark.parametrize("how", ["too late", "cancelled"])
 @in_no_time
 async def test_an_answer_after_the_call_was_given_up_is_handed_over(how: str) -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     task = await talk.ask(outgoing(seconds=5.0, on_late=late.append))
     if how == "cancelled":
         task.cancel()
@@ -47,35 +47,35 @@ async def test_an_answer_after_the_call_was_given_up_is_handed_over(how: str) ->
     await talk.heard(2)
     assert cancellations(talk) == [1], "the upstream is told all the same"
     talk.reply(1)
-    assert late == [Answer(b'{"to": 1}')]
+    assert late == [McpResponse(b'{"to": 1}')]
     talk.reply(1)
     assert (len(late), talk.router.ignored) == (1, 1), "nobody is told twice"
 
 
 @in_no_time
 async def test_an_error_that_comes_late_is_an_answer_too() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append)))
     talk.say(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}')
-    assert late == [Answer(error=b'{"code":-1,"message":"no"}')]
+    assert late == [McpResponse(error=b'{"code":-1,"message":"no"}')]
 
 
 @in_no_time
 async def test_an_answer_at_the_very_moment_of_the_cancellation_is_handed_over() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     task = await talk.ask(outgoing(on_late=late.append))
     talk.reply(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert late == [Answer(b'{"to": 1}')]
+    assert late == [McpResponse(b'{"to": 1}')]
     assert cancellations(talk) == []
 
 
 @in_no_time
 async def test_nobody_listens_for_longer_than_a_call_may_take() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append, late_seconds=60.0)))
     await asyncio.sleep(56.0)
@@ -85,7 +85,7 @@ async def test_nobody_listens_for_longer_than_a_call_may_take() -> None:
 
 @in_no_time
 async def test_what_was_given_up_ends_with_the_connection() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append)))
     talk.pending.fail_all("it ended")
@@ -95,30 +95,30 @@ async def test_what_was_given_up_ends_with_the_connection() -> None:
 
 @in_no_time
 async def test_of_very_many_the_oldest_is_forgotten() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     tasks = [await talk.ask(outgoing(seconds=5.0, on_late=late.append)) for _ in range(MOST_LATE + 1)]
     await asyncio.gather(*tasks, return_exceptions=True)
     talk.reply(1)
     assert (late, talk.router.ignored) == ([], 1)
     talk.reply(2)
-    assert late == [Answer(b'{"to": 2}')]
+    assert late == [McpResponse(b'{"to": 2}')]
 
 
 @in_no_time
 async def test_a_late_answer_that_cannot_be_read_is_not_held_against_another_call() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append)))
     other = await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","id":1,"result":{"text":"\xff"}}')
     assert (late, other.done(), talk.router.ignored) == ([], False, 1)
     talk.reply(2)
-    assert await other == Answer(b'{"to": 2}')
+    assert await other == McpResponse(b'{"to": 2}')
 
 
 @in_no_time
 async def test_an_error_without_a_name_may_be_about_the_call_that_was_given_up() -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     with pytest.raises(UpstreamTimeout):
         await (await talk.ask(outgoing(seconds=5.0, on_late=late.append)))
     other = await talk.ask(outgoing())
@@ -132,7 +132,7 @@ async def test_an_error_without_a_name_may_be_about_the_call_that_was_given_up()
 )
 @in_no_time
 async def test_only_what_may_have_been_sent_can_be_answered_late(error: Exception, *, heard: bool) -> None:
-    talk, late = Conversation(), list[Answer]()
+    talk, late = Conversation(), list[McpResponse]()
     talk.send_error = error
     with pytest.raises((UpstreamLost, UpstreamUnreachable)):
         await talk.pending.send_correlated(outgoing(on_late=late.append))
@@ -147,7 +147,7 @@ def test_a_large_late_answer_that_nobody_wants_is_given_back(tmp_path: Path) -> 
         assembly = MessageAssembler(limits(tmp_path))
         assembly.add(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}' % (number, b"x" * 20_000))
         messages.append(assembly.finish())
-    late: list[Answer] = []
+    late: list[McpResponse] = []
 
     async def take() -> None:
         talk = Conversation()
@@ -172,8 +172,8 @@ def test_every_answer_reaches_its_caller_or_whoever_takes_it_late(
     calls: list[tuple[str, bool]], random: Any
 ) -> None:
     async def check() -> None:
-        talk, late = Conversation(), dict[int, Answer]()
-        tasks: dict[int, asyncio.Task[Answer]] = {}
+        talk, late = Conversation(), dict[int, McpResponse]()
+        tasks: dict[int, asyncio.Task[McpResponse]] = {}
         for number, (fate, wanted) in enumerate(calls, start=1):
             take = partial(late.__setitem__, number) if wanted else None
             tasks[number] = await talk.ask(outgoing(on_late=take))
@@ -185,7 +185,7 @@ def test_every_answer_reaches_its_caller_or_whoever_takes_it_late(
         for number in numbers:
             talk.reply(number)
         for number, (fate, wanted) in enumerate(calls, start=1):
-            own = Answer(json.dumps({"to": number}).encode())
+            own = McpResponse(json.dumps({"to": number}).encode())
             if fate == "keep":
                 assert await tasks[number] == own
             assert late.get(number) == (own if fate == "give up" and wanted else None)
@@ -228,7 +228,7 @@ class SlowServer:
             await request.result({"done": True})
 
 
-def result(answer: Answer) -> Any:
+def result(answer: McpResponse) -> Any:
     assert isinstance(answer.result, bytes)
     return json.loads(answer.result)
 
@@ -238,7 +238,7 @@ def result(answer: Answer) -> Any:
 async def test_a_response_is_read_on_after_its_call_took_too_long(
     talking: Start, version: str, told: int, *, stream: bool
 ) -> None:
-    server, late = SlowServer(stream=stream), list[Answer]()
+    server, late = SlowServer(stream=stream), list[McpResponse]()
     async with talking(server.behave, version=version) as talk:
         with pytest.raises(UpstreamTimeout):
             await talk.ask(seconds=0.2, on_late=late.append)
@@ -253,7 +253,7 @@ async def test_a_response_is_read_on_after_its_call_took_too_long(
 
 
 async def test_a_response_is_read_on_after_a_server_was_told_to_stop(talking: Start) -> None:
-    server, late = SlowServer(stream=True), list[Answer]()
+    server, late = SlowServer(stream=True), list[McpResponse]()
     async with talking(server.behave, version=LEGACY) as talk:
         task = asyncio.create_task(talk.ask(on_late=late.append))
         await asyncio.wait_for(server.asked.wait(), WAIT_SECONDS)
@@ -269,7 +269,7 @@ async def test_a_response_is_read_on_after_a_server_was_told_to_stop(talking: St
 
 
 async def test_where_closing_the_response_says_stop_it_is_closed(talking: Start) -> None:
-    server, late = SlowServer(stream=True), list[Answer]()
+    server, late = SlowServer(stream=True), list[McpResponse]()
     async with talking(server.behave, version=MODERN) as talk:
         task = asyncio.create_task(talk.ask(on_late=late.append))
         await asyncio.wait_for(server.asked.wait(), WAIT_SECONDS)
@@ -282,7 +282,7 @@ async def test_where_closing_the_response_says_stop_it_is_closed(talking: Start)
 
 
 async def test_a_response_that_took_too_long_is_read_on_only_for_so_long(talking: Start) -> None:
-    gone, late = asyncio.Event(), list[Answer]()
+    gone, late = asyncio.Event(), list[McpResponse]()
 
     async def say(request: Received) -> None:
         await request.say(STREAM)
@@ -303,7 +303,7 @@ async def test_a_response_that_took_too_long_is_read_on_only_for_so_long(talking
 
 
 async def test_a_late_response_that_breaks_off_tells_nobody_anything(talking: Start) -> None:
-    late: list[Answer] = []
+    late: list[McpResponse] = []
     asked = asyncio.Event()
 
     async def say(request: Received) -> None:
@@ -322,7 +322,7 @@ async def test_a_late_response_that_breaks_off_tells_nobody_anything(talking: St
 
 
 async def test_a_call_that_is_awaited_has_its_answer_whoever_would_take_it_late(talking: Start) -> None:
-    server, late = SlowServer(stream=True), list[Answer]()
+    server, late = SlowServer(stream=True), list[McpResponse]()
     server.may_answer.set()
     async with talking(server.behave) as talk:
         assert result(await talk.ask(on_late=late.append)) == {"done": True}
@@ -331,14 +331,14 @@ async def test_a_call_that_is_awaited_has_its_answer_whoever_would_take_it_late(
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_an_exchange_that_had_not_begun_when_it_was_given_up_never_does(*, begun: bool) -> None:
-    late, connected, asked = list[Answer](), asyncio.Event(), list[str]()
+    late, connected, asked = list[McpResponse](), asyncio.Event(), list[str]()
     sending = SendAttempt(outgoing(on_late=late.append))
 
-    async def exchange() -> Answer:
+    async def exchange() -> McpResponse:
         sending.begun = begun
         await connected.wait()
         asked.append("pay")
-        return Answer(b"{}")
+        return McpResponse(b"{}")
 
     exchanges = LateExchanges()
     task = asyncio.create_task(exchanges.run_past_caller(exchange(), sending))
@@ -349,16 +349,16 @@ async def test_an_exchange_that_had_not_begun_when_it_was_given_up_never_does(*,
     with pytest.raises(asyncio.CancelledError):
         await task
     await eventually(lambda: not len(exchanges), WAIT_SECONDS, "the end of the exchange")
-    assert (asked, late) == ((["pay"], [Answer(b"{}")]) if begun else ([], []))
+    assert (asked, late) == ((["pay"], [McpResponse(b"{}")]) if begun else ([], []))
 
 
 async def test_of_very_many_exchanges_that_were_given_up_at_once_the_oldest_end() -> None:
-    late, answered = list[Answer](), asyncio.Event()
+    late, answered = list[McpResponse](), asyncio.Event()
 
-    async def exchange(number: int, sending: SendAttempt) -> Answer:
+    async def exchange(number: int, sending: SendAttempt) -> McpResponse:
         sending.begun = True
         await answered.wait()
-        return Answer(b"%d" % number)
+        return McpResponse(b"%d" % number)
 
     exchanges = LateExchanges()
     sendings = [SendAttempt(outgoing(on_late=late.append)) for _ in range(MOST_EXCHANGES + 20)]
@@ -373,4 +373,4 @@ async def test_of_very_many_exchanges_that_were_given_up_at_once_the_oldest_end(
     assert len(exchanges) == MOST_EXCHANGES
     answered.set()
     await eventually(lambda: not len(exchanges), WAIT_SECONDS, "the end of the exchanges")
-    assert late == [Answer(b"%d" % number) for number in range(20, MOST_EXCHANGES + 20)]
+    assert late == [McpResponse(b"%d" % number) for number in range(20, MOST_EXCHANGES + 20)]

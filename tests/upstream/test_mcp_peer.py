@@ -9,18 +9,17 @@ import pytest
 from msgspec import Raw
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
-from headgate.domain.call import LOCAL, Answer, Call, Request
-from headgate.domain.errors import InvalidAnswer
-from headgate.domain.item import Item, Mirror
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile, profile_of
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile, profile_of
+from headgate.domain.errors import InvalidUpstreamResponse
+from headgate.domain.item import Item, ItemKind, ParamHeader
+from headgate.domain.mcp_request import LOCAL_IDENTITY, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.scripted_server import failed
 
-SPEC = ServerSpec(name="far", transport=Transport.STDIO)
+SPEC = ServerSpec(name="far", transport=TransportType.STDIO)
 MODERN, LEGACY = "2026-07-28", "2025-06-18"
 
 
@@ -30,15 +29,15 @@ class AnsweringLink:
     pid = None
     limits = None
 
-    def __init__(self, answer: Callable[[dict[str, Any]], bytes | Answer]) -> None:
+    def __init__(self, answer: Callable[[dict[str, Any]], bytes | McpResponse]) -> None:
         self._answer = answer
         self.asked: list[OutgoingRequest] = []
         self.told: list[bytes] = []
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         self.asked.append(outgoing)
         answer = self._answer(json.loads(outgoing.params or b"{}"))
-        return Answer(answer) if isinstance(answer, bytes) else answer
+        return McpResponse(answer) if isinstance(answer, bytes) else answer
 
     async def send_notification(self, message: bytes) -> None:
         self.told.append(message)
@@ -55,7 +54,9 @@ def peer(link: AnsweringLink, version: str = LEGACY, capabilities: bytes = b'{"t
     return McpPeer(SPEC, link, NegotiationResult(version, capabilities))
 
 
-async def listed(speaker: McpPeer, kind: Kind = Kind.TOOLS, profile: Profile = PLAIN) -> list[bytes]:
+async def listed(
+    speaker: McpPeer, kind: ItemKind = ItemKind.TOOLS, profile: ClientProfile = PLAIN_PROFILE
+) -> list[bytes]:
     return (await speaker.list_all(kind, profile)).definitions
 
 
@@ -71,14 +72,14 @@ async def test_every_page_is_listed_byte_for_byte() -> None:
 
 async def test_pages_that_go_in_circles_are_given_up() -> None:
     link = AnsweringLink(lambda _: b'{"tools":[{"name":"a"}],"nextCursor":"again"}')
-    with pytest.raises(InvalidAnswer, match="circles"):
+    with pytest.raises(InvalidUpstreamResponse, match="circles"):
         await listed(peer(link))
     assert len(link.asked) < 5
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"[]", b'{"tools":{}}', b'{"tools":[],"nextCursor":5}'])
 async def test_what_is_no_list_is_said_to_be_none(answer: bytes) -> None:
-    with pytest.raises(InvalidAnswer, match="tools/list"):
+    with pytest.raises(InvalidUpstreamResponse, match="tools/list"):
         await listed(peer(AnsweringLink(lambda _: answer)))
 
 
@@ -109,12 +110,12 @@ async def test_a_depth_that_no_parser_takes_in_one_tool_does_not_cost_the_server
     assert b'{"name":"a"}' in await listed(peer(link))
 
 
-def a_call(**request: Any) -> Call:
+def a_call(**request: Any) -> UpstreamCall:
     params = {"arguments": Raw(b'{"b":1.0,"a":[ ]}'), **request.pop("params", {})}
     wanted = {"params": params, "meta": {"traceparent": Raw(b'"00-1"')}, **request}
     mirrors = wanted.pop("mirrors", ())
-    item = Item(Kind.TOOLS, "far", "pay", "far_pay", mirrors=mirrors)
-    return Call(Request(caller=LOCAL, name="far_pay", **wanted), item)
+    item = Item(ItemKind.TOOLS, "far", "pay", "far_pay", mirrored_parameters=mirrors)
+    return UpstreamCall(McpRequest(caller=LOCAL_IDENTITY, name="far_pay", **wanted), item)
 
 
 async def test_a_call_to_a_handshake_server_carries_what_the_client_sent() -> None:
@@ -164,9 +165,9 @@ async def test_a_request_names_what_it_is_about_in_the_words_of_its_method(
     method: str, name: str, sent: dict[str, Any]
 ) -> None:
     link = AnsweringLink(lambda _: b"{}")
-    item = Item(Kind.PROMPTS, "far", name, "public")
+    item = Item(ItemKind.PROMPTS, "far", name, "public")
     await peer(link).send_client_request(
-        Call(Request(caller=LOCAL, method=method, params={"x": Raw(b"1")}), item)
+        UpstreamCall(McpRequest(caller=LOCAL_IDENTITY, method=method, params={"x": Raw(b"1")}), item)
     )
     assert json.loads(link.asked[0].params) == sent | {"x": 1}
     assert (link.asked[0].method, link.asked[0].name) == (method, name)
@@ -186,29 +187,29 @@ async def test_what_a_client_sent_cannot_pretend_to_be_the_connection() -> None:
 KINDS = b'{"tools":{},"prompts":{},"resources":{}}'
 
 
-@pytest.mark.parametrize("kind", Kind)
-async def test_each_kind_is_listed_by_its_own_method_under_its_own_member(kind: Kind) -> None:
-    link = AnsweringLink(lambda _: b'{"%s":[{"x":1 }]}' % kind.member.encode())
+@pytest.mark.parametrize("kind", ItemKind)
+async def test_each_kind_is_listed_by_its_own_method_under_its_own_member(kind: ItemKind) -> None:
+    link = AnsweringLink(lambda _: b'{"%s":[{"x":1 }]}' % kind.result_member.encode())
     assert await listed(peer(link, capabilities=KINDS), kind) == [b'{"x":1 }']
     assert [asked.method for asked in link.asked] == [kind.list_method]
 
 
-@pytest.mark.parametrize("kind", [Kind.PROMPTS, Kind.RESOURCES, Kind.TEMPLATES])
-async def test_a_server_that_declares_more_than_it_lists_is_served_all_the_same(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES])
+async def test_a_server_that_declares_more_than_it_lists_is_served_all_the_same(kind: ItemKind) -> None:
     link = AnsweringLink(lambda _: failed(-32601))
     assert await listed(peer(link, capabilities=KINDS), kind) == []
 
 
 async def test_a_server_that_does_not_list_its_tools_is_not() -> None:
-    with pytest.raises(InvalidAnswer, match="-32601"):
+    with pytest.raises(InvalidUpstreamResponse, match="-32601"):
         await listed(peer(AnsweringLink(lambda _: failed(-32601))))
 
 
-@pytest.mark.parametrize("kind", [Kind.PROMPTS, Kind.RESOURCES, Kind.TEMPLATES])
-async def test_an_error_in_the_middle_of_a_listing_does_not_pass_for_its_end(kind: Kind) -> None:
-    first = b'{"%s":[{"x":1}],"nextCursor":"2"}' % kind.member.encode()
+@pytest.mark.parametrize("kind", [ItemKind.PROMPTS, ItemKind.RESOURCES, ItemKind.TEMPLATES])
+async def test_an_error_in_the_middle_of_a_listing_does_not_pass_for_its_end(kind: ItemKind) -> None:
+    first = b'{"%s":[{"x":1}],"nextCursor":"2"}' % kind.result_member.encode()
     link = AnsweringLink(lambda params: failed(-32603) if "cursor" in params else first)
-    with pytest.raises(InvalidAnswer, match=kind.list_method):
+    with pytest.raises(InvalidUpstreamResponse, match=kind.list_method):
         await listed(peer(link, capabilities=KINDS), kind)
 
 
@@ -218,7 +219,7 @@ async def test_a_longer_circle_of_pages_is_noticed_too(cursors: list[str]) -> No
     link = AnsweringLink(
         lambda params: json.dumps({"tools": [], "nextCursor": following[params.get("cursor")]}).encode()
     )
-    with pytest.raises(InvalidAnswer, match="circles"):
+    with pytest.raises(InvalidUpstreamResponse, match="circles"):
         await listed(peer(link))
     assert len(link.asked) <= len(cursors)
 
@@ -253,7 +254,7 @@ async def test_a_listing_may_be_kept_as_long_as_its_strictest_page_says(
         more = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
         return json.dumps({"tools": [], **pages[number], **more}).encode()
 
-    assert (await peer(AnsweringLink(answer), MODERN).list_all(Kind.TOOLS)).hint == hint
+    assert (await peer(AnsweringLink(answer), MODERN).list_all(ItemKind.TOOLS)).hint == hint
 
 
 # Log messages.
@@ -288,7 +289,7 @@ async def test_a_stateless_server_is_told_the_log_level_with_each_request() -> N
 
 async def test_arguments_are_repeated_in_headers_for_a_stateless_server_only() -> None:
     link = AnsweringLink(lambda _: b"{}")
-    mirrored = a_call(mirrors=(Mirror(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')})
+    mirrored = a_call(mirrors=(ParamHeader(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')})
     await peer(link, MODERN).send_client_request(mirrored)
     await peer(link).send_client_request(mirrored)
     stateless, handshake = link.asked
@@ -300,7 +301,7 @@ async def test_a_header_of_the_client_that_nobody_knows_is_carried_but_never_in_
     link = AnsweringLink(lambda _: b"{}")
     headers = {b"mcp-param-amount": b"1000000", b"mcp-param-region": b"north"}
     mirrored = a_call(
-        mirrors=(Mirror(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')}, headers=headers
+        mirrors=(ParamHeader(("b",), "Amount"),), params={"arguments": Raw(b'{"b":7}')}, headers=headers
     )
     await peer(link, MODERN).send_client_request(mirrored)
     (asked,) = link.asked

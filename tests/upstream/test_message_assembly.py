@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.payload import Spooled
+from headgate.domain.payload import SpooledPayload
 from headgate.upstream.message_assembly import (
     MalformedMessage,
     MessageAssembler,
@@ -45,7 +45,7 @@ def test_a_message_up_to_the_limit_stays_in_memory(tmp_path: Path, size: int) ->
 @pytest.mark.parametrize("size", [SPOOL_ABOVE + 1, 700_000, LARGEST])
 def test_a_message_above_the_limit_is_kept_on_disk(tmp_path: Path, size: int) -> None:
     message = assemble(tmp_path, *cut(answer(size), range(0, size, 1000)))
-    assert isinstance(message.result, Spooled)
+    assert isinstance(message.result, SpooledPayload)
     assert message.result.size == size - 34
     assert bytes(message.envelope.id) == b"1"
     assert len(open_files(tmp_path)) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.negotiation_result import NegotiationResult
 
@@ -14,23 +14,23 @@ def greeting(capabilities: bytes, version: str = "2025-11-25") -> NegotiationRes
 @pytest.mark.parametrize(
     ("capabilities", "kinds"),
     [
-        (b'{"tools":{}}', {Kind.TOOLS}),
-        (b'{"prompts":{"listChanged":true}}', {Kind.PROMPTS}),
-        (b'{"resources":{}}', {Kind.RESOURCES, Kind.TEMPLATES}),
-        (b'{"tools":{},"prompts":{},"resources":{}}', set(Kind)),
+        (b'{"tools":{}}', {ItemKind.TOOLS}),
+        (b'{"prompts":{"listChanged":true}}', {ItemKind.PROMPTS}),
+        (b'{"resources":{}}', {ItemKind.RESOURCES, ItemKind.TEMPLATES}),
+        (b'{"tools":{},"prompts":{},"resources":{}}', set(ItemKind)),
         (b'{"logging":{}}', set()),
-        (b'{"tools":null,"prompts":{}}', {Kind.PROMPTS}),
+        (b'{"tools":null,"prompts":{}}', {ItemKind.PROMPTS}),
         # It says nothing at all, so it is worth a try.
-        (b"{}", {Kind.TOOLS}),
-        (b"", {Kind.TOOLS}),
-        (b"[]", {Kind.TOOLS}),
-        (b"nonsense", {Kind.TOOLS}),
-        (b'{"\xff":1}', {Kind.TOOLS}),
-        (b"[" * 5000 + b"]" * 5000, {Kind.TOOLS}),
+        (b"{}", {ItemKind.TOOLS}),
+        (b"", {ItemKind.TOOLS}),
+        (b"[]", {ItemKind.TOOLS}),
+        (b"nonsense", {ItemKind.TOOLS}),
+        (b'{"\xff":1}', {ItemKind.TOOLS}),
+        (b"[" * 5000 + b"]" * 5000, {ItemKind.TOOLS}),
     ],
 )
-def test_a_server_offers_the_kinds_that_it_declares(capabilities: bytes, kinds: set[Kind]) -> None:
-    assert {kind for kind in Kind if greeting(capabilities).offers(kind)} == kinds
+def test_a_server_offers_the_kinds_that_it_declares(capabilities: bytes, kinds: set[ItemKind]) -> None:
+    assert {kind for kind in ItemKind if greeting(capabilities).offers(kind)} == kinds
 
 
 @pytest.mark.parametrize("value", [b"false", b'"true"', b"1", b"null", b"{}"])

@@ -1,6 +1,7 @@
 """Which call ends when too many wait for input of their clients."""
 
-from headgate.domain.errors import Effect, InputRequestWithdrawn
+from headgate.domain.errors import Effect
+from headgate.input_requests.errors import InputRequestWithdrawn
 from headgate.upstream.pending_input import CallAwaitingInput, PendingInputLimits, PendingInputs
 
 LIMITS = PendingInputLimits(total=10, per_server=7, per_client=5)

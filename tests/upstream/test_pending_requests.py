@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import (
     Effect,
-    InvalidAnswer,
+    InvalidUpstreamResponse,
     UpstreamError,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.message_assembly import MessageAssembler
 from tests.upstream.conversation import Conversation, outgoing
 from tests.upstream.spool_limits import limits, open_files
@@ -25,7 +25,7 @@ from tests.waiting import eventually
 NOISE = [b"Server started", b"", b"{", b'{"level":"info"}', b"[1,2]", b"null", b"\xff\xfe", b"5"]
 
 
-def result(answer: Answer) -> Any:
+def result(answer: McpResponse) -> Any:
     assert isinstance(answer.result, bytes)
     return json.loads(answer.result)
 
@@ -55,7 +55,7 @@ async def test_an_error_of_the_upstream_is_an_answer() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":{"a":1.0}}}')
-    assert await task == Answer(error=b'{"code":-1,"message":"no","data":{"a":1.0}}')
+    assert await task == McpResponse(error=b'{"code":-1,"message":"no","data":{"a":1.0}}')
 
 
 @pytest.mark.parametrize("id", [2, 0, -1, "1", None, 1.5, 10**30])
@@ -120,7 +120,7 @@ async def test_a_garbled_answer_fails_its_call_at_once_and_no_other(line: bytes)
     talk = Conversation()
     first, second = await talk.ask(outgoing()), await talk.ask(outgoing())
     talk.say(line)
-    with pytest.raises(InvalidAnswer) as invalid:
+    with pytest.raises(InvalidUpstreamResponse) as invalid:
         await second
     assert invalid.value.effect is Effect.UNKNOWN
     assert not first.done()
@@ -133,7 +133,7 @@ async def test_a_garbled_answer_without_an_id_fails_the_only_call_that_waits() -
     talk = Conversation()
     task = await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","result":{"text":"\xff"}')
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await task
 
 
@@ -387,7 +387,7 @@ async def test_a_garbled_answer_that_speaks_of_methods_is_an_answer() -> None:
     talk = Conversation()
     task = await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","id":1,"result":{"method":"GET","text":"\xff"}}')
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await task
 
 
@@ -396,7 +396,7 @@ async def test_a_garbled_answer_that_holds_several_numbers_is_the_first_ones() -
     talk = Conversation()
     first, second = await talk.ask(outgoing()), await talk.ask(outgoing())
     talk.say(b'{"jsonrpc":"2.0","id":2,"result":{"id":1,"text":"\xff"}}')
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await second
     assert not first.done()
     talk.reply(1)
@@ -410,7 +410,7 @@ async def test_a_subscription_is_not_the_only_call_that_waits(methods: list[str]
     subscription, *calls = [await talk.ask(outgoing(method)) for method in methods]
     talk.say(b'{"jsonrpc":"2.0","result":{"text":"\xff"}')
     for call in calls:
-        with pytest.raises(InvalidAnswer):
+        with pytest.raises(InvalidUpstreamResponse):
             await call
     calls = [await talk.ask(outgoing()) for _ in calls]
     talk.reply(None, error={"code": -32700, "message": "Parse error"})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamLost
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.resource_subscriptions import ResourceSubscriptions
@@ -23,7 +23,7 @@ TELLS = {
     "prompts": {"listChanged": False},
     "resources": {"listChanged": True},
 }
-DONE = Answer(b"{}")
+DONE = McpResponse(b"{}")
 
 
 class ListeningLink:
@@ -37,10 +37,10 @@ class ListeningLink:
         # The filters of the subscriptions that last.
         self.listening: list[dict[str, Any]] = []
         self.most_at_once = 0
-        self.ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.answer: Callable[[str], Answer] = lambda _: DONE
+        self.ended: asyncio.Future[McpResponse] = asyncio.get_running_loop().create_future()
+        self.answer: Callable[[str], McpResponse] = lambda _: DONE
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         params = json.loads(outgoing.params)
         params.pop("_meta", None)
         self.asked.append((outgoing.method, params))
@@ -71,10 +71,10 @@ class Post:
         self.peer = McpPeer(spec(), self.link, NegotiationResult(version, json.dumps(capabilities).encode()))
         self.subscriptions = ResourceSubscriptions()
 
-    async def add(self, uri: str = "a:/1") -> Answer:
+    async def add(self, uri: str = "a:/1") -> McpResponse:
         return await self.subscriptions.add(uri, self.peer)
 
-    async def remove(self, uri: str = "a:/1") -> Answer:
+    async def remove(self, uri: str = "a:/1") -> McpResponse:
         return await self.subscriptions.remove(uri, self.peer)
 
     def methods(self) -> list[str]:
@@ -129,7 +129,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 async def test_a_subscription_that_did_not_get_through_is_none(error: Exception) -> None:
     post = Post()
 
-    def fail(_: str) -> Answer:
+    def fail(_: str) -> McpResponse:
         raise error
 
     post.link.answer = fail

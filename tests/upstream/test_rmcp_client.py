@@ -14,22 +14,19 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Answer, Call, DeliveryOptions, Request
+from headgate.domain.client_profile import profile_of
 from headgate.domain.delivery_request import FEATURES, DeliveryRequest
 from headgate.domain.errors import (
-    BrokenTransfer,
     Effect,
     HeadgateError,
-    InvalidAnswer,
-    NotProcessed,
+    InvalidUpstreamResponse,
     UpstreamLost,
     UpstreamTimeout,
-    UpstreamUnsure,
 )
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.profile import profile_of
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, DeliveryOptions, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.errors import TransferIntegrityError, UpstreamNack, UpstreamOutcomeUnknown
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult, negotiation_result_of
 from headgate.upstream.rmcp_client import RmcpClient
@@ -37,7 +34,7 @@ from headgate.upstream.transport import OutgoingRequest, UpstreamSessionExpired
 from tests.gateway_harness import Large
 from tests.upstream.spool_limits import limits, open_files, taken
 
-SPEC = ServerSpec(name="far", transport=Transport.STDIO, timeout_seconds=60.0)
+SPEC = ServerSpec(name="far", transport=TransportType.STDIO, timeout_seconds=60.0)
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ERAS = pytest.mark.parametrize("version", [MODERN, LEGACY])
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -50,14 +47,14 @@ class Server:
     pid = None
     limits = None
 
-    def __init__(self, answer: Callable[[OutgoingRequest], bytes | Answer] = lambda _: DONE) -> None:
+    def __init__(self, answer: Callable[[OutgoingRequest], bytes | McpResponse] = lambda _: DONE) -> None:
         self._answer = answer
         self.asked: list[OutgoingRequest] = []
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         self.asked.append(outgoing)
         answer = self._answer(outgoing)
-        return Answer(answer) if isinstance(answer, bytes) else answer
+        return McpResponse(answer) if isinstance(answer, bytes) else answer
 
     async def send_notification(self, message: bytes) -> None:
         """Nothing is told."""
@@ -83,9 +80,9 @@ def peer(server: Server, version: str = LEGACY, features: tuple[str, ...] = FEAT
     return McpPeer(SPEC, server, greeting(version, *features))
 
 
-def a_call(delivery_options: DeliveryOptions | None = None, **request: Any) -> Call:
-    item = Item(Kind.TOOLS, "far", "pay", "far_pay")
-    return Call(Request(caller=LOCAL, name="far_pay", **request), item, delivery_options)
+def a_call(delivery_options: DeliveryOptions | None = None, **request: Any) -> UpstreamCall:
+    item = Item(ItemKind.TOOLS, "far", "pay", "far_pay")
+    return UpstreamCall(McpRequest(caller=LOCAL_IDENTITY, name="far_pay", **request), item, delivery_options)
 
 
 def answering(rmcp: object, **others: Any) -> bytes:
@@ -190,7 +187,7 @@ async def test_an_answer_that_says_nothing_passes_byte_for_byte() -> None:
 
 async def test_a_result_on_disk_is_read_and_stays_there() -> None:
     large = Large(b'{"content":[],"_meta":{"rmcp":{"ack":true},"x":1}}')
-    answer = await peer(Server(lambda _: Answer(large))).send_client_request(a_call())
+    answer = await peer(Server(lambda _: McpResponse(large))).send_client_request(a_call())
     assert not isinstance(answer.result, bytes)
     assert b"".join(answer.result.chunks()) == b'{"content":[],"_meta":{"x":1}}'
     answer.result.close()
@@ -210,7 +207,7 @@ async def test_a_result_on_disk_is_read_and_stays_there() -> None:
 async def test_a_nack_is_a_failure_and_says_whether_anything_happened(
     said: dict[str, Any], effect: Effect, *, retryable: bool
 ) -> None:
-    with pytest.raises(NotProcessed, match="far_pay") as raised:
+    with pytest.raises(UpstreamNack, match="far_pay") as raised:
         await peer(Server(lambda _: answering(said))).send_client_request(a_call())
     assert (raised.value.effect, raised.value.retryable) == (effect, retryable)
     assert raised.value.upstream_code == said.get("error_code", "")
@@ -218,8 +215,8 @@ async def test_a_nack_is_a_failure_and_says_whether_anything_happened(
 
 async def test_a_nack_on_disk_is_a_nack_and_gives_its_space_back() -> None:
     large = Large(answering({"ack": False, "error_code": "E" * 5000}))
-    with pytest.raises(NotProcessed) as raised:
-        await peer(Server(lambda _: Answer(large))).send_client_request(a_call())
+    with pytest.raises(UpstreamNack) as raised:
+        await peer(Server(lambda _: McpResponse(large))).send_client_request(a_call())
     assert large.closed
     assert len(str(raised.value)) < 300
 
@@ -227,7 +224,7 @@ async def test_a_nack_on_disk_is_a_nack_and_gives_its_space_back() -> None:
 @pytest.mark.parametrize("status", ["failed", "timeout"])
 @pytest.mark.parametrize(
     ("processed", "kind", "effect"),
-    [({}, UpstreamUnsure, Effect.UNKNOWN), ({"processed": False}, NotProcessed, Effect.NONE)],
+    [({}, UpstreamOutcomeUnknown, Effect.UNKNOWN), ({"processed": False}, UpstreamNack, Effect.NONE)],
 )
 async def test_a_gateway_that_has_no_answer_itself_has_not_answered(
     status: str, processed: dict[str, bool], kind: type[HeadgateError], effect: Effect
@@ -246,7 +243,7 @@ async def test_a_tool_that_failed_has_answered() -> None:
 
 async def test_what_an_error_says_of_delivery_goes_no_further() -> None:
     error = {"code": 5, "message": "rmcp", "data": {"_meta": {"rmcp": {"ack": True}, "x": 1}, "y": 2}}
-    server = Server(lambda _: Answer(error=json.dumps(error).encode()))
+    server = Server(lambda _: McpResponse(error=json.dumps(error).encode()))
     answer = await peer(server).send_client_request(a_call())
     assert json.loads(answer.error) == {"code": 5, "message": "rmcp", "data": {"_meta": {"x": 1}, "y": 2}}
 
@@ -255,8 +252,8 @@ async def test_what_an_error_says_of_delivery_goes_no_further() -> None:
 async def test_a_gateway_that_was_refused_and_knows_of_an_attempt_before_is_not_sure(name: str) -> None:
     said = {"ack": True, "final_status": "failed", "error_code": "INVALID_PARAMS"}
     error = {"code": -32602, "message": "no", "data": {"_meta": {name: said}}}
-    server = Server(lambda _: Answer(error=json.dumps(error).encode()))
-    with pytest.raises(UpstreamUnsure, match="INVALID_PARAMS") as raised:
+    server = Server(lambda _: McpResponse(error=json.dumps(error).encode()))
+    with pytest.raises(UpstreamOutcomeUnknown, match="INVALID_PARAMS") as raised:
         await peer(server).send_client_request(a_call())
     assert raised.value.effect is Effect.UNKNOWN
 
@@ -269,17 +266,17 @@ async def test_only_a_server_that_speaks_it_can_refuse_in_these_words() -> None:
 async def test_a_late_answer_is_told_without_what_it_says_of_delivery_and_a_late_nack_is_none() -> None:
     server, told, heard = Server(), [], asyncio.Event()
 
-    def on_late(answer: Answer) -> None:
+    def on_late(answer: McpResponse) -> None:
         told.append(answer)
         heard.set()
 
-    await peer(server, MODERN).send_client_request(a_call(DeliveryOptions(on_late=on_late)))
+    await peer(server, MODERN).send_client_request(a_call(DeliveryOptions(on_late_response=on_late)))
     late = server.asked[0].on_late
     assert late is not None
-    late(Answer(answering({"ack": False})))
-    late(Answer(answering({"ack": True})))
+    late(McpResponse(answering({"ack": False})))
+    late(McpResponse(answering({"ack": True})))
     await asyncio.wait_for(heard.wait(), 5.0)
-    assert told == [Answer(b'{"content": [], "_meta": {}}', typed=True)]
+    assert told == [McpResponse(b'{"content": [], "_meta": {}}', typed=True)]
 
 
 # A result in parts.
@@ -304,12 +301,12 @@ class Warehouse:
         told = {"transfer_id": "t", "size": len(self.whole), "chunk_size": self.size}
         return {**told, "total": total, "sha256": sha256}
 
-    async def ask(self, method: str, params: dict[str, Raw]) -> Answer:
+    async def ask(self, method: str, params: dict[str, Raw]) -> McpResponse:
         said = {key: msgspec.json.decode(value) for key, value in params.items()}
         assert said["transfer_id"] == "t"
         if method == "rmcp/chunk_done":
             self.done = True
-            return Answer(b"{}")
+            return McpResponse(b"{}")
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         await asyncio.sleep(0)
@@ -319,11 +316,11 @@ class Warehouse:
         told = {"transfer_id": "t", "index": index, "total": 9, "sha256": hashlib.sha256(data).hexdigest()}
         sent = self.spoil(index, self.fetched.count(index), data)
         self.fetched.append(index)
-        return Answer(json.dumps({**told, "data": base64.b64encode(sent).decode()}).encode())
+        return McpResponse(json.dumps({**told, "data": base64.b64encode(sent).decode()}).encode())
 
     async def fetch(self, tmp_path: Path, **changes: Any) -> bytes:
         rmcp_client = RmcpClient(SPEC, frozenset(FEATURES), self.ask, limits(tmp_path))
-        announced = Answer(answering({"ack": True, "chunked": {**self.announcement, **changes}}))
+        announced = McpResponse(answering({"ack": True, "chunked": {**self.announcement, **changes}}))
         return taken((await rmcp_client.unwrap_answer(announced, "pay")).result)
 
 
@@ -352,7 +349,7 @@ async def test_a_part_that_was_spoiled_is_fetched_again(tmp_path: Path, times: i
 async def test_a_part_that_stays_spoiled_is_an_integrity_error_after_three_fetches(tmp_path: Path) -> None:
     shed = Warehouse(large_result(20_000))
     shed.spoil = lambda index, _time, data: data[:-1] if index == 3 else data
-    with pytest.raises(BrokenTransfer, match="part 3") as raised:
+    with pytest.raises(TransferIntegrityError, match="part 3") as raised:
         await shed.fetch(tmp_path)
     assert raised.value.effect is Effect.DONE
     assert shed.fetched.count(3) == 3
@@ -362,12 +359,12 @@ async def test_a_part_that_stays_spoiled_is_an_integrity_error_after_three_fetch
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"sha256": "0" * 64}, BrokenTransfer),
-        ({"total": 3}, InvalidAnswer),
-        ({"total": 0, "size": 0}, InvalidAnswer),
-        ({"chunk_size": 0}, InvalidAnswer),
-        ({"size": -1}, InvalidAnswer),
-        ({"size": 10**12, "chunk_size": 10**12 // 6 + 1}, BrokenTransfer),
+        ({"sha256": "0" * 64}, TransferIntegrityError),
+        ({"total": 3}, InvalidUpstreamResponse),
+        ({"total": 0, "size": 0}, InvalidUpstreamResponse),
+        ({"chunk_size": 0}, InvalidUpstreamResponse),
+        ({"size": -1}, InvalidUpstreamResponse),
+        ({"size": 10**12, "chunk_size": 10**12 // 6 + 1}, TransferIntegrityError),
     ],
 )
 async def test_an_announcement_that_does_not_hold_gives_no_result(
@@ -380,7 +377,7 @@ async def test_an_announcement_that_does_not_hold_gives_no_result(
 
 @pytest.mark.parametrize("whole", [b"[1,2]" * 400, b'{"x":' * 300, b'{"x":"\xff"}' * 200])
 async def test_parts_that_make_no_message_are_no_result(tmp_path: Path, whole: bytes) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await Warehouse(whole).fetch(tmp_path)
     assert open_files(tmp_path) == []
 
@@ -389,21 +386,21 @@ async def test_a_connection_lost_meanwhile_does_not_look_as_if_nothing_was_sent(
     tmp_path: Path,
 ) -> None:
     shed = Warehouse(large_result(5000))
-    for lost in (UpstreamSessionExpired(), NotProcessed("far", "rmcp/chunk", "")):
+    for lost in (UpstreamSessionExpired(), UpstreamNack("far", "rmcp/chunk", "")):
 
-        async def ask(method: str, params: dict[str, Raw], error: Exception = lost) -> Answer:
+        async def ask(method: str, params: dict[str, Raw], error: Exception = lost) -> McpResponse:
             raise error
 
         rmcp_client = RmcpClient(SPEC, frozenset(FEATURES), ask, limits(tmp_path))
         with pytest.raises(UpstreamLost) as raised:
-            await rmcp_client.unwrap_answer(Answer(answering({"chunked": shed.announcement})), "pay")
+            await rmcp_client.unwrap_answer(McpResponse(answering({"chunked": shed.announcement})), "pay")
         assert raised.value.effect is Effect.UNKNOWN
 
 
 class Forgetful(Server):
     """Announces parts, and never hands one over."""
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         if outgoing.method == "tools/call":
             return await super().round_trip(outgoing)
         await asyncio.Event().wait()

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headgate.domain.call import Answer, Owner
 from headgate.domain.errors import UpstreamTimeout
+from headgate.domain.mcp_request import ClientSession, McpResponse
 from tests.upstream.conversation import SAID, SAMPLING, Client, Conversation, outgoing, question
 from tests.upstream.virtual_clock import in_no_time
 from tests.waiting import eventually
@@ -46,7 +46,7 @@ async def test_what_a_server_says_of_delivery_goes_to_no_client() -> None:
 @in_no_time
 async def test_an_error_of_the_client_is_its_answer() -> None:
     talk = Conversation(SAMPLING)
-    await talk.call(token=1, client=Client(Answer(error=b'{"code":-1,"message":"no"}')))
+    await talk.call(token=1, client=Client(McpResponse(error=b'{"code":-1,"message":"no"}')))
     talk.say(QUESTION)
     await talk.heard(2)
     assert talk.sent[1] == {"jsonrpc": "2.0", "id": "q", "error": {"code": -1, "message": "no"}}
@@ -90,7 +90,7 @@ async def test_a_question_without_a_call_is_for_nobody() -> None:
 @pytest.mark.parametrize("calls", [0, 2])
 @in_no_time
 async def test_a_client_that_has_the_connection_to_itself_is_asked_whatever_it_waits_for(calls: int) -> None:
-    owner = Owner("s-1", Client(SAID))
+    owner = ClientSession("s-1", Client(SAID))
     talk = Conversation(SAMPLING, owner)
     for number in range(calls):
         await talk.call(token=number + 1, client=Client(), owner=owner)
@@ -101,7 +101,7 @@ async def test_a_client_that_has_the_connection_to_itself_is_asked_whatever_it_w
 
 @in_no_time
 async def test_a_question_during_several_calls_of_one_client_is_that_clients() -> None:
-    owner, stranger = Owner("s-1", Client(SAID)), Owner("s-2", Client(SAID))
+    owner, stranger = ClientSession("s-1", Client(SAID)), ClientSession("s-2", Client(SAID))
     talk = Conversation(SAMPLING)
     for number in range(2):
         await talk.call(token=number + 1, client=Client(), owner=owner)
@@ -234,7 +234,7 @@ async def test_only_so_many_questions_are_asked_at_once() -> None:
 class Broken(Client):
     """A client whose end of the line has failed."""
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         raise RuntimeError("no")
 
 

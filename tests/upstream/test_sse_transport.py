@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import (
-    Effect,
-    HeadgateError,
-    UpstreamLost,
-    UpstreamRefused,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.errors import Effect, HeadgateError, UpstreamLost, UpstreamTimeout, UpstreamUnreachable
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.upstream.errors import UpstreamAuthRefused
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.sse import SseTransport, open_sse
 from tests.upstream.conversation import RecordedServerEvents, outgoing
@@ -60,7 +54,7 @@ def talking(tmp_path: Path) -> Start:
     async def start(behaviour: Any) -> AsyncIterator[SseTransport]:
         async with raw_server(behaviour) as server:
             url = server.url.replace("/mcp", "/sse")
-            spec = ServerSpec(name="old", transport=Transport.SSE, url=url)
+            spec = ServerSpec(name="old", transport=TransportType.SSE, url=url)
             async with open_sse(
                 spec, in_memory(tmp_path), NotificationRouter("old", RecordedServerEvents())
             ) as link:
@@ -122,7 +116,7 @@ async def test_an_endpoint_that_is_no_url_is_an_error_at_once(talking: Start, en
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [("401 Unauthorized", UpstreamRefused), ("404 Not Found", UpstreamUnreachable)],
+    [("401 Unauthorized", UpstreamAuthRefused), ("404 Not Found", UpstreamUnreachable)],
 )
 async def test_a_stream_that_is_refused_is_an_error(
     talking: Start, status: str, kind: type[Exception]
@@ -183,7 +177,7 @@ async def test_an_accepted_post_whose_response_is_cut_off_is_answered_on_the_str
     [
         ("500 Oops", UpstreamLost, Effect.UNKNOWN),
         ("404 Not Found", UpstreamUnreachable, Effect.NONE),
-        ("401 Unauthorized", UpstreamRefused, Effect.NONE),
+        ("401 Unauthorized", UpstreamAuthRefused, Effect.NONE),
     ],
 )
 async def test_a_refused_post_says_whether_anything_happened(
@@ -219,7 +213,7 @@ async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can
         await request.answer(b"", "202 Accepted")
 
     async with raw_server(behave) as server:
-        spec = ServerSpec(name="old", transport=Transport.SSE, url=server.url)
+        spec = ServerSpec(name="old", transport=TransportType.SSE, url=server.url)
         router = NotificationRouter("old", RecordedServerEvents())
         async with open_sse(spec, in_memory(tmp_path), router):
             await eventually(lambda: router.ignored == 200 - 72, WAIT_SECONDS, "too many")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.transports.process_watchdog import Watchdog
 from headgate.upstream.transports.stdio import open_stdio
@@ -46,13 +46,13 @@ REFUSED = {
 
 @pytest.mark.parametrize(
     ("profile", "told"),
-    [(SAMPLING, {"result": {"role": "assistant", "n": 1.0}}), (PLAIN, {"error": REFUSED})],
+    [(SAMPLING, {"result": {"role": "assistant", "n": 1.0}}), (PLAIN_PROFILE, {"error": REFUSED})],
     ids=["declared", "undeclared"],
 )
 async def test_a_child_asks_the_client_that_called_it(
-    tmp_path: Path, profile: Profile, told: dict[str, Any]
+    tmp_path: Path, profile: ClientProfile, told: dict[str, Any]
 ) -> None:
-    spec = ServerSpec(name="own", transport=Transport.STDIO, command=sys.executable, args=("-c", CHILD))
+    spec = ServerSpec(name="own", transport=TransportType.STDIO, command=sys.executable, args=("-c", CHILD))
     client, router, watchdog = (
         Client(SAID),
         NotificationRouter("own", RecordedServerEvents(), profile),

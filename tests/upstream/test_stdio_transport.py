@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.child_environment import inherited
+from headgate.domain.child_environment import inherited_environment
 from tests.gateway_process import GatewayProcess, HttpAnswer, running_gateway
 from tests.real.processes import alive
 from tests.server.plain_http_client import Session, modern_call, request, scripted
@@ -64,7 +64,9 @@ def test_a_child_is_given_what_every_program_needs_and_its_own(gate: GatewayProc
     assert re.fullmatch(r"HEADGATE_CHAIN=[0-9a-f]{16}/[0-9a-f]{16}", chain)
     (mark,) = [line for line in look(gate)["environment"] if line.startswith("HEADGATE_PROCESS=")]
     assert re.fullmatch(r"HEADGATE_PROCESS=[0-9a-f]{16}\.\d+;", mark)
-    network = inherited({k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "LANG")}, ())
+    network = inherited_environment(
+        {k: v for k, v in os.environ.items() if k not in ("PATH", "HOME", "LANG")}, ()
+    )
     assert look(gate)["environment"] == sorted(
         [
             chain,

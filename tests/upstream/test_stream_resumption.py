@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import Effect, InvalidAnswer, UpstreamLost, UpstreamTimeout
+from headgate.domain.errors import Effect, InvalidUpstreamResponse, UpstreamLost, UpstreamTimeout
 from headgate.protocol.framing import SseField
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.http.http_response import StreamPosition
@@ -350,7 +350,7 @@ async def test_a_call_that_waits_for_its_stream_ends_with_the_connection(talking
 async def test_garbage_on_a_resumed_stream_is_an_invalid_answer(talking: Start) -> None:
     server = Server(SOON + event("1"), b"data: not json\n\n")
     async with talking(server.behave) as talk:
-        with pytest.raises(InvalidAnswer):
+        with pytest.raises(InvalidUpstreamResponse):
             await talk.ask()
 
 

@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import (
     Effect,
     HeadgateError,
-    InvalidAnswer,
-    RequestRefused,
-    UpstreamBusy,
+    InvalidUpstreamResponse,
     UpstreamLost,
-    UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from headgate.domain.mcp_request import McpResponse
+from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.transport import UpstreamSessionExpired
 from tests.upstream.http_conversation import LEGACY, MODERN, WAIT_SECONDS, events, talking_to
@@ -48,7 +46,7 @@ async def test_a_json_answer_is_the_result_byte_for_byte(talking: Start) -> None
         await request.answer(b' {"jsonrpc":"2.0", "id":1, "result":{"a" : 1.0,"b":[ ]} } ')
 
     async with talking(say) as talk:
-        assert await talk.ask() == Answer(b'{"a" : 1.0,"b":[ ]}')
+        assert await talk.ask() == McpResponse(b'{"a" : 1.0,"b":[ ]}')
 
 
 async def test_each_request_of_the_stateless_era_says_what_it_is_in_its_headers(talking: Start) -> None:
@@ -140,7 +138,7 @@ async def test_an_answer_that_is_no_message_is_said_to_be_one(talking: Start, wr
         await request.say(wrong)
 
     async with talking(say) as talk:
-        with pytest.raises(InvalidAnswer) as invalid:
+        with pytest.raises(InvalidUpstreamResponse) as invalid:
             await talk.ask()
         assert invalid.value.effect is Effect.UNKNOWN
 
@@ -151,7 +149,7 @@ async def test_an_answer_that_came_packed_is_unpacked(talking: Start) -> None:
         await request.say(response(body, more="Content-Encoding: gzip\r\n"))
 
     async with talking(say) as talk:
-        assert await talk.ask() == Answer(b'{"done":true}')
+        assert await talk.ask() == McpResponse(b'{"done":true}')
 
 
 THROTTLED = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"too many"}}'
@@ -161,14 +159,18 @@ OAUTH = b'{"error":"invalid_token","error_description":"it expired"}'
 @pytest.mark.parametrize(
     ("refusal", "kind", "effect"),
     [
-        (response(b"no", "401 Unauthorized", "text/plain"), UpstreamRefused, Effect.NONE),
-        (response(b"no", "403 Forbidden", "text/html"), UpstreamRefused, Effect.NONE),
-        (response(OAUTH, "401 Unauthorized"), UpstreamRefused, Effect.NONE),
-        (response(b'{"message":"no"}', "403 Forbidden"), UpstreamRefused, Effect.NONE),
-        (response(b"", "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamBusy, Effect.NONE),
-        (response(THROTTLED, "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamBusy, Effect.NONE),
-        (response(b"no", "404 Not Found", "text/plain"), RequestRefused, Effect.NONE),
-        (response(b"no", "302 Found", "text/plain", "Location: /other\r\n"), RequestRefused, Effect.NONE),
+        (response(b"no", "401 Unauthorized", "text/plain"), UpstreamAuthRefused, Effect.NONE),
+        (response(b"no", "403 Forbidden", "text/html"), UpstreamAuthRefused, Effect.NONE),
+        (response(OAUTH, "401 Unauthorized"), UpstreamAuthRefused, Effect.NONE),
+        (response(b'{"message":"no"}', "403 Forbidden"), UpstreamAuthRefused, Effect.NONE),
+        (response(b"", "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamRateLimited, Effect.NONE),
+        (response(THROTTLED, "429 Slow Down", more="Retry-After: 7\r\n"), UpstreamRateLimited, Effect.NONE),
+        (response(b"no", "404 Not Found", "text/plain"), UpstreamRequestRefused, Effect.NONE),
+        (
+            response(b"no", "302 Found", "text/plain", "Location: /other\r\n"),
+            UpstreamRequestRefused,
+            Effect.NONE,
+        ),
         (response(b"no", "500 Oops", "text/plain"), UpstreamLost, Effect.UNKNOWN),
         (response(b"no", "503 Busy", "text/plain"), UpstreamLost, Effect.UNKNOWN),
     ],
@@ -184,7 +186,7 @@ async def test_a_refusal_says_who_refused_and_whether_anything_happened(
         with pytest.raises(kind) as refused:
             await talk.ask()
         assert refused.value.effect is effect
-        if kind is UpstreamBusy:
+        if kind is UpstreamRateLimited:
             assert refused.value.retry_after_seconds == 7
 
 
@@ -195,7 +197,7 @@ async def test_a_json_rpc_error_with_an_http_status_passes_verbatim(talking: Sta
         await request.answer(b'{"jsonrpc":"2.0","id":1,"error":' + error + b"}", "400 Bad Request")
 
     async with talking(say) as talk:
-        assert await talk.ask() == Answer(error=error)
+        assert await talk.ask() == McpResponse(error=error)
 
 
 async def test_a_redirect_at_the_same_origin_is_followed_with_everything(talking: Start) -> None:
@@ -223,7 +225,7 @@ async def test_a_redirect_to_a_stranger_is_not_followed(talking: Start) -> None:
             await request.say(response(b"", "307 Moved", more=f"Location: {stranger.url}\r\n"))
 
         async with talking(say, headers={"Authorization": "Bearer x"}) as talk:
-            with pytest.raises(RequestRefused, match="another origin"):
+            with pytest.raises(UpstreamRequestRefused, match="another origin"):
                 await talk.ask()
             assert stranger.connections == 0
 
@@ -236,7 +238,7 @@ async def test_a_redirect_that_leads_nowhere_is_an_error_and_no_crash(talking: S
         await request.say(response(b"", "307 Moved", more=f"Location: {where}\r\n"))
 
     async with talking(say) as talk:
-        with pytest.raises(RequestRefused):
+        with pytest.raises(UpstreamRequestRefused):
             await talk.ask()
         assert len(talk.server.received) <= 3
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import UpstreamTimeout
+from headgate.domain.mcp_request import McpResponse
 from tests.upstream.conversation import SAID, SAMPLING, Client, question
 from tests.upstream.http_conversation import LEGACY, STREAM, WAIT_SECONDS, events, talking_to
 from tests.upstream.raw_server import Received
@@ -17,7 +17,7 @@ from tests.waiting import eventually
 NOT_FOUND, INTERNAL = -32601, -32603
 
 
-def answered(answer: Answer) -> Any:
+def answered(answer: McpResponse) -> Any:
     assert isinstance(answer.result, bytes)
     return json.loads(answer.result)
 
@@ -75,7 +75,7 @@ async def test_a_question_in_the_stream_of_a_call_is_about_that_call(tmp_path: P
         }
         await eventually(lambda: all(one.asked for one in clients.values()), WAIT_SECONDS, "both are asked")
         for who, client in clients.items():
-            client.answer.set_result(Answer(json.dumps({"from": who}).encode()))
+            client.answer.set_result(McpResponse(json.dumps({"from": who}).encode()))
             assert answered(await calls[who]) == {"done": f"about {who}"}
         assert {id: reply["result"]["from"] for id, reply in server.replies.items()} == {
             "about ann": "ann",

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from headgate.domain.server import State
+from headgate.domain.server_spec import ServerState
 from tests.upstream.scripted_server import START_SECONDS, ScriptedFleet, ScriptedServer, call, spec
 from tests.upstream.virtual_clock import in_no_time
 
@@ -50,7 +50,7 @@ async def test_a_server_too_busy_to_list_its_tools_keeps_its_calls() -> None:
         scene.server.may_answer.set()
         await under_way
         (status,) = fleet.statuses()
-        assert status.state is State.READY
+        assert status.state is ServerState.READY
 
 
 @in_no_time

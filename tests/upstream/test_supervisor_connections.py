@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.call import Answer, Owner
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import UpstreamUnreachable
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import State
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import ClientSession, McpResponse
+from headgate.domain.server_spec import ServerState
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.transport import OutgoingRequest
 from tests.upstream.fake_connections import settle
@@ -44,8 +44,8 @@ def calls(connection: ScriptedConnection) -> int:
     return sum(asked.method == "tools/call" for asked in connection.asked)
 
 
-def want(profile: Profile, whose: Owner | None = None) -> PoolKey:
-    return PoolKey(profile, whose, "local", profile.can_be_asked)
+def want(profile: ClientProfile, whose: ClientSession | None = None) -> PoolKey:
+    return PoolKey(profile, whose, "local", profile.accepts_input_requests)
 
 
 def legacy(capabilities: dict[str, Any] = EVERYTHING) -> ScriptedFleet:
@@ -74,7 +74,7 @@ async def test_a_client_that_declared_nothing_shares_the_main_connection() -> No
     scene = legacy()
     async with scene.fleet() as fleet:
         for whose in (owner("ann"), owner("bob"), None):
-            await fleet.send_to_server(call(PLAIN, whose))
+            await fleet.send_to_server(call(PLAIN_PROFILE, whose))
         assert calls(scene.server.main) == 3
         assert len(scene.links) == 1
 
@@ -83,7 +83,7 @@ async def test_a_client_that_declared_nothing_shares_the_main_connection() -> No
 async def test_a_stateless_server_needs_only_the_main_connection() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
-        for profile in (SAMPLING, ROOTS, PLAIN):
+        for profile in (SAMPLING, ROOTS, PLAIN_PROFILE):
             await fleet.send_to_server(call(profile, owner("ann")))
         assert len(scene.links) == 1
         metas = [json.loads(asked.params)["_meta"] for asked in scene.server.asked("tools/call")]
@@ -107,8 +107,8 @@ async def test_who_wants_log_messages_has_a_connection_where_there_are_any(
 ) -> None:
     scene = legacy(capabilities)
     async with scene.fleet() as fleet:
-        await fleet.send_to_server(call(PLAIN, owner("ann"), log_level="info"))
-        await fleet.send_to_server(call(PLAIN, owner("ann"), log_level="info"))
+        await fleet.send_to_server(call(PLAIN_PROFILE, owner("ann"), log_level="info"))
+        await fleet.send_to_server(call(PLAIN_PROFILE, owner("ann"), log_level="info"))
         assert len(scene.links) == connections
         assert len(scene.server.asked("logging/setLevel")) == connections - 1
 
@@ -190,7 +190,7 @@ async def test_a_call_on_a_connection_that_the_server_forgot_is_sent_once_more()
         assert old.closed
         assert calls(new) == 1
         (status,) = fleet.statuses()
-        assert (status.state, status.errors, status.restarts) == (State.READY, 0, 0)
+        assert (status.state, status.errors, status.restarts) == (ServerState.READY, 0, 0)
 
 
 @in_no_time
@@ -226,9 +226,9 @@ async def test_a_profile_is_listed_once_on_a_connection_of_its_own() -> None:
             await fleet.wait_for_listing(want(SAMPLING, ann))
         (line,) = scene.server.client_connections
         assert [asked.method for asked in line.asked if asked.method.endswith("/list")] == [
-            kind.list_method for kind in Kind
+            kind.list_method for kind in ItemKind
         ]
-        assert [len(scene.facts.offers(kind, SAMPLING)) for kind in Kind] == [1, 1, 1, 1]
+        assert [len(scene.facts.offers(kind, SAMPLING)) for kind in ItemKind] == [1, 1, 1, 1]
         await fleet.send_to_server(call(SAMPLING, ann))
         assert len(scene.server.client_connections) == 1, "the call takes the same connection"
 
@@ -238,9 +238,9 @@ async def test_a_profile_is_listed_on_the_main_connection_of_a_stateless_server(
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
     async with scene.fleet() as fleet:
         await fleet.wait_for_listing(want(SAMPLING))
-        await fleet.wait_for_listing(want(PLAIN))
+        await fleet.wait_for_listing(want(PLAIN_PROFILE))
         assert len(scene.links) == 1
-        assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN, SAMPLING)] == [1, 1]
+        assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, SAMPLING)] == [1, 1]
 
 
 @in_no_time
@@ -262,7 +262,7 @@ async def test_a_profile_that_cannot_be_listed_keeps_nobody_waiting() -> None:
         assert loop.time() - started < 10
         assert scene.facts.offers(profile=SAMPLING) == []
         (status,) = fleet.statuses()
-        assert status.state is State.READY
+        assert status.state is ServerState.READY
 
 
 @in_no_time
@@ -273,7 +273,7 @@ async def test_a_change_that_is_told_on_a_line_is_looked_at_for_its_profile() ->
         scene.server.client_connections[0].say_changed()
         await soon(lambda: len(scene.facts.offers(profile=SAMPLING)) == 2)
         assert len(scene.facts.offers()) == 1, "nobody said that it changed for all"
-        assert len(scene.facts.offers(Kind.PROMPTS, SAMPLING)) == 1
+        assert len(scene.facts.offers(ItemKind.PROMPTS, SAMPLING)) == 1
 
 
 @in_no_time
@@ -281,8 +281,8 @@ async def test_a_change_of_resources_is_one_of_templates_too() -> None:
     scene = legacy()
     async with scene.fleet():
         scene.server.main.say_changed("resources")
-        await soon(lambda: len(scene.facts.offers(Kind.TEMPLATES)) == 2)
-        assert [len(scene.facts.offers(kind)) for kind in Kind] == [1, 1, 2, 2]
+        await soon(lambda: len(scene.facts.offers(ItemKind.TEMPLATES)) == 2)
+        assert [len(scene.facts.offers(kind)) for kind in ItemKind] == [1, 1, 2, 2]
 
 
 @in_no_time
@@ -318,7 +318,7 @@ async def test_what_goes_wrong_on_a_line_does_not_end_the_main_connection() -> N
         line.say_changed()
         await asyncio.sleep(60)
         (status,) = fleet.statuses()
-        assert (status.state, status.restarts) == (State.READY, 0)
+        assert (status.state, status.restarts) == (ServerState.READY, 0)
         line.list_hangs = False
         await fleet.wait_for_listing(want(SAMPLING, owner("ann")))
         assert len(scene.facts.offers(profile=SAMPLING)) == 2
@@ -338,7 +338,7 @@ async def test_a_server_that_tells_no_changes_is_asked_again_for_every_profile()
         await asyncio.sleep(31)
         await fleet.wait_for_listing(want(SAMPLING, owner("ann")))
         await asyncio.sleep(1)
-        assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN, SAMPLING)] == [2, 2]
+        assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, SAMPLING)] == [2, 2]
 
 
 @in_no_time
@@ -352,7 +352,10 @@ async def test_a_new_connection_may_be_to_a_new_version_so_every_profile_is_list
             # Where no other connection is needed for that, nobody has to wait for it.
             assert len(scene.facts.offers(profile=EXTENDED)) == (1 if version == LEGACY else 2)
             await fleet.wait_for_listing(want(EXTENDED))
-            assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN, EXTENDED)] == [2, 2]
+            assert [len(scene.facts.offers(profile=profile)) for profile in (PLAIN_PROFILE, EXTENDED)] == [
+                2,
+                2,
+            ]
 
 
 @in_no_time
@@ -361,7 +364,7 @@ async def test_a_server_that_declares_resources_but_knows_no_templates_is_served
     server.answers["resources/templates/list"] = failed(-32601)
     async with ScriptedFleet(server).fleet() as fleet:
         (status,) = fleet.statuses()
-        assert status.state is State.READY
+        assert status.state is ServerState.READY
         assert (status.tools, status.prompts, status.resources, status.templates) == (1, 1, 1, 0)
 
 
@@ -370,11 +373,11 @@ async def test_a_server_whose_pages_go_in_circles_is_said_to_do_so() -> None:
     server = ScriptedServer(LEGACY, EVERYTHING)
     scene = ScriptedFleet(server)
     async with scene.fleet() as fleet:
-        server.answers["prompts/list"] = Answer(b'{"prompts":[],"nextCursor":"again"}')
+        server.answers["prompts/list"] = McpResponse(b'{"prompts":[],"nextCursor":"again"}')
         server.main.say_changed("prompts")
         await asyncio.sleep(5)
         (status,) = fleet.statuses()
-        assert status.state is State.READY, "its tools are served all the same"
+        assert status.state is ServerState.READY, "its tools are served all the same"
         assert len(server.asked("prompts/list")) < 20
 
 
@@ -474,20 +477,20 @@ def latest_subscription(scene: ScriptedFleet) -> bytes:
 async def test_a_listing_that_fails_for_some_clients_is_news_to_the_others() -> None:
     scene = ScriptedFleet(ScriptedServer(MODERN, EVERYTHING))
 
-    def listed(outgoing: OutgoingRequest) -> Answer:
+    def listed(outgoing: OutgoingRequest) -> McpResponse:
         fresh = b'{"tools":[{"name":"fresh"}]}'
-        return failed(-32603) if b'{"sampling":{}}' in outgoing.params else Answer(fresh)
+        return failed(-32603) if b'{"sampling":{}}' in outgoing.params else McpResponse(fresh)
 
     async with scene.fleet() as fleet:
         for profile in (SAMPLING, ROOTS):
             await fleet.wait_for_listing(want(profile))
         scene.server.answers["tools/list"] = listed
         scene.server.main.say_changed()
-        for profile in (PLAIN, ROOTS):
+        for profile in (PLAIN_PROFILE, ROOTS):
             await soon(partial(shown_fresh, scene, profile), 60.0)
 
 
-def shown_fresh(scene: ScriptedFleet, profile: Profile) -> bool:
+def shown_fresh(scene: ScriptedFleet, profile: ClientProfile) -> bool:
     """Whether clients of that profile are shown the new tool."""
     return scene.facts.offers(profile=profile)[-1] == [b'{"name":"fresh"}']
 

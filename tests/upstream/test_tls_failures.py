@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.domain.server import TlsFiles
+from headgate.domain.server_spec import TlsFiles
 from headgate.upstream.http.http_connector import ConnectFailed, Origin, OriginConnector
 from tests.network import Authority, serving
 

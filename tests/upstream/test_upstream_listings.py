@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.catalog.paged_listing import CacheHint
-from headgate.domain.call import Answer
-from headgate.domain.errors import InvalidAnswer
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import InvalidUpstreamResponse
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.notification_router import NotificationRouter
@@ -55,7 +55,7 @@ class Library:
 @in_no_time
 async def test_a_profile_is_known_once_it_was_asked_for_and_is_kept() -> None:
     library = Library()
-    await library.learn(PLAIN, SAMPLING)
+    await library.learn(PLAIN_PROFILE, SAMPLING)
     assert library.listings.has_listing(SAMPLING)
     assert not library.listings.has_listing(ROOTS)
     library.facts.kept.discard(SAMPLING)
@@ -65,15 +65,20 @@ async def test_a_profile_is_known_once_it_was_asked_for_and_is_kept() -> None:
 @in_no_time
 async def test_the_numbers_are_those_that_everybody_sees() -> None:
     library = Library({"tools": {}, "prompts": {}})
-    await library.learn(PLAIN, SAMPLING)
-    assert library.listings.counts == {Kind.TOOLS: 1, Kind.PROMPTS: 1, Kind.RESOURCES: 0, Kind.TEMPLATES: 0}
+    await library.learn(PLAIN_PROFILE, SAMPLING)
+    assert library.listings.counts == {
+        ItemKind.TOOLS: 1,
+        ItemKind.PROMPTS: 1,
+        ItemKind.RESOURCES: 0,
+        ItemKind.TEMPLATES: 0,
+    }
 
 
 @in_no_time
 async def test_a_profile_that_could_not_be_listed_whole_is_not_known() -> None:
     library = Library()
     library.server.answers["tools/list"] = failed(-32603)
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidUpstreamResponse):
         await library.learn(SAMPLING)
     assert not library.listings.has_listing(SAMPLING)
 
@@ -81,7 +86,7 @@ async def test_a_profile_that_could_not_be_listed_whole_is_not_known() -> None:
 @in_no_time
 async def test_a_new_connection_makes_everything_unknown() -> None:
     library = Library()
-    await library.learn(PLAIN, SAMPLING, ROOTS)
+    await library.learn(PLAIN_PROFILE, SAMPLING, ROOTS)
     library.listings.mark_stale("tools", SAMPLING)
     assert set(library.listings.reset()) == {SAMPLING, ROOTS}
     assert not library.listings.has_listing(SAMPLING)
@@ -101,14 +106,14 @@ async def test_a_profile_that_is_forgotten_is_asked_for_anew() -> None:
 @pytest.mark.parametrize(
     ("capability", "kinds"),
     [
-        ("tools", {Kind.TOOLS}),
-        ("prompts", {Kind.PROMPTS}),
-        ("resources", {Kind.RESOURCES, Kind.TEMPLATES}),
+        ("tools", {ItemKind.TOOLS}),
+        ("prompts", {ItemKind.PROMPTS}),
+        ("resources", {ItemKind.RESOURCES, ItemKind.TEMPLATES}),
         ("dances", set()),
     ],
 )
 @in_no_time
-async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, kinds: set[Kind]) -> None:
+async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, kinds: set[ItemKind]) -> None:
     listings = Library().listings
     assert listings.mark_stale(capability, SAMPLING) == bool(kinds)
     assert listings.stale == bool(kinds)
@@ -119,50 +124,50 @@ async def test_a_change_is_about_the_kinds_of_its_capability(capability: str, ki
 @in_no_time
 async def test_a_change_that_is_known_is_no_news_until_it_was_looked_at() -> None:
     listings = Library().listings
-    assert listings.mark_stale("tools", PLAIN)
-    assert not listings.mark_stale("tools", PLAIN)
+    assert listings.mark_stale("tools", PLAIN_PROFILE)
+    assert not listings.mark_stale("tools", PLAIN_PROFILE)
     assert listings.mark_stale("tools", SAMPLING)
-    assert listings.mark_stale("prompts", PLAIN)
+    assert listings.mark_stale("prompts", PLAIN_PROFILE)
     await asyncio.sleep(1)
     listings.take_stale()
-    assert listings.mark_stale("tools", PLAIN)
+    assert listings.mark_stale("tools", PLAIN_PROFILE)
 
 
 @in_no_time
 async def test_a_change_for_all_is_one_for_every_profile_that_is_known() -> None:
     library = Library()
-    await library.learn(PLAIN, SAMPLING)
+    await library.learn(PLAIN_PROFILE, SAMPLING)
     assert library.listings.mark_stale_for_all("tools")
     assert not library.listings.mark_stale_for_all("tools")
-    assert library.listings.take_stale() == {PLAIN: {Kind.TOOLS}, SAMPLING: {Kind.TOOLS}}
+    assert library.listings.take_stale() == {PLAIN_PROFILE: {ItemKind.TOOLS}, SAMPLING: {ItemKind.TOOLS}}
 
 
 @in_no_time
 async def test_what_could_not_be_listed_is_listed_later() -> None:
     listings = Library().listings
-    listings.mark_stale("resources", PLAIN)
+    listings.mark_stale("resources", PLAIN_PROFILE)
     ((profile, kinds),) = listings.take_stale().items()
     listings.requeue(profile, kinds)
     assert listings.stale
     assert listings.seconds_until_refresh() > 0, "not at once"
     await asyncio.sleep(2)
     assert listings.seconds_until_refresh() == 0
-    assert listings.take_stale() == {PLAIN: {Kind.RESOURCES, Kind.TEMPLATES}}
+    assert listings.take_stale() == {PLAIN_PROFILE: {ItemKind.RESOURCES, ItemKind.TEMPLATES}}
 
 
 @in_no_time
 async def test_what_changes_all_the_time_does_not_hold_up_the_rest() -> None:
     listings = Library().listings
     for _ in range(100):
-        listings.mark_stale("resources", PLAIN)
+        listings.mark_stale("resources", PLAIN_PROFILE)
         if listings.seconds_until_refresh() == 0:
             listings.take_stale()
         await asyncio.sleep(0.5)
-    listings.mark_stale("resources", PLAIN)
+    listings.mark_stale("resources", PLAIN_PROFILE)
     assert listings.seconds_until_refresh() > 0
-    listings.mark_stale("tools", PLAIN)
+    listings.mark_stale("tools", PLAIN_PROFILE)
     assert listings.seconds_until_refresh() == 0
-    assert listings.take_stale() == {PLAIN: {Kind.TOOLS}}
+    assert listings.take_stale() == {PLAIN_PROFILE: {ItemKind.TOOLS}}
     assert listings.stale, "the resources have their own time"
 
 
@@ -170,9 +175,9 @@ async def test_what_changes_all_the_time_does_not_hold_up_the_rest() -> None:
 async def test_a_server_that_was_replaced_is_not_read_any_more() -> None:
     library = Library()
     library.listings.muted = True
-    await library.learn(PLAIN)
+    await library.learn(PLAIN_PROFILE)
     assert library.facts.told == []
-    assert not library.listings.mark_stale("tools", PLAIN)
+    assert not library.listings.mark_stale("tools", PLAIN_PROFILE)
     assert not library.listings.stale
 
 
@@ -183,30 +188,30 @@ async def test_a_server_that_was_replaced_is_not_read_any_more() -> None:
 @in_no_time
 async def test_what_nobody_tells_of_is_out_of_date_after_a_minute(capabilities: dict[str, Any]) -> None:
     library = Library(capabilities)
-    await library.learn(PLAIN, SAMPLING)
+    await library.learn(PLAIN_PROFILE, SAMPLING)
     await asyncio.sleep(AGE_SECONDS - 2)
     assert not library.listings.mark_expired(library.greeting)
     await asyncio.sleep(2)
     assert library.listings.mark_expired(library.greeting)
-    kinds = {kind for kind in Kind if kind.capability in capabilities}
-    assert library.listings.take_stale() == {PLAIN: kinds, SAMPLING: kinds}
+    kinds = {kind for kind in ItemKind if kind.capability in capabilities}
+    assert library.listings.take_stale() == {PLAIN_PROFILE: kinds, SAMPLING: kinds}
     assert not library.listings.mark_expired(library.greeting), "once is enough"
 
 
 @in_no_time
 async def test_what_the_server_tells_of_does_not_age() -> None:
     library = Library({"tools": {"listChanged": True}, "prompts": {}})
-    await library.learn(PLAIN)
+    await library.learn(PLAIN_PROFILE)
     await asyncio.sleep(AGE_SECONDS)
     library.listings.mark_expired(library.greeting)
-    assert library.listings.take_stale() == {PLAIN: {Kind.PROMPTS}}
+    assert library.listings.take_stale() == {PLAIN_PROFILE: {ItemKind.PROMPTS}}
 
 
 @in_no_time
 async def test_what_may_be_kept_for_longer_is_kept_for_longer() -> None:
     library = Library({"tools": {}})
-    library.server.answers["tools/list"] = Answer(b'{"tools":[],"ttlMs":300000}')
-    await library.learn(PLAIN)
+    library.server.answers["tools/list"] = McpResponse(b'{"tools":[],"ttlMs":300000}')
+    await library.learn(PLAIN_PROFILE)
     await asyncio.sleep(299)
     assert not library.listings.mark_expired(library.greeting)
     await asyncio.sleep(2)
@@ -216,7 +221,7 @@ async def test_what_may_be_kept_for_longer_is_kept_for_longer() -> None:
 @in_no_time
 async def test_profiles_that_the_catalog_has_dropped_are_not_listed_again() -> None:
     library = Library()
-    await library.learn(PLAIN, SAMPLING)
+    await library.learn(PLAIN_PROFILE, SAMPLING)
     library.facts.kept.discard(SAMPLING)
     await library.learn(ROOTS)
     assert library.listings.reset() == [ROOTS]
@@ -230,9 +235,9 @@ async def test_servers_that_list_at_once_are_heard_one_by_one_and_others_in_betw
     others = asyncio.create_task(facts.serve_others())
     async with asyncio.TaskGroup() as group:
         for library in libraries:
-            group.create_task(library.learn(PLAIN))
+            group.create_task(library.learn(PLAIN_PROFILE))
     others.cancel()
-    assert len(facts.heard) == 20 * len(Kind)
+    assert len(facts.heard) == 20 * len(ItemKind)
     assert len(set(facts.heard)) == len(facts.heard), "two were heard before anybody else had a turn"
 
 
@@ -250,7 +255,7 @@ class Orderly(RecordedUpstreamEvents):
             await asyncio.sleep(0)
 
     def listing_received(
-        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+        self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
     ) -> dict[str, str]:
         self.heard.append(self.turns_of_others)
         return super().listing_received(server, kind, definitions, profile, hint)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.domain.server import State
+from headgate.domain.server_spec import ServerState
 from tests.gateway_process import GatewayProcess, running_gateway
 from tests.server.plain_http_client import EXAMPLE, Session, modern, modern_call, scripted
 from tests.web.prometheus import Family, parse
@@ -64,7 +64,7 @@ def test_each_server_is_in_exactly_one_state(families: dict[str, Family]) -> Non
     states = families["headgate_upstream_state"]
     for server in ("example", "own", ODD):
         values = [value for (_, labels), value in states.samples.items() if dict(labels)["server"] == server]
-        assert sorted(values) == [0] * (len(State) - 1) + [1]
+        assert sorted(values) == [0] * (len(ServerState) - 1) + [1]
     assert states.value("headgate_upstream_state", server="own", state="ready") == 1
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.domain.errors import Exhausted, WorkStopped
+from headgate.domain.errors import ResourceExhausted, WorkerLimitExceeded
 from headgate.domain.payload import Payload
 from headgate.results.jobs import ExcerptJob, Job, JobResult, QueryParams, ReadJob, ReadParams, SearchParams
 from headgate.workers.worker_pool import WorkerPool, open_worker_pool
@@ -160,7 +160,7 @@ async def test_what_is_wrong_with_a_result_or_a_job_is_said_and_the_worker_goes_
 
 async def test_a_job_without_an_end_is_stopped_with_its_process(tmp_path: Path) -> None:
     async with workers_in(tmp_path, seconds=0.5) as workers:
-        with pytest.raises(WorkStopped) as stopped:
+        with pytest.raises(WorkerLimitExceeded) as stopped:
             await done(workers, ENDLESS)
         assert "0.5 s" in str(stopped.value)
         assert workers.stopped == 1
@@ -194,7 +194,7 @@ async def test_a_worker_that_is_lost_takes_one_job_with_it(workers: WorkerPool) 
     waiting = asyncio.ensure_future(done(workers, ENDLESS))
     await at_work(pid)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(WorkStopped):
+    with pytest.raises(WorkerLimitExceeded):
         await waiting
     assert first(await done(workers)) == "line 0\nline 1"
     assert workers.stopped == 1
@@ -238,7 +238,7 @@ async def test_whoever_stops_waiting_for_his_turn_holds_up_nobody(workers: Worke
     await at_work(pid)
     waiting = [asyncio.ensure_future(done(workers)) for _ in range(4)]
     await asyncio.sleep(0)
-    with pytest.raises(Exhausted):
+    with pytest.raises(ResourceExhausted):
         # So many of one agent may wait.
         await done(workers)
     for one in waiting[:3]:

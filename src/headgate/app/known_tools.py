@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.app.core import Core, open_core
-from headgate.app.progress import Progress
-from headgate.app.recollection import Recollection
+from headgate.app.catalog_persistence import CatalogPersistence
+from headgate.app.progress import ProgressPrinter
+from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.public_names import default_limit
 from headgate.config.settings import Settings
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
 from headgate.domain.item import Item
-from headgate.domain.profile import PLAIN
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
@@ -23,7 +23,7 @@ _CONNECT_SECONDS = 90.0
 
 
 async def known_tools(
-    settings: Settings, progress: Progress, *, refresh: bool
+    settings: Settings, progress: ProgressPrinter, *, refresh: bool
 ) -> tuple[list[Item], list[UnreachedServer]]:
     """Every tool, and the servers whose tools nobody knows; raises ConfigError where there is no tool.
 
@@ -43,13 +43,15 @@ async def known_tools(
     items, unknown = await _remembered(quiet, enabled)
     unreached: list[UnreachedServer] = []
     if asked := enabled if refresh else unknown:
-        async with open_core(quiet, forget=False) as core:
-            failed = await _connect(core, asked, progress)
-            items = list(core.catalog.every_tool)
-            unreached = [one for one in failed if not core.catalog.has_own_listing(one.name, PLAIN)]
+        async with open_gateway_runtime(quiet, forget=False) as runtime:
+            failed = await _connect(runtime, asked, progress)
+            items = list(runtime.catalog.every_tool)
+            unreached = [
+                one for one in failed if not runtime.catalog.has_own_listing(one.name, PLAIN_PROFILE)
+            ]
         for one in failed:
             if one not in unreached:
-                progress.say(f"{one.reason}; what it listed before is taken")
+                progress.print_line(f"{one.reason}; what it listed before is taken")
     if not items:
         reasons = "".join(f"; {one.reason}" for one in unreached)
         reasons = reasons or ", because no server has one that is not hidden"
@@ -66,23 +68,29 @@ async def _remembered(settings: Settings, enabled: Sequence[str]) -> tuple[list[
         owners=await asyncio.to_thread(StateFile, settings.data_dir / "state.json"),
         truncates=settings.enable_auto_truncation,
     )
-    recollection = Recollection(SqliteCatalogStore(settings.data_dir / "proxy.db"), catalog)
+    catalog_persistence = CatalogPersistence(SqliteCatalogStore(settings.data_dir / "proxy.db"), catalog)
     try:
         catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
         catalog.curate({server.name: server.curation for server in settings.servers})
-        await recollection.recall(settings.servers, forget=False)
+        await catalog_persistence.restore(settings.servers, forget=False)
     finally:
-        await recollection.close()
-    return list(catalog.every_tool), [name for name in enabled if not catalog.has_own_listing(name, PLAIN)]
+        await catalog_persistence.close()
+    return list(catalog.every_tool), [
+        name for name in enabled if not catalog.has_own_listing(name, PLAIN_PROFILE)
+    ]
 
 
-async def _connect(core: Core, servers: Sequence[str], progress: Progress) -> list[UnreachedServer]:
+async def _connect(
+    runtime: GatewayRuntime, servers: Sequence[str], progress: ProgressPrinter
+) -> list[UnreachedServer]:
     """Wait until each has told its tools or has failed, within a bound."""
-    progress.say(f"connecting to {', '.join(servers)}")
+    progress.print_line(f"connecting to {', '.join(servers)}")
     async with asyncio.TaskGroup() as group:
-        reaching = [group.create_task(_reach(core, name)) for name in servers]
+        reaching = [group.create_task(_reach(runtime, name)) for name in servers]
         for task in reaching:
-            task.add_done_callback(lambda _: progress.count("servers tried", _ended(reaching), len(servers)))
+            task.add_done_callback(
+                lambda _: progress.show_count("servers tried", _ended(reaching), len(servers))
+            )
     progress.clear()
     return [one for task in reaching if (one := task.result()) is not None]
 
@@ -91,10 +99,10 @@ def _ended(tasks: Sequence["asyncio.Task[UnreachedServer | None]"]) -> int:
     return sum(task.done() for task in tasks)
 
 
-async def _reach(core: Core, server: str) -> UnreachedServer | None:
+async def _reach(runtime: GatewayRuntime, server: str) -> UnreachedServer | None:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            await core.fleet.await_ready(server)
+            await runtime.fleet.await_ready(server)
     except UpstreamUnavailable as error:
         return UnreachedServer(server, error.message)
     except TimeoutError:

@@ -7,7 +7,7 @@ import shlex
 import signal
 from collections.abc import Container
 
-from headgate.domain.call import Owner
+from headgate.domain.mcp_request import ClientSession
 
 log = logging.getLogger("headgate.web")
 
@@ -30,7 +30,7 @@ class ListChangedHook:
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._run())
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """A single resource is nothing to run a command for."""
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.domain.errors import ConfigError
-from headgate.domain.redaction import without_secrets
+from headgate.domain.redaction import redact_secrets
 from headgate.domain.regular_file import check_regular
 
 _FILE_BYTES = 10 * 1024 * 1024
@@ -86,8 +86,8 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 def _redacted(text: str) -> str:
     if len(text) <= _LONGEST_TEXT:
-        return without_secrets(text)
-    return f"{without_secrets(text[:_LONGEST_TEXT])}… ({len(text):,} characters)"
+        return redact_secrets(text)
+    return f"{redact_secrets(text[:_LONGEST_TEXT])}… ({len(text):,} characters)"
 
 
 def _encodable(value: object) -> str:

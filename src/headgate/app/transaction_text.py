@@ -4,14 +4,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from headgate.app.operations import age, json_text, moment, stuck_line, table
+from headgate.app.operations import (
+    format_age,
+    format_json,
+    format_table,
+    format_time,
+    stuck_transactions_line,
+)
 from headgate.app.transactions import (
-    Resolution,
     TransactionDetails,
     TransactionListing,
-    caller_of,
-    word_of_phase,
+    TransactionResolution,
+    phase_name,
+    principal_label,
 )
+from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.transactions.operator_decision import (
     OperatorDecision,
@@ -27,8 +34,7 @@ from headgate.delivery.transactions.saga_rules import (
     transaction_status,
 )
 from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
-from headgate.domain.errors import TransactionFailed
-from headgate.domain.redaction import without_secret_members, without_secrets
+from headgate.domain.redaction import redact_json, redact_secrets
 from headgate.domain.terminal_text import printable
 
 _HEAD = ("transaction", "state", "started", "age", "caller", "done", "problem")
@@ -69,24 +75,24 @@ _UNDONE = (StepState.UNDONE, StepState.UNDONE_BY_HAND)
 # Several transactions.
 
 
-def printed_transactions(listing: TransactionListing, *, as_json: bool, options: str = "") -> str:
+def format_transactions(listing: TransactionListing, *, as_json: bool, options: str = "") -> str:
     """A table with the next step where one is stuck, or one JSON document.
 
     `options` are the options of the command that a further one has to repeat, as for all of these.
     """
     found = listing.transactions
     if as_json:
-        return json_text([_document(transaction) for transaction in found])
+        return format_json([_document(transaction) for transaction in found])
     if not found:
-        return printable(listing.nothing)
-    lines = table(_HEAD, [_row(transaction) for transaction in found])
+        return printable(listing.empty_message)
+    lines = format_table(_HEAD, [_row(transaction) for transaction in found])
     if listing.total > len(found):
         lines.append(f"{len(found)} of {listing.total} are shown, the most at once: --state narrows them.")
     stuck = [transaction.id for transaction in found if transaction.phase is Phase.STUCK]
     if stuck:
         command = _command("show", stuck[0] if len(stuck) == 1 else "ID", options)
         what = "how to resolve it" if len(stuck) == 1 else "how to resolve one of them"
-        lines.append(stuck_line(len(stuck), command, what))
+        lines.append(stuck_transactions_line(len(stuck), command, what))
     return "\n".join(lines)
 
 
@@ -94,12 +100,12 @@ def _row(transaction: TransactionRecord) -> tuple[str, ...]:
     made = [step for step in transaction.steps if step.state not in _NOT_DONE]
     return (
         transaction.id,
-        word_of_phase(transaction.phase),
-        moment(transaction.created),
-        age(time.time() - transaction.created),
-        caller_of(transaction.transaction_key),
+        phase_name(transaction.phase),
+        format_time(transaction.created),
+        format_age(time.time() - transaction.created),
+        principal_label(transaction.transaction_key),
         f"{len(made)} of {len(transaction.steps)}",
-        without_secrets(transaction.reason),
+        redact_secrets(transaction.reason),
     )
 
 
@@ -109,7 +115,7 @@ def _document(transaction: TransactionRecord) -> dict[str, Any]:
     stuck = stuck_step(transaction)
     return {
         "transaction_id": transaction.id,
-        "status": word_of_phase(transaction.phase),
+        "status": phase_name(transaction.phase),
         "state": transaction_status(transaction.phase, steps, timed_out=transaction.timed_out).value,
         "tenant": transaction.tenant,
         "principal": transaction.principal,
@@ -119,7 +125,7 @@ def _document(transaction: TransactionRecord) -> dict[str, Any]:
         "deadline": transaction.deadline,
         "timed_out": transaction.timed_out,
         "on_failure": transaction.on_failure.value,
-        "reason": without_secrets(transaction.reason),
+        "reason": redact_secrets(transaction.reason),
         "step_count": len(steps),
         "steps_done": sum(step.state not in _NOT_DONE for step in steps),
         "steps_undone": sum(step.state in _UNDONE for step in steps),
@@ -127,23 +133,23 @@ def _document(transaction: TransactionRecord) -> dict[str, Any]:
         "stuck_step": stuck.number if stuck is not None else None,
         "stuck_tool": stuck.tool if stuck is not None else "",
         "stuck_compensation": stuck.undo_tool if stuck is not None else "",
-        "stuck_error": without_secrets(stuck.error) if stuck is not None else "",
+        "stuck_error": redact_secrets(stuck.error) if stuck is not None else "",
     }
 
 
 # One transaction.
 
 
-def printed_transaction(details: TransactionDetails, *, as_json: bool, options: str = "") -> str:
+def format_transaction(details: TransactionDetails, *, as_json: bool, options: str = "") -> str:
     """Everything that is known of one transaction: sections to read, or one JSON document."""
     known, commands = _advice(details, options)
     if as_json:
-        return json_text(
+        return format_json(
             _document(details.transaction)
             | {
                 "steps": [_step_document(details, step) for step in details.transaction.steps],
                 "history": [
-                    {"at": event.at, "event": without_secrets(event.text)}
+                    {"at": event.at, "event": redact_secrets(event.text)}
                     for event in details.transaction.history
                 ],
                 "known": known,
@@ -162,15 +168,15 @@ def printed_transaction(details: TransactionDetails, *, as_json: bool, options: 
 
 def _facts(transaction: TransactionRecord) -> Iterator[str]:
     document = _document(transaction)
-    since = age(time.time() - transaction.created)
+    since = format_age(time.time() - transaction.created)
     yield _line("transaction", transaction.id, "")
     yield _line("state", f"{document['status']} (its client sees: {document['state']})", "")
-    yield _line("caller", caller_of(transaction.transaction_key), "")
+    yield _line("caller", principal_label(transaction.transaction_key), "")
     if document["client"]:
         yield _line("client", document["client"], "")
-    yield _line("started", f"{moment(transaction.created)} ({since} ago)", "")
-    yield _line("changed", moment(transaction.updated), "")
-    yield _line("time limit", moment(transaction.deadline), "")
+    yield _line("started", f"{format_time(transaction.created)} ({since} ago)", "")
+    yield _line("changed", format_time(transaction.updated), "")
+    yield _line("time limit", format_time(transaction.deadline), "")
     if transaction.reason:
         yield _line("reason", document["reason"], "")
     if transaction.phase in (Phase.STUCK, Phase.LEFT):
@@ -237,25 +243,25 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "attempts": operation.attempts,
         "resolved_by": operation.resolved_by,
         "error_code": operation.error_code,
-        "error": without_secrets(operation.error),
+        "error": redact_secrets(operation.error),
     }
 
 
 def _call(operation: Operation) -> str:
     times = "1 attempt" if operation.attempts == 1 else f"{operation.attempts} attempts"
     settled = f", settled by {operation.resolved_by}" if operation.resolved_by else ""
-    error = f": {without_secrets(operation.error)}" if operation.error else ""
+    error = f": {redact_secrets(operation.error)}" if operation.error else ""
     return f"{operation.op_id} ({operation.state}, {operation.kind}, {times}{settled}){error}"
 
 
 def _error(details: TransactionDetails, step: StepRecord) -> str:
     """The last error of a step, as its server said it."""
-    return without_secrets(details.errors.get(step.number) or step.error)
+    return redact_secrets(details.errors.get(step.number) or step.error)
 
 
 def _arguments(arguments: bytes, most: int) -> str:
     """Arguments without secrets, cut where they are long."""
-    text = without_secret_members(arguments)
+    text = redact_json(arguments)
     return text if len(text) <= most else f"{text[:most]}... ({len(arguments)} bytes)"
 
 
@@ -263,7 +269,7 @@ def _history_lines(transaction: TransactionRecord) -> Iterator[str]:
     yield ""
     yield "History"
     for event in transaction.history:
-        yield printable(f"  {moment(event.at)}  {without_secrets(event.text)}")
+        yield printable(f"  {format_time(event.at)}  {redact_secrets(event.text)}")
 
 
 # What to do about it.
@@ -287,7 +293,7 @@ def _advice(details: TransactionDetails, options: str) -> tuple[str, list[tuple[
     try:
         change_for_decision(transaction, OperatorDecision.RETRY, known)
     except TransactionFailed:
-        first = _settling(step, known, options)
+        first = _resolve_commands(step, known, options)
         if step.state is StepState.UNDO_DOUBT:
             first.append((resolve("--retry --on-doubt retry"), "a second call does no harm"))
         return f"{_known(step)}. {_QUESTIONS.get(step.state, '')}".rstrip(), first + commands
@@ -302,7 +308,7 @@ def _command(name: str, id: str, options: str) -> str:
     return f"headgate transactions {name} {id}{options}"
 
 
-def _settling(step: StepRecord, known: Operation | None, options: str) -> list[tuple[str, str]]:
+def _resolve_commands(step: StepRecord, known: Operation | None, options: str) -> list[tuple[str, str]]:
     if known is None or known.state not in (OperationState.DOUBT, OperationState.INTENT):
         return []
     call = "the compensation" if step.state is StepState.UNDO_DOUBT else "the step"
@@ -327,7 +333,7 @@ def _advice_lines(known: str, commands: Sequence[tuple[str, str]]) -> Iterator[s
         return
     yield ""
     yield "What is known"
-    yield f"  {printable(without_secrets(known))}"
+    yield f"  {printable(redact_secrets(known))}"
     yield ""
     yield "To resolve it"
     longest = max(len(command) for command, _ in commands)
@@ -342,11 +348,11 @@ def _line(label: str, value: str, indent: str = "  ") -> str:
 # A decision.
 
 
-def printed_resolution(resolution: Resolution, *, as_json: bool, options: str = "") -> str:
+def format_resolution(resolution: TransactionResolution, *, as_json: bool, options: str = "") -> str:
     """What a decision came to: sentences, or one JSON document."""
     transaction = resolution.transaction
     if as_json:
-        return json_text(
+        return format_json(
             _document(transaction)
             | {
                 "decision": resolution.decision.value,
@@ -364,7 +370,7 @@ def printed_resolution(resolution: Resolution, *, as_json: bool, options: str = 
     return "\n".join(map(printable, sentences))
 
 
-def _outcome(resolution: Resolution, options: str) -> str:
+def _outcome(resolution: TransactionResolution, options: str) -> str:
     id, data_dir = resolution.transaction.id, resolution.data_dir
     match resolution.decision:
         case OperatorDecision.COMPENSATED:

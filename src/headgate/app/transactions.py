@@ -7,8 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from headgate.app.operator_ledger import OperatorLedger, ledger_exists, open_operator_ledger
+from headgate.app.operations import OperatorLedger, ledger_exists, open_operator_ledger
 from headgate.config.settings import Settings
+from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.transactions.operator_decision import (
     OperatorDecision,
@@ -25,7 +26,6 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionKey,
     TransactionRecord,
 )
-from headgate.domain.errors import TransactionFailed
 from headgate.storage.sqlite.ledger import LEDGER_NAME
 
 # The operator's words for where transactions are, in the order in which they are listed.
@@ -51,7 +51,7 @@ class TransactionListing(NamedTuple):
 
     transactions: list[TransactionRecord]
     total: int
-    nothing: str
+    empty_message: str
 
 
 class TransactionDetails(NamedTuple):
@@ -62,7 +62,7 @@ class TransactionDetails(NamedTuple):
     errors: Mapping[int, str]
 
 
-class Resolution(NamedTuple):
+class TransactionResolution(NamedTuple):
     """A transaction after an operator's decision."""
 
     transaction: TransactionRecord
@@ -74,7 +74,7 @@ class Resolution(NamedTuple):
     data_dir: Path
 
 
-def word_of_phase(phase: Phase) -> str:
+def phase_name(phase: Phase) -> str:
     """The operator's word for it."""
     return next(word for word, known in PHASES.items() if known is phase)
 
@@ -120,7 +120,7 @@ async def resolve_transaction(
     *,
     repeats_doubt: bool,
     note: str,
-) -> Resolution:
+) -> TransactionResolution:
     """A stuck transaction after the decision, which is durable; raises TransactionFailed for any other."""
     if not await ledger_exists(settings):
         raise _unknown(id)
@@ -134,9 +134,9 @@ async def resolve_transaction(
         now = time.time()
         after = with_change(transaction, change, now)
         if not await opened.transactions.save_decision(after, HistoryEvent(now, change.text), change.steps):
-            raise await _overtaken(opened, transaction.transaction_key)
+            raise await _resolved_concurrently(opened, transaction.transaction_key)
         doubts = [found.op_id for found in operations.values() if found.state is OperationState.DOUBT]
-        return Resolution(after, decision, doubts, runs, settings.data_dir)
+        return TransactionResolution(after, decision, doubts, runs, settings.data_dir)
 
 
 async def _operations(opened: OperatorLedger, transaction: TransactionRecord) -> dict[str, Operation]:
@@ -166,7 +166,7 @@ async def _found(opened: OperatorLedger, id: str, principal: str | None) -> Tran
     wanted = id.encode("utf-8", "backslashreplace").decode()
     places = await opened.transactions.find_keys(wanted, MOST_LISTED) if wanted else []
     if principal is not None:
-        places = [place for place in places if principal in (place.principal, caller_of(place))]
+        places = [place for place in places if principal in (place.principal, principal_label(place))]
     if len(places) > 1:
         raise _ambiguous(id, places)
     found = await opened.transactions.load(places[0]) if places else None
@@ -175,7 +175,7 @@ async def _found(opened: OperatorLedger, id: str, principal: str | None) -> Tran
     return found
 
 
-def caller_of(place: TransactionKey) -> str:
+def principal_label(place: TransactionKey) -> str:
     """Whose it is, in one word."""
     return f"{place.tenant}/{place.principal}" if place.tenant else place.principal
 
@@ -189,7 +189,7 @@ def _unknown(id: str) -> TransactionFailed:
 
 def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
     if len({place.id for place in places}) == 1:
-        callers = ", ".join(caller_of(place) for place in places[:_MOST_NAMED])
+        callers = ", ".join(principal_label(place) for place in places[:_MOST_NAMED])
         return TransactionFailed(
             f"{len(places)} callers have a transaction {places[0].id!r}: {callers}",
             hint="name one of them with --principal",
@@ -202,7 +202,7 @@ def _ambiguous(id: str, places: Sequence[TransactionKey]) -> TransactionFailed:
     )
 
 
-async def _overtaken(opened: OperatorLedger, place: TransactionKey) -> TransactionFailed:
+async def _resolved_concurrently(opened: OperatorLedger, place: TransactionKey) -> TransactionFailed:
     """Another decision was recorded first, and this one was not."""
     now = await opened.transactions.load(place)
     if now is None:
@@ -210,6 +210,6 @@ async def _overtaken(opened: OperatorLedger, place: TransactionKey) -> Transacti
     why = f" ({now.reason})" if now.reason else ""
     return TransactionFailed(
         f"a gateway or another operator was quicker, so nothing was recorded: "
-        f"transaction {place.id} is {word_of_phase(now.phase)} now{why}",
+        f"transaction {place.id} is {phase_name(now.phase)} now{why}",
         hint=f"`headgate transactions show {place.id}` tells what is known of it",
     )

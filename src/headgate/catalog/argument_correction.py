@@ -8,8 +8,8 @@ from msgspec import DecodeError, Raw
 
 from headgate.catalog.definition_text import split_definition
 from headgate.catalog.public_names import EXPAND_SCHEMA
-from headgate.domain.call import Answer
 from headgate.domain.item import Item
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS
 from headgate.protocol.result_conversion import tool_error_result
@@ -87,7 +87,7 @@ class _FailedResult(msgspec.Struct):
     isError: bool = False  # noqa: N815 (the protocol's spelling)
 
 
-def may_be_refusal(answer: Answer) -> bool:
+def may_be_refusal(answer: McpResponse) -> bool:
     """Whether the answer may be a refusal of arguments; asked of every answer, so it opens none."""
     result = answer.result
     if answer.error:
@@ -100,7 +100,7 @@ def may_be_refusal(answer: Answer) -> bool:
     return bool(_FAILED.search(result[:_FIRST_BYTES]) or _FAILED.search(result[-_FIRST_BYTES:]))
 
 
-def with_schema_on_refusal(tool: Item, answer: Answer, *, seen_whole: bool = False) -> Answer:
+def with_schema_on_refusal(tool: Item, answer: McpResponse, *, seen_whole: bool = False) -> McpResponse:
     """The answer; where the upstream refused the arguments, with the schema that they must have.
 
     To a client that has seen the schema an error of the protocol stays one, and a schema that is too large to
@@ -165,7 +165,7 @@ def _schema_block(tool: Item, schema: str | None) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _with_error(tool: Item, answer: Answer) -> Answer:
+def _with_error(tool: Item, answer: McpResponse) -> McpResponse:
     """An error of the protocol as a result, which is what a model gets to read."""
     try:
         error = msgspec.json.decode(answer.error, type=_RefusalError)
@@ -182,10 +182,10 @@ def _with_error(tool: Item, answer: Answer) -> Answer:
     failure = decode_object(tool_error_result(error.message, {"io.headgate/error": told}))
     text = {"type": "text", "text": f"{error.message}{_details(bytes(error.data))}"}
     failure["content"] = Raw(msgspec.json.encode([text, _schema_block(tool, _schema(tool))]))
-    return Answer(encode_object(failure))
+    return McpResponse(encode_object(failure))
 
 
-def _with_data(tool: Item, answer: Answer) -> Answer:
+def _with_data(tool: Item, answer: McpResponse) -> McpResponse:
     """The error as it came, with the schema beside it where the server says nothing there itself."""
     try:
         error = decode_object(answer.error)

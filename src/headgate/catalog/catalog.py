@@ -4,6 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from headgate.catalog.errors import (
+    PromptNotFound,
+    ResourceNotFound,
+    ServerNotFound,
+    ServerNotRunning,
+    ToolNotFound,
+)
 from headgate.catalog.item_lookup import NameIndex, UriRouter, aliases, nearest_servers, server_of
 from headgate.catalog.kind_registry import KindRegistry
 from headgate.catalog.listing_validation import ValidatedListing
@@ -15,19 +22,11 @@ from headgate.catalog.profile_listings import RecentProfiles
 from headgate.catalog.public_names import RESERVED, Key, NameOwners
 from headgate.catalog.public_uris import PublicUris, names_server, split_server_uri
 from headgate.catalog.stored_listing import StoredListing
-from headgate.domain.call import Caller
-from headgate.domain.errors import (
-    HeadgateError,
-    PromptNotFound,
-    ResourceNotFound,
-    ServerNotFound,
-    ServerNotRunning,
-    ToolNotFound,
-)
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import PLAIN_CURATION, Curation
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import HeadgateError
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import NO_CURATION, Curation
+from headgate.domain.mcp_request import Identity
 
 log = logging.getLogger("headgate.catalog")
 
@@ -46,8 +45,8 @@ class CurationWarnings:
         if not (curation.hidden or curation.renamed):
             self._warned.pop(server, None)
             return
-        idle = curation.idle(tools)
-        if idle not in (PLAIN_CURATION, self._warned.get(server)):
+        idle = curation.without_effect(tools)
+        if idle not in (NO_CURATION, self._warned.get(server)):
             extra = {
                 "server": server,
                 "hide": list(idle.hidden[:_MOST_NAMED]),
@@ -85,26 +84,28 @@ class Catalog:
         self._settled.set()
         self._curations: Mapping[str, Curation] = {}
         self._curation_warnings = CurationWarnings()
-        self._listeners: list[Callable[[Kind], None]] = []
+        self._listeners: list[Callable[[ItemKind], None]] = []
         self._recent_profiles = RecentProfiles()
         # How often each tool was called since somebody last asked.
         self._call_counts: dict[Key, int] = {}
         naming = (
             _name_allocators(owners, name_limit)
             if prefixed
-            else dict.fromkeys(Kind, UnchangedNames(name_limit))
+            else dict.fromkeys(ItemKind, UnchangedNames(name_limit))
         )
-        last = {Kind.TOOLS: [(reader.name, reader.whole) for reader in readers]}
+        last = {ItemKind.TOOLS: [(reader.name, reader.whole) for reader in readers]}
         self._registries = {
             kind: KindRegistry(kind, naming[kind], page_bytes, last.get(kind, ()), truncated=truncates)
-            for kind in Kind
+            for kind in ItemKind
         }
-        self._name_indexes = {kind: NameIndex(self._registries[kind]) for kind in (Kind.TOOLS, Kind.PROMPTS)}
+        self._name_indexes = {
+            kind: NameIndex(self._registries[kind]) for kind in (ItemKind.TOOLS, ItemKind.PROMPTS)
+        }
         self._uri_router = UriRouter(
-            self._registries[Kind.RESOURCES], self._registries[Kind.TEMPLATES], prefixed=prefixed
+            self._registries[ItemKind.RESOURCES], self._registries[ItemKind.TEMPLATES], prefixed=prefixed
         )
 
-    def on_change(self, listener: Callable[[Kind], None]) -> None:
+    def on_change(self, listener: Callable[[ItemKind], None]) -> None:
         """Call `listener` with each kind whose listing is no longer what somebody saw."""
         self._listeners.append(listener)
 
@@ -144,11 +145,11 @@ class Catalog:
                 registry.settle_names()
             self._settled.set()
 
-    def is_settled(self, kind: Kind, name: str) -> bool:
+    def is_settled(self, kind: ItemKind, name: str) -> bool:
         """Whether the tool or prompt of that name is known and stays the same; asked of every call."""
         return self._settled.is_set() and self._name_indexes[kind].find(name) is not None
 
-    def may_be_reassigned(self, kind: Kind, name: str) -> bool:
+    def may_be_reassigned(self, kind: ItemKind, name: str) -> bool:
         """Whether a server that is still starting may get the name from the item that has it now."""
         if self._settled.is_set() or kind not in self._name_indexes:
             return False
@@ -172,26 +173,26 @@ class Catalog:
         if curations == self._curations:
             return False
         self._curations = curations
-        if self._registries[Kind.TOOLS].curate(curations):
-            self._notify(Kind.TOOLS)
+        if self._registries[ItemKind.TOOLS].curate(curations):
+            self._notify(ItemKind.TOOLS)
         for server in curations:
             self._warn_of_unmatched_curation(server)
         return True
 
     def curation(self, server: str) -> Curation:
         """How the operator wants the server's tools to be shown."""
-        return self._curations.get(server, PLAIN_CURATION)
+        return self._curations.get(server, NO_CURATION)
 
-    def check_ahead(self, server: str, kind: Kind, definitions: Sequence[bytes]) -> Iterator[None]:
+    def check_ahead(self, server: str, kind: ItemKind, definitions: Sequence[bytes]) -> Iterator[None]:
         """Look at what the server is about to offer, one definition at a step: thousands take seconds."""
         return self._registries[kind].check_ahead(server, definitions)
 
     def replace_listing(
         self,
         server: str,
-        kind: Kind,
+        kind: ItemKind,
         definitions: Sequence[bytes],
-        profile: Profile = PLAIN,
+        profile: ClientProfile = PLAIN_PROFILE,
         hint: CacheHint = NO_HINT,
     ) -> ValidatedListing:
         """Replace what `server` offers of a kind to clients of that profile."""
@@ -201,7 +202,7 @@ class Catalog:
         intake, changed = self._registries[kind].replace_listing(server, definitions, profile, hint)
         if changed:
             self._notify(kind)
-        if kind is Kind.TOOLS:
+        if kind is ItemKind.TOOLS:
             self._warn_of_unmatched_curation(server)
         return intake
 
@@ -217,16 +218,16 @@ class Catalog:
         for registry in self._registries.values():
             registry.mark_stale(servers)
 
-    def has_own_listing(self, server: str, profile: Profile) -> bool:
+    def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
         """Whether the server has told its tools to clients of that very profile."""
-        return self._registries[Kind.TOOLS].has_own_listing(server, profile)
+        return self._registries[ItemKind.TOOLS].has_own_listing(server, profile)
 
-    def forget_profile(self, profile: Profile) -> None:
+    def forget_profile(self, profile: ClientProfile) -> None:
         """Drop a profile's own listings: nobody has that profile any more."""
         self._recent_profiles.forget(profile)
         self._drop_profile(profile)
 
-    def resolve(self, kind: Kind, name: str, caller: Caller) -> Item:
+    def resolve(self, kind: ItemKind, name: str, caller: Identity) -> Item:
         """The tool or prompt of that public name (or `server:name`, `server__name`, or one of version 0.1.0).
 
         Raises ToolNotFound, PromptNotFound or ServerNotFound.
@@ -236,7 +237,7 @@ class Catalog:
             raise self._not_found(kind, name)
         return item
 
-    def resolve_resource(self, uri: str, caller: Caller) -> Item:
+    def resolve_resource(self, uri: str, caller: Identity) -> Item:
         """The resource of that public URI at the server that reads it; raises ResourceNotFound."""
         item = self._uri_router.route(uri, self._server_order)
         if item is None:
@@ -251,9 +252,9 @@ class Catalog:
         """Whether clients know some of the server's URIs under another name."""
         return self._uri_router.renames(server)
 
-    def pending_server(self, kind: Kind, name: str) -> str | None:
+    def pending_server(self, kind: ItemKind, name: str) -> str | None:
         """The server that such an item belongs to, if it has not told of that kind yet."""
-        if kind in (Kind.RESOURCES, Kind.TEMPLATES):
+        if kind in (ItemKind.RESOURCES, ItemKind.TEMPLATES):
             return self._pending_reader(name)
         if self._name_indexes[kind].find(name) is not None:
             return None
@@ -265,20 +266,20 @@ class Catalog:
                 return server
         return server_of(name, silent, self._name_limit)
 
-    def listing(self, kind: Kind, listing_context: ListingContext) -> PagedListing:
+    def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
         """Everything of a kind as servers defined it; the same object until something changes."""
         self._recent_profiles.use(listing_context.profile)
         return self._registries[kind].listing(listing_context.profile, listing_context.era)
 
-    def page(self, kind: Kind, cursor: str | None, listing_context: ListingContext) -> bytes:
+    def page(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of such a listing; raises InvalidCursor."""
         return self.listing(kind, listing_context).page(cursor)
 
-    def visible(self, profile: Profile) -> list[Item]:
+    def visible(self, profile: ClientProfile) -> list[Item]:
         """The tools that clients of that profile see, in order; the same list until something changes."""
-        return self._registries[Kind.TOOLS].visible(profile)
+        return self._registries[ItemKind.TOOLS].visible(profile)
 
-    def mark_listed(self, kind: Kind, profile: Profile) -> None:
+    def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
         """Clients of that profile see some of a listing, and want to know when it changes."""
         self._recent_profiles.use(profile)
         self._registries[kind].mark_listed(profile)
@@ -288,70 +289,70 @@ class Catalog:
         key = (tool.server, tool.name)
         self._call_counts[key] = self._call_counts.get(key, 0) + 1
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, in any spelling, if clients of that profile see it."""
-        item = self._name_indexes[Kind.TOOLS].find(name)
+        item = self._name_indexes[ItemKind.TOOLS].find(name)
         return self.tool((item.server, item.name), profile) if item is not None else None
 
     def nearest(self, name: str) -> list[str]:
         """The names of tools that are most like it."""
-        return self._name_indexes[Kind.TOOLS].nearest(name)
+        return self._name_indexes[ItemKind.TOOLS].nearest(name)
 
     def drain_usage(self) -> dict[Key, int]:
         """How often each tool was called since this was last asked."""
         used, self._call_counts = self._call_counts, {}
         return used
 
-    def cache_hint(self, kind: Kind, profile: Profile) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, profile: ClientProfile) -> CacheHint:
         """How long a listing may be kept, and by whom: as the strictest server says."""
         return self._registries[kind].cache_hint(profile)
 
     @property
     def every_tool(self) -> list[Item]:
         """The tools of all profiles; another list after each change, and the same one until then."""
-        return self._registries[Kind.TOOLS].items
+        return self._registries[ItemKind.TOOLS].items
 
-    def shows_all(self, profile: Profile) -> bool:
+    def shows_all(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see every tool that there is."""
-        return self._registries[Kind.TOOLS].shows_all(profile)
+        return self._registries[ItemKind.TOOLS].shows_all(profile)
 
-    def differs(self, profile: Profile) -> bool:
+    def differs(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see other tools than clients without capabilities."""
-        return self._registries[Kind.TOOLS].differs(profile)
+        return self._registries[ItemKind.TOOLS].differs(profile)
 
     def has(self, key: Key) -> bool:
         """Whether the server has such a tool, for clients of any profile."""
-        return self._registries[Kind.TOOLS].has(key)
+        return self._registries[ItemKind.TOOLS].has(key)
 
-    def tool(self, key: Key, profile: Profile) -> Item | None:
+    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
         """The tool of a server as clients of that profile see it, if they do."""
-        return self._registries[Kind.TOOLS].find(key, profile)
+        return self._registries[ItemKind.TOOLS].find(key, profile)
 
     def __len__(self) -> int:
         """How many tools clients without capabilities see."""
-        return len(self._registries[Kind.TOOLS].plain_items)
+        return len(self._registries[ItemKind.TOOLS].plain_items)
 
     def _warn_of_unmatched_curation(self, server: str) -> None:
-        tools = self._registries[Kind.TOOLS].listed_names(server)
+        tools = self._registries[ItemKind.TOOLS].listed_names(server)
         if tools is not None:
             self._curation_warnings.check(server, self.curation(server), tools)
 
-    def _notify(self, kind: Kind) -> None:
+    def _notify(self, kind: ItemKind) -> None:
         for listener in self._listeners:
             listener(kind)
 
-    def _drop_profile(self, profile: Profile) -> None:
+    def _drop_profile(self, profile: ClientProfile) -> None:
         for registry in self._registries.values():
             registry.forget_profile(profile)
 
-    def _not_found(self, kind: Kind, name: str) -> HeadgateError:
+    def _not_found(self, kind: ItemKind, name: str) -> HeadgateError:
         unused = self._unavailable_server(name)
         if unused is not None:
             return ServerNotRunning(unused, self._unavailable[unused])
         server, colon, _ = name.partition(":")
         if colon and server not in self._server_order:
             return ServerNotFound(server, nearest_servers(server, self._server_order))
-        missing = ToolNotFound if kind is Kind.TOOLS else PromptNotFound
+        missing = ToolNotFound if kind is ItemKind.TOOLS else PromptNotFound
         return missing(name, self._name_indexes[kind].nearest(name))
 
     def _unavailable_server(self, name: str) -> str | None:
@@ -370,8 +371,8 @@ class Catalog:
 
     def _pending_reader(self, uri: str) -> str | None:
         told_neither = {
-            *self._registries[Kind.RESOURCES].pending_servers(),
-            *self._registries[Kind.TEMPLATES].pending_servers(),
+            *self._registries[ItemKind.RESOURCES].pending_servers(),
+            *self._registries[ItemKind.TEMPLATES].pending_servers(),
         }
         silent = [server for server in self._server_order if server in told_neither]
         if self._prefixed and names_server(uri):
@@ -382,13 +383,13 @@ class Catalog:
         return silent[0]
 
 
-def _name_allocators(owners: NameOwners, name_limit: int) -> dict[Kind, NameAllocator]:
+def _name_allocators(owners: NameOwners, name_limit: int) -> dict[ItemKind, NameAllocator]:
     """Tools and prompts by names, the others by URIs, each kind apart from the others."""
     namespaces: list[Namespace] = []
     return {
         # Without a prefix, because names of tools were remembered before there was anything else.
-        Kind.TOOLS: PrefixedNames(name_limit, Namespace(owners, "", namespaces), RESERVED),
-        Kind.PROMPTS: PrefixedNames(name_limit, Namespace(owners, "prompt:", namespaces)),
-        Kind.RESOURCES: PublicUris(Namespace(owners, "uri:", namespaces), parsed=True),
-        Kind.TEMPLATES: PublicUris(Namespace(owners, "template:", namespaces), parsed=False),
+        ItemKind.TOOLS: PrefixedNames(name_limit, Namespace(owners, "", namespaces), RESERVED),
+        ItemKind.PROMPTS: PrefixedNames(name_limit, Namespace(owners, "prompt:", namespaces)),
+        ItemKind.RESOURCES: PublicUris(Namespace(owners, "uri:", namespaces), parsed=True),
+        ItemKind.TEMPLATES: PublicUris(Namespace(owners, "template:", namespaces), parsed=False),
     }

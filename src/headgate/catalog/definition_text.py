@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.item import Definition
+from headgate.domain.item import DefinitionText
 from headgate.protocol.json_members import JsonMember, object_members, remove_member, replace_member
 from headgate.protocol.json_members import object_members as scanned
 from headgate.protocol.json_scan import array_elements
@@ -48,7 +48,7 @@ OPTIONAL_MEMBERS: dict[str, Any] = {
 }
 
 
-def keyed_definition(text: str, key: str) -> tuple[str, Definition]:
+def keyed_definition(text: str, key: str) -> tuple[str, DefinitionText]:
     """What the definition is called, and where that stands in it; raises Unusable when it is not called."""
     member = single_member(text, key)
     if member is None:
@@ -56,7 +56,7 @@ def keyed_definition(text: str, key: str) -> tuple[str, Definition]:
     called = msgspec.json.decode(text[member.start : member.end])
     if not isinstance(called, str) or not called:
         raise UnusableDefinition(f"its {key} is not a text")
-    return called, Definition(text, member.start, member.end)
+    return called, DefinitionText(text, member.start, member.end)
 
 
 # Several questions are asked of one text after the other, and most texts stay as they are.

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.catalog.definition_text import split_definition
+from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
 from headgate.catalog.expand_schema_arguments import (
     MOST_NAMED,
     ExpandSchemaArguments,
@@ -20,10 +21,9 @@ from headgate.catalog.expand_schema_arguments import (
     shorten_name,
     unresolved_reason,
 )
-from headgate.domain.call import Answer, Caller, Request
-from headgate.domain.errors import ExpansionRefused, SchemaNotFound
+from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item
-from headgate.domain.profile import Profile
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse
 from headgate.schema.path_lookup import NavigableSchema, PathFound, PathNotFound, SchemaChild, SchemaPart
 from headgate.schema.references import pointer_steps, string_value
 
@@ -89,7 +89,7 @@ _MOST_REFERENCES: Final = 1_000
 class ToolDefinitionLookup(Protocol):
     """The tools that can be expanded."""
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool that a call of this name would reach; None when this client does not see it."""
 
     def nearest(self, name: str) -> list[str]:
@@ -105,18 +105,18 @@ class ExpandSchema:
         self.expansions = 0
         self.refused = 0
 
-    async def run(self, request: Request) -> Answer:
+    async def run(self, request: McpRequest) -> McpResponse:
         """The schema or the prose as text; raises ExpansionRefused or SchemaNotFound."""
         try:
             blocks = self._expand(request)
-        except (ExpansionRefused, SchemaNotFound):
+        except (InvalidExpansionRequest, SchemaNotFound):
             self.refused += 1
             raise
         self.expansions += 1
         content = [{"type": "text", "text": block} for block in blocks]
-        return Answer(msgspec.json.encode({"content": content}))
+        return McpResponse(msgspec.json.encode({"content": content}))
 
-    def _expand(self, request: Request) -> list[str]:
+    def _expand(self, request: McpRequest) -> list[str]:
         arguments = read_expand_schema_arguments(request.params)
         tool = self._tools.find(arguments.tool, request.caller, request.profile)
         if tool is None:

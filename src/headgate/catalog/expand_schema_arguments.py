@@ -8,9 +8,9 @@ import msgspec
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
+from headgate.catalog.errors import InvalidExpansionRequest
 from headgate.catalog.public_names import EXPAND_SCHEMA
-from headgate.domain.arguments import unknown_argument, unknown_names
-from headgate.domain.errors import ExpansionRefused
+from headgate.domain.tool_arguments import unknown_argument_message, unknown_names
 from headgate.schema.path_lookup import LONGEST_PATH, NavigableSchema, PathNotFound, SchemaPart
 from headgate.schema.references import string_value
 
@@ -46,44 +46,46 @@ def replace_lone_surrogates(name: str) -> str:
 _MOST_DEAD_ENDS: Final = 3
 
 
-def missing_tool_name() -> ExpansionRefused:
+def missing_tool_name() -> InvalidExpansionRequest:
     """Nobody knows whose schema is wanted."""
-    return ExpansionRefused("toolName is required")
+    return InvalidExpansionRequest("toolName is required")
 
 
-def unreadable_arguments() -> ExpansionRefused:
+def unreadable_arguments() -> InvalidExpansionRequest:
     """Arguments that no parser takes."""
-    return ExpansionRefused(
+    return InvalidExpansionRequest(
         "the arguments cannot be read: a text in them is broken, or they are nested too deep"
     )
 
 
-def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> ExpansionRefused:
+def unknown_members(unknown: Sequence[str], known: Sequence[str]) -> InvalidExpansionRequest:
     """Members that the tool does not have, and those that it has."""
-    return ExpansionRefused(unknown_argument(EXPAND_SCHEMA, unknown, known))
+    return InvalidExpansionRequest(unknown_argument_message(EXPAND_SCHEMA, unknown, known))
 
 
-def invalid_path() -> ExpansionRefused:
+def invalid_path() -> InvalidExpansionRequest:
     """A path of another type."""
-    return ExpansionRefused('path must be a list of names, such as ["metadata","shipping"]')
+    return InvalidExpansionRequest('path must be a list of names, such as ["metadata","shipping"]')
 
 
-def path_too_long(length: int) -> ExpansionRefused:
+def path_too_long(length: int) -> InvalidExpansionRequest:
     """A path that no schema has."""
-    return ExpansionRefused(f"path has {length} names, and at most {LONGEST_PATH} are followed")
+    return InvalidExpansionRequest(f"path has {length} names, and at most {LONGEST_PATH} are followed")
 
 
-def invalid_mode() -> ExpansionRefused:
+def invalid_mode() -> InvalidExpansionRequest:
     """A mode that does not exist."""
-    return ExpansionRefused('mode must be "schema" or "docs"')
+    return InvalidExpansionRequest('mode must be "schema" or "docs"')
 
 
-def nested_too_deep(tool: str) -> ExpansionRefused:
+def nested_too_deep(tool: str) -> InvalidExpansionRequest:
     """A definition that no parser takes."""
-    return ExpansionRefused(f"{tool} is nested too deep to be taken apart; leave path out to get it whole")
+    return InvalidExpansionRequest(
+        f"{tool} is nested too deep to be taken apart; leave path out to get it whole"
+    )
 
 
-def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> ExpansionRefused:
+def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) -> InvalidExpansionRequest:
     """A path that ends before its last name: how far it leads, and where it could go from there."""
     where = path_text(map(shorten_name, not_found.steps)) if not_found.steps else "the arguments"
     missing = shorten_name(not_found.missing)
@@ -100,7 +102,7 @@ def part_not_found(schema: NavigableSchema, not_found: PathNotFound, tool: str) 
     problems += _dead_ends(schema, not_found.part)
     if unsure:
         problems.append("leave path out to get it whole")
-    return ExpansionRefused("; ".join(problems))
+    return InvalidExpansionRequest("; ".join(problems))
 
 
 def _dead_ends(schema: NavigableSchema, part: SchemaPart) -> list[str]:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from headgate.catalog.kind_registry import KindRegistry
 from headgate.catalog.public_names import known_prefixes, server_prefix_length
 from headgate.catalog.public_uris import scheme, split_server_uri, with_server
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 from headgate.protocol.uri_template import UriTemplate
 
 _MOST_NEAREST = 3
@@ -175,7 +174,7 @@ class UriRouter:
 
 
 def _unlisted(server: str, uri: str, public_uri: str) -> Item:
-    return Item(Kind.RESOURCES, server, uri, public_uri)
+    return Item(ItemKind.RESOURCES, server, uri, public_uri)
 
 
 def _uri_tables(resources: list[Item], templates: list[Item]) -> _UriTables:

@@ -14,10 +14,9 @@ from headgate.catalog.paged_listing import CacheHint, PagedListing, strictest
 from headgate.catalog.profile_listings import CatalogEntry, ProfileListings, ServerListing
 from headgate.catalog.public_names import Key
 from headgate.catalog.stored_listing import StoredListing
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import PLAIN_CURATION, Curation
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import NO_CURATION, Curation
 from headgate.protocol.protocol_version import Era
 
 # Prepared listings of many tools take megabytes each, and most profiles share the plain one.
@@ -31,7 +30,7 @@ class KindRegistry:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ItemKind,
         naming: NameAllocator,
         page_bytes: int,
         last: Sequence[tuple[str, bytes]] = (),
@@ -66,11 +65,11 @@ class KindRegistry:
         # Whether that is something new since everything was named.
         self._curated = False
         # Profiles whose listing somebody has seen, the latest last.
-        self._listed_profiles: dict[Profile, None] = {}
+        self._listed_profiles: dict[ClientProfile, None] = {}
         # Servers of which it is only known what they told before the gateway was started.
         self._restored_servers: set[str] = set()
         # Made when somebody asks: while servers connect, the listing changes with each of them.
-        self._listings: dict[tuple[Profile, Era], PagedListing] = {}
+        self._listings: dict[tuple[ClientProfile, Era], PagedListing] = {}
 
     def set_servers(self, servers: Sequence[str], disabled: Sequence[str] = ()) -> bool:
         """List the servers in this order, drop others; tells whether a listing changed that somebody saw.
@@ -134,12 +133,12 @@ class KindRegistry:
                 yield
 
     def replace_listing(
-        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+        self, server: str, definitions: Sequence[bytes], profile: ClientProfile, hint: CacheHint
     ) -> tuple[ValidatedListing, bool]:
         """Replace what the server told this profile; tells whether a listing changed that somebody saw."""
         # Who can be asked may be shown more than is remembered, and has listed before that could be known.
         listed_early = server in self._restored_servers and any(
-            seen != PLAIN for seen in self._listed_profiles
+            seen != PLAIN_PROFILE for seen in self._listed_profiles
         )
         self._restored_servers.discard(server)
         intake, differs = self._store_listing(server, definitions, profile, hint)
@@ -147,14 +146,14 @@ class KindRegistry:
             return intake, listed_early
         self._drop_listings(profile)
         return intake, self._rebuild() or listed_early or (
-            profile != PLAIN and profile in self._listed_profiles
+            profile != PLAIN_PROFILE and profile in self._listed_profiles
         )
 
     def restore_listings(self, listings: Iterable[StoredListing]) -> bool:
         """Offer what servers told before the gateway was started, until they tell it again."""
         for stored in listings:
             self._checked[stored.server] = stored.checked_definitions()
-            self._store_listing(stored.server, stored.definitions, PLAIN, stored.hint)
+            self._store_listing(stored.server, stored.definitions, PLAIN_PROFILE, stored.hint)
             self._restored_servers.add(stored.server)
         return self._rebuild()
 
@@ -163,7 +162,7 @@ class KindRegistry:
         self._restored_servers.update(servers)
 
     def _store_listing(
-        self, server: str, definitions: Sequence[bytes], profile: Profile, hint: CacheHint
+        self, server: str, definitions: Sequence[bytes], profile: ClientProfile, hint: CacheHint
     ) -> tuple[ValidatedListing, bool]:
         """Take in a listing; tells whether the profile's clients see a difference."""
         known = self._profile_listings.entries_by_text(server)
@@ -183,14 +182,14 @@ class KindRegistry:
         told = {offer.key: offer for offer in entries}
         return intake, self._profile_listings.put(server, profile, told, hint)
 
-    def forget_profile(self, profile: Profile) -> None:
+    def forget_profile(self, profile: ClientProfile) -> None:
         """Drop what this profile alone was told."""
         self._listed_profiles.pop(profile, None)
         if self._profile_listings.forget(profile):
             self._drop_listings(profile)
             self._rebuild()
 
-    def has_own_listing(self, server: str, profile: Profile) -> bool:
+    def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
         """Whether the server told this to clients of that very profile."""
         return self._profile_listings.has_own_listing(server, profile)
 
@@ -212,7 +211,7 @@ class KindRegistry:
             return None
         return {name for told in self._profile_listings.all_listings_of(server) for _, name in told}
 
-    def shows_all(self, profile: Profile) -> bool:
+    def shows_all(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see every item that there is."""
         return len(self.items) == len(self.plain_items) and not self._profile_listings.differs(profile)
 
@@ -222,29 +221,29 @@ class KindRegistry:
             key in told for told in self._profile_listings.all_listings_of(key[0])
         )
 
-    def find(self, key: Key, profile: Profile) -> Item | None:
+    def find(self, key: Key, profile: ClientProfile) -> Item | None:
         """The item as clients of that profile see it, if they do."""
         offer = (self._profile_listings.listing_of(key[0], profile) or {}).get(key)
         # What is hidden, or told too late by a server that is no more, has no name.
         name = self._names.get(key)
         return offer.as_item(name) if offer is not None and name is not None else None
 
-    def cache_hint(self, profile: Profile) -> CacheHint:
+    def cache_hint(self, profile: ClientProfile) -> CacheHint:
         """How long the listing may be kept: as long as the strictest server says."""
         return strictest(self._profile_listings.hint(server, profile) for server in self._server_order)
 
-    def differs(self, profile: Profile) -> bool:
+    def differs(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see anything else than clients without capabilities."""
         return self._profile_listings.differs(profile)
 
-    def visible(self, profile: Profile) -> list[Item]:
+    def visible(self, profile: ClientProfile) -> list[Item]:
         """What clients of that profile see; an equal list until something changes."""
         return list(self._items_of(profile)) if self._profile_listings.differs(profile) else self.plain_items
 
-    def listing(self, profile: Profile, era: Era) -> PagedListing:
+    def listing(self, profile: ClientProfile, era: Era) -> PagedListing:
         """Every item as its server defined it; the same object until something changes."""
         self.mark_listed(profile)
-        shown = profile if self._profile_listings.differs(profile) else PLAIN
+        shown = profile if self._profile_listings.differs(profile) else PLAIN_PROFILE
         listing = self._listings.pop((shown, era), None) or self._listing(shown, era)
         # To the end, where it is not dropped.
         self._listings[shown, era] = listing
@@ -252,15 +251,15 @@ class KindRegistry:
             del self._listings[next(iter(self._listings))]
         return listing
 
-    def mark_listed(self, profile: Profile) -> None:
+    def mark_listed(self, profile: ClientProfile) -> None:
         """Somebody of that profile sees the listing, or some of it."""
         self._listed_profiles.pop(profile, None)
         self._listed_profiles[profile] = None
         if len(self._listed_profiles) > _MOST_LISTED_PROFILES:
             del self._listed_profiles[next(iter(self._listed_profiles))]
 
-    def _listing(self, profile: Profile, era: Era) -> PagedListing:
-        items = self.plain_items if profile == PLAIN else list(self._items_of(profile))
+    def _listing(self, profile: ClientProfile, era: Era) -> PagedListing:
+        items = self.plain_items if profile == PLAIN_PROFILE else list(self._items_of(profile))
         if all(item.handshake_definition is item.definition for item in items):
             for other in Era:
                 if (profile, other) in self._listings:
@@ -273,9 +272,9 @@ class KindRegistry:
             # Where there is nothing to call there is no result to read.
             names = {item.public_name for item in items} if self._trailing else set()
             shown += [(name, definition) for name, definition in self._trailing if name not in names]
-        return PagedListing(self.kind.member, shown, self._page_bytes)
+        return PagedListing(self.kind.result_member, shown, self._page_bytes)
 
-    def _items_of(self, profile: Profile) -> Iterator[Item]:
+    def _items_of(self, profile: ClientProfile) -> Iterator[Item]:
         for server in self._server_order:
             for key, offer in (self._profile_listings.listing_of(server, profile) or {}).items():
                 if not self._hides(key):
@@ -284,7 +283,7 @@ class KindRegistry:
     def _hides(self, key: Key) -> bool:
         return key[0] in self._hiding and self._curations[key[0]].hides(key[1])
 
-    def _drop_listings(self, profile: Profile) -> None:
+    def _drop_listings(self, profile: ClientProfile) -> None:
         for era in Era:
             self._listings.pop((profile, era), None)
 
@@ -299,7 +298,10 @@ class KindRegistry:
             self._entries, self._wanted = entries, wanted
             self.items = [offer.as_item(self._names[offer.key]) for offer in entries]
         alike = self._profile_listings.is_uniform
-        before, self.plain_items = self.plain_items, self.items if alike else list(self._items_of(PLAIN))
+        before, self.plain_items = (
+            self.plain_items,
+            self.items if alike else list(self._items_of(PLAIN_PROFILE)),
+        )
         if before == self.plain_items:
             return False
         self._listings.clear()
@@ -309,7 +311,7 @@ class KindRegistry:
         return self._given_name(offer.key) or offer.plain_name
 
     def _renamed(self, key: Key) -> str | None:
-        return self._curations.get(key[0], PLAIN_CURATION).renamed.get(key[1])
+        return self._curations.get(key[0], NO_CURATION).renamed.get(key[1])
 
     def _given_name(self, key: Key) -> str | None:
         given = self._renamed(key)

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from headgate.catalog.tool_dialects import Dialect, dialect_of
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class KnownClients:
 
     def __init__(
         self,
-        listings: Mapping[str, Mode] | None = None,
+        listings: Mapping[str, ListingMode] | None = None,
         dialects: Mapping[str, Dialect] | None = None,
         dialect: Dialect | None = None,
     ) -> None:
@@ -37,7 +37,7 @@ class KnownClients:
         self._dialect = dialect
         self._known: dict[str, Dialect] = {}
 
-    def mode(self, client: str) -> Mode | None:
+    def mode(self, client: str) -> ListingMode | None:
         """The listing that the operator wants for it."""
         return _first(self._listings, client)
 

@@ -36,9 +36,8 @@ from headgate.catalog.public_names import (
 )
 from headgate.catalog.tool_dialects import AdaptedTool, Dialect
 from headgate.catalog.tool_forms import ReducedTools, ToolForms
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Curation, Mode
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import Curation, ListingMode
 from headgate.protocol.protocol_version import Era
 
 # Of a report; a dialect may change every tool of thousands.
@@ -49,7 +48,7 @@ _MOST_COUNTED: Final = 20
 _FEWEST_SHARING: Final = 3
 
 
-def choice_line(resulting_mode: Mode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
+def choice_line(resulting_mode: ListingMode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
     """What auto chose and why, in one line."""
     return f"Mode: auto -> {resulting_mode}. Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
 
@@ -58,7 +57,7 @@ class BuiltListing(msgspec.Struct, frozen=True):
     """A listing, and what is worth knowing about it."""
 
     # What it came to be: auto is nothing that is shown.
-    mode: Mode
+    mode: ListingMode
     listing: PagedListing
     levels: dict[DetailLevel, int]
     # The names of those of the gateway's own tools that are listed; a server's may be called the same.
@@ -136,7 +135,7 @@ class ListingBuilder:
     def search_tools(self, listing_format: ListingFormat) -> list[NamedDefinition]:
         """The gateway's own tools where nothing is listed but what was found."""
         own = self._own(listing_format)
-        if listing_format.mode is Mode.DYNAMIC:
+        if listing_format.mode is ListingMode.DYNAMIC:
             # What is found is listed whole, and called by its name.
             retrieve = [tool for tool in own.finders[0] if tool[0] not in (CALL_TOOL, EXPAND_SCHEMA)]
             return [*retrieve, *own.reader_stubs]
@@ -147,7 +146,7 @@ class ListingBuilder:
         """What is seen of these tools in the modes auto, full, partitioned, slim and budget."""
         build = _ListingBuild(self._curations, self._forms, listing_format, items)
         own = self._own(listing_format)
-        if listing_format.mode in (Mode.FULL, Mode.PARTITIONED, Mode.SLIM):
+        if listing_format.mode in (ListingMode.FULL, ListingMode.PARTITIONED, ListingMode.SLIM):
             fitted = build.uniform(own)
         else:
             fitted = fit_to_budget(
@@ -160,27 +159,31 @@ class ListingBuilder:
             )
         counted = Counter(fitted.levels.values())
         return BuiltListing(
-            _resulting_mode(counted.keys()) if listing_format.mode is Mode.AUTO else listing_format.mode,
-            PagedListing(Kind.TOOLS.member, fitted.shown, self._page_bytes),
+            _resulting_mode(counted.keys())
+            if listing_format.mode is ListingMode.AUTO
+            else listing_format.mode,
+            PagedListing(ItemKind.TOOLS.result_member, fitted.shown, self._page_bytes),
             dict(counted),
             fitted.own,
             fitted.tokens or None,
             fitted.pins_left,
             build.changes(fitted.levels) if listing_format.dialect is not Dialect.PLAIN else {},
             build.shared_texts(fitted.levels),
-            self._choice(fitted, build, own) if listing_format.mode is Mode.AUTO and items else "",
+            self._choice(fitted, build, own) if listing_format.mode is ListingMode.AUTO and items else "",
         )
 
     def _choice(self, fitted: FittedListing, build: "_ListingBuild", own: OwnToolForms) -> str:
         """What auto chose, with the numbers that decided; large catalogs are not counted to their end."""
         resulting_mode = _resulting_mode(set(fitted.levels.values()))
         sizes = {
-            Mode.FULL: self._size(build.forms_at(DetailLevel.WHOLE), own.readers),
-            Mode.SLIM: self._size(build.forms_at(DetailLevel.SLIM), own.expander + own.reader_stubs),
+            ListingMode.FULL: self._size(build.forms_at(DetailLevel.WHOLE), own.readers),
+            ListingMode.SLIM: self._size(build.forms_at(DetailLevel.SLIM), own.expander + own.reader_stubs),
         }
         # What is listed may have fewer of the gateway's own tools than the mode itself.
         sizes |= {resulting_mode: f"{fitted.tokens:,}"}
-        return choice_line(resulting_mode, sizes[Mode.FULL], sizes[Mode.SLIM], self.budget_tokens)
+        return choice_line(
+            resulting_mode, sizes[ListingMode.FULL], sizes[ListingMode.SLIM], self.budget_tokens
+        )
 
     def _size(self, forms: Iterator[bytes], beside: Sequence[NamedDefinition]) -> str:
         """The tokens of a listing, as far as it is worth counting."""
@@ -245,7 +248,10 @@ class _ListingBuild:
     def _has_slim(self) -> bool:
         servers = {item.server for item in self._items}
         wanted = {self._curations.curation(server).mode for server in servers}
-        return Mode.SLIM in wanted or self._listing_format.mode not in (Mode.FULL, Mode.PARTITIONED)
+        return ListingMode.SLIM in wanted or self._listing_format.mode not in (
+            ListingMode.FULL,
+            ListingMode.PARTITIONED,
+        )
 
     def forms_at(self, level: DetailLevel) -> Iterator[bytes]:
         """Every tool as it is served at that level."""
@@ -310,11 +316,11 @@ class _ListingBuild:
     def _level(self, item: Item) -> DetailLevel:
         curation = self._curations.curation(item.server)
         mode = curation.mode or self._listing_format.mode
-        if mode is Mode.SEARCH and not curation.pins(item.name):
+        if mode is ListingMode.SEARCH and not curation.pins(item.name):
             return DetailLevel.NONE
-        if mode is Mode.FULL or curation.pins(item.name):
+        if mode is ListingMode.FULL or curation.pins(item.name):
             return DetailLevel.WHOLE
-        if mode is Mode.PARTITIONED:
+        if mode is ListingMode.PARTITIONED:
             shorter = self._partitioned(item) != item.definition
             return DetailLevel.PARTITIONED if shorter else DetailLevel.WHOLE
         return DetailLevel.SLIM
@@ -324,10 +330,12 @@ class _ListingBuild:
 
     def _forms(self, item: Item) -> tuple[bytes | None, bytes | None, bytes | None]:
         curation = self._curations.curation(item.server)
-        if curation.mode is Mode.SEARCH and not curation.pins(item.name):
+        if curation.mode is ListingMode.SEARCH and not curation.pins(item.name):
             return None, None, None
-        reduced = curation.mode in (Mode.PARTITIONED, Mode.SLIM) and not curation.pins(item.name)
-        partitioned = reduced and curation.mode is Mode.PARTITIONED
+        reduced = curation.mode in (ListingMode.PARTITIONED, ListingMode.SLIM) and not curation.pins(
+            item.name
+        )
+        partitioned = reduced and curation.mode is ListingMode.PARTITIONED
         # A model that keeps strictly to an empty schema could send nothing.
         stubbed = self._listing_format.dialect is not Dialect.OPENAI
         return (
@@ -353,8 +361,8 @@ class _ListingBuild:
         return item.handshake_definition if whole else form
 
 
-def _resulting_mode(levels: Set[DetailLevel]) -> Mode:
+def _resulting_mode(levels: Set[DetailLevel]) -> ListingMode:
     """The mode that a listing is in which shows as much as there is room for."""
     if not levels - {DetailLevel.WHOLE}:
-        return Mode.FULL
-    return Mode.BUDGET if levels & {DetailLevel.STUB, DetailLevel.NONE} else Mode.SLIM
+        return ListingMode.FULL
+    return ListingMode.BUDGET if levels & {DetailLevel.STUB, DetailLevel.NONE} else ListingMode.SLIM

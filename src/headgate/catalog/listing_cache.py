@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from headgate.catalog.listing_builder import BuiltListing, ListingBuilder
 from headgate.catalog.listing_variant import ListingVariant
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.item import Item
-from headgate.domain.profile import PLAIN, Profile
 
 log = logging.getLogger("headgate.catalog")
 
@@ -24,10 +24,10 @@ _MOST_NAMED: Final = 20
 class VisibleTools(Protocol):
     """The tools of the catalog."""
 
-    def visible(self, profile: Profile) -> list[Item]:
+    def visible(self, profile: ClientProfile) -> list[Item]:
         """What clients of that profile see; an equal list until something changes."""
 
-    def differs(self, profile: Profile) -> bool:
+    def differs(self, profile: ClientProfile) -> bool:
         """Whether they see other tools than clients without capabilities."""
 
     def servers(self) -> tuple[str, ...]:
@@ -66,7 +66,9 @@ class ListingCache:
     def shared_variant(self, variant: ListingVariant) -> ListingVariant:
         """The scene of all clients that see the same."""
         return (
-            variant if self._tools.differs(variant.profile) else ListingVariant(PLAIN, variant.listing_format)
+            variant
+            if self._tools.differs(variant.profile)
+            else ListingVariant(PLAIN_PROFILE, variant.listing_format)
         )
 
     async def get(self, variant: ListingVariant) -> BuiltListing:
@@ -125,7 +127,7 @@ class ListingCache:
 
 def _log_listing(variant: ListingVariant, view: BuiltListing, before: BuiltListing | None) -> None:
     """Say what an operator should know of a view, once."""
-    if view.choice and variant.profile == PLAIN and (before is None or before.choice != view.choice):
+    if view.choice and variant.profile == PLAIN_PROFILE and (before is None or before.choice != view.choice):
         log.info(view.choice, extra={"listing": variant.label})
     if view.pins_left and (before is None or before.pins_left != view.pins_left):
         extra = {"listing": variant.label, "tools": list(view.pins_left[:_MOST_NAMED])}

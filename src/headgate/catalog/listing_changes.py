@@ -10,7 +10,7 @@ import msgspec
 from headgate.catalog.listing_builder import BuiltListing
 from headgate.catalog.listing_variant import ListingVariant
 from headgate.catalog.paged_listing import ListingFingerprint
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 log = logging.getLogger("headgate.catalog")
 
@@ -134,7 +134,7 @@ class ListingReport(msgspec.Struct, frozen=True):
     """One listing."""
 
     listing: str
-    mode: Mode
+    mode: ListingMode
     tools: int
     bytes: int
     tokens: int | None
@@ -162,7 +162,7 @@ def _listing_report(
     levels = view.levels if view is not None else {}
     return ListingReport(
         label,
-        view.mode if view is not None else Mode(label.split(maxsplit=1)[0]),
+        view.mode if view is not None else ListingMode(label.split(maxsplit=1)[0]),
         len(shown.items),
         shown.size,
         view.tokens if view is not None else None,

@@ -8,7 +8,7 @@ import msgspec
 from headgate.catalog.listing_budget import DetailLevel
 from headgate.catalog.listing_builder import BuiltListing
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 _FIND: Final = f"Describe a task to {RETRIEVE_TOOLS} to find tools for it"
 _FIND_AND_CALL: Final = f"{_FIND}, then call them with {CALL_TOOL}."
@@ -16,8 +16,8 @@ _EXPAND: Final = (
     f"Some tools have a reduced description or schema. {EXPAND_SCHEMA} returns the full schema of a tool."
 )
 _MODE_INSTRUCTIONS: Final = {
-    Mode.SEARCH: f"Most tools are not listed. {_FIND_AND_CALL}",
-    Mode.DYNAMIC: (
+    ListingMode.SEARCH: f"Most tools are not listed. {_FIND_AND_CALL}",
+    ListingMode.DYNAMIC: (
         f"Most tools are not listed. {_FIND}. "
         f"{RETRIEVE_TOOLS} adds them to the tool list, and you call them by name."
     ),
@@ -38,25 +38,28 @@ NOTHING_MISSING: Final = MissingServers()
 
 
 def mode_instructions(
-    wanted: Mode, shown: Mode, view: BuiltListing | None = None, missing: MissingServers = NOTHING_MISSING
+    wanted: ListingMode,
+    shown: ListingMode,
+    view: BuiltListing | None = None,
+    missing: MissingServers = NOTHING_MISSING,
 ) -> str:
     """The sentences for one mode, the missing servers, and what the tools of a server have in common.
 
     While servers are starting the list is about to change, so the sentences hold for whatever it becomes.
     """
-    growing = bool(missing.starting) and view is not None and wanted is not Mode.FULL
+    growing = bool(missing.starting) and view is not None and wanted is not ListingMode.FULL
     parts = [_MODE_INSTRUCTIONS.get(shown, "")]
     if growing or (
         view is not None
         and view.levels.keys() & {DetailLevel.PARTITIONED, DetailLevel.SLIM, DetailLevel.STUB}
     ):
         parts.append(_EXPAND)
-    if growing and wanted in (Mode.AUTO, Mode.BUDGET):
+    if growing and wanted in (ListingMode.AUTO, ListingMode.BUDGET):
         parts.append(f"If {RETRIEVE_TOOLS} is listed, there are tools that are not listed. {_FIND_AND_CALL}")
     elif view is not None and view.unlisted_count:
         more = "1 more tool is" if view.unlisted_count == 1 else f"{view.unlisted_count} more tools are"
         parts.append(f"{more} not listed. {_FIND_AND_CALL}")
-    if wanted is Mode.AUTO and not growing:
+    if wanted is ListingMode.AUTO and not growing:
         parts.append(f"Listing: {shown} (auto).")
     parts.append(_incomplete(missing))
     lines = [" ".join(part for part in parts if part)]

@@ -18,8 +18,7 @@ from headgate.catalog.definition_text import (
     single_member,
     without_wrong_members,
 )
-from headgate.domain.item import Definition, Mirror, Source
-from headgate.domain.kind import Kind
+from headgate.domain.item import DefinitionText, ItemKind, ParamHeader, UpstreamItem
 from headgate.protocol.json_members import insert_first_member, remove_member, replace_member
 from headgate.protocol.mcp_headers import mirrored_parameters
 from headgate.schema.notice_compatibility import admits_notice
@@ -57,13 +56,13 @@ _INPUT_SCHEMA_MEMBERS: dict[str, Any] = {
 }
 
 
-def validate_tool(text: str) -> tuple[Source, list[str]]:
+def validate_tool(text: str) -> tuple[UpstreamItem, list[str]]:
     """The tool, and what had to be mended; raises ValueError when it cannot be served."""
     repairs: list[str] = []
     text = _with_object_schema(without_wrong_members(text, _TOOL_MEMBERS, repairs), repairs)
     name, found = keyed_definition(text, "name")
     for_handshake, if_truncated = _without_output_schema(text)
-    return Source(name, found, for_handshake, _mirrors(text), if_truncated), repairs
+    return UpstreamItem(name, found, for_handshake, _mirrors(text), if_truncated), repairs
 
 
 def _with_object_schema(text: str, repairs: list[str]) -> str:
@@ -113,7 +112,7 @@ def _typed_object(schema: str, repairs: list[str]) -> str:
     return replace_member(schema, kind, '"object"')
 
 
-def _without_output_schema(text: str) -> tuple[Definition | None, Definition | None]:
+def _without_output_schema(text: str) -> tuple[DefinitionText | None, DefinitionText | None]:
     """The definition without its output schema: where only the stateless era allows that schema, and where
     the schema admits no notice of a truncated result.
     """
@@ -129,7 +128,7 @@ def _without_output_schema(text: str) -> tuple[Definition | None, Definition | N
     return None if is_object else without, without
 
 
-def _mirrors(text: str) -> tuple[Mirror, ...]:
+def _mirrors(text: str) -> tuple[ParamHeader, ...]:
     """Which arguments go into headers as well; raises ValueError when the schema says it wrongly."""
     # Hardly any tool says it, in letters or in escapes, and looking properly means to parse the schema.
     if "x-mcp-header" not in text and "\\u00" not in text:
@@ -139,7 +138,7 @@ def _mirrors(text: str) -> tuple[Mirror, ...]:
     if schema.end - schema.start > _LONGEST_SCHEMA:
         raise UnusableDefinition("its inputSchema is too large to look for an x-mcp-header in it")
     return tuple(
-        Mirror(path, header) for path, header in mirrored_parameters(text[schema.start : schema.end])
+        ParamHeader(path, header) for path, header in mirrored_parameters(text[schema.start : schema.end])
     )
 
 
@@ -149,11 +148,11 @@ _PROMPT_ARGUMENT = RepairableObject(
 _PROMPT_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {"arguments": RepairableList(_PROMPT_ARGUMENT)}
 
 
-def validate_prompt(text: str) -> tuple[Source, list[str]]:
+def validate_prompt(text: str) -> tuple[UpstreamItem, list[str]]:
     """The prompt, and what had to be mended; raises ValueError when it cannot be served."""
     repairs: list[str] = []
     name, found = keyed_definition(without_wrong_members(text, _PROMPT_MEMBERS, repairs), "name")
-    return Source(name, found), repairs
+    return UpstreamItem(name, found), repairs
 
 
 _TIMESTAMP_PATTERN = (
@@ -174,24 +173,24 @@ _RESOURCE_MEMBERS: dict[str, Any] = OPTIONAL_MEMBERS | {
 }
 
 
-def validate_resource(text: str) -> tuple[Source, list[str]]:
+def validate_resource(text: str) -> tuple[UpstreamItem, list[str]]:
     """The resource, and what had to be mended; raises ValueError when it cannot be served."""
-    return _validated_resource(text, Kind.RESOURCES)
+    return _validated_resource(text, ItemKind.RESOURCES)
 
 
-def validate_template(text: str) -> tuple[Source, list[str]]:
+def validate_template(text: str) -> tuple[UpstreamItem, list[str]]:
     """The template, and what had to be mended; raises ValueError when it cannot be served."""
-    return _validated_resource(text, Kind.TEMPLATES)
+    return _validated_resource(text, ItemKind.TEMPLATES)
 
 
-def _validated_resource(text: str, kind: Kind) -> tuple[Source, list[str]]:
+def _validated_resource(text: str, kind: ItemKind) -> tuple[UpstreamItem, list[str]]:
     repairs: list[str] = []
     text = without_wrong_members(text, _RESOURCE_MEMBERS, repairs)
     uri, found = keyed_definition(text, kind.key)
     named = _with_name(text, uri, repairs)
     if named != text:
         uri, found = keyed_definition(named, kind.key)
-    return Source(uri, found), repairs
+    return UpstreamItem(uri, found), repairs
 
 
 def _with_name(text: str, uri: str, repairs: list[str]) -> str:
@@ -213,40 +212,40 @@ log = logging.getLogger("headgate.catalog")
 _LARGEST_BYTES = 1_000_000
 # Of one listing; a server with thousands of odd items is told of once.
 _MOST_LINES = 20
-_NO_SOURCES: Mapping[str, Source] = MappingProxyType({})
+_NO_SOURCES: Mapping[str, UpstreamItem] = MappingProxyType({})
 
 
 class _KindValidation(msgspec.Struct, frozen=True):
     """How one kind is called in the log, and taken in."""
 
     word: str
-    take_in: Callable[[str], tuple[Source, list[str]]]
+    take_in: Callable[[str], tuple[UpstreamItem, list[str]]]
 
 
 _VALIDATION_BY_KIND = {
-    Kind.TOOLS: _KindValidation("tool", validate_tool),
-    Kind.PROMPTS: _KindValidation("prompt", validate_prompt),
-    Kind.RESOURCES: _KindValidation("resource", validate_resource),
-    Kind.TEMPLATES: _KindValidation("template", validate_template),
+    ItemKind.TOOLS: _KindValidation("tool", validate_tool),
+    ItemKind.PROMPTS: _KindValidation("prompt", validate_prompt),
+    ItemKind.RESOURCES: _KindValidation("resource", validate_resource),
+    ItemKind.TEMPLATES: _KindValidation("template", validate_template),
 }
 
 
 class ValidatedListing(msgspec.Struct, frozen=True):
     """What one upstream lists and can be served, and why the rest cannot."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[UpstreamItem, ...]
     left_out: dict[str, str]
 
 
 class CheckedDefinition(msgspec.Struct, frozen=True):
     """What was found in one definition: what it is and what was mended, or why it cannot be served."""
 
-    source: Source | None
+    source: UpstreamItem | None
     repairs: list[str] = []
     problem: str = ""
 
 
-def check_definition(kind: Kind, definition: bytes) -> CheckedDefinition:
+def check_definition(kind: ItemKind, definition: bytes) -> CheckedDefinition:
     """The definition, mended where it has to be."""
     if len(definition) > _LARGEST_BYTES:
         return CheckedDefinition(
@@ -268,9 +267,9 @@ _NOTHING_CHECKED: Mapping[bytes, CheckedDefinition] = MappingProxyType({})
 
 def validate_listing(
     server: str,
-    kind: Kind,
+    kind: ItemKind,
     definitions: Iterable[bytes],
-    known: Mapping[str, Source] = _NO_SOURCES,
+    known: Mapping[str, UpstreamItem] = _NO_SOURCES,
     looked_at: Mapping[bytes, CheckedDefinition] = _NOTHING_CHECKED,
 ) -> ValidatedListing:
     """Every definition that can be served, in the upstream's order.
@@ -279,7 +278,7 @@ def validate_listing(
     """
     word = _VALIDATION_BY_KIND[kind].word
     report = _RepairLog(server, word)
-    sources: dict[str, Source] = {}
+    sources: dict[str, UpstreamItem] = {}
     left_out: dict[str, str] = {}
     for position, definition in enumerate(definitions):
         served = known.get(definition.decode(errors="replace"))

@@ -6,19 +6,31 @@ from typing import Final
 import msgspec
 
 from headgate.catalog.tool_dialects import Dialect
-from headgate.domain.call import LOCAL, Caller, Owner, Request, visibility_group_of
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import (
+    LOCAL_IDENTITY,
+    ClientSession,
+    Identity,
+    McpRequest,
+    visibility_group_of,
+)
 from headgate.protocol.protocol_version import Era
 
 # What views are made for; in the other modes clients see a few tools each.
-BUILT_MODES: Final = (Mode.AUTO, Mode.FULL, Mode.PARTITIONED, Mode.SLIM, Mode.BUDGET)
+BUILT_MODES: Final = (
+    ListingMode.AUTO,
+    ListingMode.FULL,
+    ListingMode.PARTITIONED,
+    ListingMode.SLIM,
+    ListingMode.BUDGET,
+)
 
 
 class ListingFormat(msgspec.Struct, frozen=True):
     """What clients see the same with, apart from what servers show them."""
 
-    mode: Mode
+    mode: ListingMode
     dialect: Dialect = Dialect.PLAIN
     era: Era = Era.STATELESS
     # The most tools that the client can handle.
@@ -28,7 +40,7 @@ class ListingFormat(msgspec.Struct, frozen=True):
 class ListingVariant(msgspec.Struct, frozen=True):
     """Clients of one profile with one sight."""
 
-    profile: Profile
+    profile: ClientProfile
     listing_format: ListingFormat
 
     @property
@@ -45,14 +57,14 @@ class ListingVariant(msgspec.Struct, frozen=True):
             parts.append(listing_format.dialect.value)
         if listing_format.most is not None:
             parts.append(f"{listing_format.most} tools")
-        if self.profile != PLAIN:
-            parts.append(",".join(sorted(self.profile.answers)) or "capabilities")
+        if self.profile != PLAIN_PROFILE:
+            parts.append(",".join(sorted(self.profile.input_capabilities)) or "capabilities")
         return " ".join(parts)
 
     @property
     def profile_digest(self) -> str:
         """What tells it apart from others of the same label: all that its clients declare."""
-        if self.profile == PLAIN:
+        if self.profile == PLAIN_PROFILE:
             return ""
         return hashlib.blake2b(self.profile.capabilities, digest_size=4).hexdigest()
 
@@ -61,14 +73,14 @@ class ListingContext(msgspec.Struct, frozen=True, kw_only=True):
     """A client that lists, as far as what it sees depends on it."""
 
     era: Era
-    caller: Caller = LOCAL
+    caller: Identity = LOCAL_IDENTITY
     # None in the stateless era.
-    owner: Owner | None = None
-    profile: Profile = PLAIN
+    owner: ClientSession | None = None
+    profile: ClientProfile = PLAIN_PROFILE
     # What the client calls itself.
     client: str = ""
     # What the path that it came by stands for; None where that says nothing.
-    mode: Mode | None = None
+    mode: ListingMode | None = None
 
     @property
     def visibility_group(self) -> str:
@@ -76,12 +88,12 @@ class ListingContext(msgspec.Struct, frozen=True, kw_only=True):
         return visibility_group_of(self.owner, self.caller)
 
 
-def listing_context_of(request: Request) -> ListingContext:
+def listing_context_of(request: McpRequest) -> ListingContext:
     """Whoever sent the request, when it lists."""
     return ListingContext(
-        era=Era.STATELESS if request.owner is None else Era.HANDSHAKE,
+        era=Era.STATELESS if request.session is None else Era.HANDSHAKE,
         caller=request.caller,
-        owner=request.owner,
+        owner=request.session,
         profile=request.profile,
         client=request.client,
         mode=request.listing,

@@ -8,8 +8,14 @@ from msgspec import Meta, Raw
 
 from headgate.catalog.own_tools import MOST_MATCHES, MOST_QUERIES
 from headgate.catalog.public_names import CALL_TOOL, RETRIEVE_TOOLS
-from headgate.domain.arguments import CONTAINERS, decoded, members_of, nested_arguments, refuse_unknown
 from headgate.domain.errors import InvalidArguments
+from headgate.domain.tool_arguments import (
+    ARGUMENT_CONTAINERS,
+    argument_members,
+    decode_arguments,
+    nested_arguments,
+    refuse_unknown,
+)
 
 # Arguments for which models also write a JSON text or a single value.
 _NUMBERS = ("limit",)
@@ -50,7 +56,7 @@ _WRAPPED = ("name", "args")
 
 def read_retrieve_arguments(params: Mapping[str, Raw]) -> RetrieveToolsArguments:
     """What is looked for; raises InvalidArguments."""
-    given = decoded(
+    given = decode_arguments(
         _typed(params), RetrieveToolsArguments, RETRIEVE_TOOLS, _EXAMPLE, {"detail": "brief, full or explain"}
     )
     if given.query is None and given.queries is None:
@@ -66,7 +72,7 @@ def _typed(params: Mapping[str, Raw]) -> Mapping[str, Raw]:
     `"3"` and `3.0` are 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the
     decoder.
     """
-    members = members_of(params, RETRIEVE_TOOLS, _EXAMPLE)
+    members = argument_members(params, RETRIEVE_TOOLS, _EXAMPLE)
     typed = members | {name: _whole(members[name]) for name in _NUMBERS if name in members}
     typed |= {name: _unquoted(members[name], bool) for name in _FLAGS if name in members}
     typed |= {name: _listed(members[name]) for name in _LISTS if name in members}
@@ -127,12 +133,15 @@ def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
 
 def _read_lenient_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
     """The same of a call with another container, an object as a text, or a mistake."""
-    given = members_of(params, CALL_TOOL, _CALL_EXAMPLE)
+    given = argument_members(params, CALL_TOOL, _CALL_EXAMPLE)
     target = _named(given) or CALL_TOOL
     hint = f"give the arguments of {target[:_LONGEST_NAME]} in args" if "name" in given else _CALL_EXAMPLE
-    refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=CONTAINERS, target=target)
+    refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=ARGUMENT_CONTAINERS, target=target)
     # What is wrong with a name is told by the decoder of the whole.
-    name = _named(given) or decoded(params, _WrappedCallName, CALL_TOOL, _CALL_EXAMPLE, container="args").name
+    name = (
+        _named(given)
+        or decode_arguments(params, _WrappedCallName, CALL_TOOL, _CALL_EXAMPLE, container="args").name
+    )
     return name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)
 
 

@@ -6,10 +6,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from headgate.catalog.public_names import CALL_TOOL, EXPAND_SCHEMA, RETRIEVE_TOOLS
-from headgate.domain.call import Caller
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.profile import Profile
+from headgate.domain.client_profile import ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import Identity
 
 
 class OwnToolDefinition(NamedTuple):
@@ -124,7 +123,7 @@ EXPAND_STUB: Final = _stub(_EXPAND, "The whole schema of a tool.", "toolName")
 class ToolLookup(Protocol):
     """The tools of the servers."""
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, in any spelling, if clients of that profile see it."""
 
     def nearest(self, name: str) -> list[str]:
@@ -137,7 +136,7 @@ class ToolLookup(Protocol):
 class ToolVisibility(Protocol):
     """Decides who may see what."""
 
-    def may_see(self, caller: Caller, item: Item) -> bool:
+    def may_see(self, caller: Identity, item: Item) -> bool:
         """Whether the tool is shown to the caller at all."""
 
 
@@ -153,7 +152,7 @@ class ExpandableTools:
         self._access = access
         self.nearest = tools.nearest
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, if the client sees it."""
         item = self._tools.find(name, caller, profile)
         if item is not None and self._access.may_see(caller, item):
@@ -168,4 +167,4 @@ class ExpandableTools:
             **self._readers,
         }
         definition = own.get(name)
-        return Item(Kind.TOOLS, "", name, name, definition) if definition is not None else None
+        return Item(ItemKind.TOOLS, "", name, name, definition) if definition is not None else None

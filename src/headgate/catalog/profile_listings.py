@@ -5,9 +5,8 @@ from typing import TypeVar
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint
 from headgate.catalog.public_names import Key
-from headgate.domain.item import Item, Source, published
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import Item, ItemKind, UpstreamItem, publish_item
 
 
 class CatalogEntry:
@@ -16,7 +15,7 @@ class CatalogEntry:
     __slots__ = ("_item", "_kind", "_truncated", "key", "plain_name", "source")
 
     def __init__(
-        self, kind: Kind, server: str, source: Source, plain_name: str, *, truncated: bool = False
+        self, kind: ItemKind, server: str, source: UpstreamItem, plain_name: str, *, truncated: bool = False
     ) -> None:
         """`truncated` is whether results of the item may be."""
         self._kind = kind
@@ -29,7 +28,7 @@ class CatalogEntry:
     def as_item(self, name: str) -> Item:
         """The item as clients see it under that name."""
         if self._item is None or self._item.public_name != name:
-            self._item = published(self._kind, self.key[0], self.source, name, truncated=self._truncated)
+            self._item = publish_item(self._kind, self.key[0], self.source, name, truncated=self._truncated)
         return self._item
 
 
@@ -50,11 +49,11 @@ class RecentProfiles:
     """The profiles that have listings of their own, the longest unused first."""
 
     def __init__(self) -> None:
-        self._profiles: dict[Profile, None] = {}
+        self._profiles: dict[ClientProfile, None] = {}
 
-    def add(self, profile: Profile) -> Profile | None:
+    def add(self, profile: ClientProfile) -> ClientProfile | None:
         """Count a profile in; gives the one that has to go for it, if any."""
-        if profile == PLAIN:
+        if profile == PLAIN_PROFILE:
             return None
         self._profiles.pop(profile, None)
         self._profiles[profile] = None
@@ -64,12 +63,12 @@ class RecentProfiles:
         del self._profiles[oldest]
         return oldest
 
-    def use(self, profile: Profile) -> None:
+    def use(self, profile: ClientProfile) -> None:
         """It was used just now, if it is one of them."""
         if profile in self._profiles:
             self.add(profile)
 
-    def forget(self, profile: Profile) -> None:
+    def forget(self, profile: ClientProfile) -> None:
         """It has no listings of its own any more."""
         self._profiles.pop(profile, None)
 
@@ -83,8 +82,8 @@ class ProfileListings:
     def __init__(self) -> None:
         self._plain: dict[str, ServerListing] = {}
         # None stands for an account that is the same as the plain one, and stays so until it is told again.
-        self._own: dict[Profile, dict[str, ServerListing | None]] = {}
-        self._hints: dict[Profile, dict[str, CacheHint]] = {}
+        self._own: dict[ClientProfile, dict[str, ServerListing | None]] = {}
+        self._hints: dict[ClientProfile, dict[str, CacheHint]] = {}
 
     def keep_servers(self, servers: Sequence[str]) -> None:
         """Forget every other server."""
@@ -94,11 +93,11 @@ class ProfileListings:
         for hints in self._hints.values():
             _keep(hints, servers)
 
-    def put(self, server: str, profile: Profile, listing: ServerListing, hint: CacheHint) -> bool:
+    def put(self, server: str, profile: ClientProfile, listing: ServerListing, hint: CacheHint) -> bool:
         """Replace one account; tells whether the profile's clients see a difference."""
         self._hints.setdefault(profile, {})[server] = hint
         before = self.listing_of(server, profile)
-        if profile == PLAIN:
+        if profile == PLAIN_PROFILE:
             self._plain[server] = listing
             self._share(server, listing)
         else:
@@ -113,16 +112,16 @@ class ProfileListings:
             if listing is not None and same_listing(listing, plain):
                 listings[server] = None
 
-    def forget(self, profile: Profile) -> bool:
+    def forget(self, profile: ClientProfile) -> bool:
         """Drop a profile's own accounts; tells whether there was one that differed."""
         self._hints.pop(profile, None)
         return any(listing is not None for listing in self._own.pop(profile, {}).values())
 
-    def has_own_listing(self, server: str, profile: Profile) -> bool:
+    def has_own_listing(self, server: str, profile: ClientProfile) -> bool:
         """Whether the server told this to clients of that very profile."""
-        return server in (self._plain if profile == PLAIN else self._own.get(profile, {}))
+        return server in (self._plain if profile == PLAIN_PROFILE else self._own.get(profile, {}))
 
-    def differs(self, profile: Profile) -> bool:
+    def differs(self, profile: ClientProfile) -> bool:
         """Whether its clients see anything else than clients without capabilities."""
         return any(listing is not None for listing in self._own.get(profile, {}).values())
 
@@ -135,7 +134,7 @@ class ProfileListings:
         """Whether the server told this to anybody."""
         return server in self._plain or any(server in listings for listings in self._own.values())
 
-    def listing_of(self, server: str, profile: Profile) -> ServerListing | None:
+    def listing_of(self, server: str, profile: ClientProfile) -> ServerListing | None:
         """What clients of that profile see of the server, if it has told anything."""
         own = self._own.get(profile, {}).get(server)
         return self._plain.get(server) if own is None else own
@@ -157,9 +156,9 @@ class ProfileListings:
             for entry in listing.values()
         }
 
-    def hint(self, server: str, profile: Profile) -> CacheHint:
+    def hint(self, server: str, profile: ClientProfile) -> CacheHint:
         """How long the profile's account of the server may be kept."""
-        plain = self._hints.get(PLAIN, {}).get(server, NO_HINT)
+        plain = self._hints.get(PLAIN_PROFILE, {}).get(server, NO_HINT)
         return self._hints.get(profile, {}).get(server, plain)
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from headgate.catalog.errors import ServerNotFound
 from headgate.catalog.finder import Finder, MatchGroups, MatchReason, ToolQuery
 from headgate.catalog.item_lookup import nearest_servers
 from headgate.catalog.own_tool_arguments import RetrieveToolsArguments, read_retrieve_arguments
@@ -23,10 +24,9 @@ from headgate.catalog.tool_summaries import (
     schema_of,
     size_of,
 )
-from headgate.domain.call import Answer, Caller, Owner, Request, visibility_group_of
-from headgate.domain.errors import ServerNotFound
+from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item
-from headgate.domain.profile import Profile
+from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, visibility_group_of
 from headgate.search.score_fusion import FusedScore
 
 # Servers, in an error message.
@@ -59,10 +59,10 @@ class SearchableTools(Protocol):
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
 
-    def shows_all(self, profile: Profile) -> bool:
+    def shows_all(self, profile: ClientProfile) -> bool:
         """Whether clients of that profile see every tool."""
 
-    def tool(self, key: Key, profile: Profile) -> Item | None:
+    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
         """One tool as clients of that profile see it, if they do."""
 
     def __len__(self) -> int:
@@ -72,17 +72,17 @@ class SearchableTools(Protocol):
 class SearchVisibility(Protocol):
     """Decides who may see what."""
 
-    def sees_all(self, caller: Caller) -> bool:
+    def sees_all(self, caller: Identity) -> bool:
         """Whether nothing is hidden from the caller."""
 
-    def may_see(self, caller: Caller, item: Item) -> bool:
+    def may_see(self, caller: Identity, item: Item) -> bool:
         """Whether the tool is shown to the caller at all."""
 
 
 # Gives servers that have just been started a moment to tell what they have.
-AwaitTools = Callable[[Profile, Owner | None], Awaitable[None]]
+AwaitTools = Callable[[ClientProfile, ClientSession | None], Awaitable[None]]
 # Whether what a client finds is added to its list.
-IsDynamic = Callable[[Request], bool]
+IsDynamic = Callable[[McpRequest], bool]
 # Told the circle whose list of tools has changed.
 NotifyListChanged = Callable[[str], None]
 
@@ -115,11 +115,11 @@ class RetrieveTools:
         self.without_match = 0
         self.weak = 0
 
-    async def run(self, request: Request) -> Answer:
+    async def run(self, request: McpRequest) -> McpResponse:
         """What was found, as text and as the same in structure; raises InvalidArguments or ServerNotFound."""
         arguments = read_retrieve_arguments(request.params)
         servers = self._servers(arguments.servers)
-        await self._await_tools(request.profile, request.owner)
+        await self._await_tools(request.profile, request.session)
         searched = []
         time_slice = TimeSlice()
         queries = list(dict.fromkeys(arguments.queries or [arguments.query or ""]))
@@ -128,7 +128,7 @@ class RetrieveTools:
             tool_query = ToolQuery(query, arguments.limit or self._top_k, servers, bool(arguments.read_only))
             more = max(_FEWEST_ALSO, _MOST_ALSO // len(queries))
             searched.append(await self._search(tool_query, more, self._allowed(request), arguments))
-        visibility_group = visibility_group_of(request.owner, request.caller)
+        visibility_group = visibility_group_of(request.session, request.caller)
         registration = self._register(request, {one.query: one.best for one in searched})
         reply = _RetrievalReply(self._tools, request.profile, arguments, registration)
         told = reply.build(
@@ -138,7 +138,7 @@ class RetrieveTools:
             told["message"] += _UNFINISHED
         if registration is not None and (registration.new or registration.evicted):
             self._notify_list_changed(visibility_group)
-        return Answer(_result(told))
+        return McpResponse(_result(told))
 
     async def _search(
         self, tool_query: ToolQuery, more: int, allowed: Allowed | None, arguments: RetrieveToolsArguments
@@ -181,7 +181,7 @@ class RetrieveTools:
                 raise ServerNotFound(server, nearest_servers(server, known), finder=finder)
         return frozenset(wanted) if wanted else None
 
-    def _allowed(self, request: Request) -> Allowed | None:
+    def _allowed(self, request: McpRequest) -> Allowed | None:
         """What may be shown; None when that is everything, as it mostly is."""
         if self._tools.shows_all(request.profile) and self._access.sees_all(request.caller):
             return None
@@ -192,7 +192,7 @@ class RetrieveTools:
 
         return allowed
 
-    def _register(self, request: Request, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
+    def _register(self, request: McpRequest, found: dict[str, list[FusedScore]]) -> PoolUpdate | None:
         if not self._is_dynamic(request):
             return None
         scores: dict[Key, float] = {}
@@ -201,7 +201,7 @@ class RetrieveTools:
             for one in answers:
                 scores[one.key] = max(one.score, scores.get(one.key, 0.0))
         return (
-            self._pools.register(visibility_group_of(request.owner, request.caller), scores)
+            self._pools.register(visibility_group_of(request.session, request.caller), scores)
             if scores
             else None
         )
@@ -229,7 +229,7 @@ class _RetrievalReply:
     def __init__(
         self,
         tools: SearchableTools,
-        profile: Profile,
+        profile: ClientProfile,
         arguments: RetrieveToolsArguments,
         registration: PoolUpdate | None,
     ) -> None:

@@ -9,8 +9,7 @@ from msgspec import DecodeError
 
 from headgate.catalog.listing_validation import CheckedDefinition
 from headgate.catalog.paged_listing import CacheHint
-from headgate.domain.item import Definition, Source
-from headgate.domain.kind import Kind
+from headgate.domain.item import DefinitionText, ItemKind, UpstreamItem
 
 
 class DefinitionPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +30,7 @@ class StoredListing(msgspec.Struct, frozen=True):
     """
 
     server: str
-    kind: Kind
+    kind: ItemKind
     definitions: list[bytes]
     hint: CacheHint
     # One for each definition; None where it has to be looked at again.
@@ -49,12 +48,14 @@ class StoredListing(msgspec.Struct, frozen=True):
         return {definition: CheckedDefinition(source) for definition, source in sources if source}
 
 
-def places(definitions: Sequence[bytes], sources: Iterable[Source]) -> list[DefinitionPosition | None]:
+def places(definitions: Sequence[bytes], sources: Iterable[UpstreamItem]) -> list[DefinitionPosition | None]:
     """Where the names stand in definitions that could be taken as they are."""
     plain = {
         source.definition.text: source
         for source in sources
-        if source.handshake_definition is None and source.truncated_definition is None and not source.mirrors
+        if source.handshake_definition is None
+        and source.truncated_definition is None
+        and not source.mirrored_parameters
     }
     found = (plain.get(definition.decode(errors="replace")) for definition in definitions)
     return [
@@ -67,14 +68,14 @@ def places(definitions: Sequence[bytes], sources: Iterable[Source]) -> list[Defi
     ]
 
 
-def _source(definition: bytes, place: DefinitionPosition) -> Source | None:
+def _source(definition: bytes, place: DefinitionPosition) -> UpstreamItem | None:
     """None where the name does not stand there: what was kept may have been damaged."""
     text = definition.decode(errors="replace")
     if not place.output_checked and "outputSchema" in text:
         return None
     if text[place.start : place.end] != msgspec.json.encode(place.name).decode() or place.start < 0:
         return None
-    return Source(place.name, Definition(text, place.start, place.end))
+    return UpstreamItem(place.name, DefinitionText(text, place.start, place.end))
 
 
 class _HashedTool(msgspec.Struct):

@@ -24,11 +24,10 @@ from headgate.catalog.public_names import (
 )
 from headgate.catalog.tool_dialects import Dialect, restore_arguments
 from headgate.catalog.tool_pool import ToolPools
-from headgate.domain.call import Caller, Request, visibility_group_of
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import Identity, McpRequest, visibility_group_of
 from headgate.protocol.protocol_version import Era
 
 # Instead of the digest of what servers defined, of which everybody is told as soon as it changes.
@@ -38,31 +37,31 @@ _PLAIN_DIGEST: Final = "as defined"
 class ListingSource(Protocol):
     """The whole catalog."""
 
-    def listing(self, kind: Kind, listing_context: ListingContext) -> PagedListing:
+    def listing(self, kind: ItemKind, listing_context: ListingContext) -> PagedListing:
         """Everything of a kind as servers defined it; the same object until something changes."""
 
-    def visible(self, profile: Profile) -> list[Item]:
+    def visible(self, profile: ClientProfile) -> list[Item]:
         """The tools that clients of that profile see; an equal list until something changes."""
 
-    def differs(self, profile: Profile) -> bool:
+    def differs(self, profile: ClientProfile) -> bool:
         """Whether they see other tools than clients without capabilities."""
 
     def servers(self) -> tuple[str, ...]:
         """The servers, in the order of the configuration."""
 
-    def mark_listed(self, kind: Kind, profile: Profile) -> None:
+    def mark_listed(self, kind: ItemKind, profile: ClientProfile) -> None:
         """Clients of that profile see some of it, and want to know when it changes."""
 
     def has(self, key: Key) -> bool:
         """Whether the server has such a tool, for anybody."""
 
-    def tool(self, key: Key, profile: Profile) -> Item | None:
+    def tool(self, key: Key, profile: ClientProfile) -> Item | None:
         """One tool as clients of that profile see it, if they do."""
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
         """The tool of that name, in any spelling, if clients of that profile see it."""
 
-    def cache_hint(self, kind: Kind, profile: Profile) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, profile: ClientProfile) -> CacheHint:
         """How long a listing of everything may be kept, and by whom."""
 
 
@@ -71,7 +70,7 @@ class ToolListings:
 
     def __init__(
         self,
-        mode: Mode,
+        mode: ListingMode,
         everything: ListingSource,
         pools: ToolPools,
         views: ListingBuilder,
@@ -96,7 +95,7 @@ class ToolListings:
 
     # Which mode, in which dialect.
 
-    def mode_for(self, listing_context: ListingContext) -> Mode:
+    def mode_for(self, listing_context: ListingContext) -> ListingMode:
         """The mode that is meant for the viewer: by its path, its key, its name, or the gateway's own."""
         return (
             listing_context.mode
@@ -107,9 +106,9 @@ class ToolListings:
 
     def _variant(self, listing_context: ListingContext) -> ListingVariant:
         mode = self.mode_for(listing_context)
-        if mode is Mode.AUTO and self._clients.searches_itself(listing_context.client):
-            mode = Mode.FULL
-        fitted = mode in (Mode.AUTO, Mode.BUDGET)
+        if mode is ListingMode.AUTO and self._clients.searches_itself(listing_context.client):
+            mode = ListingMode.FULL
+        fitted = mode in (ListingMode.AUTO, ListingMode.BUDGET)
         most = self._clients.most_tools(listing_context.client) if fitted else None
         return ListingVariant(
             listing_context.profile,
@@ -120,7 +119,7 @@ class ToolListings:
         """Whether every tool is shown as its server defined it, so that nothing has to be made."""
         listing_format = variant.listing_format
         return (
-            listing_format.mode is Mode.FULL
+            listing_format.mode is ListingMode.FULL
             and listing_format.dialect is Dialect.PLAIN
             and not self._curated(variant)
         )
@@ -130,20 +129,22 @@ class ToolListings:
 
     # What that means for calls.
 
-    def shows_full_schemas(self, request: Request) -> bool:
+    def shows_full_schemas(self, request: McpRequest) -> bool:
         """Whether the client sees the whole definition of every tool, as far as is known."""
         variant = self._variant(listing_context_of(request))
         view = self._listing_cache.cached(variant)
         if view is not None:
             return view.is_full
         # Who has not listed yet may have done so before the gateway was started.
-        return variant.listing_format.mode in (Mode.FULL, Mode.AUTO) and not self._curated(variant)
+        return variant.listing_format.mode in (ListingMode.FULL, ListingMode.AUTO) and not self._curated(
+            variant
+        )
 
-    def shows_verbatim(self, request: Request) -> bool:
+    def shows_verbatim(self, request: McpRequest) -> bool:
         """Whether the client sees every definition as its server wrote it, also what headers it asks for."""
         return self._clients.dialect(request.client) is Dialect.PLAIN and self.shows_full_schemas(request)
 
-    def serves_gateway_tools(self, request: Request) -> bool:
+    def serves_gateway_tools(self, request: McpRequest) -> bool:
         """Whether the client is served the gateway's own tools, so that their names mean them."""
         if self._reserved or not self.shows_full_schemas(request):
             return True
@@ -151,26 +152,30 @@ class ToolListings:
             return self._catalog.find(request.name, request.caller, request.profile) is None
         # What it was shown before the gateway was started is not known: they may have been on its list.
         variant = self._variant(listing_context_of(request))
-        unknown = variant.listing_format.mode is Mode.AUTO and self._listing_cache.cached(variant) is None
+        unknown = (
+            variant.listing_format.mode is ListingMode.AUTO and self._listing_cache.cached(variant) is None
+        )
         return unknown and self._catalog.find(request.name, request.caller, request.profile) is None
 
-    def lists_search_tool(self, request: Request) -> bool:
+    def lists_search_tool(self, request: McpRequest) -> bool:
         """Whether what finds tools is on the client's list."""
         variant = self._variant(listing_context_of(request))
         view = self._listing_cache.cached(variant)
         return not variant.is_built or (view is not None and RETRIEVE_TOOLS in view.own)
 
-    def lists_call_tool(self, request: Request) -> bool:
+    def lists_call_tool(self, request: McpRequest) -> bool:
         """Whether what calls any tool by its name is on the client's list."""
         variant = self._variant(listing_context_of(request))
         view = self._listing_cache.cached(variant)
-        return variant.listing_format.mode is Mode.SEARCH or (view is not None and CALL_TOOL in view.own)
+        return variant.listing_format.mode is ListingMode.SEARCH or (
+            view is not None and CALL_TOOL in view.own
+        )
 
-    def lists_result_readers(self, request: Request) -> bool:
+    def lists_result_readers(self, request: McpRequest) -> bool:
         """Whether what reads large results is on the client's list, as far as is known."""
         variant = self._variant(listing_context_of(request))
         readers = [own.name for own in self._builder.readers if own.name in RESULT_READERS]
-        if variant.listing_format.mode is Mode.SEARCH or not readers:
+        if variant.listing_format.mode is ListingMode.SEARCH or not readers:
             return False
         if self._is_plain(variant):
             return any(self.serves_gateway_tools(_request_for(name, request)) for name in readers)
@@ -178,17 +183,19 @@ class ToolListings:
         # Who has not listed yet may have done so before the gateway was started.
         return view is None or view.lists_result_readers
 
-    def is_dynamic(self, request: Request) -> bool:
+    def is_dynamic(self, request: McpRequest) -> bool:
         """Whether what the client finds is added to its list."""
-        return self.mode_for(listing_context_of(request)) is Mode.DYNAMIC
+        return self.mode_for(listing_context_of(request)) is ListingMode.DYNAMIC
 
-    def record_call(self, request: Request, tool: Item) -> None:
+    def record_call(self, request: McpRequest, tool: Item) -> None:
         """The client calls the tool; in dynamic mode that keeps it on the list for longer."""
         # Outside dynamic mode there are no pools, and this is asked of every call.
         if self._pools.by_group:
-            self._pools.refresh(visibility_group_of(request.owner, request.caller), (tool.server, tool.name))
+            self._pools.refresh(
+                visibility_group_of(request.session, request.caller), (tool.server, tool.name)
+            )
 
-    def restore_arguments(self, request: Request, tool: Item) -> Request:
+    def restore_arguments(self, request: McpRequest, tool: Item) -> McpRequest:
         """The request with the arguments that the tool's own schema wants, where the client saw another."""
         dialect = self._clients.dialect(request.client)
         if dialect is Dialect.PLAIN or "arguments" not in request.params:
@@ -202,11 +209,11 @@ class ToolListings:
 
     # What is seen.
 
-    async def list_page(self, kind: Kind, cursor: str | None, listing_context: ListingContext) -> bytes:
+    async def list_page(self, kind: ItemKind, cursor: str | None, listing_context: ListingContext) -> bytes:
         """One page of a listing; raises InvalidCursor."""
-        if kind is not Kind.TOOLS:
+        if kind is not ItemKind.TOOLS:
             return self._catalog.listing(kind, listing_context).page(cursor)
-        self._catalog.mark_listed(Kind.TOOLS, listing_context.profile)
+        self._catalog.mark_listed(ItemKind.TOOLS, listing_context.profile)
         variant = self._variant(listing_context)
         listing = await self._listing(variant, listing_context)
         if cursor is None:
@@ -219,12 +226,12 @@ class ToolListings:
     async def _listing(self, variant: ListingVariant, listing_context: ListingContext) -> PagedListing:
         if not variant.is_built:
             return PagedListing(
-                Kind.TOOLS.member,
+                ItemKind.TOOLS.result_member,
                 self._short_listing(listing_context.visibility_group, variant),
                 self._page_bytes,
             )
         if self._is_plain(variant):
-            return self._catalog.listing(Kind.TOOLS, listing_context)
+            return self._catalog.listing(ItemKind.TOOLS, listing_context)
         return (await self._listing_cache.get(variant)).listing
 
     def _short_listing(self, visibility_group: str, variant: ListingVariant) -> list[NamedDefinition]:
@@ -232,7 +239,7 @@ class ToolListings:
         listing_format = variant.listing_format
         own = self._builder.search_tools(listing_format)
         found: list[Item] = []
-        if listing_format.mode is Mode.DYNAMIC:
+        if listing_format.mode is ListingMode.DYNAMIC:
             tools = (self._catalog.tool(key, variant.profile) for key in self._pools.keys(visibility_group))
             found = [tool for tool in tools if tool is not None]
         stateless = listing_format.era is Era.STATELESS
@@ -250,7 +257,7 @@ class ToolListings:
     def _record_listed(
         self, variant: ListingVariant, listing_context: ListingContext, shown: ListingFingerprint
     ) -> None:
-        if variant.listing_format.mode is not Mode.DYNAMIC:
+        if variant.listing_format.mode is not ListingMode.DYNAMIC:
             # That one is meant to change.
             same = self._listing_cache.shared_variant(variant)
             self.changes.record(same.label, shown, same.profile_digest)
@@ -279,13 +286,13 @@ class ToolListings:
         view = await self._listing_cache.get(variant)
         return mode_instructions(variant.listing_format.mode, view.mode, view, missing)
 
-    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be kept, and by whom."""
         hint = self._catalog.cache_hint(kind, listing_context.profile)
-        if kind is not Kind.TOOLS:
+        if kind is not ItemKind.TOOLS:
             return hint
         listing_format = self._variant(listing_context).listing_format
-        if listing_format.mode is Mode.DYNAMIC:
+        if listing_format.mode is ListingMode.DYNAMIC:
             # It changes with the next search, and is one client's own.
             return NO_HINT
         if listing_format != ListingFormat(self.default, self._clients.dialect(""), listing_context.era):
@@ -299,13 +306,13 @@ class ToolListings:
 
     # Whose list has changed.
 
-    def changed_groups(self, kind: Kind) -> Container[str] | None:
+    def changed_groups(self, kind: ItemKind) -> Container[str] | None:
         """Whose listing is not what it was now that the catalog has changed; None is everybody's.
 
         Tools that do not exist any more leave the lists of those who had found them. Views take longer to be
         made anew: `refreshed` tells of them.
         """
-        if kind is not Kind.TOOLS:
+        if kind is not ItemKind.TOOLS:
             return None
         self._pools.retain(self._catalog.has)
         plain = {variant for variant in self._last_listed.variants() if self._is_plain(variant)}
@@ -336,7 +343,7 @@ class ToolListings:
     def _short_listing_digest(
         self, visibility_group: str, variant: ListingVariant, searched: dict[ListingVariant, str]
     ) -> str:
-        if variant.listing_format.mode is Mode.DYNAMIC:
+        if variant.listing_format.mode is ListingMode.DYNAMIC:
             return _process_digest(self._short_listing(visibility_group, variant))
         if variant not in searched:
             searched[variant] = _process_digest(self._short_listing(visibility_group, variant))
@@ -344,17 +351,21 @@ class ToolListings:
 
     def _defaults_to_full(self) -> bool:
         """Whether clients that have not listed yet are going to see every tool as its server defined it."""
-        if self.default is not Mode.AUTO:
-            return self.default is Mode.FULL
+        if self.default is not ListingMode.AUTO:
+            return self.default is ListingMode.FULL
         views = self._listing_cache.listings.items()
         return all(
-            view.mode is Mode.FULL for variant, view in views if variant.listing_format.mode is Mode.AUTO
+            view.mode is ListingMode.FULL
+            for variant, view in views
+            if variant.listing_format.mode is ListingMode.AUTO
         )
 
     async def refresh(self) -> Collection[str]:
         """Whose view of the catalog is not what it was; views are made anew for that, before anybody asks."""
         variants = self._last_listed.variants() or (
-            ListingVariant(PLAIN, ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)),
+            ListingVariant(
+                PLAIN_PROFILE, ListingFormat(self.default, self._clients.dialect(""), Era.HANDSHAKE)
+            ),
         )
         for variant in [variant for variant in variants if variant.is_built and not self._is_plain(variant)]:
             await self._listing_cache.get(variant)
@@ -388,7 +399,7 @@ class ToolListings:
     @property
     def needs_search(self) -> bool:
         """Whether some client sees less than everything, and is going to search."""
-        few = (Mode.SEARCH, Mode.DYNAMIC)
+        few = (ListingMode.SEARCH, ListingMode.DYNAMIC)
         return self.default in few or any(
             view.unlisted_count for view in self._listing_cache.listings.values()
         )
@@ -403,7 +414,7 @@ class ToolListings:
         self._listing_cache.close()
 
 
-def _request_for(name: str, request: Request) -> Request:
+def _request_for(name: str, request: McpRequest) -> McpRequest:
     return msgspec.structs.replace(request, name=name)
 
 

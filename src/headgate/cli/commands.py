@@ -9,10 +9,9 @@ import click
 
 from headgate import __version__
 from headgate.cli import options
+from headgate.cli.command_runner import CommandGroup, exit_on_error, load_settings, print_result, run
 from headgate.cli.knowledge_commands import knowledge
-from headgate.cli.operations import operations
-from headgate.cli.running import Commands, ending, run, say, settings_of
-from headgate.cli.transactions import transactions
+from headgate.cli.ledger_commands import operations, transactions
 
 if TYPE_CHECKING:
     from headgate.config.settings import Settings
@@ -22,7 +21,7 @@ _MODES = ("auto", "full", "partitioned", "slim", "search", "dynamic", "budget")
 _DIALECTS = ("plain", "gemini", "openai")
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="headgate")
 def cli() -> None:
     """One gate between an AI agent and every MCP server it uses."""
@@ -54,10 +53,10 @@ def serve(
 ) -> None:
     """Run the gateway."""
     # Imported here, so that `headgate --help` answers at once.
+    from headgate.app.config_reload import log_config_warnings
+    from headgate.app.gateway_server import serve as serve_clients
     from headgate.app.log_setup import set_up_logging
-    from headgate.app.reload import warn
-    from headgate.app.serving import serve as serve_clients
-    from headgate.config.loading import load
+    from headgate.config.loader import load
     from headgate.config.settings import Flags
 
     flags = Flags(
@@ -67,10 +66,10 @@ def serve(
     def read() -> "Settings":
         return load(flags, os.environ, Path.cwd())
 
-    with ending(verbose=verbose):
+    with exit_on_error(verbose=verbose):
         settings = read()
         set_up_logging(settings.log_level, settings.log_format, settings.log_file)
-        warn(settings)
+        log_config_warnings(settings)
         sys.exit(run(serve_clients(settings, read)))
 
 
@@ -95,17 +94,17 @@ def evaluate(
 
     Of SET_DIR, a directory with tools.jsonl and queries.jsonl; without it, of the configured servers.
     """
-    from headgate.app.evaluation import evaluate as ask
-    from headgate.app.evaluation import printed
-    from headgate.app.reload import warn
+    from headgate.app.config_reload import log_config_warnings
+    from headgate.app.search_evaluation import evaluate as ask
+    from headgate.app.search_evaluation import format_evaluation
     from headgate.config.settings import Flags
 
-    with ending(verbose=verbose):
-        settings = settings_of(Flags(config=config, data_dir=data_dir))
+    with exit_on_error(verbose=verbose):
+        settings = load_settings(Flags(config=config, data_dir=data_dir))
         if set_dir is None and settings.config_path is not None:
-            warn(settings)
+            log_config_warnings(settings)
         report = run(ask(settings, set_dir, sys.stderr, refresh=refresh))
-        say(printed(report, as_json=as_json, rows=limit))
+        print_result(format_evaluation(report, as_json=as_json, rows=limit))
 
 
 @cli.command("listing")
@@ -135,23 +134,23 @@ def listing(  # noqa: PLR0913 (one for each option)
 
     Every mode in tokens; with --mode the listing of that mode, tool by tool.
     """
+    from headgate.app.config_reload import log_config_warnings
     from headgate.app.listing.preview import ListingPreviewOptions, preview_listing
     from headgate.app.listing.preview_report import format_preview
-    from headgate.app.reload import warn
     from headgate.catalog.tool_dialects import Dialect
     from headgate.config.settings import Flags
-    from headgate.domain.listing import Mode
+    from headgate.domain.listing_mode import ListingMode
 
     preview_options = ListingPreviewOptions(
-        mode=Mode(mode) if mode else None,
+        mode=ListingMode(mode) if mode else None,
         client=client,
         dialect=Dialect(dialect) if dialect else None,
         budget_tokens=budget,
         refresh=refresh,
     )
-    with ending(verbose=verbose):
-        settings = settings_of(Flags(config=config, data_dir=data_dir))
+    with exit_on_error(verbose=verbose):
+        settings = load_settings(Flags(config=config, data_dir=data_dir))
         if settings.config_path is not None:
-            warn(settings)
+            log_config_warnings(settings)
         report = run(preview_listing(settings, preview_options, sys.stderr))
-        say(format_preview(report, as_json=as_json))
+        print_result(format_preview(report, as_json=as_json))

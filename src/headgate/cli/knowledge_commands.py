@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.cli.command_runner import exit_on_error, print_result, run
 from headgate.cli.knowledge_ingest import ingest, watch
+from headgate.cli.knowledge_options import (
+    StoreOptions,
+    exit_on_store_error,
+    load_store_settings,
+    store_flags,
+    with_store_options,
+)
 from headgate.cli.knowledge_queries import chunk, search, sources, vendor
 from headgate.cli.options import HOST, JSON_NOT_TABLES, PORT, TRANSPORT
-from headgate.cli.place import Place, ending_at, flags_at, placed, settings_at
-from headgate.cli.running import ending, run, say
 
 if TYPE_CHECKING:
     from headgate.config.settings import Settings
@@ -37,18 +43,18 @@ for command in (ingest, watch, search, vendor, chunk, sources):
 
 @knowledge.command()
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def stats(
-    place: Place,
+    store_options: StoreOptions,
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Count what there is."""
     from headgate.app.knowledge import document_commands
     from headgate.knowledge.commands.answer_tables import printed_statistics
 
-    with ending_at(place):
-        found = run(document_commands.stats(settings_at(place)))
-        say(printed_statistics(found, as_json=as_json))
+    with exit_on_store_error(store_options):
+        found = run(document_commands.stats(load_store_settings(store_options)))
+        print_result(printed_statistics(found, as_json=as_json))
 
 
 @knowledge.command()
@@ -61,9 +67,9 @@ def stats(
     help="Which part.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With FILE: print the counts as one JSON document.")
-@placed
+@with_store_options
 def export(
-    place: Place,
+    store_options: StoreOptions,
     file: Path | None,
     what: "ExportPart",
     as_json: bool,  # noqa: FBT001
@@ -78,18 +84,18 @@ def export(
     from headgate.knowledge.commands.answer_tables import printed_counts
 
     path = None if file is None or str(file) == "-" else file
-    with ending_at(place, interrupted="interrupted; the export is not complete"):
-        counts = run(document_commands.export(settings_at(place), what, path, sys.stdout))
+    with exit_on_store_error(store_options, interrupted="interrupted; the export is not complete"):
+        counts = run(document_commands.export(load_store_settings(store_options), what, path, sys.stdout))
         if path is not None:
-            say(printed_counts(counts, as_json=as_json))
+            print_result(printed_counts(counts, as_json=as_json))
 
 
 @knowledge.command()
 @click.argument("name")
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def forget(
-    place: Place,
+    store_options: StoreOptions,
     name: str,
     as_json: bool,  # noqa: FBT001
 ) -> None:
@@ -101,32 +107,32 @@ def forget(
     from headgate.app.knowledge import document_commands
     from headgate.knowledge.commands.forget import print_forget_result
 
-    with ending_at(place, interrupted="interrupted; the same command goes on from there"):
-        forgotten = run(document_commands.forget(settings_at(place), name))
-        say(print_forget_result(forgotten, as_json=as_json))
+    with exit_on_store_error(store_options, interrupted="interrupted; the same command goes on from there"):
+        forgotten = run(document_commands.forget(load_store_settings(store_options), name))
+        print_result(print_forget_result(forgotten, as_json=as_json))
 
 
 @knowledge.command()
 @TRANSPORT
 @HOST
 @PORT
-@placed
-def serve(place: Place, transport: str | None, host: str | None, port: int | None) -> None:
+@with_store_options
+def serve(store_options: StoreOptions, transport: str | None, host: str | None, port: int | None) -> None:
     """Serve the documents alone, without the other servers."""
+    from headgate.app.config_reload import log_config_warnings
     from headgate.app.knowledge import document_commands
     from headgate.app.log_setup import set_up_logging
-    from headgate.app.reload import warn
-    from headgate.config.loading import load
+    from headgate.config.loader import load
 
-    flags = flags_at(place, transport=transport, host=host, port=port)
+    flags = store_flags(store_options, transport=transport, host=host, port=port)
 
     def read() -> "Settings":
         return load(flags, os.environ, Path.cwd(), with_servers=False)
 
-    with ending(verbose=place.verbose):
+    with exit_on_error(verbose=store_options.verbose):
         settings = read()
         set_up_logging(settings.log_level, settings.log_format, settings.log_file)
-        warn(settings)
+        log_config_warnings(settings)
         if settings.transport == "stdio" and sys.stdin.isatty():
             click.echo(f"headgate: {_WAITING}", err=True)
         sys.exit(run(document_commands.serve(settings, read)))

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.command_runner import print_result, run_until_interrupted
+from headgate.cli.knowledge_options import (
+    StoreOptions,
+    exit_on_store_error,
+    load_store_settings,
+    with_store_options,
+)
 from headgate.cli.options import JSON_NOT_TABLES
-from headgate.cli.place import Place, ending_at, placed, settings_at
-from headgate.cli.running import run_until_interrupted, say
 
 if TYPE_CHECKING:
     from headgate.app.knowledge.ingest_command import IngestOptions
@@ -115,9 +120,9 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
 @_with_ingest_options
 @click.option("--strict", is_flag=True, help="End with exit code 1 if any file could not be read.")
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def ingest(
-    place: Place,
+    store_options: StoreOptions,
     wish: "IngestOptions",
     strict: bool,  # noqa: FBT001 (the shape that click wants)
     as_json: bool,  # noqa: FBT001
@@ -133,10 +138,10 @@ def ingest(
     from headgate.app.knowledge import ingest_command
     from headgate.app.knowledge.ingestion_report import printed_summary
 
-    with ending_at(place, interrupted=INTERRUPTED):
-        work = ingest_command.ingest(settings_at(place), wish, sys.stderr)
+    with exit_on_store_error(store_options, interrupted=INTERRUPTED):
+        work = ingest_command.ingest(load_store_settings(store_options), wish, sys.stderr)
         ingested = run_until_interrupted(work, INTERRUPTED)
-        say(printed_summary(ingested, as_json=as_json))
+        print_result(printed_summary(ingested, as_json=as_json))
     if ingested.all_failed or (strict and ingested.failed):
         sys.exit(1)
 
@@ -151,9 +156,9 @@ def ingest(
     help="Seconds between two looks at the files.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line instead of tables.")
-@placed
+@with_store_options
 def watch(
-    place: Place,
+    store_options: StoreOptions,
     wish: "IngestOptions",
     interval: float,
     as_json: bool,  # noqa: FBT001
@@ -167,15 +172,15 @@ def watch(
 
     # Of the clock on the wall, which whoever watches has too.
     news = IngestionNews(lambda: datetime.now().astimezone())
-    with ending_at(place, interrupted=_STOPPED) as store_log_released:
+    with exit_on_store_error(store_options, interrupted=_STOPPED) as store_log_released:
 
         def tell(ingested: "IngestionReport") -> None:
             # From now on a store that is away does not end it.
             store_log_released()
-            say(news.render(ingested, as_json=as_json))
+            print_result(news.render(ingested, as_json=as_json))
 
         work = ingest_command.watch(
-            settings_at(place),
+            load_store_settings(store_options),
             wish,
             sys.stderr,
             interval_seconds=interval,

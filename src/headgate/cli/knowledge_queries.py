@@ -7,10 +7,15 @@ from typing import Any
 
 import click
 
+from headgate.cli.command_runner import print_result, run
+from headgate.cli.knowledge_messages import in_command_terms
+from headgate.cli.knowledge_options import (
+    StoreOptions,
+    exit_on_store_error,
+    load_store_settings,
+    with_store_options,
+)
 from headgate.cli.options import JSON_NOT_TABLES
-from headgate.cli.place import Place, ending_at, placed, settings_at
-from headgate.cli.running import run, say
-from headgate.cli.wording import in_commands
 from headgate.domain.errors import KnowledgeError, StoreUnavailable
 
 # The words of `Mode` and `Strategy`, without what would have to be imported for them.
@@ -96,9 +101,9 @@ def _filtered(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--explain", is_flag=True, help="Tell where each score comes from.")
 @_filtered
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def search(  # noqa: PLR0913 (one for each option)
-    place: Place,
+    store_options: StoreOptions,
     query: str,
     mode: str,
     strategy: str | None,
@@ -127,7 +132,9 @@ def search(  # noqa: PLR0913 (one for each option)
         boosts=boosts,
         explain=explain or None,
     )
-    _print_answer(place, "semantic_search", {"query": query, **arguments}, printed_search, as_json=as_json)
+    _print_answer(
+        store_options, "semantic_search", {"query": query, **arguments}, printed_search, as_json=as_json
+    )
 
 
 @click.command()
@@ -137,9 +144,9 @@ def search(  # noqa: PLR0913 (one for each option)
 @_CURSOR
 @click.option("--no-relationships", is_flag=True, help="Leave out how they are related.")
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def vendor(
-    place: Place,
+    store_options: StoreOptions,
     name: str,
     mode: str,
     limit: int | None,
@@ -160,7 +167,7 @@ def vendor(
         include_relationships=False if no_relationships else None,
     )
     _print_answer(
-        place, "find_vendor_info", {"vendor_name": name, **arguments}, printed_vendor, as_json=as_json
+        store_options, "find_vendor_info", {"vendor_name": name, **arguments}, printed_vendor, as_json=as_json
     )
 
 
@@ -168,9 +175,9 @@ def vendor(
 @click.argument("ids", nargs=-1, required=True, metavar="ID...", type=_ChunkId(min=1))
 @_mode("full")
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def chunk(
-    place: Place,
+    store_options: StoreOptions,
     ids: tuple[int, ...],
     mode: str,
     as_json: bool,  # noqa: FBT001
@@ -182,7 +189,7 @@ def chunk(
     from headgate.knowledge.commands.answer_tables import printed_chunks
 
     arguments = {"chunk_ids": list(ids), "response_mode": mode}
-    answer = _print_answer(place, "get_chunks", arguments, printed_chunks, as_json=as_json)
+    answer = _print_answer(store_options, "get_chunks", arguments, printed_chunks, as_json=as_json)
     if answer["missing"]:
         missing = ", ".join(map(str, answer["missing"]))
         click.echo(f"headgate: removed or never there: {missing}; search again for its id", err=True)
@@ -194,9 +201,9 @@ def chunk(
 @_LIMIT
 @_CURSOR
 @JSON_NOT_TABLES
-@placed
+@with_store_options
 def sources(
-    place: Place,
+    store_options: StoreOptions,
     filters: dict[str, Any],
     limit: int | None,
     cursor: str | None,
@@ -209,7 +216,7 @@ def sources(
     from headgate.knowledge.commands.answer_tables import printed_sources
 
     arguments = _without_unset(filters=filters, page_size=limit or _MOST, cursor=cursor)
-    _print_answer(place, "list_sources", arguments, printed_sources, as_json=as_json)
+    _print_answer(store_options, "list_sources", arguments, printed_sources, as_json=as_json)
 
 
 def _without_unset(**values: Any) -> dict[str, Any]:
@@ -218,21 +225,26 @@ def _without_unset(**values: Any) -> dict[str, Any]:
 
 
 def _print_answer(
-    place: Place, tool: str, arguments: dict[str, Any], printed: Callable[..., str], *, as_json: bool
+    store_options: StoreOptions,
+    tool: str,
+    arguments: dict[str, Any],
+    printed: Callable[..., str],
+    *,
+    as_json: bool,
 ) -> dict[str, Any]:
     """Print what a tool answers; what it warns of goes to standard error."""
     from headgate.app.knowledge import document_commands
     from headgate.knowledge.commands.answer_tables import warning_lines
 
-    with ending_at(place):
+    with exit_on_store_error(store_options):
         try:
-            answer = run(document_commands.call_tool(settings_at(place), tool, arguments))
+            answer = run(document_commands.call_tool(load_store_settings(store_options), tool, arguments))
         except StoreUnavailable:
             raise
         except KnowledgeError as error:
-            sentence, hint = in_commands(error.message), in_commands(error.hint)
+            sentence, hint = in_command_terms(error.message), in_command_terms(error.hint)
             raise KnowledgeError(sentence, hint=hint, hinted=error.hinted) from error
         for line in () if as_json else warning_lines(answer):
-            click.echo(f"headgate: {in_commands(line)}", err=True)
-        say(printed(answer, as_json=as_json))
+            click.echo(f"headgate: {in_command_terms(line)}", err=True)
+        print_result(printed(answer, as_json=as_json))
     return answer

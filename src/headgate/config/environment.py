@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from headgate.config import files
-from headgate.config.values import convert, shown
-from headgate.domain.federation import CHAIN_VARIABLE
+from headgate.config import config_files
+from headgate.config.setting_values import convert, display_value
+from headgate.domain.gateway_chain import CHAIN_VARIABLE
 
 # The last part of a name, the same under HEADGATE_ and MCPPROXY_, and the field of Settings, or its path.
-SETTINGS: Mapping[str, str] = {
+SETTING_VARIABLES: Mapping[str, str] = {
     "TRANSPORT": "transport",
     "HOST": "host",
     "PORT": "port",
@@ -53,7 +53,7 @@ ROUTING_TYPES = Literal["DYNAMIC", "CALL_TOOL"]
 _LISTING_OF = {"DYNAMIC": "dynamic", "CALL_TOOL": "search"}
 
 
-def listing_of(routing: object, variable: str) -> str:
+def listing_mode_of(routing: object, variable: str) -> str:
     """The listing that a routing type stands for; raises ConfigError."""
     return _LISTING_OF[str(convert(routing, ROUTING_TYPES, variable))]
 
@@ -86,23 +86,23 @@ def spellings(part: str) -> tuple[str, ...]:
     return (*(prefix + part for prefix in _PREFIXES), *_MORE_SPELLINGS.get(part, ()))
 
 
-KNOWN = (
-    *files.VARIABLES,
+KNOWN_VARIABLES = (
+    *config_files.CONFIG_PATH_VARIABLES,
     # Set by a gateway for what it starts.
     CHAIN_VARIABLE,
-    *(name for part in (*SETTINGS, ROUTING, TRUNCATE) for name in spellings(part)),
+    *(name for part in (*SETTING_VARIABLES, ROUTING, TRUNCATE) for name in spellings(part)),
     *UNPROTECTED,
 )
 
 
-def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def given_settings(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Each setting that the environment makes: field, value, variable; the weaker spelling comes first.
 
     An empty variable is not set.
     """
     for variable in _weakest_first(environ, ROUTING):
         yield "listing", environ[variable], variable
-    for part, field in SETTINGS.items():
+    for part, field in SETTING_VARIABLES.items():
         for variable in _weakest_first(environ, part):
             yield field, environ[variable], variable
     # Last, so that its length is the one that counts.
@@ -112,31 +112,35 @@ def given(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield "max_response_size", environ[length], length
 
 
-def check_the_rest(environ: Mapping[str, str], warnings: list[str]) -> None:
+def warn_unknown_variables(environ: Mapping[str, str], warnings: list[str]) -> None:
     """Warns of variables without effect."""
     # Its length is read when it is given, so the weaker spelling never is.
     *weaker, strongest = _weakest_first(environ, TRUNCATE) or [""]
     warnings += [
-        overridden(name, strongest) for name in weaker if environ[name].strip() != environ[strongest].strip()
+        overridden_warning(name, strongest)
+        for name in weaker
+        if environ[name].strip() != environ[strongest].strip()
     ]
     warnings += [
         f"{variable} has no effect in this version: nobody is checked or limited"
         for variable in UNPROTECTED
         if environ.get(variable)
     ]
-    warnings += [_unknown(name) for name in environ if name.startswith(_PREFIXES) and name not in KNOWN]
+    warnings += [
+        _unknown(name) for name in environ if name.startswith(_PREFIXES) and name not in KNOWN_VARIABLES
+    ]
 
 
 def _unknown(variable: str) -> str:
     # Without the prefix, which would make every two names similar.
     prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
-    parts = [name.removeprefix(prefix) for name in KNOWN if name.startswith(prefix)]
+    parts = [name.removeprefix(prefix) for name in KNOWN_VARIABLES if name.startswith(prefix)]
     nearest = difflib.get_close_matches(variable.removeprefix(prefix), parts, n=1)
     meant = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
-    return f"the variable {shown(variable)} is not known{meant}"
+    return f"the variable {display_value(variable)} is not known{meant}"
 
 
-def overridden(variable: str, by: str) -> str:
+def overridden_warning(variable: str, by: str) -> str:
     """The warning about a variable that a stronger source sets to something else."""
     return f"{variable} has no effect: {by} overrides it with another value"
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.config.knowledge import KnowledgeSettings
-from headgate.config.values import about, between, seconds
-from headgate.domain.server import ServerSpec
+from headgate.config.knowledge_settings import KnowledgeSettings
+from headgate.config.setting_values import about, between, seconds
+from headgate.domain.server_spec import ServerSpec
 
 Listing = Literal["auto", "full", "partitioned", "slim", "search", "dynamic", "budget"]
 

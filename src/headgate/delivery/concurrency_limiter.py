@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from headgate.delivery.rate_limit import UpstreamRateLimit
-from headgate.domain.errors import Exhausted, RateLimited
+from headgate.domain.errors import RateLimited, ResourceExhausted
 from headgate.domain.upstream_policy import Priority, UpstreamPolicy
 
 # After so many turns that went to others, the call that has waited longest of all is next.
@@ -243,12 +243,12 @@ class ConcurrencyLimiter:
         # Between one queue and the next nobody waited, so that time says nothing.
         self._last_turn = at if self.queued else None
 
-    def _exhausted(self, what: str) -> Exhausted:
+    def _exhausted(self, what: str) -> ResourceExhausted:
         """With the time in which those who wait now would have had their turn."""
         per_turn = self._seconds_per_turn
         guess = _GUESS_SECONDS if per_turn is None else per_turn * self.queued
         guess = min(_MOST_GUESS_SECONDS, max(_LEAST_GUESS_SECONDS, guess))
-        return Exhausted(what, retry_after_seconds=round(guess, 3))
+        return ResourceExhausted(what, retry_after_seconds=round(guess, 3))
 
 
 def _seconds_until_token(rates: UpstreamRateLimit, tool: str, deadline: float | None) -> float:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.server import ServerSpec
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY, ToolClass, ToolSafety, UpstreamPolicy
 
 log = logging.getLogger("headgate.delivery")
@@ -67,7 +66,7 @@ class DeliveryPolicy:
 
     def configured_safety(self, item: Item) -> ToolSafety | None:
         """What the operator says of a tool; None where he says nothing of any tool of its server."""
-        if item.server not in self._configured_servers or item.kind is not Kind.TOOLS:
+        if item.server not in self._configured_servers or item.kind is not ItemKind.TOOLS:
             return None
         return self._policies[item.server].for_tool(item.name)
 

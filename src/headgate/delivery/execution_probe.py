@@ -9,10 +9,9 @@ from msgspec import DecodeError, Raw
 
 from headgate.delivery.argument_template import fill_template, value_at_path
 from headgate.delivery.ledger import Operation
-from headgate.domain.call import Answer, Call, Caller, DeliveryOptions, Request
 from headgate.domain.errors import HeadgateError
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import DeliveryOptions, Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import Probe, ToolClass, ToolSafety
 from headgate.protocol.result_conversion import is_input_required
 
@@ -36,7 +35,7 @@ class _ProbeToolResult(msgspec.Struct, rename="camel"):
 class ProbeDelivery(Protocol):
     """Whatever carries a call out."""
 
-    async def send_with_retry(self, call: Call, *, kind: ToolClass | None = None) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
         """The upstream's answer; raises HeadgateError."""
 
 
@@ -66,20 +65,22 @@ class ExecutionProbe:
             return None
 
 
-def _probe_call(probe: Probe, operation: Operation) -> Call:
+def _probe_call(probe: Probe, operation: Operation) -> UpstreamCall:
     values = {
         "arguments": msgspec.json.decode(operation.arguments or b"{}"),
         "key": operation.key,
         "op_id": operation.op_id,
     }
     arguments = Raw(fill_template(probe.arguments, values))
-    caller = Caller(principal=operation.principal, tenant=operation.tenant)
-    item = Item(Kind.TOOLS, operation.server, probe.tool, probe.tool)
-    request = Request(caller=caller, name=probe.tool, params={"arguments": arguments})
-    return Call(request, item, DeliveryOptions(deadline=asyncio.get_running_loop().time() + PROBE_SECONDS))
+    caller = Identity(principal=operation.principal, tenant=operation.tenant)
+    item = Item(ItemKind.TOOLS, operation.server, probe.tool, probe.tool)
+    request = McpRequest(caller=caller, name=probe.tool, params={"arguments": arguments})
+    return UpstreamCall(
+        request, item, DeliveryOptions(deadline=asyncio.get_running_loop().time() + PROBE_SECONDS)
+    )
 
 
-def _executed_according_to(answer: Answer, path: str) -> bool:
+def _executed_according_to(answer: McpResponse, path: str) -> bool:
     """What the answer says; raises ValueError, and what it cannot be read with, when it says nothing."""
     if not isinstance(answer.result, bytes):
         answer.result.close()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Call, DeliveryOptions
+from headgate.domain.mcp_request import DeliveryOptions, UpstreamCall
 from headgate.domain.upstream_policy import ToolSafety
 from headgate.protocol.jsonrpc import decode_object, encode_object
 
@@ -19,7 +19,9 @@ _NO_ARGUMENTS = (b"", b"null")
 _EMPTY_VALUES = (b"null", b'""')
 
 
-def with_idempotency_key(call: Call, delivery_options: DeliveryOptions, policy: ToolSafety | None) -> Call:
+def with_idempotency_key(
+    call: UpstreamCall, delivery_options: DeliveryOptions, policy: ToolSafety | None
+) -> UpstreamCall:
     """The call with one key for all its attempts: its errand's, or a fresh one.
 
     In an argument, if the operator named one and the client left it open; in a header, if he named one.
@@ -34,7 +36,7 @@ def with_idempotency_key(call: Call, delivery_options: DeliveryOptions, policy: 
     return msgspec.structs.replace(call, delivery_options=delivery_options)
 
 
-def _with_argument(call: Call, name: str, key: str) -> Call:
+def _with_argument(call: UpstreamCall, name: str, key: str) -> UpstreamCall:
     params = call.request.params
     given = bytes(params.get("arguments", b""))
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.errors import IdempotencyKeyReused, OperationInProgress, OperationNotFound
 from headgate.delivery.idempotency_key import fingerprint
 from headgate.delivery.in_flight_operation import InFlightOperation, OperationResult
 from headgate.delivery.ledger import (
@@ -17,7 +18,6 @@ from headgate.delivery.ledger import (
     Operation,
     OperationOutcome,
     OperationState,
-    StoreFailed,
     ledger_unavailable,
 )
 from headgate.delivery.operation_record import OperationRecorder
@@ -28,17 +28,10 @@ from headgate.delivery.operation_runner import (
     RetryingDelivery,
     describe_key_conflict,
 )
-from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
-from headgate.domain.errors import (
-    HeadgateError,
-    InvalidArguments,
-    KeyReused,
-    OperationNotFound,
-    StillRunning,
-)
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.errors import HeadgateError, InvalidArguments, StoreFailed
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 log = logging.getLogger("headgate.delivery")
@@ -95,7 +88,7 @@ class IdempotentDelivery:
         """Whether the server puts its questions while a call is under way."""
         return self._delivery.sends_requests_during_calls(server)
 
-    def send_recorded(self, call: Call) -> Coroutine[Any, Any, Answer]:
+    def send_recorded(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """The answer to this call, or to the one before with the same key; raises HeadgateError.
 
         Not a coroutine of its own, because every call comes by here.
@@ -107,14 +100,14 @@ class IdempotentDelivery:
         ):
             # Nearly always: nothing is recorded, and nothing is paid for it.
             return self._delivery.send_with_retry(call)
-        if call.item.kind is not Kind.TOOLS or call.request.method != "tools/call":
+        if call.item.kind is not ItemKind.TOOLS or call.request.method != "tools/call":
             # Prompts and resources are read, and so need no record.
             return self._delivery.send_with_retry(call)
         return self._send_or_join(call, delivery_request or DeliveryRequest())
 
     # Those who wait for an operation.
 
-    async def _send_or_join(self, call: Call, delivery_request: DeliveryRequest) -> Answer:
+    async def _send_or_join(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> McpResponse:
         call_fingerprint, seconds = await _fingerprint_of(call), self._timeout_seconds(call, delivery_request)
         op_id, caller = secrets.token_hex(16), call.request.caller
         owned_key = (caller.tenant, caller.principal, delivery_request.key or op_id)
@@ -125,7 +118,7 @@ class IdempotentDelivery:
             in_flight = self._in_flight.get(owned_key)
         if in_flight is not None:
             if in_flight.call_fingerprint != call_fingerprint:
-                raise KeyReused(
+                raise IdempotencyKeyReused(
                     delivery_request.key,
                     describe_key_conflict(call.item, in_flight.item.server, in_flight.item.name),
                 )
@@ -135,7 +128,7 @@ class IdempotentDelivery:
         self._start(self._run(owned_key, in_flight, call, intent, seconds))
         return await self._wait_with_others(in_flight, call, None, duplicate=False)
 
-    def _timeout_seconds(self, call: Call, delivery_request: DeliveryRequest) -> float:
+    def _timeout_seconds(self, call: UpstreamCall, delivery_request: DeliveryRequest) -> float:
         """How long the caller waits at most."""
         policy = self._delivery_policy.configured_safety(call.item)
         limits = (
@@ -147,7 +140,7 @@ class IdempotentDelivery:
 
     def _intent(
         self,
-        call: Call,
+        call: UpstreamCall,
         delivery_request: DeliveryRequest,
         op_id: str,
         call_fingerprint: bytes,
@@ -182,8 +175,8 @@ class IdempotentDelivery:
         return self._now() - (window or _KEY_WINDOW_SECONDS)
 
     async def _wait_with_others(
-        self, in_flight: InFlightOperation, call: Call, seconds: float | None, *, duplicate: bool
-    ) -> Answer:
+        self, in_flight: InFlightOperation, call: UpstreamCall, seconds: float | None, *, duplicate: bool
+    ) -> McpResponse:
         """Wait with all others; the last one to leave takes the call with it."""
         in_flight.add_waiter()
         grace_seconds: float | None = None
@@ -199,7 +192,7 @@ class IdempotentDelivery:
         finally:
             in_flight.remove_waiter(grace_seconds)
         if result is None:
-            error = StillRunning(in_flight.item.public_name, in_flight.op_id)
+            error = OperationInProgress(in_flight.item.public_name, in_flight.op_id)
             error.delivery_status = DeliveryStatus(
                 op_id=in_flight.op_id, duplicate=True, state=OperationState.INTENT
             )
@@ -208,7 +201,9 @@ class IdempotentDelivery:
             raise result.error
         return await self._answer_for_caller(call, result, duplicate=duplicate)
 
-    async def _answer_for_caller(self, call: Call, result: OperationResult, *, duplicate: bool) -> Answer:
+    async def _answer_for_caller(
+        self, call: UpstreamCall, result: OperationResult, *, duplicate: bool
+    ) -> McpResponse:
         """The answer; one that is on disk is for the first only, and the others get it from the ledger."""
         answer, delivery_status = result.answer, result.delivery_status
         assert answer is not None
@@ -230,7 +225,12 @@ class IdempotentDelivery:
             task.add_done_callback(group.discard)
 
     async def _run(
-        self, owned_key: _OwnedKey, in_flight: InFlightOperation, call: Call, intent: Intent, seconds: float
+        self,
+        owned_key: _OwnedKey,
+        in_flight: InFlightOperation,
+        call: UpstreamCall,
+        intent: Intent,
+        seconds: float,
     ) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         result = await self._runner.run(in_flight, call, intent, deadline)
@@ -304,17 +304,17 @@ class IdempotentDelivery:
             # Its caller was quicker.
             return
         self._waiting_redrives -= {asyncio.current_task()}
-        caller = Caller(principal=orphan.principal, tenant=orphan.tenant)
+        caller = Identity(principal=orphan.principal, tenant=orphan.tenant)
         params = {"arguments": msgspec.Raw(orphan.arguments)} if orphan.arguments else {}
-        request = Request(caller=caller, name=orphan.public_name, params=params)
+        request = McpRequest(caller=caller, name=orphan.public_name, params=params)
         in_flight = self._in_flight[owned_key] = InFlightOperation(orphan.op_id, orphan.fingerprint, item)
         seconds = self._longest_seconds(orphan.server)
-        result = await self._runner.redrive(in_flight, Call(request, item), orphan, seconds)
+        result = await self._runner.redrive(in_flight, UpstreamCall(request, item), orphan, seconds)
         self._end(owned_key, in_flight, result)
 
     # Questions about operations, and the word of somebody who knows.
 
-    async def find_operation(self, caller: Caller, op_id: str) -> Operation:
+    async def find_operation(self, caller: Identity, op_id: str) -> Operation:
         """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
         try:
             await self._recorder.write_unwritten(op_id)
@@ -325,11 +325,11 @@ class IdempotentDelivery:
             raise OperationNotFound(op_id)
         return found
 
-    async def recorded_answer(self, operation: Operation) -> Answer:
+    async def recorded_answer(self, operation: Operation) -> McpResponse:
         """What an operation that is DONE was answered; raises LedgerAway or AnswerNotKept."""
         return await self._recorder.read_answer(operation.op_id, operation.public_name)
 
-    async def resolve(self, caller: Caller, op_id: str, *, happened: bool, by: str) -> Operation:
+    async def resolve(self, caller: Identity, op_id: str, *, happened: bool, by: str) -> Operation:
         """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
         found = await self.find_operation(caller, op_id)
         state = OperationState.DONE if happened else OperationState.FAILED
@@ -359,7 +359,7 @@ def _owned_key(operation: Operation) -> _OwnedKey:
     return (operation.tenant, operation.principal, operation.key)
 
 
-async def _fingerprint_of(call: Call) -> bytes:
+async def _fingerprint_of(call: UpstreamCall) -> bytes:
     arguments = bytes(call.request.params.get("arguments", b""))
     parts = (call.item.server, call.item.name, arguments)
     if len(arguments) <= _LARGE_BYTES:

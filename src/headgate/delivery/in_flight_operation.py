@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headgate.domain.call import Answer
 from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
+from headgate.domain.mcp_request import McpResponse
 
 _T = TypeVar("_T")
 
@@ -18,7 +18,7 @@ class OperationResult(msgspec.Struct, frozen=True):
     """How it ended: with an answer, or with the error that everybody gets."""
 
     delivery_status: DeliveryStatus
-    answer: Answer | None = None
+    answer: McpResponse | None = None
     error: HeadgateError | None = None
 
 

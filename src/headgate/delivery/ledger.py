@@ -13,8 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.domain.call import Answer
-from headgate.domain.errors import Effect, LedgerAway
+from headgate.delivery.errors import LedgerUnavailable
+from headgate.domain.errors import Effect, StoreFailed
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import ToolClass
 
 
@@ -120,24 +121,20 @@ class OperationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     state: OperationState
     # Of a DONE operation.
-    answer: Answer | None = None
+    answer: McpResponse | None = None
     attempts: int = 1
     error_code: str = ""
     error: str = ""
     resolved_by: str = ""
 
 
-class StoreFailed(Exception):
-    """The store could not do it; the sentence says why. Nothing that was asked for has been recorded."""
-
-
 class LedgerDamaged(StoreFailed):
     """Recorded calls are missing or changed, so that a repeat cannot be recognised any more."""
 
 
-def ledger_unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerAway:
+def ledger_unavailable(failure: StoreFailed, *, effect: Effect = Effect.NONE) -> LedgerUnavailable:
     """The error of a call that needs the ledger."""
-    return LedgerAway(str(failure), effect=effect, damaged=isinstance(failure, LedgerDamaged))
+    return LedgerUnavailable(str(failure), effect=effect, damaged=isinstance(failure, LedgerDamaged))
 
 
 class Ledger(Protocol):
@@ -170,7 +167,7 @@ class Ledger(Protocol):
     async def find_by_key(self, tenant: str, principal: str, key: str) -> Operation | None:
         """The operation under that key, also one whose window is over."""
 
-    async def read_answer(self, op_id: str) -> Answer | None:
+    async def read_answer(self, op_id: str) -> McpResponse | None:
         """The stored answer, byte for byte; whoever takes it closes its payload. None: it is not kept."""
 
     async def list_orphans(self) -> list[Operation]:

@@ -7,19 +7,19 @@ from typing import Final
 
 import msgspec
 
+from headgate.delivery.errors import LedgerUnavailable, RecordedResponseExpired
 from headgate.delivery.ledger import (
     Ledger,
     LedgerDamaged,
     Operation,
     OperationOutcome,
     OperationState,
-    StoreFailed,
     effect_of,
     ledger_unavailable,
 )
-from headgate.domain.call import Answer
 from headgate.domain.delivery_request import DeliveryStatus
-from headgate.domain.errors import AnswerNotKept, Effect, LedgerAway, quoted
+from headgate.domain.errors import Effect, StoreFailed, quoted
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc_errors import rejection_of
 from headgate.protocol.result_conversion import is_input_required
 
@@ -30,12 +30,12 @@ _RESOLVED_BY_TEXTS: Final = {
 }
 
 
-def was_not_executed(answer: Answer) -> bool:
+def was_not_executed(answer: McpResponse) -> bool:
     """Whether an answer says that the call was not carried out, so that a repeat may be."""
     return bool(answer.error) and bool(rejection_of(answer.error).code)
 
 
-def refusal_outcome(answer: Answer, attempts: int, resolved_by: str = "") -> OperationOutcome:
+def refusal_outcome(answer: McpResponse, attempts: int, resolved_by: str = "") -> OperationOutcome:
     """What is recorded of a call that its server did not begin: nothing happened, and why."""
     refusal = rejection_of(answer.error)
     return OperationOutcome(
@@ -61,12 +61,12 @@ def delivery_status_of(
     )
 
 
-def substitute_answer(operation: Operation) -> Answer:
+def substitute_answer(operation: Operation) -> McpResponse:
     """The answer to a call that was carried out, of which the server's own answer is not known."""
     why = _RESOLVED_BY_TEXTS.get(operation.resolved_by, "the ledger says so")
     left = "Its answer is no longer kept." if operation.dropped else "What the server answered is not known."
     text = f"This call was carried out ({why}). {left}"
-    return Answer(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False}))
+    return McpResponse(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False}))
 
 
 log = logging.getLogger("headgate.delivery")
@@ -110,7 +110,7 @@ class OperationRecorder:
         """Write down that there is no answer; without it the INTENT says the same."""
         try:
             await self.finish(operation, outcome)
-        except LedgerAway as away:
+        except LedgerUnavailable as away:
             self.keep_unwritten(operation, outcome)
             log.warning("operation not recorded", extra={"operation": operation.op_id, "reason": str(away)})
 
@@ -138,7 +138,7 @@ class OperationRecorder:
 
     async def write_all_unwritten(self, seconds: float) -> None:
         """Write down everything that is owed, as far as the ledger takes it within so many seconds."""
-        with suppress(LedgerAway, TimeoutError):
+        with suppress(LedgerUnavailable, TimeoutError):
             async with asyncio.timeout(seconds):
                 for op_id in list(self._unwritten):
                     await self.write_unwritten(op_id)
@@ -151,19 +151,19 @@ class OperationRecorder:
         """It is carried out anew, so that how it ended before is of no interest."""
         self._unwritten.pop(op_id, None)
 
-    async def read_answer(self, op_id: str, tool: str) -> Answer:
+    async def read_answer(self, op_id: str, tool: str) -> McpResponse:
         """The recorded answer of a call of that tool; raises LedgerAway or AnswerNotKept."""
         try:
             answer = await self._ledger.read_answer(op_id)
         except StoreFailed as failure:
             raise ledger_unavailable(failure, effect=Effect.DONE) from failure
         if answer is None:
-            raise AnswerNotKept(tool, op_id)
+            raise RecordedResponseExpired(tool, op_id)
         return answer
 
     # Answers after a call was given up.
 
-    def record_late_answer(self, operation: Operation, answer: Answer) -> None:
+    def record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
         """An answer after the call was given up: whoever asks again gets it."""
         task = asyncio.get_running_loop().create_task(
             self._record_late_answer(operation, answer), name="late"
@@ -176,7 +176,7 @@ class OperationRecorder:
         if self._late_tasks:
             await asyncio.wait(self._late_tasks, timeout=seconds)
 
-    async def _record_late_answer(self, operation: Operation, answer: Answer) -> None:
+    async def _record_late_answer(self, operation: Operation, answer: McpResponse) -> None:
         # What asks something has not been carried out, and nobody is there any more to go on with it.
         state = (
             OperationState.FAILED
@@ -207,7 +207,7 @@ class OperationRecorder:
         return not operation.doubted and found is not None and found.state is OperationState.DOUBT
 
 
-def requests_input(answer: Answer) -> bool:
+def requests_input(answer: McpResponse) -> bool:
     """Whether the server waits for the call to go on."""
     return isinstance(answer.result, bytes) and answer.typed and is_input_required(answer.result)
 
@@ -219,11 +219,11 @@ def doubt_outcome(operation: Operation) -> OperationOutcome:
     )
 
 
-def close_answer(answer: Answer) -> None:
+def close_answer(answer: McpResponse) -> None:
     """Nobody takes it."""
     if not isinstance(answer.result, bytes):
         answer.result.close()
 
 
-def _is_small_answer(answer: Answer) -> bool:
+def _is_small_answer(answer: McpResponse) -> bool:
     return isinstance(answer.result, bytes) and len(answer.result) <= _MAX_UNWRITTEN_ANSWER_BYTES

@@ -9,6 +9,13 @@ from typing import Any, Protocol
 import msgspec
 
 from headgate.delivery.delivery_policy import DeliveryPolicy
+from headgate.delivery.errors import (
+    IdempotencyKeyReused,
+    LedgerUnavailable,
+    OperationInDoubt,
+    OperationInProgress,
+    RecordedResponseExpired,
+)
 from headgate.delivery.in_flight_operation import InFlightOperation, OperationResult
 from headgate.delivery.ledger import (
     ClaimVerdict,
@@ -17,7 +24,6 @@ from headgate.delivery.ledger import (
     Operation,
     OperationOutcome,
     OperationState,
-    StoreFailed,
     ledger_unavailable,
 )
 from headgate.delivery.operation_record import (
@@ -30,23 +36,19 @@ from headgate.delivery.operation_record import (
     substitute_answer,
     was_not_executed,
 )
-from headgate.domain.call import Answer, Call, DeliveryOptions
 from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.errors import (
-    AnswerNotKept,
-    AnswerNotStored,
     Effect,
     HeadgateError,
-    InDoubt,
     InternalError,
-    KeyReused,
-    LedgerAway,
-    StillRunning,
+    ResponseNotStored,
+    StoreFailed,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from headgate.domain.item import Item
+from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass, ToolSafety
 
 log = logging.getLogger("headgate.delivery")
@@ -66,7 +68,7 @@ _MAY_STILL_RUN_CODES = (UpstreamTimeout.code, _CANCELLED)
 class RetryingDelivery(Protocol):
     """Whatever carries a call out."""
 
-    def send_with_retry(self, call: Call) -> Coroutine[Any, Any, Answer]:
+    def send_with_retry(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
@@ -108,13 +110,13 @@ class OperationRunner:
         self._recorder = record
 
     async def run(
-        self, in_flight: InFlightOperation, call: Call, intent: Intent, deadline: float
+        self, in_flight: InFlightOperation, call: UpstreamCall, intent: Intent, deadline: float
     ) -> OperationResult:
         """Claim the key and carry the call out, or tell what became of the one before; raises nothing."""
         return await _captured_result(in_flight, self._claim_and_run(in_flight, call, intent, deadline))
 
     async def redrive(
-        self, in_flight: InFlightOperation, call: Call, orphan: Operation, seconds: float
+        self, in_flight: InFlightOperation, call: UpstreamCall, orphan: Operation, seconds: float
     ) -> OperationResult:
         """Make a call again that a gateway left behind; raises nothing."""
         return await _captured_result(in_flight, self._redrive(in_flight, call, orphan, seconds))
@@ -130,7 +132,7 @@ class OperationRunner:
             log.warning("operation not recorded", extra={"operation": orphan.op_id, "reason": str(failure)})
 
     async def _claim_and_run(
-        self, in_flight: InFlightOperation, call: Call, intent: Intent, deadline: float
+        self, in_flight: InFlightOperation, call: UpstreamCall, intent: Intent, deadline: float
     ) -> OperationResult:
         await self._await_server(in_flight, call.item.server, intent, deadline)
         pause = _FIRST_POLL_SECONDS
@@ -143,7 +145,7 @@ class OperationRunner:
             in_flight.op_id = operation.op_id
             match claim.verdict:
                 case ClaimVerdict.CONFLICT:
-                    raise KeyReused(
+                    raise IdempotencyKeyReused(
                         intent.key, describe_key_conflict(call.item, operation.server, operation.tool)
                     )
                 case ClaimVerdict.GRANTED:
@@ -191,7 +193,7 @@ class OperationRunner:
             raise UpstreamUnavailable(server, "it is still starting", retry_after_seconds=1.0) from error
 
     async def _redrive(
-        self, in_flight: InFlightOperation, call: Call, orphan: Operation, seconds: float
+        self, in_flight: InFlightOperation, call: UpstreamCall, orphan: Operation, seconds: float
     ) -> OperationResult:
         fence = await self._ledger.adopt(
             orphan.op_id, orphan.fence, self._now() + seconds + LEASE_GRACE_SECONDS
@@ -203,7 +205,12 @@ class OperationRunner:
         return await self._send_and_record(in_flight, call, operation, deadline)
 
     async def _send_unrecorded(
-        self, in_flight: InFlightOperation, call: Call, intent: Intent, deadline: float, failure: StoreFailed
+        self,
+        in_flight: InFlightOperation,
+        call: UpstreamCall,
+        intent: Intent,
+        deadline: float,
+        failure: StoreFailed,
     ) -> OperationResult:
         """The ledger cannot be written: what must not happen twice does not happen."""
         if intent.kind is not ToolClass.READ:
@@ -220,9 +227,11 @@ class OperationRunner:
         """What an operation that is not ours to make says; raises InDoubt or AnswerNotKept."""
         delivery_status = delivery_status_of(operation, duplicate=True)
         if operation.state is not OperationState.DONE:
-            raise _with_status(InDoubt(operation.public_name, operation.op_id), delivery_status)
+            raise _with_status(OperationInDoubt(operation.public_name, operation.op_id), delivery_status)
         if operation.dropped:
-            raise _with_status(AnswerNotKept(operation.public_name, operation.op_id), delivery_status)
+            raise _with_status(
+                RecordedResponseExpired(operation.public_name, operation.op_id), delivery_status
+            )
         if not operation.answered:
             return OperationResult(delivery_status, substitute_answer(operation))
         return OperationResult(
@@ -230,7 +239,12 @@ class OperationRunner:
         )
 
     async def _resolve_by_probe(
-        self, in_flight: InFlightOperation, call: Call, intent: Intent, operation: Operation, deadline: float
+        self,
+        in_flight: InFlightOperation,
+        call: UpstreamCall,
+        intent: Intent,
+        operation: Operation,
+        deadline: float,
     ) -> OperationResult | None:
         """An operation in doubt after its server was asked: told, or sent again; None to claim it anew."""
         policy = self._delivery_policy.for_upstream(call.item.server).for_tool(call.item.name)
@@ -268,7 +282,12 @@ class OperationRunner:
     # A call that is made now.
 
     async def _send_and_record(
-        self, in_flight: InFlightOperation, call: Call, operation: Operation, deadline: float, resent: int = 0
+        self,
+        in_flight: InFlightOperation,
+        call: UpstreamCall,
+        operation: Operation,
+        deadline: float,
+        resent: int = 0,
     ) -> OperationResult:
         sent = asyncio.Event()
         delivery_options = DeliveryOptions(
@@ -277,7 +296,7 @@ class OperationRunner:
             retry_count=operation.attempts,
             on_send=sent.set,
             # Of the variable, not of its value: by then it knows the attempts.
-            on_late=lambda answer: self._recorder.record_late_answer(operation, answer),
+            on_late_response=lambda answer: self._recorder.record_late_answer(operation, answer),
         )
         try:
             answer = await in_flight.run_until_abandoned(lambda: self._start_send(call, delivery_options))
@@ -304,7 +323,9 @@ class OperationRunner:
         )
         return await self._record_answer(operation, answer)
 
-    async def _record_abandoned(self, call: Call, operation: Operation, *, sent: bool) -> OperationResult:
+    async def _record_abandoned(
+        self, call: UpstreamCall, operation: Operation, *, sent: bool
+    ) -> OperationResult:
         """Everybody has left."""
         outcome = OperationOutcome(
             state=OperationState.DOUBT if sent or operation.doubted else OperationState.FAILED,
@@ -313,14 +334,16 @@ class OperationRunner:
             error="its caller left",
         )
         await self._recorder.try_to_finish(operation, outcome)
-        error = InDoubt(call.item.public_name, operation.op_id)
+        error = OperationInDoubt(call.item.public_name, operation.op_id)
         raise _with_status(error, delivery_status_of(operation, state=outcome.state))
 
-    def _start_send(self, call: Call, delivery_options: DeliveryOptions) -> "asyncio.Task[Answer]":
+    def _start_send(
+        self, call: UpstreamCall, delivery_options: DeliveryOptions
+    ) -> "asyncio.Task[McpResponse]":
         sent = msgspec.structs.replace(call, delivery_options=delivery_options)
         return asyncio.get_running_loop().create_task(self._delivery.send_with_retry(sent), name="sending")
 
-    async def _record_answer(self, operation: Operation, answer: Answer) -> OperationResult:
+    async def _record_answer(self, operation: Operation, answer: McpResponse) -> OperationResult:
         state = OperationState.DONE
         if was_not_executed(answer):
             state = OperationState.DOUBT if operation.doubted else OperationState.FAILED
@@ -333,7 +356,7 @@ class OperationRunner:
             outcome = refusal_outcome(answer, operation.attempts)
         try:
             recorded = await self._recorder.finish(operation, outcome)
-        except LedgerAway as away:
+        except LedgerUnavailable as away:
             self._recorder.keep_unwritten(operation, outcome)
             if state is OperationState.FAILED:
                 # Nothing happened, so that nothing depends on the record.
@@ -350,7 +373,7 @@ class OperationRunner:
     async def _record_failure(
         self,
         in_flight: InFlightOperation,
-        call: Call,
+        call: UpstreamCall,
         operation: Operation,
         error: HeadgateError,
         deadline: float,
@@ -361,7 +384,7 @@ class OperationRunner:
             # Nothing came of this attempt, but of one before it something may have.
             error.effect = Effect.UNKNOWN
         state = OperationState.FAILED if error.effect is Effect.NONE else OperationState.DOUBT
-        if isinstance(error, AnswerNotStored) and error.effect is Effect.DONE:
+        if isinstance(error, ResponseNotStored) and error.effect is Effect.DONE:
             # The server's answer has come and is lost: the call is done, and is never sent again.
             state = OperationState.DONE
         if state is OperationState.DOUBT and operation.kind is ToolClass.PROBEABLE:
@@ -370,7 +393,7 @@ class OperationRunner:
             if happened:
                 return await self._record_probed_done(operation)
             # After a timeout it may still be at work, so that it has not happened yet means nothing.
-            gone = isinstance(error, UpstreamError) and not error.at_work and _has_settle_time(policy)
+            gone = isinstance(error, UpstreamError) and not error.may_still_run and _has_settle_time(policy)
             if happened is False and gone and not operation.doubted and resent < _MAX_RESENDS:
                 return await self._send_and_record(in_flight, call, operation, deadline, resent + 1)
         # Whatever this attempt came to, the server may still be at the one before it.
@@ -388,7 +411,7 @@ class OperationRunner:
         )
         try:
             await self._recorder.finish(operation, outcome)
-        except LedgerAway:
+        except LedgerUnavailable:
             self._recorder.keep_unwritten(operation, outcome)
             raise
         operation = msgspec.structs.replace(operation, resolved_by="probe")
@@ -419,7 +442,7 @@ async def _captured_result(in_flight: InFlightOperation, work: Awaitable[Operati
         return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=away)
     except asyncio.CancelledError:
         # Everybody has left before it was claimed, so nobody is there to be told.
-        doubt = InDoubt(in_flight.item.public_name, in_flight.op_id)
+        doubt = OperationInDoubt(in_flight.item.public_name, in_flight.op_id)
         return OperationResult(DeliveryStatus(op_id=in_flight.op_id), error=doubt)
     except Exception:
         entry = secrets.token_hex(6)
@@ -438,7 +461,7 @@ async def _pause(in_flight: InFlightOperation, operation: Operation, seconds: fl
     """Wait before the next look at an operation that is under way elsewhere; raises StillRunning."""
     left = deadline - asyncio.get_running_loop().time()
     if left <= 0 or in_flight.is_abandoned:
-        error = StillRunning(operation.public_name, operation.op_id)
+        error = OperationInProgress(operation.public_name, operation.op_id)
         raise _with_status(error, delivery_status_of(operation, duplicate=True))
     await asyncio.sleep(min(seconds, left))
 
@@ -454,11 +477,11 @@ def _has_settle_time(policy: ToolSafety) -> bool:
 
 def _recorded_code(error: HeadgateError) -> str:
     """What the record says of it: who gave up waiting for a server that may go on does not matter."""
-    still_at_work = isinstance(error, UpstreamError) and error.at_work
+    still_at_work = isinstance(error, UpstreamError) and error.may_still_run
     return UpstreamTimeout.code if still_at_work else error.code
 
 
-def _attempts(answer: Answer) -> int:
+def _attempts(answer: McpResponse) -> int:
     return answer.delivery_status.attempts if answer.delivery_status is not None else 1
 
 

@@ -12,7 +12,6 @@ from headgate.delivery.concurrency_limiter import Sleep
 from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.idempotency_key import with_idempotency_key
 from headgate.delivery.retry import retry_delay_seconds
-from headgate.domain.call import Answer, Call, DeliveryOptions, agent_of
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
 from headgate.domain.errors import (
     Effect,
@@ -22,7 +21,8 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.item import Item
-from headgate.domain.payload import HasEdges
+from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall, result_owner_of
+from headgate.domain.payload import HasHeadAndTail
 from headgate.domain.upstream_policy import Priority, ToolClass, ToolSafety
 from headgate.protocol.result_conversion import claims_error, is_tool_error
 
@@ -59,7 +59,7 @@ class Upstream(Protocol):
     async def await_ready(self, server: str) -> None:
         """Wait, for a bounded time, until the server has told its tools; raises UpstreamError."""
 
-    def send_to_server(self, call: Call) -> Awaitable[Answer]:
+    def send_to_server(self, call: UpstreamCall) -> Awaitable[McpResponse]:
         """Send once, until the deadline of the call. Raises UpstreamError saying what may have happened."""
 
     def honours_keys(self, server: str) -> bool:
@@ -74,10 +74,10 @@ class Upstream(Protocol):
     def sends_requests_during_calls(self, server: str) -> bool:
         """Whether the server puts its questions while a call is under way."""
 
-    async def subscribe(self, server: str, uri: str) -> Answer:
+    async def subscribe(self, server: str, uri: str) -> McpResponse:
         """Hear of every change of a resource; raises UpstreamError."""
 
-    async def unsubscribe(self, server: str, uri: str) -> Answer:
+    async def unsubscribe(self, server: str, uri: str) -> McpResponse:
         """Do not hear of it any more; raises UpstreamError."""
 
 
@@ -118,7 +118,7 @@ class UpstreamDelivery:
             self._count(server, outcome, self._now() - started)
             raise
 
-    async def send_with_retry(self, call: Call, *, kind: ToolClass | None = None) -> Answer:
+    async def send_with_retry(self, call: UpstreamCall, *, kind: ToolClass | None = None) -> McpResponse:
         """The upstream's answer; raises HeadgateError, whose effect is that of all attempts together.
 
         `kind` is what is promised for the call, where that is not what is promised for its tool.
@@ -169,7 +169,7 @@ class UpstreamDelivery:
 
     # Before the first attempt.
 
-    def _with_deadline_and_key(self, call: Call) -> Call:
+    def _with_deadline_and_key(self, call: UpstreamCall) -> UpstreamCall:
         """With its deadline and its key, if it has any."""
         request, item = call.request, call.item
         policy = self._delivery_policy.configured_safety(item)
@@ -193,7 +193,7 @@ class UpstreamDelivery:
 
     # One attempt.
 
-    async def _admit(self, bulkhead: Bulkhead, call: Call) -> bool:
+    async def _admit(self, bulkhead: Bulkhead, call: UpstreamCall) -> bool:
         delivery_request, priority = call.request.delivery_request, None
         if delivery_request is not None:
             priority = delivery_request.priority
@@ -201,10 +201,10 @@ class UpstreamDelivery:
             policy = self._delivery_policy.configured_safety(call.item)
             priority = policy.priority if policy is not None else None
         deadline = call.delivery_options.deadline if call.delivery_options is not None else None
-        agent = agent_of(call.request.owner, call.request.caller)
+        agent = result_owner_of(call.request.session, call.request.caller)
         return await bulkhead.admit(call.item.name, priority or Priority.NORMAL, deadline, agent)
 
-    async def _send_once(self, bulkhead: Bulkhead, call: Call, *, probe: bool) -> Answer:
+    async def _send_once(self, bulkhead: Bulkhead, call: UpstreamCall, *, probe: bool) -> McpResponse:
         try:
             answer = await self._upstream.send_to_server(call)
         except (UpstreamTimeout, UpstreamLost, UpstreamUnreachable) as error:
@@ -226,7 +226,7 @@ class UpstreamDelivery:
 
     # The attempts after it.
 
-    def _with_total_deadline(self, call: Call, started: float) -> Call:
+    def _with_total_deadline(self, call: UpstreamCall, started: float) -> UpstreamCall:
         """With the longest that its server may take for a deadline, of all attempts together."""
         delivery_options = call.delivery_options or _DEFAULT_OPTIONS
         left = self._upstream.longest_seconds(call.item.server) - (self._now() - started)
@@ -237,8 +237,14 @@ class UpstreamDelivery:
         )
 
     async def _retry(
-        self, bulkhead: Bulkhead, call: Call, error: HeadgateError, kind: ToolClass | None, *, plain: bool
-    ) -> Answer:
+        self,
+        bulkhead: Bulkhead,
+        call: UpstreamCall,
+        error: HeadgateError,
+        kind: ToolClass | None,
+        *,
+        plain: bool,
+    ) -> McpResponse:
         """The answer to one more attempt; raises the error that says most of what may have happened."""
         kind = kind or self._tool_class(call)
         failures, raised = 1, error
@@ -271,7 +277,7 @@ class UpstreamDelivery:
         raise raised
 
     def _next_delay(
-        self, bulkhead: Bulkhead, call: Call, failures: int, error: HeadgateError, kind: ToolClass
+        self, bulkhead: Bulkhead, call: UpstreamCall, failures: int, error: HeadgateError, kind: ToolClass
     ) -> float | None:
         deadline = call.delivery_options.deadline if call.delivery_options is not None else None
         seconds = retry_delay_seconds(
@@ -290,7 +296,7 @@ class UpstreamDelivery:
             return None
         return seconds
 
-    def _tool_class(self, call: Call) -> ToolClass:
+    def _tool_class(self, call: UpstreamCall) -> ToolClass:
         """What a second attempt of the call would do."""
         item, method = call.item, call.request.method
         if method != _TOOL_CALL:
@@ -311,21 +317,21 @@ class UpstreamDelivery:
         """Whether the server puts its questions while a call is under way."""
         return self._upstream.sends_requests_during_calls(server)
 
-    async def subscribe(self, item: Item) -> Answer:
+    async def subscribe(self, item: Item) -> McpResponse:
         """Hear of every change of a resource; raises UpstreamError."""
         answer = await self._upstream.subscribe(item.server, item.name)
         if not answer.error:
             self._subscribed.setdefault(item.public_name, []).append(item)
         return answer
 
-    async def unsubscribe(self, public_uri: str) -> Answer:
+    async def unsubscribe(self, public_uri: str) -> McpResponse:
         """One client less hears of it; raises UpstreamError.
 
         At the server that took the subscription: by now the URI may be another server's, or nobody's.
         """
         items = self._subscribed.get(public_uri)
         if not items:
-            return Answer(b"{}")
+            return McpResponse(b"{}")
         item = items.pop(0)
         if not items:
             del self._subscribed[public_uri]
@@ -351,7 +357,7 @@ def _deadline(delivery_request: DeliveryRequest | None, policy: ToolSafety | Non
     return asyncio.get_running_loop().time() + min(limits) if limits else None
 
 
-def _timed_out_early(call: Call, error: HeadgateError) -> bool:
+def _timed_out_early(call: UpstreamCall, error: HeadgateError) -> bool:
     """Whether the call ended only because its client gave it little time: others need not pay for that."""
     delivery_request = call.request.delivery_request
     if (
@@ -366,7 +372,7 @@ def _timed_out_early(call: Call, error: HeadgateError) -> bool:
     return asyncio.get_running_loop().time() >= deadline - _MOMENT_SECONDS
 
 
-def _with_retry_count(call: Call, failures: int) -> Call:
+def _with_retry_count(call: UpstreamCall, failures: int) -> UpstreamCall:
     delivery_options = call.delivery_options or _DEFAULT_OPTIONS
     delivery_options = msgspec.structs.replace(
         delivery_options, retry_count=delivery_options.retry_count + failures
@@ -374,7 +380,7 @@ def _with_retry_count(call: Call, failures: int) -> Call:
     return msgspec.structs.replace(call, delivery_options=delivery_options)
 
 
-def _outcome_label(answer: Answer) -> str:
+def _outcome_label(answer: McpResponse) -> str:
     """The word under which an answer is counted."""
     result = answer.result
     if answer.error:
@@ -382,10 +388,14 @@ def _outcome_label(answer: Answer) -> str:
     if isinstance(result, bytes):
         return "tool_error" if claims_error(result) and is_tool_error(result) else "ok"
     # The flag stands before or behind what is large.
-    return "tool_error" if isinstance(result, HasEdges) and claims_error(result.edges(_EDGE_BYTES)) else "ok"
+    return (
+        "tool_error"
+        if isinstance(result, HasHeadAndTail) and claims_error(result.head_and_tail(_EDGE_BYTES))
+        else "ok"
+    )
 
 
-def _with_attempts(answer: Answer, attempts: int, *, doubted: bool = False) -> Answer:
+def _with_attempts(answer: McpResponse, attempts: int, *, doubted: bool = False) -> McpResponse:
     delivery_status = msgspec.structs.replace(
         answer.delivery_status or DeliveryStatus(), attempts=attempts, doubted=doubted
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from headgate.domain.redaction import without_secrets
+from headgate.domain.redaction import redact_secrets
 from headgate.domain.wildcards import matches_any
 
 # What every program needs to run.
@@ -58,7 +58,7 @@ _SECRET_VALUE = re.compile(
 )
 
 
-def inherited(environ: Mapping[str, str], named: tuple[str, ...]) -> dict[str, str]:
+def inherited_environment(environ: Mapping[str, str], named: tuple[str, ...]) -> dict[str, str]:
     """What a child process gets: what reaches the network, and the variables that its operator named."""
     return {
         name: value
@@ -67,7 +67,7 @@ def inherited(environ: Mapping[str, str], named: tuple[str, ...]) -> dict[str, s
     }
 
 
-def withheld(environ: Mapping[str, str], named: tuple[str, ...]) -> list[str]:
+def withheld_variables(environ: Mapping[str, str], named: tuple[str, ...]) -> list[str]:
     """The variables for npm, uv and pip that hold a credential or load code, and that nobody named."""
     return sorted(
         name
@@ -88,4 +88,4 @@ def _is_named(name: str, named: tuple[str, ...]) -> bool:
 def _is_harmless(name: str, value: str) -> bool:
     if not _INSTALLERS.fullmatch(name) or loads_code(name):
         return False
-    return not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or without_secrets(value) != value)
+    return not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or redact_secrets(value) != value)

@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _UNUSABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
-class ProxyUnusable(ValueError):
+class InvalidProxy(ValueError):
     """A proxy's URL that cannot be used; the sentence holds neither user nor password."""
 
 
@@ -39,20 +39,20 @@ def host_literal(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def read_proxy(url: str) -> HttpProxy:
+def parse_proxy(url: str) -> HttpProxy:
     """The proxy of a URL such as `http://user:password@host:3128` or `host:3128`; raises ProxyUnusable."""
     text = url.strip()
     if _UNUSABLE.search(text):
-        raise ProxyUnusable("it has a space or a control character")
+        raise InvalidProxy("it has a space or a control character")
     try:
         parts = urlsplit(text if _SCHEME.match(text) else f"http://{text}")
         port = parts.port
     except ValueError as error:
-        raise ProxyUnusable("its host or port cannot be read") from error
+        raise InvalidProxy("its host or port cannot be read") from error
     if parts.scheme not in ("http", "https"):
-        raise ProxyUnusable(f"{parts.scheme} is not a kind of proxy that the gateway uses")
+        raise InvalidProxy(f"{parts.scheme} is not a kind of proxy that the gateway uses")
     if not parts.hostname or port == 0:
-        raise ProxyUnusable("it has no host, or a port that cannot be")
+        raise InvalidProxy("it has no host, or a port that cannot be")
     secure = parts.scheme == "https"
     return HttpProxy(
         parts.hostname,
@@ -69,7 +69,9 @@ def _authorization(user: str | None, password: str | None) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def proxy_in(environ: Mapping[str, str], host: str, port: int, *, secure: bool) -> tuple[str, str]:
+def proxy_from_environment(
+    environ: Mapping[str, str], host: str, port: int, *, secure: bool
+) -> tuple[str, str]:
     """The variable that names the proxy for a host, and its value; both empty where there is none.
 
     As curl and requests read them: lower case wins, ALL_PROXY stands in for the other two.
@@ -79,17 +81,19 @@ def proxy_in(environ: Mapping[str, str], host: str, port: int, *, secure: bool) 
             value = environ.get(spelling, "").strip()
             if value:
                 bypassed = is_bypassed(host, port, environ.get("no_proxy") or environ.get("NO_PROXY", ""))
-                return ("", "") if bypassed or _is_out_of_reach(host, value) else (spelling, value)
+                return ("", "") if bypassed or _is_loopback_beyond_proxy(host, value) else (spelling, value)
     return "", ""
 
 
 def is_bypassed(host: str, port: int, no_proxy: str) -> bool:
     """Whether NO_PROXY has the host: itself, a domain above it, an address range, or `*`."""
     name = host.lower().rstrip(".")
-    return any(_covers(entry, name, port) for entry in re.split(r"[,\s]+", no_proxy.lower()) if entry)
+    return any(
+        _no_proxy_matches(entry, name, port) for entry in re.split(r"[,\s]+", no_proxy.lower()) if entry
+    )
 
 
-def _covers(entry: str, name: str, port: int) -> bool:
+def _no_proxy_matches(entry: str, name: str, port: int) -> bool:
     if entry == "*":
         return True
     pattern, only_port = _without_port(entry)
@@ -126,11 +130,11 @@ def _network(pattern: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | tu
         return ()
 
 
-def _is_out_of_reach(host: str, proxy: str) -> bool:
+def _is_loopback_beyond_proxy(host: str, proxy: str) -> bool:
     """Whether only this machine reaches the host: for a proxy elsewhere, loopback is its own."""
     try:
-        elsewhere = not _is_loopback(read_proxy(proxy).host)
-    except ProxyUnusable:
+        elsewhere = not _is_loopback(parse_proxy(proxy).host)
+    except InvalidProxy:
         elsewhere = True
     return elsewhere and _is_loopback(host)
 

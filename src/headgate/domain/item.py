@@ -1,24 +1,53 @@
-"""One tool, prompt, resource or template of one upstream: how it was defined there, and how to get there."""
+"""One tool, prompt, resource or template: its kind, its upstream definition, and its public form."""
+
+from enum import Enum
 
 import msgspec
 
-from headgate.domain.kind import Kind
+
+class ItemKind(Enum):
+    """One kind of thing in a listing: the method that lists it, its member in the result, its key."""
+
+    TOOLS = ("tools/list", "tools", "name", "tools")
+    PROMPTS = ("prompts/list", "prompts", "name", "prompts")
+    RESOURCES = ("resources/list", "resources", "uri", "resources")
+    TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources")
+
+    def __init__(self, list_method: str, member: str, key: str, capability: str) -> None:
+        self.list_method = list_method
+        # Where the list stands in the result.
+        self.result_member = member
+        # What tells one from the other.
+        self.key = key
+        # Which capability of the server it belongs to.
+        self.capability = capability
+
+    @property
+    def list_changed_method(self) -> str:
+        """The notification that says that the list is out of date; templates go with resources."""
+        return f"notifications/{self.capability}/list_changed"
 
 
-class Definition(msgspec.Struct, frozen=True):
+KIND_BY_LIST_METHOD = {kind.list_method: kind for kind in ItemKind}
+
+# Which member of params names what a request is about; the Mcp-Name header repeats it.
+NAME_PARAM_BY_METHOD = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class DefinitionText(msgspec.Struct, frozen=True):
     """A definition as text, and where in it the value of its key stands."""
 
     text: str
     key_start: int
     key_end: int
 
-    def called(self, public_name: str) -> bytes:
+    def with_name(self, public_name: str) -> bytes:
         """The definition under another name, every other byte as it came."""
         quoted = msgspec.json.encode(public_name).decode()
         return (self.text[: self.key_start] + quoted + self.text[self.key_end :]).encode()
 
 
-class Mirror(msgspec.Struct, frozen=True):
+class ParamHeader(msgspec.Struct, frozen=True):
     """An argument of a tool that HTTP requests repeat in a header."""
 
     # The names that lead to it, from the outside in.
@@ -27,43 +56,45 @@ class Mirror(msgspec.Struct, frozen=True):
     header: str
 
 
-class Source(msgspec.Struct, frozen=True):
+class UpstreamItem(msgspec.Struct, frozen=True):
     """One item as its upstream defined it."""
 
     # Its name, or its URI.
     name: str
-    definition: Definition
+    definition: DefinitionText
     # For clients of the handshake era, where they could not read the definition as it is.
-    handshake_definition: Definition | None = None
-    mirrors: tuple[Mirror, ...] = ()
+    handshake_definition: DefinitionText | None = None
+    mirrored_parameters: tuple[ParamHeader, ...] = ()
     # Without the output schema, where the schema admits no notice of a truncated result.
-    truncated_definition: Definition | None = None
+    truncated_definition: DefinitionText | None = None
 
 
 class Item(msgspec.Struct, frozen=True):
     """One item as clients see it: whose it is, what it is called there and here, and its definition."""
 
-    kind: Kind
+    kind: ItemKind
     server: str
     name: str
     public_name: str
     definition: bytes = b""
     handshake_definition: bytes = b""
-    mirrors: tuple[Mirror, ...] = ()
+    mirrored_parameters: tuple[ParamHeader, ...] = ()
 
 
-def published(kind: Kind, server: str, source: Source, public_name: str, *, truncated: bool = False) -> Item:
+def publish_item(
+    kind: ItemKind, server: str, source: UpstreamItem, public_name: str, *, truncated: bool = False
+) -> Item:
     """The item under its public name; `truncated` is whether its results may be."""
     shown, handshake = source.definition, source.handshake_definition
     if truncated and source.truncated_definition is not None:
         shown, handshake = source.truncated_definition, None
-    definition = shown.called(public_name)
+    definition = shown.with_name(public_name)
     return Item(
         kind,
         server,
         source.name,
         public_name,
         definition,
-        handshake.called(public_name) if handshake else definition,
-        source.mirrors,
+        handshake.with_name(public_name) if handshake else definition,
+        source.mirrored_parameters,
     )

@@ -5,9 +5,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
 
-from headgate.domain.redaction import REDACTED, names_secret, without_secrets
-from headgate.domain.secret_words import is_absent, is_path, is_random
-from headgate.domain.server import ServerSpec
+from headgate.domain.redaction import REDACTED, names_secret, redact_secrets
+from headgate.domain.secret_detection import is_absent, is_path, is_random
+from headgate.domain.server_spec import ServerSpec
 
 # A shorter value is part of too many words.
 _SHORTEST = 6
@@ -24,7 +24,7 @@ def known_secrets(spec: ServerSpec) -> tuple[str, ...]:
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def without_values(text: str, values: Iterable[str]) -> str:
+def redact_values(text: str, values: Iterable[str]) -> str:
     """The text without these values, wherever they occur."""
     for value in values:
         if value in text:
@@ -53,7 +53,7 @@ def _of_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
         if value and (names_secret(name.lstrip("-")) or _is_secret(value)):
             yield value
         quoted = msgspec.json.encode(argument).decode()
-        if before.startswith("-") and without_secrets(f"{before} {quoted}") == f"{before} {REDACTED}":
+        if before.startswith("-") and redact_secrets(f"{before} {quoted}") == f"{before} {REDACTED}":
             yield argument
 
 
@@ -76,6 +76,6 @@ def _of_url(text: str) -> Iterator[str]:
 def _is_secret(value: str) -> bool:
     if is_path(value) or "://" in value:
         return False
-    return without_secrets(value) != value or (
+    return redact_secrets(value) != value or (
         is_random(value) and " " not in value and any(map(str.isdigit, value))
     )

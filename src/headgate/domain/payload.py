@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Spooled(Protocol):
+class SpooledPayload(Protocol):
     """A JSON value that is too large for memory; whoever takes it closes it."""
 
     @property
@@ -24,16 +24,16 @@ class Spooled(Protocol):
 
 
 @runtime_checkable
-class HasEdges(Protocol):
+class HasHeadAndTail(Protocol):
     """A value on disk whose beginning and end can be read without the rest."""
 
-    def edges(self, length: int) -> bytes:
+    def head_and_tail(self, length: int) -> bytes:
         """Its first and its last bytes, so many of each."""
 
 
-Payload = bytes | Spooled
+Payload = bytes | SpooledPayload
 
 
-def size_of(payload: Payload) -> int:
+def payload_size(payload: Payload) -> int:
     """How many bytes the payload has."""
     return len(payload) if isinstance(payload, bytes) else payload.size

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headgate.domain.secret_words import (
+from headgate.domain.secret_detection import (
     is_absent,
     is_credential,
     is_path,
@@ -196,12 +196,12 @@ _HOME: Final = re.compile(
 )
 
 
-def cleaned(text: str) -> str:
+def redact(text: str) -> str:
     """The text without secrets and without the names of home directories."""
-    return _HOME.sub("~", without_secrets(text))
+    return _HOME.sub("~", redact_secrets(text))
 
 
-def without_secrets(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """The text without passwords, tokens, keys and cookies, known by their name, place or beginning."""
     for _ in range(_MOST_PASSES):
         before, lowered = text, text.lower()
@@ -216,7 +216,7 @@ def without_secrets(text: str) -> str:
 _Match = re.Match[str]
 
 
-class _Rule(NamedTuple):
+class _RedactionRule(NamedTuple):
     # In small letters; a text that has none of them is not searched.
     marks: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -348,23 +348,25 @@ def _perhaps_issued(match: _Match) -> str:
 
 
 _RULES: Final = (
-    _Rule(("-----begin",), _PEM, _whole),
-    _Rule(("://",), _USER, _user),
-    _Rule(("@tcp(", "@unix(", "@udp(", ":thin:"), _DSN, _prefixed),
-    _Rule(("authorization",), _AUTHORIZATION, _authorization),
-    _Rule(("cookie", "sid", "sess", "csrftoken", "__secure-", "__host-"), _COOKIE, _prefixed),
-    _Rule(("--", " -", "'-", '"-'), _FLAG, _flag),
-    _Rule(
+    _RedactionRule(("-----begin",), _PEM, _whole),
+    _RedactionRule(("://",), _USER, _user),
+    _RedactionRule(("@tcp(", "@unix(", "@udp(", ":thin:"), _DSN, _prefixed),
+    _RedactionRule(("authorization",), _AUTHORIZATION, _authorization),
+    _RedactionRule(("cookie", "sid", "sess", "csrftoken", "__secure-", "__host-"), _COOKIE, _prefixed),
+    _RedactionRule(("--", " -", "'-", '"-'), _FLAG, _flag),
+    _RedactionRule(
         ("pass", "pwd", "pw", "secret", "token", "credential", "key", "auth", "cookie"), _ASSIGNED, _assigned
     ),
-    _Rule(("pass", "token", "secret", "key"), _NAMED, _named),
-    _Rule(("bearer",), _BEARER, _credential),
-    _Rule(("basic",), _BASIC, _user_and_password),
-    _Rule(("?", "&", ";"), _QUERY, _queried),
-    _Rule(("curl", "mysql", "mariadb", "sshpass", "redis-cli"), _COMMAND, _prefixed),
-    _Rule(("eyj",), _JWT, _whole),
-    _Rule(("_", "-", ".", ":", "akia", "asia", "aiza", "dapi", "1//0", "abia", "acca"), _ISSUED, _whole),
-    _Rule(("sk-", "rk-", "pypi-", "pat-", "fc-", "pk-"), _PERHAPS_ISSUED, _perhaps_issued),
+    _RedactionRule(("pass", "token", "secret", "key"), _NAMED, _named),
+    _RedactionRule(("bearer",), _BEARER, _credential),
+    _RedactionRule(("basic",), _BASIC, _user_and_password),
+    _RedactionRule(("?", "&", ";"), _QUERY, _queried),
+    _RedactionRule(("curl", "mysql", "mariadb", "sshpass", "redis-cli"), _COMMAND, _prefixed),
+    _RedactionRule(("eyj",), _JWT, _whole),
+    _RedactionRule(
+        ("_", "-", ".", ":", "akia", "asia", "aiza", "dapi", "1//0", "abia", "acca"), _ISSUED, _whole
+    ),
+    _RedactionRule(("sk-", "rk-", "pypi-", "pat-", "fc-", "pk-"), _PERHAPS_ISSUED, _perhaps_issued),
 )
 
 
@@ -374,14 +376,14 @@ _LONGEST_NAME = 200
 _MOST_READ_BYTES = 256 * 1024
 
 
-def without_secret_members(document: bytes) -> str:
+def redact_json(document: bytes) -> str:
     """A JSON document as a text, without the values of members that are named like secrets."""
     try:
         value = msgspec.json.decode(document) if len(document) <= _MOST_READ_BYTES else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if value is None:
-        return without_secrets(document[:_MOST_READ_BYTES].decode("utf-8", "replace"))
+        return redact_secrets(document[:_MOST_READ_BYTES].decode("utf-8", "replace"))
     return msgspec.json.encode(_without_secret_values(value)).decode()
 
 
@@ -395,11 +397,11 @@ def _without_secret_values(value: Any) -> Any:
         case list():
             return [_without_secret_values(member) for member in value]
         case str():
-            return without_secrets(value)
+            return redact_secrets(value)
         case _:
             return value
 
 
 def names_secret(name: str) -> bool:
     """Whether a variable, a header or a member of this name holds a secret."""
-    return REDACTED in without_secrets(f"{name[:_LONGEST_NAME]}=v4lue-of-a-secret")
+    return REDACTED in redact_secrets(f"{name[:_LONGEST_NAME]}=v4lue-of-a-secret")

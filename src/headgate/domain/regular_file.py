@@ -17,7 +17,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 # Windows has neither of them.
-_AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FLAGS: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 # The names by which OpenSSL finds a certificate or a revocation list in a directory.
 _HASHED_NAME: Final = re.compile(r"[0-9a-f]{8}\.r?\d+")
@@ -30,7 +30,7 @@ class NotRegularFile(OSError):
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o600) -> BinaryIO:
     """The open file, without waiting for another process; raises OSError."""
     # A pipe without a reader or writer blocks in open() itself, so the kind is checked on the open file.
-    descriptor = os.open(path, flags | _AT_ONCE, mode)
+    descriptor = os.open(path, flags | _OPEN_FLAGS, mode)
     try:
         _check(path, os.fstat(descriptor).st_mode)
         return os.fdopen(descriptor, "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "wb")

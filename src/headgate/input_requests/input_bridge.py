@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Call, Request
-from headgate.domain.errors import InvalidAnswer, ReminderRefused
+from headgate.domain.errors import InvalidUpstreamResponse
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.input_requests.request_state import (
     INPUT_METHODS,
     INPUT_RESPONSES,
@@ -26,7 +27,7 @@ from headgate.input_requests.request_state import (
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR
 
-_CALL_IS_OVER = Answer(
+_CALL_IS_OVER = McpResponse(
     error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": "The request that this is about is over"})
 )
 
@@ -34,7 +35,7 @@ _CALL_IS_OVER = Answer(
 class SuspendedCall:
     """One call under way; it is the channel of the call, whichever request of the client waits for it."""
 
-    def __init__(self, call: Call, deliver: Callable[[Call], Awaitable[Answer]]) -> None:
+    def __init__(self, call: UpstreamCall, deliver: Callable[[UpstreamCall], Awaitable[McpResponse]]) -> None:
         # Not a secret, but nobody may guess the next one either.
         self.handle = secrets.token_urlsafe(16)
         self.request = call.request
@@ -43,14 +44,14 @@ class SuspendedCall:
         # Runs out when nobody comes back with answers.
         self.expiry: asyncio.TimerHandle | None = None
         self._input_requested = asyncio.Event()
-        self._requested_input: dict[str, tuple[InputRequest, asyncio.Future[Answer]]] = {}
+        self._requested_input: dict[str, tuple[InputRequest, asyncio.Future[McpResponse]]] = {}
         self._last = 0
         carried = msgspec.structs.replace(
             call.request,
             channel=self,
             on_progress=self._progress if call.request.on_progress is not None else None,
         )
-        self.task = asyncio.ensure_future(deliver(Call(carried, call.item)))
+        self.task = asyncio.ensure_future(deliver(UpstreamCall(carried, call.item)))
 
     async def wait_for_result_or_input(self) -> None:
         """Wait until the call is answered, or the client is asked something."""
@@ -67,7 +68,7 @@ class SuspendedCall:
         """What has been asked and not been answered."""
         return {key: input_request for key, (input_request, _) in self._requested_input.items()}
 
-    def resume(self, request: Request, responses: dict[str, Raw]) -> None:
+    def resume(self, request: McpRequest, responses: dict[str, Raw]) -> None:
         """The client has come back, with some answers."""
         self.request = request
         if self.expiry is not None:
@@ -76,12 +77,12 @@ class SuspendedCall:
             if key in self._requested_input:
                 _, future = self._requested_input[key]
                 if not future.done():
-                    future.set_result(Answer(bytes(response)))
+                    future.set_result(McpResponse(bytes(response)))
                 self._forget(key)
 
     def drop_request(self) -> None:
         """The call is over and its client is away: only the outcome is kept, not what was sent."""
-        self.request = Request(caller=self.request.caller)
+        self.request = McpRequest(caller=self.request.caller)
 
     def abandon(self, *why: object) -> None:
         """Nobody will take the answer; the call is told why, if there is a word for it."""
@@ -92,19 +93,19 @@ class SuspendedCall:
 
     # The channel of the call.
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Hand a notification on to whichever request waits."""
         if self.request.channel is not None:
-            self.request.channel.tell(method, params)
+            self.request.channel.send_notification(method, params)
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """The client's answer, which comes with its next request."""
         if self.task.done():
             # Put in the same breath as the answer: the client has no reason to come back.
             return _CALL_IS_OVER
         self._last += 1
         key = f"q{self._last}"
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[McpResponse] = asyncio.get_running_loop().create_future()
         self._requested_input[key] = (InputRequest(method, Raw(params)), future)
         self._input_requested.set()
         try:
@@ -122,7 +123,7 @@ class SuspendedCall:
             self.request.on_progress(params)
 
 
-def _discard_result(task: "asyncio.Future[Answer]") -> None:
+def _discard_result(task: "asyncio.Future[McpResponse]") -> None:
     if not task.cancelled() and task.exception() is None:
         result = task.result().result
         if not isinstance(result, bytes):
@@ -141,7 +142,7 @@ _MAX_UNCLAIMED = 1000
 class CallDelivery(Protocol):
     """Whatever carries a call out."""
 
-    async def send_recorded(self, call: Call) -> Answer:
+    async def send_recorded(self, call: UpstreamCall) -> McpResponse:
         """The upstream's answer; raises HeadgateError saying what may have happened."""
 
     def sends_requests_during_calls(self, server: str) -> bool:
@@ -157,13 +158,13 @@ class InputBridge:
         self._suspended_calls: dict[str, SuspendedCall] = {}
         self._unclaimed: dict[str, SuspendedCall] = {}
 
-    def deliver_with_input(self, call: Call) -> Coroutine[Any, Any, Answer]:
+    def deliver_with_input(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """The upstream's answer, or its questions for a stateless client; raises HeadgateError.
 
         Not a coroutine of its own, because every call comes by here.
         """
         request = call.request
-        if request.owner is not None:
+        if request.session is not None:
             return self._deliver_in_session(call)
         if REQUEST_STATE in request.params and request.method in INPUT_METHODS:
             return self._resume(call)
@@ -171,7 +172,7 @@ class InputBridge:
 
     # A client that can be asked while it waits, and an upstream that asks with its answer.
 
-    async def _deliver_in_session(self, call: Call) -> Answer:
+    async def _deliver_in_session(self, call: UpstreamCall) -> McpResponse:
         answer = await self._delivery.send_recorded(call)
         if not answer.typed:
             # An upstream of the handshake era, which has asked meanwhile.
@@ -183,7 +184,7 @@ class InputBridge:
                 return answer
             if requested_input.input_requests:
                 responses = await self._request_input(call, requested_input)
-                if isinstance(responses, Answer):
+                if isinstance(responses, McpResponse):
                     return responses
             else:
                 responses = {}
@@ -194,25 +195,27 @@ class InputBridge:
             )
         if self._requested_input(call, answer) is None:
             return answer
-        raise InvalidAnswer(call.item.server, call.item.public_name, f"questions after {_MAX_ROUNDS} rounds")
+        raise InvalidUpstreamResponse(
+            call.item.server, call.item.public_name, f"questions after {_MAX_ROUNDS} rounds"
+        )
 
-    def _requested_input(self, call: Call, answer: Answer) -> InputRequiredResult | None:
+    def _requested_input(self, call: UpstreamCall, answer: McpResponse) -> InputRequiredResult | None:
         """What the answer asks for; raises InvalidAnswer when the client never said that it can be asked."""
         try:
             requested_input = input_required_of(answer)
         except ValueError as error:
-            raise InvalidAnswer(call.item.server, call.item.public_name, str(error)) from error
+            raise InvalidUpstreamResponse(call.item.server, call.item.public_name, str(error)) from error
         if requested_input is not None:
             for input_request in requested_input.input_requests.values():
                 profile = call.request.profile
-                if not profile.may_be_asked(input_request.method, bytes(input_request.params)):
-                    reason = f"a question ({input_request.method[:100]}), but {profile.why_not(input_request.method)}"
-                    raise InvalidAnswer(call.item.server, call.item.public_name, reason)
+                if not profile.supports_input_request(input_request.method, bytes(input_request.params)):
+                    reason = f"a question ({input_request.method[:100]}), but {profile.unsupported_reason(input_request.method)}"
+                    raise InvalidUpstreamResponse(call.item.server, call.item.public_name, reason)
         return requested_input
 
     async def _request_input(
-        self, call: Call, requested_input: InputRequiredResult
-    ) -> dict[str, Raw] | Answer:
+        self, call: UpstreamCall, requested_input: InputRequiredResult
+    ) -> dict[str, Raw] | McpResponse:
         """The client's answer to each question, all put at once; the first error ends the call."""
         asked = [
             asyncio.ensure_future(_send_input_request(call, input_request))
@@ -233,8 +236,8 @@ class InputBridge:
 
     # A client that can only be asked by way of its answer.
 
-    async def _deliver_stateless(self, call: Call) -> Answer:
-        asks_meanwhile = call.request.profile.can_be_asked and call.request.method in INPUT_METHODS
+    async def _deliver_stateless(self, call: UpstreamCall) -> McpResponse:
+        asks_meanwhile = call.request.profile.accepts_input_requests and call.request.method in INPUT_METHODS
         if not asks_meanwhile or not self._delivery.sends_requests_during_calls(call.item.server):
             return self._with_sealed_state(call, await self._delivery.send_recorded(call))
         # However many wait: the limit applies when a server asks, and ends another call then.
@@ -243,7 +246,7 @@ class InputBridge:
         suspended_call.task.add_done_callback(lambda _: self._on_call_done(suspended_call))
         return await self._wait_for_result_or_input(call, suspended_call)
 
-    def _with_sealed_state(self, call: Call, answer: Answer) -> Answer:
+    def _with_sealed_state(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
         """Questions of a stateless upstream pass, and its reminder is sealed."""
         requested_input = self._requested_input(call, answer) if answer.typed else None
         if requested_input is None or requested_input.request_state is None:
@@ -252,24 +255,26 @@ class InputBridge:
             answer, self._state_sealer.seal_state("upstream", call, requested_input.request_state)
         )
 
-    async def _resume(self, call: Call) -> Answer:
+    async def _resume(self, call: UpstreamCall) -> McpResponse:
         request, responses = call.request, _input_responses(call)
         # Last, because a reminder is read once: what is wrong with the rest can be mended by the client.
         sealed_state = self._state_sealer.open_state(call)
         if sealed_state.kind == "upstream":
             params = {**request.params, REQUEST_STATE: Raw(msgspec.json.encode(sealed_state.content))}
-            call = Call(msgspec.structs.replace(request, params=params), call.item)
+            call = UpstreamCall(msgspec.structs.replace(request, params=params), call.item)
             return self._with_sealed_state(call, await self._delivery.send_recorded(call))
         suspended_call = self._suspended_calls.get(sealed_state.content)
         if suspended_call is None:
-            raise ReminderRefused(
+            raise RequestStateRefused(
                 "the call that it belongs to does not wait at this gateway any more: "
                 "it ended, or made room for the calls of other clients"
             )
         suspended_call.resume(request, responses)
         return await self._wait_for_result_or_input(call, suspended_call)
 
-    async def _wait_for_result_or_input(self, call: Call, suspended_call: SuspendedCall) -> Answer:
+    async def _wait_for_result_or_input(
+        self, call: UpstreamCall, suspended_call: SuspendedCall
+    ) -> McpResponse:
         """Wait for the answer or for questions, whichever comes first."""
         suspended_call.awaited = True
         try:
@@ -314,13 +319,15 @@ class InputBridge:
             self._drop(suspended_call)
 
 
-async def _send_input_request(call: Call, input_request: InputRequest) -> Answer:
+async def _send_input_request(call: UpstreamCall, input_request: InputRequest) -> McpResponse:
     channel = call.request.channel
     assert channel is not None
-    return await channel.ask(input_request.method, handshake_params(input_request))
+    return await channel.send_request(input_request.method, handshake_params(input_request))
 
 
-def _call_with_responses(call: Call, requested_input: InputRequiredResult, responses: dict[str, Raw]) -> Call:
+def _call_with_responses(
+    call: UpstreamCall, requested_input: InputRequiredResult, responses: dict[str, Raw]
+) -> UpstreamCall:
     """The call once more, with what the client said."""
     params = dict(call.request.params)
     for key in (INPUT_RESPONSES, REQUEST_STATE):
@@ -329,11 +336,11 @@ def _call_with_responses(call: Call, requested_input: InputRequiredResult, respo
         params[INPUT_RESPONSES] = Raw(encode_object(responses))
     if requested_input.request_state is not None:
         params[REQUEST_STATE] = Raw(msgspec.json.encode(requested_input.request_state))
-    return Call(msgspec.structs.replace(call.request, params=params), call.item)
+    return UpstreamCall(msgspec.structs.replace(call.request, params=params), call.item)
 
 
-def _input_responses(call: Call) -> dict[str, Raw]:
+def _input_responses(call: UpstreamCall) -> dict[str, Raw]:
     try:
         return msgspec.json.decode(call.request.params.get(INPUT_RESPONSES, b"{}"), type=dict[str, Raw])
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ReminderRefused(f"{INPUT_RESPONSES} is not an object") from error
+        raise RequestStateRefused(f"{INPUT_RESPONSES} is not an object") from error

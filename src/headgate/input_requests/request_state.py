@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import ReminderRefused
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.protocol.jsonrpc import LARGE_BYTES, decode_object, encode_object
 from headgate.protocol.result_conversion import INPUT_REQUIRED
 
@@ -37,7 +37,7 @@ class InputRequiredResult(msgspec.Struct, frozen=True, rename="camel"):
     request_state: str | None = None
 
 
-def input_required_of(answer: Answer) -> InputRequiredResult | None:
+def input_required_of(answer: McpResponse) -> InputRequiredResult | None:
     """What a result asks for; None when it asks for nothing. Raises ValueError when it cannot be read."""
     result = answer.result
     # Large results are on disk, and nobody asks a question of a megabyte.
@@ -66,15 +66,15 @@ def handshake_params(input_request: InputRequest) -> bytes:
     return encode_object({**members, _ELICITATION_ID: Raw(msgspec.json.encode(secrets.token_urlsafe(16)))})
 
 
-def with_request_state(answer: Answer, state: str) -> Answer:
+def with_request_state(answer: McpResponse, state: str) -> McpResponse:
     """The same questions with another reminder."""
     assert isinstance(answer.result, bytes)
     members = decode_object(answer.result)
     members[REQUEST_STATE] = Raw(msgspec.json.encode(state))
-    return Answer(encode_object(members), typed=True)
+    return McpResponse(encode_object(members), typed=True)
 
 
-def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> Answer:
+def input_required_answer(requested_input: Mapping[str, InputRequest], state: str) -> McpResponse:
     """A result that asks the client."""
     asked = {
         key: Raw(encode_object({"method": Raw(msgspec.json.encode(each.method)), **_params(each)}))
@@ -85,7 +85,7 @@ def input_required_answer(requested_input: Mapping[str, InputRequest], state: st
         "inputRequests": Raw(encode_object(asked)),
         REQUEST_STATE: Raw(msgspec.json.encode(state)),
     }
-    return Answer(encode_object(members), typed=True)
+    return McpResponse(encode_object(members), typed=True)
 
 
 def _params(input_request: InputRequest) -> dict[str, Raw]:
@@ -127,25 +127,27 @@ class RequestStateSealer:
         self._now = now
         self._used: dict[bytes, float] = {}
 
-    def seal_state(self, kind: Literal["upstream", "held"], call: Call, content: str) -> str:
+    def seal_state(self, kind: Literal["upstream", "held"], call: UpstreamCall, content: str) -> str:
         """A reminder for the client of this call."""
         principal = call.request.caller.principal
         sealed_state = SealedRequestState(kind, principal, _request_digest(call), content)
         return self._seal.seal(_PURPOSE, msgspec.msgpack.encode(sealed_state), STATE_LIFETIME_SECONDS)
 
-    def open_state(self, call: Call) -> SealedRequestState:
+    def open_state(self, call: UpstreamCall) -> SealedRequestState:
         """What the client of this call was asked to hand back; raises ReminderRefused."""
         try:
             token = msgspec.json.decode(call.request.params[REQUEST_STATE], type=str)
             sealed = self._seal.open(_PURPOSE, token)
             sealed_state = msgspec.msgpack.decode(sealed, type=SealedRequestState)
         except (DecodeError, UnicodeDecodeError, ValueError) as error:
-            raise ReminderRefused("it was not given by this gateway, was changed, or is too old") from error
+            raise RequestStateRefused(
+                "it was not given by this gateway, was changed, or is too old"
+            ) from error
         if sealed_state.principal != call.request.caller.principal or sealed_state.request != _request_digest(
             call
         ):
             # The same words whoever it belongs to.
-            raise ReminderRefused("it belongs to another request")
+            raise RequestStateRefused("it belongs to another request")
         self._mark_used(token)
         return sealed_state
 
@@ -153,14 +155,14 @@ class RequestStateSealer:
         now = self._now()
         digest = hashlib.sha256(token.encode()).digest()
         if self._used.get(digest, 0.0) > now:
-            raise ReminderRefused("it was used before")
+            raise RequestStateRefused("it was used before")
         self._used[digest] = now + STATE_LIFETIME_SECONDS
         # The first ones end first.
         while len(self._used) > _MAX_USED or next(iter(self._used.values())) <= now:
             del self._used[next(iter(self._used))]
 
 
-def _request_digest(call: Call) -> bytes:
+def _request_digest(call: UpstreamCall) -> bytes:
     """What the request asks for, in one spelling."""
     request = call.request
     canonical = bytes(request.params.get("arguments", b"null"))

@@ -5,8 +5,8 @@ from collections import OrderedDict
 import msgspec
 from msgspec import DecodeError
 
-from headgate.domain.call import Answer, Call, Request
 from headgate.domain.item import Item
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 
 # The longest unused are forgotten first.
 _MAX_TASKS = 10_000
@@ -31,7 +31,7 @@ class MemoryTaskRegistry:
     def __init__(self) -> None:
         self._tools: OrderedDict[tuple[str, str], Item] = OrderedDict()
 
-    def record_task(self, call: Call, answer: Answer) -> None:
+    def record_task(self, call: UpstreamCall, answer: McpResponse) -> None:
         """Look for a task in the answer."""
         result = answer.result
         if not isinstance(result, bytes) or len(result) > _MAX_RESULT_BYTES or _TASK_ID_MARKER not in result:
@@ -53,7 +53,7 @@ class MemoryTaskRegistry:
         if len(self._tools) > _MAX_TASKS:
             self._tools.popitem(last=False)
 
-    def tool_of_task(self, request: Request) -> Item | None:
+    def tool_of_task(self, request: McpRequest) -> Item | None:
         """The tool that began the task of the request; another caller's task is as good as none.
 
         Without a name where only its server is known.

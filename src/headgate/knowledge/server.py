@@ -7,18 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import (
+from headgate.domain.errors import KnowledgeError
+from headgate.domain.mcp_request import Identity
+from headgate.domain.redaction import redact
+from headgate.knowledge.errors import (
     EntityAmbiguous,
+    EntityMatch,
     EntityNotFound,
-    InvalidQuestion,
-    KnowledgeError,
-    Match,
+    InvalidKnowledgeArgument,
     SearchFailed,
     VendorAmbiguous,
     VendorNotFound,
 )
-from headgate.domain.redaction import cleaned
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.interfaces import GraphReader, IndexReader
 from headgate.knowledge.tools import get_chunks, semantic_search
@@ -36,8 +36,8 @@ from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, Toke
 def error_content(error: KnowledgeError) -> dict[str, Any]:
     """What is wrong, what to do and the code; who may have been meant, and when to try again, where known."""
     told: dict[str, Any] = {
-        "error": cleaned(error.sentence),
-        "action": cleaned(error.hint),
+        "error": redact(error.sentence),
+        "action": redact(error.hint),
         "code": error.code,
     }
     if error.retry_after_seconds is not None:
@@ -57,7 +57,7 @@ def error_content(error: KnowledgeError) -> dict[str, Any]:
     return told
 
 
-def _match_fields(match: Match) -> dict[str, Any]:
+def _match_fields(match: EntityMatch) -> dict[str, Any]:
     """What it has besides."""
     known = {
         "external_id": match.external_id,
@@ -69,7 +69,7 @@ def _match_fields(match: Match) -> dict[str, Any]:
 
 log = logging.getLogger(__name__)
 
-_Tool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
+_Tool = Callable[[Mapping[str, Any], Identity], Awaitable[dict[str, Any]]]
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +124,14 @@ class KnowledgeTools:
         self._calls = dict.fromkeys(self._tools, 0)
         self._failures = dict.fromkeys(self._tools, 0)
 
-    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def call(self, name: str, arguments: dict[str, Any], caller: Identity) -> dict[str, Any]:
         """The structured answer of a tool; raises KnowledgeError, whatever happens."""
         tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(self._tools)
-            raise InvalidQuestion(f"there is no tool {name[:200]!r}; there are {known}", hint=f"use {known}")
+            raise InvalidKnowledgeArgument(
+                f"there is no tool {name[:200]!r}; there are {known}", hint=f"use {known}"
+            )
         self._calls[name] += 1
         try:
             return await tool(arguments, caller)

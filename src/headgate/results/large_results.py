@@ -8,17 +8,17 @@ from typing import Final, Literal, Protocol
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Call, Request, agent_of
 from headgate.domain.errors import (
-    AnswerNotStored,
     Effect,
-    Exhausted,
     HeadgateError,
     InvalidArguments,
+    ResourceExhausted,
+    ResponseNotStored,
     ResultNotFound,
-    WorkStopped,
+    WorkerLimitExceeded,
 )
-from headgate.domain.payload import Payload, Spooled
+from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall, result_owner_of
+from headgate.domain.payload import Payload, SpooledPayload
 from headgate.results.content import MemoryScratch
 from headgate.results.jobs import ExcerptJob, Job, JobResult, ReadJob
 from headgate.results.notices import (
@@ -110,7 +110,7 @@ class LargeResults:
         workers: JobWorkers,
         work: Callable[[], Awaitable[JobRunner]],
         settings: TruncationSettings,
-        listed: Callable[[Request], bool],
+        listed: Callable[[McpRequest], bool],
     ) -> None:
         """`work` is loaded when it is first needed.
 
@@ -126,7 +126,7 @@ class LargeResults:
         # No character takes less than a byte, and no token less than a character.
         self._never_truncated_bytes = min(settings.max_size, settings.max_tokens or settings.max_size)
 
-    def may_exceed_limit(self, answer: Answer) -> bool:
+    def may_exceed_limit(self, answer: McpResponse) -> bool:
         """Whether the answer may be too large; asked of every answer, so it opens none."""
         result = answer.result
         if answer.error or answer.sized or not self._settings.truncates:
@@ -134,7 +134,7 @@ class LargeResults:
         size = len(result) if isinstance(result, bytes) else result.size
         return size > self._never_truncated_bytes
 
-    def mark_spoofed_notices(self, answer: Answer) -> Answer:
+    def mark_spoofed_notices(self, answer: McpResponse) -> McpResponse:
         """The answer, in which nothing that its server wrote looks like a notice of the gateway."""
         result = answer.result
         if not isinstance(result, bytes):
@@ -142,7 +142,7 @@ class LargeResults:
         marked = self._notices.mark(result)
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
-    async def mark_spoofed_notices_on_disk(self, answer: Answer) -> Answer:
+    async def mark_spoofed_notices_on_disk(self, answer: McpResponse) -> McpResponse:
         """The same of an answer whose result may be on disk."""
         result = answer.result
         if isinstance(result, bytes):
@@ -154,13 +154,13 @@ class LargeResults:
             raise
         return answer if marked is result else msgspec.structs.replace(answer, result=marked)
 
-    async def truncate_if_large(self, call: Call, answer: Answer) -> Answer:
+    async def truncate_if_large(self, call: UpstreamCall, answer: McpResponse) -> McpResponse:
         """The answer itself if it is small enough, otherwise a part of it and where the rest is."""
         result = answer.result
         quick = isinstance(result, bytes) and len(result) <= _INLINE_EXCERPT_BYTES
         if isinstance(result, bytes) and quick and not self._too_large(result):
             return self.mark_spoofed_notices(answer)
-        agent = agent_of(call.request.owner, call.request.caller)
+        agent = result_owner_of(call.request.session, call.request.caller)
         job = self._excerpt_job(call, new_cache_id())
         try:
             done = await self._run_excerpt(job, agent, answer, quick=quick)
@@ -175,12 +175,14 @@ class LargeResults:
         self.metrics.count_excerpt(done)
         return msgspec.structs.replace(answer, result=done.result)
 
-    async def _run_excerpt(self, job: ExcerptJob, agent: str, answer: Answer, *, quick: bool) -> JobResult:
+    async def _run_excerpt(
+        self, job: ExcerptJob, agent: str, answer: McpResponse, *, quick: bool
+    ) -> JobResult:
         """What is shown of a result; whatever the upstream did was done, so there is always something."""
         result = answer.result
         try:
             return await self._run(job, agent, job.cache_id, result, quick=quick)
-        except (Exhausted, WorkStopped) as stopped:
+        except (ResourceExhausted, WorkerLimitExceeded) as stopped:
             log.warning("result not opened", extra={"entry": job.cache_id, "reason": stopped.message})
             error = stopped
         if isinstance(result, bytes):
@@ -206,7 +208,7 @@ class LargeResults:
         """Whether the gateway's own tool of that name reads large results."""
         return tool in NAMES
 
-    async def parse_read_request(self, request: Request) -> ReadRequest:
+    async def parse_read_request(self, request: McpRequest) -> ReadRequest:
         """What a call of a tool that reads results is about; raises InvalidArguments."""
         read_request = parse_read_request(request.name, request.params, self._settings.reply_characters)
         try:
@@ -216,21 +218,23 @@ class LargeResults:
             raise InvalidArguments(request.name, str(refused).rstrip("."), hint=_RETRY_HINT) from refused
         return msgspec.structs.replace(read_request, cheap=cheap)
 
-    async def read_stored(self, request: Request, read_request: ReadRequest) -> tuple[str, Answer]:
+    async def read_stored(self, request: McpRequest, read_request: ReadRequest) -> tuple[str, McpResponse]:
         """The tool that a stored result is of, and what was asked for of it.
 
         Raises ResultNotFound, InvalidArguments and others.
         """
-        agent = agent_of(request.owner, request.caller)
+        agent = result_owner_of(request.session, request.caller)
         async with open_stored(self._store, agent, read_request.cache_id) as entry:
             if entry is None:
                 self.metrics.refused += 1
                 raise ResultNotFound(read_request.cache_id)
             look = msgspec.structs.replace(read_request.job, cache_id=read_request.cache_id)
             done = await self._run_read(look, agent, entry.content, cheap=read_request.cheap)
-            return entry.tool_name, Answer(done.result, typed=done.typed)
+            return entry.tool_name, McpResponse(done.result, typed=done.typed)
 
-    async def read_new(self, call: Call, read_request: ReadRequest, answer: Answer) -> Answer:
+    async def read_new(
+        self, call: UpstreamCall, read_request: ReadRequest, answer: McpResponse
+    ) -> McpResponse:
         """What was asked for of a result that has just come, which is stored whole; raises as `read`."""
         if answer.error or not _is_readable(answer.result, read_request):
             return (
@@ -238,7 +242,7 @@ class LargeResults:
                 if self.may_exceed_limit(answer)
                 else self.mark_spoofed_notices(answer)
             )
-        agent = agent_of(call.request.owner, call.request.caller)
+        agent = result_owner_of(call.request.session, call.request.caller)
         cache_id = new_cache_id()
         await self._store_whole(agent, call, answer.result, cache_id)
         look = msgspec.structs.replace(read_request.job, cache_id=cache_id, fresh=True)
@@ -269,7 +273,7 @@ class LargeResults:
             return await self._workers.run_in_worker(job, agent, entry, content)
         return _run_inline(await self._load_runner(), job, content)
 
-    async def _store_whole(self, agent: str, call: Call, result: Payload, cache_id: str) -> None:
+    async def _store_whole(self, agent: str, call: UpstreamCall, result: Payload, cache_id: str) -> None:
         """Store a result; raises AnswerNotStored."""
         request = call.request
         arguments = bytes(request.params.get("arguments", b"{}"))
@@ -278,7 +282,7 @@ class LargeResults:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             log.warning("result not stored", extra={"tool": request.name, "reason": reason})
-            raise AnswerNotStored(call.item.server, request.name, reason) from error
+            raise ResponseNotStored(call.item.server, request.name, reason) from error
 
     def _too_large(self, result: bytes) -> bool:
         most = self._settings.max_tokens
@@ -286,7 +290,7 @@ class LargeResults:
             most is not None and estimate_tokens(result) > most
         )
 
-    def _excerpt_job(self, call: Call, cache_id: str) -> ExcerptJob:
+    def _excerpt_job(self, call: UpstreamCall, cache_id: str) -> ExcerptJob:
         settings = self._settings
         names = ", ".join(NAMES[:-1]) + f" or {NAMES[-1]}"
         known = {
@@ -321,12 +325,12 @@ def _is_readable(result: Payload, read_request: ReadRequest) -> bool:
     return outside.complete and (not outside.failed or read_request.job.projection is not None)
 
 
-def _tool_known(call: Call) -> bool:
+def _tool_known(call: UpstreamCall) -> bool:
     """Whether it is known whose result it is: of a task from before a restart it is not."""
     return call.request.method == _TOOL_CALL or bool(call.item.definition)
 
 
-def _output_schema(call: Call) -> bytes | None:
+def _output_schema(call: UpstreamCall) -> bytes | None:
     """What the tool promises of its results; what is listed admits the notice of a truncated one."""
     try:
         return bytes(msgspec.json.decode(call.item.definition, type=_OutputSchemaField).outputSchema) or None
@@ -335,5 +339,5 @@ def _output_schema(call: Call) -> bytes | None:
 
 
 def _close(payload: Payload) -> None:
-    if isinstance(payload, Spooled):
+    if isinstance(payload, SpooledPayload):
         payload.close()

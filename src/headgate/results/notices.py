@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.payload import Spooled
+from headgate.domain.payload import SpooledPayload
 from headgate.schema.notice_compatibility import NOTICE_MEMBER
 
 MESSAGE: Final = (
@@ -198,7 +198,7 @@ class SpoofedNotices:
             result = self._escaped_key.sub(lambda match: _SERVER_MEMBER if match[1] else match[0], result)
         return result
 
-    def mark_on_disk(self, result: Spooled) -> Spooled:
+    def mark_on_disk(self, result: SpooledPayload) -> SpooledPayload:
         """The same of a result on disk; reads all of it, so it is nothing for the event loop."""
         size, changed = 0, False
         for piece, is_changed in self._mark_each(result.chunks()):
@@ -262,7 +262,7 @@ class SpoofedNotices:
 class _MarkedSpool:
     """A result on disk whose imitations are marked when it is read."""
 
-    def __init__(self, stored: Spooled, notices: SpoofedNotices, size: int) -> None:
+    def __init__(self, stored: SpooledPayload, notices: SpoofedNotices, size: int) -> None:
         self._stored = stored
         self._notices = notices
         self.size = size

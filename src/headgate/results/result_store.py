@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from headgate.domain.payload import Payload, Spooled
+from headgate.domain.payload import Payload, SpooledPayload
 
 
 @runtime_checkable
-class FileContent(Spooled, Protocol):
+class FileContent(SpooledPayload, Protocol):
     """A content in an open file, which a worker process can map."""
 
     @property

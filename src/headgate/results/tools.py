@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw
 
-from headgate.domain.arguments import decoded, members_of, nested_arguments
 from headgate.domain.errors import InvalidArguments
+from headgate.domain.tool_arguments import argument_members, decode_arguments, nested_arguments
 from headgate.results import jobs as told
 from headgate.results.jobs import ContextType, PageUnit, ProjectionMode, ReadJob, SearchMode
 
@@ -217,14 +217,16 @@ def parse_read_request(name: str, params: Mapping[str, Raw], room: int) -> ReadR
     if not source.cache_id and source.tool in NAMES:
         problem = f"tool is {source.tool}, which reads results and has none of its own"
         raise InvalidArguments(name, problem, hint=_SOURCE_HINT)
-    given = members_of(params, name, _SOURCE_HINT)
+    given = argument_members(params, name, _SOURCE_HINT)
     arguments = nested_arguments(given, name, _SOURCE_HINT, name=_CONTAINER)
     job = msgspec.structs.replace(job, compact=job.compact or source.format == "compact")
     return ReadRequest(job, source.cache_id or "", source.tool or "", arguments)
 
 
 def _filter(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = decoded(params, _FilterArguments, FILTER, _FIELDS, _MODES, strict=False, container=_CONTAINER)
+    given = decode_arguments(
+        params, _FilterArguments, FILTER, _FIELDS, _MODES, strict=False, container=_CONTAINER
+    )
     if given.mode is not None and given.mode not in [*ProjectionMode]:
         problem = f"mode is {given.mode[:50]!r}"
         raise InvalidArguments(FILTER, problem, hint="mode is include or exclude")
@@ -265,7 +267,9 @@ def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
 
 def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     example = 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}'
-    given = decoded(params, _SearchArguments, SEARCH, example, _MODES, strict=False, container=_CONTAINER)
+    given = decode_arguments(
+        params, _SearchArguments, SEARCH, example, _MODES, strict=False, container=_CONTAINER
+    )
     if not given.pattern:
         problem = "pattern is not given" if given.pattern is None else "pattern is empty"
         raise InvalidArguments(SEARCH, problem, hint=example)
@@ -293,14 +297,18 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
 
 def _explore(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     example = 'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}'
-    given = decoded(params, _ExploreArguments, EXPLORE, example, _MODES, strict=False, container=_CONTAINER)
+    given = decode_arguments(
+        params, _ExploreArguments, EXPLORE, example, _MODES, strict=False, container=_CONTAINER
+    )
     exploration = told.ExploreParams(path=given.path or "", max_depth=given.max_depth or 3, room=room)
     return given, ReadJob(tool=EXPLORE, cache_id="", room=room, exploration=exploration)
 
 
 def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     example = 'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}'
-    given = decoded(params, _ReadArguments, READ, example, _MODES, strict=False, container=_CONTAINER)
+    given = decode_arguments(
+        params, _ReadArguments, READ, example, _MODES, strict=False, container=_CONTAINER
+    )
     reading = told.ReadParams(
         path=given.path or "", offset=given.offset or 0, limit=given.limit, unit=given.unit, room=room
     )
@@ -309,7 +317,9 @@ def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJ
 
 def _query(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
     example = 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}'
-    given = decoded(params, _QueryArguments, QUERY, example, _MODES, strict=False, container=_CONTAINER)
+    given = decode_arguments(
+        params, _QueryArguments, QUERY, example, _MODES, strict=False, container=_CONTAINER
+    )
     if not given.sql or not given.sql.strip():
         raise InvalidArguments(QUERY, "sql is not given", hint=example)
     query = told.QueryParams(sql=given.sql, path=given.path or "", room=room)

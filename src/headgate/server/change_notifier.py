@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
-from headgate.domain.call import Owner
+from headgate.domain.mcp_request import ClientSession
 
 # Those whose list has changed; None is everybody.
 VisibilityGroups = Container[str] | None
@@ -19,7 +19,7 @@ class ChangeListener(Protocol):
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         """The tools, prompts or resources are no longer what they were, for these clients."""
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """A resource has changed, for one client or for all; `params` are those of the notification."""
 
 
@@ -74,7 +74,7 @@ class ChangeNotifier:
         for listener in list(self._listeners):
             listener.list_changed(capability, visibility_groups)
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """Tell everybody who wants to hear of that resource, or the one client whom it concerns."""
         for listener in list(self._listeners):
             listener.resource_updated(uri, params, owner)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Raw
 
-from headgate.domain.call import LOCAL, Caller, Channel, Owner
-from headgate.domain.errors import TooManySubscriptions
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientBackChannel, ClientSession, Identity
 from headgate.protocol.protocol_version import Era
+from headgate.server.errors import TooManySubscriptions
 from headgate.server.reply import Reply
 
 # What a subscription takes besides its URI, in the sets and tables that it is in.
@@ -110,16 +110,16 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
 
     era: Era
     # Progress, log messages and questions that belong to this request.
-    channel: Channel
-    caller: Caller = LOCAL
+    channel: ClientBackChannel
+    caller: Identity = LOCAL_IDENTITY
     # In the stateless era each request declares its own.
-    profile: Profile = PLAIN
+    profile: ClientProfile = PLAIN_PROFILE
     # What the client calls itself; in the stateless era each request says it.
     client: str = ""
     # The listing that the path it came by stands for.
-    listing: Mode | None = None
+    listing: ListingMode | None = None
     # None in the stateless era.
-    owner: Owner | None = None
+    owner: ClientSession | None = None
     preferences: SessionPreferences | None = None
     # The number of the HTTP connection; 0 where there is only one.
     connection: int = 0

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import DecodeError, Raw
 from msgspec.json import decode
 
-from headgate.domain.call import Answer
+from headgate.delivery.errors import OperationInProgress
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
-from headgate.domain.errors import Effect, HeadgateError, StillRunning, UpstreamTimeout
+from headgate.domain.errors import Effect, HeadgateError, UpstreamTimeout
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.upstream_policy import Priority
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation, rejection_of
@@ -159,7 +160,9 @@ class _OperationMetadata(msgspec.Struct, omit_defaults=True):
     unrecorded: bool = False
 
 
-async def with_delivery_metadata(answer: Answer, delivery_request: DeliveryRequest | None) -> Answer:
+async def with_delivery_metadata(
+    answer: McpResponse, delivery_request: DeliveryRequest | None
+) -> McpResponse:
     """The answer of a server, and what became of the call."""
     delivery_status = answer.delivery_status or _PLAIN_STATUS
     delivery_request = delivery_request or _NO_REQUEST
@@ -238,7 +241,7 @@ def _meta_edit(
 
 
 def _rmcp_of_answer(
-    answer: Answer, delivery_status: DeliveryStatus, delivery_request: DeliveryRequest
+    answer: McpResponse, delivery_status: DeliveryStatus, delivery_request: DeliveryRequest
 ) -> RmcpResponseMeta:
     refusal = rejection_of(answer.error).code
     state = delivery_status.state or _unrecorded_state(answer, delivery_status, refusal)
@@ -257,7 +260,7 @@ def _rmcp_of_answer(
 _FINAL_STATUS = {_DONE: _COMPLETED, _ASKED: None}
 
 
-def _unrecorded_state(answer: Answer, delivery_status: DeliveryStatus, refusal: str) -> str:
+def _unrecorded_state(answer: McpResponse, delivery_status: DeliveryStatus, refusal: str) -> str:
     """What the ledger would say of a call that it does not have."""
     if refusal:
         # A server may refuse an attempt, and have carried out the one before.
@@ -272,7 +275,7 @@ def _unrecorded_state(answer: Answer, delivery_status: DeliveryStatus, refusal: 
 def _rmcp_of_error(
     error: HeadgateError, delivery_status: DeliveryStatus, delivery_request: DeliveryRequest
 ) -> RmcpResponseMeta:
-    waiting = isinstance(error, StillRunning)
+    waiting = isinstance(error, OperationInProgress)
     taken = error.effect is not Effect.NONE or bool(delivery_status.op_id) or waiting
     # The ledger knows of earlier attempts, too.
     processed = _PROCESSED.get(delivery_status.state) if delivery_status.state else _BY_EFFECT[error.effect]

@@ -1,6 +1,6 @@
 """The paths of the MCP endpoints, and the listing mode that each stands for."""
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 
 MCP = "/mcp"
 SSE = "/sse"
@@ -10,9 +10,9 @@ MESSAGES = "/messages"
 MCP_SSE = f"{MCP}/sse"
 
 
-def _with_modes(path: str) -> dict[str, Mode]:
+def _with_modes(path: str) -> dict[str, ListingMode]:
     # Some clients put a slash at the end of every address.
-    return {f"{path}/{mode}{slash}": mode for mode in Mode for slash in ("", "/")}
+    return {f"{path}/{mode}{slash}": mode for mode in ListingMode for slash in ("", "/")}
 
 
 # Beside the plain path, one for each mode.
@@ -20,6 +20,6 @@ MCP_PATHS = {MCP: None, f"{MCP}/": None, **_with_modes(MCP)}
 SSE_PATHS = {SSE: None, f"{SSE}/": None, MCP_SSE: None, f"{MCP_SSE}/": None, **_with_modes(SSE)}
 
 
-def listing_mode_of(path: str) -> Mode | None:
+def listing_mode_of(path: str) -> ListingMode | None:
     """The mode that a path stands for; None where it says nothing."""
     return MCP_PATHS.get(path) or SSE_PATHS.get(path)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import QUIET_SECONDS, EventStream
 from headgate.server.http_request import HttpRequest
@@ -43,11 +43,11 @@ class HttpExchange:
 
     # The channel of this request.
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Say something before the answer; a client that does not read loses it."""
         self.send_before_reply(encode_notification(method, params))
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """The client's answer to a question of the server; an error when it cannot be asked."""
         if self._session is None:
             return error_answer("The client speaks a version without questions of servers")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
 
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.protocol.jsonrpc import Envelope
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
@@ -53,7 +53,7 @@ class LegacySseHandler:
         return len(self._clients)
 
     async def open_stream(
-        self, http_request: HttpRequest, messages_path: str, listing: Mode | None = None
+        self, http_request: HttpRequest, messages_path: str, listing: ListingMode | None = None
     ) -> None:
         """The stream of one client; the session lives as long as it does."""
         if len(self._clients) >= self._max_clients:

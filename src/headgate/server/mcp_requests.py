@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from msgspec import DecodeError, Raw
 from msgspec.json import decode
 
-from headgate.domain.call import Answer, Channel, ProgressListener, Request
-from headgate.domain.client import client_name
+from headgate.domain.client_profile import PLAIN_PROFILE, client_name, profile_of
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.mcp_request import ClientBackChannel, McpRequest, McpResponse, ProgressListener
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, encode_object, parse_call, parse_params
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, ProtocolViolation
 from headgate.protocol.protocol_version import (
@@ -33,21 +32,21 @@ _EMPTY_BYTES = len(b"{}")
 class _NotificationChannel:
     """The way to a client of the stateless era: it cannot be asked, and gets only the log that it wants."""
 
-    def __init__(self, channel: Channel, *, logged: bool) -> None:
+    def __init__(self, channel: ClientBackChannel, *, logged: bool) -> None:
         self._channel = channel
         self._logged = logged
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Hand on what the client may be told."""
         if self._logged or method != _LOG:
-            self._channel.tell(method, params)
+            self._channel.send_notification(method, params)
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """No request goes to such a client, whatever carries its own."""
         return error_answer("The client speaks a version without questions of servers")
 
 
-def tool_call_request(envelope: Envelope, context: ClientContext) -> Request:
+def tool_call_request(envelope: Envelope, context: ClientContext) -> McpRequest:
     """A call of a tool; raises Violation."""
     id = bytes(envelope.id)
     call, more = parse_call(envelope.params, id)
@@ -55,7 +54,7 @@ def tool_call_request(envelope: Envelope, context: ClientContext) -> Request:
     return _build_request(envelope.method, call.name, params, call.meta, context, id)
 
 
-def named_request(envelope: Envelope, context: ClientContext, member: str) -> Request:
+def named_request(envelope: Envelope, context: ClientContext, member: str) -> McpRequest:
     """A request about what `member` of its params names; raises Violation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id, member)
@@ -64,7 +63,7 @@ def named_request(envelope: Envelope, context: ClientContext, member: str) -> Re
     return _build_request(envelope.method, name, params, meta, context, id)
 
 
-def completion_request(envelope: Envelope, context: ClientContext) -> Request:
+def completion_request(envelope: Envelope, context: ClientContext) -> McpRequest:
     """A request for values of an argument; raises Violation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id, "ref")
@@ -80,7 +79,7 @@ def completion_request(envelope: Envelope, context: ClientContext) -> Request:
     return _build_request(envelope.method, name, params, meta, context, id)
 
 
-def unknown_method_request(envelope: Envelope, context: ClientContext) -> Request:
+def unknown_method_request(envelope: Envelope, context: ClientContext) -> McpRequest:
     """A request of which only its sender and its server know what it means; raises Violation."""
     id = bytes(envelope.id)
     params = parse_params(envelope.params, id)
@@ -101,7 +100,7 @@ def required_text(value: Raw, what: str, id: bytes) -> str:
 
 def _build_request(
     method: str, name: str, params: dict[str, Raw], raw_meta: Raw, context: ClientContext, id: bytes
-) -> Request:
+) -> McpRequest:
     if context.meta is not None:
         meta = dict(context.meta)
     else:
@@ -113,7 +112,7 @@ def _build_request(
         features = context.features
         if meta and META_CAPABILITIES in meta:
             features = _features_of_request(meta) or features
-        return Request(
+        return McpRequest(
             caller=context.caller,
             method=method,
             name=name,
@@ -122,7 +121,7 @@ def _build_request(
             profile=context.profile,
             client=context.client,
             listing=context.listing,
-            owner=context.owner,
+            session=context.owner,
             channel=channel,
             log_level=context.preferences.log_level if context.preferences is not None else "",
             on_progress=on_progress,
@@ -136,13 +135,13 @@ def _build_request(
         shared_features(capabilities, FEATURES) if len(capabilities) > _EMPTY_BYTES else context.features
     )
     delivery_request = take_delivery_request(meta, context.key_header, features, id)
-    return Request(
+    return McpRequest(
         caller=context.caller,
         method=method,
         name=name,
         params=params,
         meta={key: value for key, value in meta.items() if key not in CONNECTION_KEYS},
-        profile=profile_of(capabilities) if capabilities != b"{}" else PLAIN,
+        profile=profile_of(capabilities) if capabilities != b"{}" else PLAIN_PROFILE,
         client=client_name(bytes(meta.get(META_CLIENT_INFO, b""))),
         listing=context.listing,
         connection=context.connection,
@@ -183,16 +182,18 @@ def _log_level(raw: Raw, id: bytes) -> str:
     return level
 
 
-def _progress_listener(token: Raw, channel: Channel) -> ProgressListener:
+def _progress_listener(token: Raw, channel: ClientBackChannel) -> ProgressListener:
     """Hands progress on under the token that the client chose."""
 
     def tell(params: dict[str, Raw]) -> None:
-        channel.tell("notifications/progress", encode_object({META_PROGRESS_TOKEN: token, **params}))
+        channel.send_notification(
+            "notifications/progress", encode_object({META_PROGRESS_TOKEN: token, **params})
+        )
 
     return tell
 
 
-def requested_server(request: Request) -> str | None:
+def requested_server(request: McpRequest) -> str | None:
     """The server that a client names for a method which the gateway does not know."""
     named = request.meta.get("io.headgate/server")
     try:

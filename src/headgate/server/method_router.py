@@ -10,24 +10,16 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate import __version__
+from headgate.catalog.errors import PromptNotFound, ResourceNotFound, ToolNotFound
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.paged_listing import CacheHint, InvalidCursor
-from headgate.domain.call import LOCAL, Answer, Caller, Owner, Request
-from headgate.domain.client import client_name
+from headgate.domain.client_profile import ClientProfile, client_name, profile_of
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.errors import (
-    GatewayEnding,
-    HeadgateError,
-    InternalError,
-    PromptNotFound,
-    ResourceNotFound,
-    ToolNotFound,
-    TooManySubscriptions,
-)
-from headgate.domain.federation import CLIENT_NAME
-from headgate.domain.kind import LISTED_BY, Kind
-from headgate.domain.listing import Mode
-from headgate.domain.profile import Profile, profile_of
+from headgate.domain.errors import HeadgateError, InternalError
+from headgate.domain.gateway_chain import CLIENT_NAME
+from headgate.domain.item import KIND_BY_LIST_METHOD, ItemKind
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, McpRequest, McpResponse
 from headgate.gateway.gateway import Gateway
 from headgate.protocol.jsonrpc import ABSENT, Envelope, decode_object, parse_params
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolViolation
@@ -50,6 +42,7 @@ from headgate.server.client_context import (
     SubscriptionBudget,
 )
 from headgate.server.delivery_metadata import error_delivery_metadata, with_delivery_metadata
+from headgate.server.errors import GatewayShuttingDown, TooManySubscriptions
 from headgate.server.reply import (
     Reply,
     encode_gateway_error,
@@ -79,7 +72,7 @@ _STATELESS_METHODS = frozenset({"server/discover", "subscriptions/listen"})
 class ClientServices(Protocol):
     """What clients want to know or to tell besides their requests."""
 
-    async def await_listings(self, profile: Profile, owner: Owner | None) -> None:
+    async def await_listings(self, profile: ClientProfile, owner: ClientSession | None) -> None:
         """Give servers a moment to tell what clients of that profile are shown."""
 
     def capabilities(self, era: Era) -> bytes:
@@ -88,13 +81,13 @@ class ClientServices(Protocol):
     async def instructions(self, listing_context: ListingContext) -> str:
         """What the model is advised, by the gateway and by the servers."""
 
-    def cache_hint(self, kind: Kind, listing_context: ListingContext) -> CacheHint:
+    def cache_hint(self, kind: ItemKind, listing_context: ListingContext) -> CacheHint:
         """How long a listing may be believed, and by whom."""
 
-    async def set_log_level(self, owner: Owner, level: str) -> None:
+    async def set_log_level(self, owner: ClientSession, level: str) -> None:
         """The client wants log messages from this level on."""
 
-    def forward_notification(self, owner: Owner, method: str, params: bytes) -> None:
+    def forward_notification(self, owner: ClientSession, method: str, params: bytes) -> None:
         """The client tells its servers something."""
 
 
@@ -132,7 +125,7 @@ class MethodRouter:
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
-            **dict.fromkeys(LISTED_BY, self._list),
+            **dict.fromkeys(KIND_BY_LIST_METHOD, self._list),
         }
         handshake: dict[str, _MethodHandler] = {
             "ping": self._ping,
@@ -172,7 +165,7 @@ class MethodRouter:
                 raise
             return Reply(encode_shutdown_error(bytes(envelope.id)))
 
-    def handle_notification(self, envelope: Envelope, owner: Owner) -> None:
+    def handle_notification(self, envelope: Envelope, owner: ClientSession) -> None:
         """A client of the handshake era tells something that is not the gateway's business."""
         # What is said of delivery is between the client and the gateway.
         self._client_services.forward_notification(
@@ -233,7 +226,7 @@ class MethodRouter:
         request = mcp_requests.unknown_method_request(envelope, context)
         server = mcp_requests.requested_server(request)
 
-        async def forward(request: Request) -> Answer:
+        async def forward(request: McpRequest) -> McpResponse:
             return await self._gateway.forward(request, server)
 
         return await self._reply_from_gateway(envelope, context, request, forward)
@@ -242,8 +235,8 @@ class MethodRouter:
         self,
         envelope: Envelope,
         context: ClientContext,
-        request: Request,
-        work: Callable[[Request], Awaitable[Answer]],
+        request: McpRequest,
+        work: Callable[[McpRequest], Awaitable[McpResponse]],
     ) -> Reply:
         id, method = bytes(envelope.id), envelope.method
         try:
@@ -257,7 +250,7 @@ class MethodRouter:
         except asyncio.CancelledError as cancelled:
             if not absorb_interrupt(cancelled):
                 raise
-            ending = GatewayEnding(request.name or method)
+            ending = GatewayShuttingDown(request.name or method)
             return encode_gateway_error(
                 id, method, ending, context.era, error_delivery_metadata(ending, request.delivery_request)
             )
@@ -275,27 +268,29 @@ class MethodRouter:
         return encode_reply(id, method, request.name or method, answer, context.era)
 
     async def _retry_after_listing(
-        self, request: Request, work: Callable[[Request], Awaitable[Answer]]
-    ) -> Answer:
+        self, request: McpRequest, work: Callable[[McpRequest], Awaitable[McpResponse]]
+    ) -> McpResponse:
         """The answer of a server, which may have more than has been listed so far for such clients."""
         try:
             return await work(request)
         except (ToolNotFound, PromptNotFound, ResourceNotFound):
             # The client may have listed it before this gateway was started.
-            await self._client_services.await_listings(request.profile, request.owner)
+            await self._client_services.await_listings(request.profile, request.session)
             return await work(request)
 
     # Resources that a client wants to hear of.
 
-    async def subscribe(self, uri: str, caller: Caller = LOCAL) -> Answer:
+    async def subscribe(self, uri: str, caller: Identity = LOCAL_IDENTITY) -> McpResponse:
         """Hear of every change of a resource; raises HeadgateError."""
-        request = Request(caller=caller, method="resources/subscribe", name=uri)
+        request = McpRequest(caller=caller, method="resources/subscribe", name=uri)
         return await self._retry_after_listing(request, self._gateway.subscribe)
 
-    async def unsubscribe(self, uri: str, caller: Caller = LOCAL) -> None:
+    async def unsubscribe(self, uri: str, caller: Identity = LOCAL_IDENTITY) -> None:
         """Do not hear of it any more; whatever is wrong with the server, the client is rid of it."""
         try:
-            await self._gateway.unsubscribe(Request(caller=caller, method="resources/unsubscribe", name=uri))
+            await self._gateway.unsubscribe(
+                McpRequest(caller=caller, method="resources/unsubscribe", name=uri)
+            )
         except HeadgateError as error:
             log.debug("not unsubscribed", extra={"uri": uri[:200], "reason": error.message})
 
@@ -345,7 +340,7 @@ class MethodRouter:
     # What the gateway answers itself.
 
     async def _list(self, envelope: Envelope, context: ClientContext) -> Reply:
-        id, kind = bytes(envelope.id), LISTED_BY[envelope.method]
+        id, kind = bytes(envelope.id), KIND_BY_LIST_METHOD[envelope.method]
         try:
             params = msgspec.json.decode(envelope.params or _EMPTY, type=_ListParams)
         except (DecodeError, UnicodeDecodeError) as error:
@@ -386,7 +381,7 @@ class MethodRouter:
         id = bytes(envelope.id)
         raise ProtocolViolation(METHOD_NOT_FOUND, f"Method not found: {envelope.method[:200]}", id=id)
 
-    async def initialize(self, envelope: Envelope, listing: Mode | None = None) -> InitializedClient:
+    async def initialize(self, envelope: Envelope, listing: ListingMode | None = None) -> InitializedClient:
         """The reply to a client that shakes hands; raises Violation."""
         id = bytes(envelope.id)
         try:

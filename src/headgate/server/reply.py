@@ -5,23 +5,20 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
-from headgate.domain.call import Answer
+from headgate.catalog.errors import InvalidExpansionRequest, PromptNotFound, ResourceNotFound, SchemaNotFound
 from headgate.domain.errors import (
-    ExpansionRefused,
     GatewayLoop,
     HeaderMismatch,
     HeadgateError,
-    InvalidAnswer,
     InvalidArguments,
-    MethodUnknown,
-    PromptNotFound,
-    ReminderRefused,
-    ResourceNotFound,
-    SchemaNotFound,
+    InvalidUpstreamResponse,
+    MethodNotFound,
 )
-from headgate.domain.federation import META_LOOP
-from headgate.domain.payload import Payload, size_of
-from headgate.domain.redaction import cleaned
+from headgate.domain.gateway_chain import META_LOOP
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.payload import Payload, payload_size
+from headgate.domain.redaction import redact
+from headgate.input_requests.errors import RequestStateRefused
 from headgate.protocol.jsonrpc import encode_failure, one_line
 from headgate.protocol.jsonrpc_errors import (
     HEADER_MISMATCH,
@@ -65,7 +62,7 @@ class Reply(msgspec.Struct):
     @property
     def size(self) -> int:
         """How many bytes the message has."""
-        return len(self.head) + size_of(self.payload) + len(self.tail)
+        return len(self.head) + payload_size(self.payload) + len(self.tail)
 
     @property
     def memory_bytes(self) -> int:
@@ -144,7 +141,7 @@ class _ReplyErrorCode(msgspec.Struct):
     code: int = 0
 
 
-def encode_reply(id: bytes, method: str, name: str, answer: Answer, era: Era) -> Reply:
+def encode_reply(id: bytes, method: str, name: str, answer: McpResponse, era: Era) -> Reply:
     """The reply that carries an upstream's answer; raises Violation when there is nothing to carry."""
     if answer.error:
         return error_reply(id, answer.error)
@@ -153,7 +150,7 @@ def encode_reply(id: bytes, method: str, name: str, answer: Answer, era: Era) ->
         if not isinstance(payload, bytes):
             payload.close()
         return encode_gateway_error(
-            id, method, InvalidAnswer(name, method, "a result that is no object"), era
+            id, method, InvalidUpstreamResponse(name, method, "a result that is no object"), era
         )
     stateless = era is Era.STATELESS
     opening = COMPLETE + b"," + UNCACHED if method == _READ else COMPLETE
@@ -170,10 +167,10 @@ def encode_reply(id: bytes, method: str, name: str, answer: Answer, era: Era) ->
         return result_reply(id, to_handshake(payload, hints=method == _READ))
     except ResultNeedsInput as kind:
         reason = f"a result of the type {kind}, which this client cannot handle"
-        return encode_gateway_error(id, method, InvalidAnswer(name, method, reason), era)
+        return encode_gateway_error(id, method, InvalidUpstreamResponse(name, method, reason), era)
 
 
-def encode_upstream_error(id: bytes, answer: Answer) -> Reply:
+def encode_upstream_error(id: bytes, answer: McpResponse) -> Reply:
     """An upstream's error about the method as such, with the HTTP status that the stateless era wants."""
     try:
         code = msgspec.json.decode(answer.error, type=_ReplyErrorCode).code
@@ -195,33 +192,33 @@ def encode_gateway_error(
     if violation is not None:
         raise violation from error
     if method == _TOOL_CALL:
-        told: dict[str, object] = {"io.headgate/error": error.told, **meta}
-        answer = tool_error_result(cleaned(error.sentence), told, error.details)
+        told: dict[str, object] = {"io.headgate/error": error.error_data, **meta}
+        answer = tool_error_result(redact(error.sentence), told, error.details)
         return result_reply(id, to_stateless(answer) if era is Era.STATELESS else answer)
-    data = {**error.told, "_meta": meta} if meta else error.told
-    problem = {"code": error.number, "message": cleaned(f"{error.message}; {error.hint}"), "data": data}
+    data = {**error.error_data, "_meta": meta} if meta else error.error_data
+    problem = {"code": error.number, "message": redact(f"{error.message}; {error.hint}"), "data": data}
     return error_reply(id, msgspec.json.encode(problem))
 
 
 def _protocol_violation(id: bytes, method: str, error: HeadgateError, era: Era) -> ProtocolViolation | None:
     """What the protocol has a number of its own for."""
-    message = cleaned(f"{error.message}; {error.hint}")
+    message = redact(f"{error.message}; {error.hint}")
     match error:
         case ResourceNotFound():
             code = INVALID_PARAMS if era is Era.STATELESS else RESOURCE_NOT_FOUND
             return ProtocolViolation(code, message, id=id, data={"uri": error.uri[:2000]}, status=200)
-        case PromptNotFound() | ReminderRefused():
+        case PromptNotFound() | RequestStateRefused():
             return ProtocolViolation(INVALID_PARAMS, message, id=id, status=200)
-        case SchemaNotFound() | ExpansionRefused():
+        case SchemaNotFound() | InvalidExpansionRequest():
             # The message alone, which clients know word for word.
             return ProtocolViolation(
-                INVALID_PARAMS, cleaned(error.message), id=id, data=error.told, status=200
+                INVALID_PARAMS, redact(error.message), id=id, data=error.error_data, status=200
             )
         case InvalidArguments() if method != _TOOL_CALL:
-            return ProtocolViolation(INVALID_PARAMS, message, id=id, data=error.told, status=200)
+            return ProtocolViolation(INVALID_PARAMS, message, id=id, data=error.error_data, status=200)
         case HeaderMismatch():
             return ProtocolViolation(HEADER_MISMATCH, message, id=id)
-        case MethodUnknown():
+        case MethodNotFound():
             return ProtocolViolation(METHOD_NOT_FOUND, message, id=id)
     return None
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_request
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR
 from headgate.protocol.rmcp import without_rmcp_meta
@@ -36,7 +36,7 @@ class ClientRequests:
         # Part of every id, so that a late answer to an earlier gateway is nobody's answer here.
         self._series = secrets.token_hex(4).encode()
         self._sent_count = 0
-        self._pending: dict[bytes, asyncio.Future[Answer]] = {}
+        self._pending: dict[bytes, asyncio.Future[McpResponse]] = {}
         self._stream_opened = asyncio.Event()
         self._closed = False
         # How many of the questions have not been sent, because the client could not be reached.
@@ -45,7 +45,7 @@ class ClientRequests:
     def __len__(self) -> int:
         return len(self._pending)
 
-    async def send_request(self, sender: MessageSender, method: str, params: bytes) -> Answer:
+    async def send_request(self, sender: MessageSender, method: str, params: bytes) -> McpResponse:
         """The client's answer as it came, or an error that says why there is none."""
         if self._closed:
             return error_answer(_SESSION_ENDED)
@@ -84,7 +84,7 @@ class ClientRequests:
             self.unsent -= 1
         return False
 
-    def _not_connected_error(self) -> Answer:
+    def _not_connected_error(self) -> McpResponse:
         if self._closed:
             return error_answer(_SESSION_ENDED)
         return error_answer(f"The client opened no stream to be asked on within {self._reach_seconds:g} s")
@@ -108,16 +108,16 @@ class ClientRequests:
                 answer.set_result(error_answer(_SESSION_ENDED))
 
 
-def _answer_of_response(result: bytes, error: bytes) -> Answer:
+def _answer_of_response(result: bytes, error: bytes) -> McpResponse:
     """What the client said, unless no server could make sense of it; of delivery it says nothing to one."""
     if (error or result)[:1] != b"{":
         return error_answer("The client's answer is neither a result nor an error of the protocol")
-    return Answer(error=error) if error else Answer(without_rmcp_meta(result))
+    return McpResponse(error=error) if error else McpResponse(without_rmcp_meta(result))
 
 
-def error_answer(reason: str) -> Answer:
+def error_answer(reason: str) -> McpResponse:
     """Why there is no answer, in the words of the protocol."""
-    return Answer(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": reason}))
+    return McpResponse(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": reason}))
 
 
 class SessionChannel:
@@ -129,12 +129,12 @@ class SessionChannel:
         self._sender = sender
         self._client_requests = client_requests
 
-    def tell(self, method: str, params: bytes) -> None:
+    def send_notification(self, method: str, params: bytes) -> None:
         """Hand a notification on; one that the client can neither take now nor fetch later is dropped."""
         message = encode_notification(method, params)
         if not self._sender.try_send(message):
             self._sender.retain_or_drop(message)
 
-    async def ask(self, method: str, params: bytes) -> Answer:
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
         """The client's answer to a question; an error when it cannot be asked."""
         return await self._client_requests.send_request(self._sender, method, params)

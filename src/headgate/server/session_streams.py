@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
 
@@ -13,7 +13,7 @@ from headgate.server.event_streams import EventStore, EventStream, ReplayBuffer
 _PRIMING_EVENT_SINCE = "2025-11-25"
 # Calls that go on although their client has left, until it comes back for the answers.
 _MAX_DETACHED = 64
-LISTED_CAPABILITIES = tuple(dict.fromkeys(kind.capability for kind in Kind))
+LISTED_CAPABILITIES = tuple(dict.fromkeys(kind.capability for kind in ItemKind))
 
 
 def list_changed_method(capability: str) -> str:

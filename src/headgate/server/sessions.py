@@ -11,11 +11,10 @@ from typing import Protocol
 import msgspec
 from msgspec import DecodeError
 
-from headgate.domain.call import Owner
-from headgate.domain.client import client_name
+from headgate.domain.client_profile import PLAIN_PROFILE, client_name, profile_of
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN, profile_of
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.jsonrpc import encode_notification
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE
@@ -77,20 +76,20 @@ class HandshakeSession:
         self.id = id or secrets.token_urlsafe(24).encode()
         self.version = LATEST_HANDSHAKE
         self.capabilities = b"{}"
-        self.profile = PLAIN
+        self.profile = PLAIN_PROFILE
         # Those of rmcp that the client shares with us.
         self.features: frozenset[str] = frozenset()
         self.client_info = b""
         # What the client calls itself, and the listing that the path it opened stands for.
         self.client = ""
-        self.listing: Mode | None = None
+        self.listing: ListingMode | None = None
         self.preferences = SessionPreferences()
         # Whether the client may come back to it after it was closed.
         self.revivable = False
         self.running_requests = RunningRequests()
         self.client_requests = ClientRequests()
         self.channel = SessionChannel(sender, self.client_requests)
-        self.owner = Owner(self.id.decode(), self.channel)
+        self.owner = ClientSession(self.id.decode(), self.channel)
 
     def complete_handshake(self, version: str, capabilities: bytes, client_info: bytes) -> None:
         """The client has shaken hands, and said this of itself."""
@@ -104,14 +103,14 @@ class HandshakeSession:
     def list_changed(self, capability: str, visibility_groups: VisibilityGroups) -> None:
         """Tell the client that its tools, prompts or resources are out of date, if they are."""
         if visibility_groups is None or self.owner.id in visibility_groups:
-            self.channel.tell(list_changed_method(capability), b"")
+            self.channel.send_notification(list_changed_method(capability), b"")
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """Tell the client that a resource has changed, if it wants to know and is meant."""
         if self._is_subscribed(uri, owner):
-            self.channel.tell("notifications/resources/updated", params)
+            self.channel.send_notification("notifications/resources/updated", params)
 
-    def _is_subscribed(self, uri: str, owner: Owner | None) -> bool:
+    def _is_subscribed(self, uri: str, owner: ClientSession | None) -> bool:
         return uri in self.preferences.subscriptions and (owner is None or owner.id == self.owner.id)
 
 
@@ -137,7 +136,7 @@ class HttpSession(HandshakeSession):
         ):
             self.streams.mark_lists_stale((capability,))
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """Tell the client, now or as soon as it listens."""
         if not self._is_subscribed(uri, owner):
             return

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import LOCAL, Caller, Owner, visibility_group_of
-from headgate.domain.errors import HeadgateError, TooManySubscriptions
-from headgate.domain.kind import NAMED_BY
+from headgate.domain.errors import HeadgateError
+from headgate.domain.item import NAME_PARAM_BY_METHOD
+from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, Identity, visibility_group_of
 from headgate.protocol.framing import sse_event
 from headgate.protocol.jsonrpc import (
     ABSENT,
@@ -45,6 +45,7 @@ from headgate.server.client_context import (
 )
 from headgate.server.delivery_metadata import IDEMPOTENCY_KEY_HEADER
 from headgate.server.endpoints import listing_mode_of
+from headgate.server.errors import TooManySubscriptions
 from headgate.server.http_exchange import HttpExchange, KeepAlive
 from headgate.server.http_request import HttpRequest
 from headgate.server.method_router import MethodRouter
@@ -128,7 +129,9 @@ class StatelessHttpHandler:
 class ClientSubscription:
     """What one client asked to be told, put into its outbox under the id of its request."""
 
-    def __init__(self, envelope: Envelope, outbound_queue: OutboundQueue, caller: Caller = LOCAL) -> None:
+    def __init__(
+        self, envelope: Envelope, outbound_queue: OutboundQueue, caller: Identity = LOCAL_IDENTITY
+    ) -> None:
         self.id = bytes(envelope.id)
         self.outbound_queue = outbound_queue
         self.ended = asyncio.Event()
@@ -162,7 +165,7 @@ class ClientSubscription:
                 encode_notification(f"notifications/{capability}/list_changed", tagged)
             )
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """A resource has changed."""
         if uri in self.uris and owner is None:
             members = {**decode_object(params or b"{}"), "_meta": self._tag}
@@ -270,7 +273,7 @@ def _check_headers(
         )
     if headers.get(b"mcp-method") != envelope.method.encode():
         raise ProtocolViolation(HEADER_MISMATCH, "Mcp-Method differs from the method in the body", id=id)
-    key = NAMED_BY.get(envelope.method)
+    key = NAME_PARAM_BY_METHOD.get(envelope.method)
     if key is None:
         return
     named: Raw = getattr(params, key)

@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Owner
+from headgate.domain.mcp_request import ClientSession
 from headgate.protocol.framing import line_fragments
 from headgate.protocol.jsonrpc import Envelope, decode_object
 from headgate.protocol.jsonrpc_errors import INVALID_REQUEST, ProtocolViolation
@@ -135,7 +135,7 @@ class StdioServer:
         if self._era is Era.HANDSHAKE:
             self._session.list_changed(capability, visibility_groups)
 
-    def resource_updated(self, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """Tell a client that shook hands; others have subscribed."""
         self._session.resource_updated(uri, params, owner)
 

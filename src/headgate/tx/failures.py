@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.domain.errors import Effect, quoted
-from headgate.domain.redaction import cleaned
+from headgate.domain.redaction import redact
 from headgate.protocol.jsonrpc_errors import REJECTION_CODES
 from headgate.protocol.rmcp import RETRYABLE
 from headgate.tx.config import RetryPolicy
@@ -107,11 +107,11 @@ def exception_failure(error: Exception) -> CallFailure:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         # What a task group makes of one exception.
         error = error.exceptions[0]
-    message = cleaned(str(error) or type(error).__name__)
+    message = redact(str(error) or type(error).__name__)
     if isinstance(error, TxError):
         return CallFailure(
             code=error.error_code,
-            message=cleaned(error.detail),
+            message=redact(error.detail),
             effect=error.effect,
             retryable=error.retryable,
         )
@@ -202,7 +202,7 @@ def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
     delivery_status = delivery_metadata_of(meta)
     ack, duplicate = delivery_status.get("ack") is True, delivery_status.get("duplicate") is True
     if isinstance(told, Mapping) and isinstance(told.get("code"), str):
-        failure = _gateway_failure(told, cleaned(text[:_LONGEST_SENTENCE]) or told["code"])
+        failure = _gateway_failure(told, redact(text[:_LONGEST_SENTENCE]) or told["code"])
         effect = _recorded(meta, failure.effect)
         recorded = _operation(meta).get("state") == _FAILED
         return replace(failure, effect=effect, ack=ack, duplicate=duplicate, is_recorded=recorded)
@@ -217,7 +217,7 @@ def metadata_failure(meta: Mapping[str, Any], text: str) -> CallFailure | None:
     nothing = processed is False or (refused and processed is None)
     return CallFailure(
         code=code or "TEMPORARY_FAILURE",
-        message=cleaned(text) or f"the peer did not accept the call ({code or 'without a reason'})",
+        message=redact(text) or f"the peer did not accept the call ({code or 'without a reason'})",
         effect=Effect.NONE if nothing else Effect.UNKNOWN,
         retryable=code in RETRYABLE,
         is_quoted=bool(text),

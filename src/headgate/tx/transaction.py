@@ -19,7 +19,7 @@ from headgate.delivery.transactions.saga_rules import (
     TransactionStatus,
 )
 from headgate.domain.errors import Effect, quoted
-from headgate.domain.redaction import cleaned
+from headgate.domain.redaction import redact
 from headgate.domain.upstream_policy import ToolClass
 from headgate.tx import peer_session
 from headgate.tx.config import RetryPolicy, TxConfig, check_arguments, check_key, check_policy, check_timeout
@@ -252,7 +252,7 @@ class Transaction:
                 self._steps.remove(step)
             answer.unwrap()
         if is_error(answer.result):
-            said = cleaned(text_of(answer.result))
+            said = redact(text_of(answer.result))
             self._set_step_state(step, StepState.FAILED, said)
             problem = f"step {step.number} ({step.tool!r}) failed"
             detail = f"{problem}: {said}"
@@ -309,7 +309,7 @@ class Transaction:
             state = StepState.UNDO_FAILED if answer.answered else _UNDO_AFTER[answer.effect]
             self._set_step_state(step, state, answer.error_message or "")
         elif is_error(answer.result):
-            self._set_step_state(step, StepState.UNDO_FAILED, cleaned(text_of(answer.result)))
+            self._set_step_state(step, StepState.UNDO_FAILED, redact(text_of(answer.result)))
         else:
             self._set_step_state(step, StepState.UNDONE)
 

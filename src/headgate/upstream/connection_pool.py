@@ -8,9 +8,15 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from headgate.domain.call import Owner, Request
-from headgate.domain.errors import Effect, Exhausted, HeadgateError, UpstreamError, UpstreamUnreachable
-from headgate.domain.profile import Profile
+from headgate.domain.client_profile import ClientProfile
+from headgate.domain.errors import (
+    Effect,
+    HeadgateError,
+    ResourceExhausted,
+    UpstreamError,
+    UpstreamUnreachable,
+)
+from headgate.domain.mcp_request import ClientSession, McpRequest
 from headgate.upstream.mcp_peer import McpPeer
 from headgate.upstream.pending_input import CallAwaitingInput
 
@@ -27,18 +33,18 @@ _LEAST_INPUT_SECONDS = 2.0
 class PoolKey(msgspec.Struct, frozen=True):
     """Whose line is wanted."""
 
-    profile: Profile
+    profile: ClientProfile
     # None in the stateless era.
-    owner: Owner | None
+    owner: ClientSession | None
     principal: str
     # Whether something on the line could be meant for one of its users only.
     alone: bool
 
 
-def pool_key_of(request: Request) -> PoolKey:
+def pool_key_of(request: McpRequest) -> PoolKey:
     """The line that a request needs."""
-    alone = request.profile.can_be_asked or bool(request.log_level)
-    return PoolKey(request.profile, request.owner, request.caller.principal, alone)
+    alone = request.profile.accepts_input_requests or bool(request.log_level)
+    return PoolKey(request.profile, request.session, request.caller.principal, alone)
 
 
 class ClientConnection:
@@ -64,7 +70,7 @@ class ClientConnection:
 
 
 # Opens a connection that declares the profile, for one owner.
-OpenConnection = Callable[[Profile, Owner | None], AbstractAsyncContextManager[McpPeer]]
+OpenConnection = Callable[[ClientProfile, ClientSession | None], AbstractAsyncContextManager[McpPeer]]
 
 
 class ConnectionPool:
@@ -145,7 +151,7 @@ class ConnectionPool:
             if connection.owner is not None and _is_open(connection)
         ]
 
-    def peer_for_profile(self, profile: Profile) -> McpPeer | None:
+    def peer_for_profile(self, profile: ClientProfile) -> McpPeer | None:
         """Some connection that declares the profile."""
         return next(
             (
@@ -248,7 +254,7 @@ class ConnectionPool:
             if look_again is not None:
                 return
             reason = f"{self._server!r} has {self._max_size} connections, and all are in use"
-            raise Exhausted(reason) from error
+            raise ResourceExhausted(reason) from error
         finally:
             del self._waiters[change]
 

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from headgate.domain.errors import LONGEST_CAUSE
-from headgate.domain.known_secrets import without_values
-from headgate.domain.redaction import REDACTED, cleaned
+from headgate.domain.errors import MAX_CAUSE
+from headgate.domain.known_secrets import redact_values
+from headgate.domain.redaction import REDACTED, redact
 
 _STDERR = "last lines on stderr:"
 # Package runners end with a line about their log file, below the line that says what is wrong.
@@ -75,7 +75,7 @@ def redacted_lines(lines: Sequence[str], secrets: Sequence[str] = ()) -> list[st
     """
     last = list(lines)[-_READ_LINES:]
     plain = [_plain(line[:_READ_CHARACTERS]) for line in _without_end_of_key(last)]
-    text = cleaned(without_values("\n".join(plain), secrets))
+    text = redact(redact_values("\n".join(plain), secrets))
     return [line[:_LINE_CHARACTERS] for line in text.split("\n")] if plain else []
 
 
@@ -96,5 +96,5 @@ def _without_end_of_key(lines: Sequence[str]) -> list[str]:
 
 def bounded_reason(reason: str, secrets: Sequence[str] = ()) -> str:
     """The reason as pages and errors show it: without secrets, and no longer than an error may quote."""
-    text = cleaned(without_values(reason, secrets))
-    return text if len(text) <= LONGEST_CAUSE else f"{text[: LONGEST_CAUSE - 1]}…"
+    text = redact(redact_values(reason, secrets))
+    return text if len(text) <= MAX_CAUSE else f"{text[: MAX_CAUSE - 1]}…"

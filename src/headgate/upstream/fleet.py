@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from headgate.domain.call import Answer, Call
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import GatewayLoop, HeadgateError, UpstreamUnavailable
-from headgate.domain.federation import META_GATEWAYS
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec, ServerStatus
+from headgate.domain.gateway_chain import META_GATEWAYS
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, ServerStatus
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.main_connection import OpenTransport, ProtocolVersionStore
 from headgate.upstream.mcp_peer import McpPeer
@@ -53,18 +53,18 @@ class UpstreamFleet:
         self._removed: dict[str, ResourceSubscriptions] = {}
         self._running: dict[UpstreamSupervisor, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._listing_refreshes: dict[tuple[UpstreamSupervisor, Profile], asyncio.Task[None]] = {}
+        self._listing_refreshes: dict[tuple[UpstreamSupervisor, ClientProfile], asyncio.Task[None]] = {}
         self._refresh_slots = asyncio.Semaphore(_MOST_LEARNING)
         self._loop = asyncio.get_running_loop()
         # When listings stop waiting for a server.
         self._awaited_until: dict[UpstreamSupervisor, float] = {}
 
-    def send_to_server(self, call: Call) -> Coroutine[Any, Any, Answer]:
+    def send_to_server(self, call: UpstreamCall) -> Coroutine[Any, Any, McpResponse]:
         """Carry one call out; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
         supervisor = self._supervisors.get(call.item.server)
         return supervisor.send_on_connection(call) if supervisor is not None else self._send_to_removed(call)
 
-    async def _send_to_removed(self, call: Call) -> Answer:
+    async def _send_to_removed(self, call: UpstreamCall) -> McpResponse:
         return await self._supervisor_of(call.item.server).send_on_connection(call)
 
     async def await_ready(self, server: str) -> None:
@@ -91,11 +91,11 @@ class UpstreamFleet:
         supervisor = self._supervisors.get(server)
         return supervisor.spec.max_timeout_seconds if supervisor is not None else _LONGEST_SECONDS
 
-    async def subscribe(self, server: str, uri: str) -> Answer:
+    async def subscribe(self, server: str, uri: str) -> McpResponse:
         """Hear of every change of a resource; the server's answer, raises UpstreamError."""
         return await self._supervisor_of(server).subscribe(uri)
 
-    async def unsubscribe(self, server: str, uri: str) -> Answer:
+    async def unsubscribe(self, server: str, uri: str) -> McpResponse:
         """One client less wants to hear of it; raises UpstreamError."""
         return await self._supervisor_of(server).unsubscribe(uri)
 
@@ -237,7 +237,7 @@ class UpstreamFleet:
         return [
             supervisor
             for name, supervisor in self._supervisors.items()
-            if not supervisor.settled.is_set() and not self._events.has_listing(name, PLAIN)
+            if not supervisor.settled.is_set() and not self._events.has_listing(name, PLAIN_PROFILE)
         ]
 
     def starting(self) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ class UpstreamFleet:
             if supervisor.spec.enabled
             and supervisor.settled.is_set()
             and not supervisor.is_ready
-            and not self._events.has_listing(name, PLAIN)
+            and not self._events.has_listing(name, PLAIN_PROFILE)
         )
 
     async def close(self) -> None:

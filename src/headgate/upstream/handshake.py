@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.errors import GatewayLoop, InvalidAnswer, RequestRefused, VersionMismatch
-from headgate.domain.federation import META_LOOP
-from headgate.domain.payload import size_of
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec
+from headgate.domain.errors import GatewayLoop, InvalidUpstreamResponse
+from headgate.domain.gateway_chain import META_LOOP
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.payload import payload_size
+from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.jsonrpc import encode_notification, encode_object
 from headgate.protocol.jsonrpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from headgate.protocol.protocol_version import (
@@ -21,6 +21,7 @@ from headgate.protocol.protocol_version import (
     STATELESS_VERSIONS,
 )
 from headgate.protocol.rmcp import with_rmcp_capability
+from headgate.upstream.errors import UpstreamRequestRefused, VersionMismatch
 from headgate.upstream.mcp_peer import CLIENT_INFO, connection_meta, payload_bytes
 from headgate.upstream.negotiation_result import NegotiationResult, negotiation_result_of
 from headgate.upstream.spool import discard_payload
@@ -65,7 +66,10 @@ class _InitializeResult(msgspec.Struct, rename={"meta": "_meta"}):
 
 
 async def negotiate_protocol(
-    spec: ServerSpec, transport: UpstreamTransport, remembered: str | None, profile: Profile = PLAIN
+    spec: ServerSpec,
+    transport: UpstreamTransport,
+    remembered: str | None,
+    profile: ClientProfile = PLAIN_PROFILE,
 ) -> NegotiationResult:
     """Agree on a version; raises UpstreamError. `remembered` is what was agreed the last time.
 
@@ -103,16 +107,16 @@ async def _probe(spec: ServerSpec, transport: UpstreamTransport) -> NegotiationR
         asked.cancel()
 
 
-def _answer_or_unknown(asked: "asyncio.Future[Answer]") -> Answer:
+def _answer_or_unknown(asked: "asyncio.Future[McpResponse]") -> McpResponse:
     """The answer to the first question; what cannot be read, or was refused, is what an old server says."""
     try:
         return asked.result()
-    except (InvalidAnswer, RequestRefused):
-        return Answer(error=b"{}")
+    except (InvalidUpstreamResponse, UpstreamRequestRefused):
+        return McpResponse(error=b"{}")
 
 
 async def _follow_discover_answer(
-    spec: ServerSpec, transport: UpstreamTransport, answer: Answer
+    spec: ServerSpec, transport: UpstreamTransport, answer: McpResponse
 ) -> NegotiationResult:
     negotiated = _discovered(spec, answer)
     if negotiated is not None:
@@ -120,7 +124,9 @@ async def _follow_discover_answer(
     error = _error(answer)
     _refuse_loop(spec, error)
     if error.code in _STATELESS_ERRORS:
-        raise InvalidAnswer(spec.name, "server/discover", f"the error {error.code} {error.message[:200]}")
+        raise InvalidUpstreamResponse(
+            spec.name, "server/discover", f"the error {error.code} {error.message[:200]}"
+        )
     if error.code == UNSUPPORTED_VERSION:
         supported = _supported(error.data)
         for version in STATELESS_VERSIONS:
@@ -135,7 +141,7 @@ async def _follow_discover_answer(
 
 def _discover_request(spec: ServerSpec, version: str) -> OutgoingRequest:
     # Whoever speaks rmcp says so in the answer, and hears of it from then on.
-    meta = connection_meta(version, with_rmcp_capability(PLAIN.capabilities, FEATURES))
+    meta = connection_meta(version, with_rmcp_capability(PLAIN_PROFILE.capabilities, FEATURES))
     params = encode_object({"_meta": Raw(encode_object(meta))})
     return _handshake_request(spec, "server/discover", params)
 
@@ -152,7 +158,7 @@ def _handshake_request(spec: ServerSpec, method: str, params: bytes) -> Outgoing
     )
 
 
-def _discovered(spec: ServerSpec, answer: Answer) -> NegotiationResult | None:
+def _discovered(spec: ServerSpec, answer: McpResponse) -> NegotiationResult | None:
     """What a stateless server says about itself; None when this is not its answer."""
     if answer.error:
         return None
@@ -169,9 +175,9 @@ def _discovered(spec: ServerSpec, answer: Answer) -> NegotiationResult | None:
     )
 
 
-def _text(answer: Answer) -> bytes:
+def _text(answer: McpResponse) -> bytes:
     """A result that is UTF-8: of a bad byte in the instructions only that byte is lost; raises _TooLong."""
-    size = size_of(answer.result)
+    size = payload_size(answer.result)
     if size > _MOST_BYTES:
         discard_payload(answer.result)
         raise _HandshakeTooLarge(f"{size // 2**20} MiB")
@@ -179,7 +185,7 @@ def _text(answer: Answer) -> bytes:
     return result if result.isascii() else result.decode(errors="replace").encode()
 
 
-def _error(answer: Answer) -> _HandshakeError:
+def _error(answer: McpResponse) -> _HandshakeError:
     try:
         return msgspec.json.decode(answer.error or b"{}", type=_HandshakeError)
     except (DecodeError, UnicodeDecodeError):
@@ -200,7 +206,7 @@ def _supported(data: Raw) -> list[str]:
 
 
 async def _initialize(
-    spec: ServerSpec, transport: UpstreamTransport, profile: Profile = PLAIN
+    spec: ServerSpec, transport: UpstreamTransport, profile: ClientProfile = PLAIN_PROFILE
 ) -> NegotiationResult:
     params = b'{"protocolVersion":"%s","capabilities":%s,"clientInfo":%s}' % (
         LATEST_HANDSHAKE.encode(),
@@ -217,11 +223,13 @@ async def _initialize(
             return negotiated
         raise VersionMismatch(spec.name, ", ".join(_supported(error.data))[:200] or "an unknown version")
     if answer.error:
-        raise InvalidAnswer(spec.name, "initialize", f"the error {error.code} {error.message[:200]}")
+        raise InvalidUpstreamResponse(
+            spec.name, "initialize", f"the error {error.code} {error.message[:200]}"
+        )
     try:
         found = msgspec.json.decode(_text(answer), type=_InitializeResult)
     except (DecodeError, UnicodeDecodeError, _HandshakeTooLarge) as problem:
-        raise InvalidAnswer(spec.name, "initialize", f"no handshake ({problem})") from problem
+        raise InvalidUpstreamResponse(spec.name, "initialize", f"no handshake ({problem})") from problem
     if found.protocolVersion not in HANDSHAKE_VERSIONS:
         raise VersionMismatch(spec.name, found.protocolVersion[:200])
     instructions = found.instructions or ""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import HeadgateError
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
 
 # What a server owes us on one connection; beyond that the oldest is forgotten.
@@ -19,7 +19,7 @@ MOST_EXCHANGES = 100
 class _AwaitedAnswer(msgspec.Struct, frozen=True):
     """Who takes the answer, and until when."""
 
-    take: Callable[[Answer], None]
+    take: Callable[[McpResponse], None]
     until: float
 
 
@@ -45,7 +45,7 @@ class LateAnswers:
         self._awaited[number] = _AwaitedAnswer(outgoing.on_late, until)
         return until
 
-    def pop_handler(self, number: int) -> Callable[[Answer], None] | None:
+    def pop_handler(self, number: int) -> Callable[[McpResponse], None] | None:
         """Who wants the answer that has come; nobody is told twice."""
         awaited = self._awaited.pop(number, None)
         return awaited.take if awaited is not None else None
@@ -65,13 +65,15 @@ class LateExchanges:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._given_up: dict[asyncio.Task[Answer], asyncio.TimerHandle] = {}
-        self._sent: dict[asyncio.Task[Answer], SendAttempt] = {}
+        self._given_up: dict[asyncio.Task[McpResponse], asyncio.TimerHandle] = {}
+        self._sent: dict[asyncio.Task[McpResponse], SendAttempt] = {}
 
     def __len__(self) -> int:
         return len(self._given_up)
 
-    async def run_past_caller(self, exchange: Coroutine[Any, Any, Answer], sending: SendAttempt) -> Answer:
+    async def run_past_caller(
+        self, exchange: Coroutine[Any, Any, McpResponse], sending: SendAttempt
+    ) -> McpResponse:
         """The answer; whoever is cancelled meanwhile leaves the exchange to whoever takes late answers.
 
         An exchange that has not begun by then never does.
@@ -95,7 +97,7 @@ class LateExchanges:
             if sent is sending:
                 task.cancel()
 
-    def _keep_running(self, task: asyncio.Task[Answer], outgoing: OutgoingRequest, until: float) -> None:
+    def _keep_running(self, task: asyncio.Task[McpResponse], outgoing: OutgoingRequest, until: float) -> None:
         take = outgoing.on_late
         assert take is not None
         if len(self._given_up) >= MOST_EXCHANGES:
@@ -106,7 +108,7 @@ class LateExchanges:
         self._given_up[task] = self._loop.call_at(until, task.cancel)
         task.add_done_callback(lambda _: self._ended(task, take))
 
-    def _ended(self, task: asyncio.Task[Answer], take: Callable[[Answer], None]) -> None:
+    def _ended(self, task: asyncio.Task[McpResponse], take: Callable[[McpResponse], None]) -> None:
         self._sent.pop(task, None)
         timer = self._given_up.pop(task, None)
         if timer is not None:

@@ -18,7 +18,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.known_secrets import known_secrets
-from headgate.domain.server import ServerSpec, State
+from headgate.domain.server_spec import ServerSpec, ServerState
 from headgate.upstream.failure_reason import bounded_reason, redacted_lines, with_stderr, with_url
 from headgate.upstream.handshake import negotiate_protocol
 from headgate.upstream.mcp_peer import McpPeer
@@ -130,7 +130,7 @@ class MainConnection:
     ) -> None:
         self.spec = spec
         self.peer: McpPeer | None = None
-        self.state = State.STARTING if spec.enabled else State.DISABLED
+        self.state = ServerState.STARTING if spec.enabled else ServerState.DISABLED
         self.last_error: str | None = None
         self.next_attempt = 0.0
         self.connections = 0
@@ -159,7 +159,7 @@ class MainConnection:
         # Stopped because nobody uses it, and who wants it to be started again.
         self._stopped_idle = self._started_on_demand = False
         self._wanted = asyncio.Event()
-        self._last_logged: tuple[State, str | None] | None = None
+        self._last_logged: tuple[ServerState, str | None] | None = None
         # Why the server that is connected cannot do its work, by its own account.
         self._health_problem: str | None = None
 
@@ -176,24 +176,24 @@ class MainConnection:
         tried = False
         while self.peer is None:
             rest = max(0.0, self.next_attempt - self._loop.time())
-            if self.state in (State.DISABLED, State.STOPPED):
+            if self.state in (ServerState.DISABLED, ServerState.STOPPED):
                 reason = ": ".join(("it is switched off", *filter(None, [self.spec.disabled_reason])))
                 raise UpstreamUnavailable(self.spec.name, reason, retry_after_seconds=60.0)
             if self._is_backing_off(rest, tried=tried):
                 cause = self.last_error or "it does not start"
                 raise UpstreamUnavailable(self.spec.name, cause, retry_after_seconds=max(rest, 0.1))
-            if self.state in (State.IDLE, State.FAILED):
+            if self.state in (ServerState.IDLE, ServerState.FAILED):
                 self._wanted.set()
-            tried = tried or self.state is State.STARTING
+            tried = tried or self.state is ServerState.STARTING
             left = deadline - self._loop.time()
             if left <= 0 or not await self._wait_state_change(left):
                 raise UpstreamUnavailable(self.spec.name, "it is still starting", retry_after_seconds=1.0)
         return self.peer
 
     def _is_backing_off(self, rest: float, *, tried: bool) -> bool:
-        if self.state is State.FAILED:
+        if self.state is ServerState.FAILED:
             return tried or rest > 0
-        return self.state is State.BACKOFF and (tried or rest > _WAIT_FOR_RESTART_SECONDS)
+        return self.state is ServerState.BACKOFF and (tried or rest > _WAIT_FOR_RESTART_SECONDS)
 
     async def _wait_state_change(self, seconds: float) -> bool:
         """Wait until the state changes; False when it does not in time."""
@@ -208,11 +208,11 @@ class MainConnection:
             self._changes.discard(change)
         return True
 
-    def _set_state(self, state: State, *, quietly: bool = False) -> None:
+    def _set_state(self, state: ServerState, *, quietly: bool = False) -> None:
         # A server that fails again for the same reason is no news.
         news = (state, _NUMBER.sub("0", self.last_error) if self.last_error else None)
-        loud = not quietly and state is not State.STARTING and news != self._last_logged
-        level = logging.WARNING if state in (State.BACKOFF, State.FAILED) else logging.INFO
+        loud = not quietly and state is not ServerState.STARTING and news != self._last_logged
+        level = logging.WARNING if state in (ServerState.BACKOFF, ServerState.FAILED) else logging.INFO
         log.log(
             level if loud else logging.DEBUG,
             "upstream %s",
@@ -242,11 +242,11 @@ class MainConnection:
                     await self._back_off()
         finally:
             self.peer = None
-            self._set_state(State.STOPPED)
+            self._set_state(ServerState.STOPPED)
 
     async def _wait_until_wanted(self) -> None:
         """Stay stopped until somebody wants it."""
-        self._set_state(State.IDLE)
+        self._set_state(ServerState.IDLE)
         self.settled.set()
         await self._wanted.wait()
 
@@ -254,7 +254,7 @@ class MainConnection:
         """One connection from its beginning to its end, whatever that is."""
         self._started_on_demand, self._stopped_idle = self._stopped_idle, False
         self._wanted.clear()
-        self._set_state(State.STARTING)
+        self._set_state(ServerState.STARTING)
         try:
             reason = await self._connect_and_serve(remembered)
             self.last_error = (
@@ -286,7 +286,7 @@ class MainConnection:
         failed = looped or self._failures >= max(1, self.spec.max_restarts)
         self.next_attempt = self._loop.time() + (_FAILED_BACKOFF_SECONDS if failed else rest)
         # Of a loop there was a warning already.
-        self._set_state(State.FAILED if failed else State.BACKOFF, quietly=looped)
+        self._set_state(ServerState.FAILED if failed else ServerState.BACKOFF, quietly=looped)
         self.settled.set()
         if looped and self.spec.url:
             await self._wanted_within(_LOOP_BACKOFF_SECONDS)
@@ -338,7 +338,7 @@ class MainConnection:
         except TimeoutError:
             # To end a process that does not start takes seconds more, and calls are waiting for the verdict.
             self.last_error = self._explain(self.start_timeout_error())
-            self._set_state(State.BACKOFF, quietly=True)
+            self._set_state(ServerState.BACKOFF, quietly=True)
             raise
 
     def start_timeout_error(self) -> UpstreamUnreachable:
@@ -379,7 +379,7 @@ class MainConnection:
         self.last_error = (
             bounded_reason(self._health_problem, self._secrets) if self._health_problem is not None else None
         )
-        self._set_state(State.READY if self._health_problem is None else State.BACKOFF)
+        self._set_state(ServerState.READY if self._health_problem is None else ServerState.BACKOFF)
 
     def drop(self, peer: McpPeer) -> None:
         """The connection is of no use any more, and the next one is not far."""
@@ -387,7 +387,7 @@ class MainConnection:
             self.peer = None
             self.next_attempt = self._loop.time()
             # Why is not known yet.
-            self._set_state(State.IDLE if self._stopped_idle else State.BACKOFF, quietly=True)
+            self._set_state(ServerState.IDLE if self._stopped_idle else ServerState.BACKOFF, quietly=True)
 
     async def _serve(self, peer: McpPeer) -> str:
         """Stay until the connection is lost or nobody needs it, and look after it; returns why it ended."""

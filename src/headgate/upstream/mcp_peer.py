@@ -10,21 +10,21 @@ from msgspec import DecodeError, Raw
 
 from headgate import __version__
 from headgate.catalog.paged_listing import NO_HINT, NOTHING_TO_KEEP, CacheHint, strictest
-from headgate.domain.call import Answer, Call, DeliveryOptions, Request
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.delivery_request import FEATURES
 from headgate.domain.errors import (
     Effect,
-    InvalidAnswer,
+    InvalidUpstreamResponse,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.federation import CLIENT_NAME, gateways_in
-from headgate.domain.kind import NAMED_BY, Kind
+from headgate.domain.gateway_chain import CLIENT_NAME, gateways_in_meta
+from headgate.domain.item import NAME_PARAM_BY_METHOD, ItemKind
+from headgate.domain.mcp_request import DeliveryOptions, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.payload import Payload
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
 from headgate.protocol.jsonrpc import encode_notification, encode_object
 from headgate.protocol.mcp_headers import encode_header_value, forwarded_param_headers, param_header_lines
@@ -57,18 +57,18 @@ class ListPage(msgspec.Struct, rename={"meta": "_meta"}):
     meta: Raw = Raw(b"")
 
 
-def _decoder(kind: Kind) -> "msgspec.json.Decoder[ListPage]":
+def _decoder(kind: ItemKind) -> "msgspec.json.Decoder[ListPage]":
     fields = [("items", list[Raw])]
     page = msgspec.defstruct(
-        "KindPage", fields, bases=(ListPage,), kw_only=True, rename={"items": kind.member}
+        "KindPage", fields, bases=(ListPage,), kw_only=True, rename={"items": kind.result_member}
     )
     return msgspec.json.Decoder(page)
 
 
-_DECODERS = {kind: _decoder(kind) for kind in Kind}
+_DECODERS = {kind: _decoder(kind) for kind in ItemKind}
 
 
-def read_list_page(kind: Kind, result: bytes) -> ListPage:
+def read_list_page(kind: ItemKind, result: bytes) -> ListPage:
     """One page, without what only the gateway says in the `_meta` of a definition; raises ValueError."""
     try:
         page = _DECODERS[kind].decode(result)
@@ -87,13 +87,13 @@ def _without_reserved_keys(item: Raw) -> Raw:
         return item
 
 
-def _scanned_page(kind: Kind, result: bytes) -> ListPage:
+def _scanned_page(kind: ItemKind, result: bytes) -> ListPage:
     """A page that no parser takes, cut at its members."""
     scanner = JsonObjectScanner()
     scanner.feed(result)
     values = {key: result[start:end] for key, (start, end) in scanner.finish().items()}
     cursor = msgspec.json.decode(values.get("nextCursor", b"null"), type=str | None)
-    items = [Raw(item) for item in array_elements(values.get(kind.member, b""))]
+    items = [Raw(item) for item in array_elements(values.get(kind.result_member, b""))]
     return ListPage(items, cursor, meta=Raw(values.get("_meta", b"")))
 
 
@@ -151,14 +151,14 @@ class McpPeer:
         )
         self._reserved_filter = ReservedMetaFilter(spec.name, stateless=self.era is Era.STATELESS)
         # A built-in server is part of the gateway, and says what the gateway says.
-        self._foreign = spec.transport is not Transport.BUILTIN
+        self._foreign = spec.transport is not TransportType.BUILTIN
         # What an upstream of the handshake era was last told about log messages.
         self._log_level = ""
         self._tokens = itertools.count(1)
         # Whether a client has ever used it; what the upstream keeps of the client is kept with it then.
         self.used_by_client = False
 
-    async def send_client_request(self, call: Call) -> Answer:
+    async def send_client_request(self, call: UpstreamCall) -> McpResponse:
         """Carry a client's request out; raises UpstreamError or SessionGone."""
         request, item, spec = call.request, call.item, self.spec
         token = next(self._tokens)
@@ -189,7 +189,7 @@ class McpPeer:
             answer = await self._reserved_filter.strip_reserved(answer, outgoing.what)
         return _with_result_type(answer) if stateless else answer
 
-    async def _round_trip_rmcp(self, rmcp_client: RmcpClient, outgoing: OutgoingRequest) -> Answer:
+    async def _round_trip_rmcp(self, rmcp_client: RmcpClient, outgoing: OutgoingRequest) -> McpResponse:
         """The answer with all of its result, within the time that the call has; raises UpstreamError."""
         until = asyncio.get_running_loop().time() + outgoing.max_timeout_seconds
         answer = await self.transport.round_trip(outgoing)
@@ -221,7 +221,7 @@ class McpPeer:
             if left <= 0:
                 raise deadline_passed(spec.name)
             limit, most = min(limit, left), min(most, left)
-        on_late = delivery_options.on_late
+        on_late = delivery_options.on_late_response
         if on_late is not None and self._foreign:
             on_late = self._reserved_filter.wrap_late_callback(on_late, outgoing.what)
         if on_late is not None and self.era is Era.STATELESS:
@@ -237,10 +237,10 @@ class McpPeer:
             late_seconds=spec.max_timeout_seconds,
         )
 
-    def _params(self, call: Call, token: int) -> bytes:
+    def _params(self, call: UpstreamCall, token: int) -> bytes:
         request = call.request
         parts: list[bytes] = []
-        member = NAMED_BY.get(request.method)
+        member = NAME_PARAM_BY_METHOD.get(request.method)
         if member is not None:
             parts.append(b'"%s":%s' % (member.encode(), msgspec.json.encode(call.item.name)))
         for key, value in request.params.items():
@@ -252,7 +252,7 @@ class McpPeer:
             parts.append(b'"_meta":' + encode_object(meta))
         return b"{" + b",".join(parts) + b"}"
 
-    def _meta(self, request: Request, token: int) -> dict[str, Raw]:
+    def _meta(self, request: McpRequest, token: int) -> dict[str, Raw]:
         meta = dict(request.meta)
         if request.on_progress is not None:
             meta[META_PROGRESS_TOKEN] = Raw(b"%d" % token)
@@ -260,19 +260,19 @@ class McpPeer:
             meta |= connection_meta(self.negotiated.version, self._declared_capabilities(request.profile))
             if request.log_level:
                 meta[META_LOG_LEVEL] = Raw(msgspec.json.encode(request.log_level))
-        elif request.owner is None:
+        elif request.session is None:
             # What the stateless era says in its own name, an older server does not know.
             meta = {key: value for key, value in meta.items() if not key.startswith(META_PREFIX)}
         return meta
 
-    def _declared_capabilities(self, profile: Profile) -> bytes:
+    def _declared_capabilities(self, profile: ClientProfile) -> bytes:
         """What clients of that profile can do and, to a server that speaks rmcp, that we do too."""
         declared = profile.capabilities
         if self._rmcp_client is None:
             return declared
         return with_rmcp_capability(declared, FEATURES, self.negotiated.rmcp_names)
 
-    async def list_all(self, kind: Kind, profile: Profile = PLAIN) -> ListResult:
+    async def list_all(self, kind: ItemKind, profile: ClientProfile = PLAIN_PROFILE) -> ListResult:
         """Everything of one kind, for clients of that profile; raises UpstreamError or SessionGone."""
         definitions: list[bytes] = []
         hints: list[CacheHint] = []
@@ -285,25 +285,25 @@ class McpPeer:
             page = await self._list_page(kind, cursor, profile)
             definitions += [bytes(item) for item in page.items]
             hints.append(_cache_hint(page))
-            gateways |= gateways_in(page.meta)
+            gateways |= gateways_in_meta(page.meta)
             cursor = page.nextCursor
             if not cursor or len(definitions) >= _MOST_ITEMS:
                 return ListResult(definitions, strictest(hints), gateways)
             if cursor in seen:
                 break
             seen.add(cursor)
-        raise InvalidAnswer(self.spec.name, kind.list_method, "pages that go in circles")
+        raise InvalidUpstreamResponse(self.spec.name, kind.list_method, "pages that go in circles")
 
-    async def _list_page(self, kind: Kind, cursor: str | None, profile: Profile) -> ListPage:
+    async def _list_page(self, kind: ItemKind, cursor: str | None, profile: ClientProfile) -> ListPage:
         params = {"cursor": Raw(msgspec.json.encode(cursor))} if cursor else {}
         # One bad byte costs the definition that it is in.
         answer = await self.send_gateway_request(
             kind.list_method, params, profile=profile, accepts_invalid_utf8=True
         )
         if answer.error:
-            if kind is Kind.TOOLS or cursor:
+            if kind is ItemKind.TOOLS or cursor:
                 reason = f"the error {answer.error[:200].decode(errors='replace')}"
-                raise InvalidAnswer(self.spec.name, kind.list_method, reason)
+                raise InvalidUpstreamResponse(self.spec.name, kind.list_method, reason)
             # Many servers declare resources and know no templates; what they do have is served.
             log.debug("not listed", extra={"server": self.spec.name, "method": kind.list_method})
             return ListPage()
@@ -313,7 +313,7 @@ class McpPeer:
                 return read_list_page(kind, result)
             return await asyncio.to_thread(read_list_page, kind, result)
         except (DecodeError, ValueError) as error:
-            raise InvalidAnswer(self.spec.name, kind.list_method, f"no list ({error})") from error
+            raise InvalidUpstreamResponse(self.spec.name, kind.list_method, f"no list ({error})") from error
 
     async def send_gateway_request(
         self,
@@ -321,9 +321,9 @@ class McpPeer:
         params: dict[str, Raw],
         *,
         seconds: float | None = None,
-        profile: Profile = PLAIN,
+        profile: ClientProfile = PLAIN_PROFILE,
         accepts_invalid_utf8: bool = False,
-    ) -> Answer:
+    ) -> McpResponse:
         """A request of the gateway's own; raises UpstreamError or SessionGone."""
         if self.era is Era.STATELESS:
             meta = connection_meta(self.negotiated.version, self._declared_capabilities(profile))
@@ -369,11 +369,11 @@ def deadline_passed(server: str) -> UpstreamUnavailable:
     )
 
 
-def _with_result_type(answer: Answer) -> Answer:
+def _with_result_type(answer: McpResponse) -> McpResponse:
     return msgspec.structs.replace(answer, typed=True)
 
 
-def _late_with_result_type(on_late: Callable[[Answer], None]) -> Callable[[Answer], None]:
+def _late_with_result_type(on_late: Callable[[McpResponse], None]) -> Callable[[McpResponse], None]:
     return lambda answer: on_late(_with_result_type(answer))
 
 
@@ -390,14 +390,14 @@ def _cache_hint(page: ListPage) -> CacheHint:
     return CacheHint(int(min(milliseconds, 86_400_000)), page.cacheScope == "public")
 
 
-def _param_headers(call: Call) -> bytes:
+def _param_headers(call: UpstreamCall) -> bytes:
     """The arguments that are repeated in headers, and the client's own headers of that kind."""
     item, headers = call.item, call.request.headers
     lines = b""
-    if item.mirrors:
-        lines = param_header_lines(item.mirrors, bytes(call.request.params.get("arguments", b"")))
+    if item.mirrored_parameters:
+        lines = param_header_lines(item.mirrored_parameters, bytes(call.request.params.get("arguments", b"")))
     if headers:
-        ours = {b"mcp-param-" + mirror.header.lower().encode() for mirror in item.mirrors}
+        ours = {b"mcp-param-" + mirror.header.lower().encode() for mirror in item.mirrored_parameters}
         lines += forwarded_param_headers({name: value for name, value in headers.items() if name not in ours})
     return lines
 

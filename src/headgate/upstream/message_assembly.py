@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
-from headgate.domain.errors import AnswerNotStored, Effect, InvalidAnswer, UpstreamError
+from headgate.domain.errors import Effect, InvalidUpstreamResponse, ResponseNotStored, UpstreamError
 from headgate.domain.payload import Payload
 from headgate.protocol.json_members import object_members
 from headgate.protocol.json_scan import JsonObjectScanner, NotJsonObject
@@ -73,8 +73,8 @@ class MessageNotStored(MalformedMessage):
 def unusable_answer(server: str, what: str, error: Exception) -> UpstreamError:
     """The error of the call whose answer cannot be used."""
     if isinstance(error, MessageNotStored):
-        return AnswerNotStored(server, what, error.reason, effect=error.effect)
-    return InvalidAnswer(server, what, str(error))
+        return ResponseNotStored(server, what, error.reason, effect=error.effect)
+    return InvalidUpstreamResponse(server, what, str(error))
 
 
 # Whether the request that an envelope answers takes text that is not UTF-8, and looks at each part itself.

@@ -9,8 +9,8 @@ from msgspec import DecodeError
 
 from headgate.catalog.capabilities import shortened
 from headgate.domain.delivery_request import FEATURES
-from headgate.domain.federation import gateways_in
-from headgate.domain.kind import Kind
+from headgate.domain.gateway_chain import gateways_in_meta
+from headgate.domain.item import ItemKind
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.protocol_version import Era, era_of
 from headgate.protocol.rmcp import META, meta_names, shared_features, without_rmcp_capability
@@ -37,7 +37,7 @@ def negotiation_result_of(
         _bounded_instructions(instructions, server),
         shared,
         names,
-        gateways_in(meta),
+        gateways_in_meta(meta),
     )
 
 
@@ -85,9 +85,9 @@ class NegotiationResult(msgspec.Struct, frozen=True, dict=True):
         """Which rules it follows."""
         return era_of(self.version)
 
-    def offers(self, kind: Kind) -> bool:
+    def offers(self, kind: ItemKind) -> bool:
         """Whether it lists such things; one that says nothing at all about itself is asked for tools."""
-        if kind is Kind.TOOLS and not self._declared:
+        if kind is ItemKind.TOOLS and not self._declared:
             return True
         return isinstance(self._declared.get(kind.capability), dict)
 

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Channel, Owner
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.mcp_request import ClientBackChannel, ClientSession, McpResponse
 from headgate.protocol.jsonrpc import Envelope, decode_object, encode_failure, encode_result
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, METHOD_NOT_FOUND, encode_error
 from headgate.protocol.message_meta import UnreadableMeta, without_reserved
@@ -87,8 +87,8 @@ class NotificationRouter:
         self,
         server: str,
         listener: ServerEventListener,
-        profile: Profile = PLAIN,
-        owner: Owner | None = None,
+        profile: ClientProfile = PLAIN_PROFILE,
+        owner: ClientSession | None = None,
         pending_inputs: PendingInputs | None = None,
     ) -> None:
         self._pending_inputs = pending_inputs or PendingInputs()
@@ -204,9 +204,9 @@ class NotificationRouter:
         if channel is None:
             self.count_ignored(f"{method} that could be about several clients")
         else:
-            channel.tell(method, params)
+            channel.send_notification(method, params)
 
-    def _channel_for(self, about: OutgoingRequest | None) -> Channel | None:
+    def _channel_for(self, about: OutgoingRequest | None) -> ClientBackChannel | None:
         """The way to the client that a message concerns; None when it could be several, or none."""
         if about is not None and about.request is not None:
             return about.request.channel
@@ -217,8 +217,8 @@ class NotificationRouter:
             return requests[0].channel
         if self._owner is not None:
             return self._owner.channel
-        owners = {request.owner.id: request.owner for request in requests if request.owner is not None}
-        if len(owners) == 1 and all(request.owner is not None for request in requests):
+        owners = {request.session.id: request.session for request in requests if request.session is not None}
+        if len(owners) == 1 and all(request.session is not None for request in requests):
             return next(iter(owners.values())).channel
         return None
 
@@ -232,9 +232,9 @@ class NotificationRouter:
             reply(encode_result(id, b"{}"))
             return
         channel = self._channel_for(about)
-        if not self._profile.may_be_asked(method, params):
+        if not self._profile.supports_input_request(method, params):
             # Servers hand these words on: they are what the model reads.
-            why = self._profile.why_not(method)
+            why = self._profile.unsupported_reason(method)
             reply(encode_error(id, METHOD_NOT_FOUND, f"Method not found: {method[:200]} ({why})"))
         elif channel is None:
             reply(encode_error(id, INTERNAL_ERROR, "It is not clear which client this is for"))
@@ -277,7 +277,7 @@ class NotificationRouter:
 
     async def _forward_request(
         self,
-        channel: Channel,
+        channel: ClientBackChannel,
         envelope: Envelope,
         about: OutgoingRequest | None,
         reply: Callable[[bytes], None],
@@ -295,7 +295,7 @@ class NotificationRouter:
         if len(held) == 1 and task is not None and certain:
             held[0].asked = [*(held[0].asked or ()), task]
         try:
-            answer = await channel.ask(envelope.method, _for_clients(envelope))
+            answer = await channel.send_request(envelope.method, _for_clients(envelope))
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (_REQUEST_OVER,):
                 reply(encode_error(id, INTERNAL_ERROR, "The request that this is about is over"))
@@ -366,7 +366,7 @@ def _for_clients(envelope: Envelope) -> bytes:
     return without_reserved(without_rmcp_meta(bytes(envelope.params)))
 
 
-def _encode_answer(id: bytes, answer: Answer) -> bytes:
+def _encode_answer(id: bytes, answer: McpResponse) -> bytes:
     if answer.error:
         return encode_failure(id, answer.error)
     assert isinstance(answer.result, bytes)

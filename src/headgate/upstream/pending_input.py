@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate.domain.call import Request
-from headgate.domain.errors import InputRequestWithdrawn
+from headgate.domain.mcp_request import McpRequest
+from headgate.input_requests.errors import InputRequestWithdrawn
 
 
 class PendingInputLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +89,8 @@ class PendingInputs:
         self.withdraw(oldest, f"{len(self._calls)} calls wait for input of their clients")
 
 
-def client_of(request: Request | None) -> str:
+def client_of(request: McpRequest | None) -> str:
     """Whose share a call counts for: its session or, without sessions, the connection that it came on."""
     if request is None:
         return ""
-    return request.owner.id if request.owner is not None else f"connection {request.connection}"
+    return request.session.id if request.session is not None else f"connection {request.connection}"

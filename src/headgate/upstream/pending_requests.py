@@ -7,15 +7,15 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import (
     Effect,
     HeadgateError,
-    InvalidAnswer,
+    InvalidUpstreamResponse,
     UpstreamLost,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from headgate.domain.mcp_request import McpResponse
 from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_request
 from headgate.upstream.late_answers import LateAnswers
 from headgate.upstream.message_assembly import (
@@ -69,7 +69,7 @@ class _PendingRequest(SendAttempt):
         self._loop = loop
         self._look_by = look_by
         self._end = end
-        self.future: asyncio.Future[Answer] = loop.create_future()
+        self.future: asyncio.Future[McpResponse] = loop.create_future()
         self.started = now = loop.time()
         self.deadline = now + min(outgoing.timeout_seconds, outgoing.max_timeout_seconds)
 
@@ -109,7 +109,7 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._pending)
 
-    async def send_correlated(self, outgoing: OutgoingRequest) -> Answer:
+    async def send_correlated(self, outgoing: OutgoingRequest) -> McpResponse:
         """Send a request and wait for its answer; raises UpstreamError."""
         self._last += 1
         number = self._last
@@ -169,7 +169,7 @@ class PendingRequests:
         if until is not None:
             self._look_by(until)
 
-    def _pass_late_answer(self, answer: Answer, take: Callable[[Answer], None] | None) -> None:
+    def _pass_late_answer(self, answer: McpResponse, take: Callable[[McpResponse], None] | None) -> None:
         if take is not None:
             take(answer)
         else:
@@ -247,21 +247,21 @@ class PendingRequests:
                 self._handle_unmatched(message)
         elif isinstance(message.result, bytes) and message.result[:1] == b"{":
             # The usual case: nothing is wrong with it.
-            waiting.future.set_result(Answer(message.result))
+            waiting.future.set_result(McpResponse(message.result))
         elif waiting.outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
             discard_payload(message.result)
             self._fail(number, self._invalid(waiting, fault))
         elif message.result:
-            waiting.future.set_result(Answer(message.result))
+            waiting.future.set_result(McpResponse(message.result))
         elif envelope.error:
-            waiting.future.set_result(Answer(error=bytes(envelope.error)))
+            waiting.future.set_result(McpResponse(error=bytes(envelope.error)))
         else:
             self._fail(number, self._invalid(waiting, "neither a result nor an error"))
 
     def _handle_late(self, number: int, message: UpstreamMessage) -> bool:
         """Whether it was the answer to a request that was given up."""
         take = self._late.pop_handler(number)
-        answer = Answer(message.result, error=bytes(message.envelope.error))
+        answer = McpResponse(message.result, error=bytes(message.envelope.error))
         if take is None or fault_of_answer(message):
             return False
         take(answer)
@@ -273,7 +273,7 @@ class PendingRequests:
             waiting = self._pending.get(self._only_pending())
             if waiting is not None and not waiting.future.done():
                 discard_payload(message.result)
-                waiting.future.set_result(Answer(error=bytes(message.envelope.error)))
+                waiting.future.set_result(McpResponse(error=bytes(message.envelope.error)))
                 return
         self._discard(message, "an answer that nobody waits for")
 
@@ -326,8 +326,8 @@ class PendingRequests:
         ]
         return calls[0] if len(calls) == 1 else 0
 
-    def _invalid(self, waiting: _PendingRequest, reason: str) -> InvalidAnswer:
-        return InvalidAnswer(self._server, waiting.outgoing.what, reason)
+    def _invalid(self, waiting: _PendingRequest, reason: str) -> InvalidUpstreamResponse:
+        return InvalidUpstreamResponse(self._server, waiting.outgoing.what, reason)
 
     def _fail(self, number: int, error: HeadgateError) -> None:
         waiting = self._pending.pop(number, None)

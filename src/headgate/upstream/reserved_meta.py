@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import msgspec
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import HeadgateError
+from headgate.domain.mcp_request import McpResponse
 from headgate.domain.payload import Payload
 from headgate.protocol.message_meta import (
     SplicedJson,
@@ -35,7 +35,7 @@ class ReservedMetaFilter:
         self._unwanted = is_reserved_or_connection_key if stateless else is_reserved
         self._late: set[asyncio.Task[None]] = set()
 
-    async def strip_reserved(self, answer: Answer, what: str) -> Answer:
+    async def strip_reserved(self, answer: McpResponse, what: str) -> McpResponse:
         """The answer without them; raises InvalidAnswer for one that cannot be opened."""
         try:
             if answer.error:
@@ -52,10 +52,12 @@ class ReservedMetaFilter:
             return without_reserved(result)
         return await asyncio.to_thread(without_reserved, result)
 
-    def wrap_late_callback(self, on_late: Callable[[Answer], None], what: str) -> Callable[[Answer], None]:
+    def wrap_late_callback(
+        self, on_late: Callable[[McpResponse], None], what: str
+    ) -> Callable[[McpResponse], None]:
         """Tells the same without them."""
 
-        def tell(answer: Answer) -> None:
+        def tell(answer: McpResponse) -> None:
             if not may_have_reserved(answer):
                 on_late(answer)
                 return
@@ -67,13 +69,15 @@ class ReservedMetaFilter:
 
         return tell
 
-    async def _forward_late(self, answer: Answer, on_late: Callable[[Answer], None], what: str) -> None:
+    async def _forward_late(
+        self, answer: McpResponse, on_late: Callable[[McpResponse], None], what: str
+    ) -> None:
         # What cannot be opened is no answer.
         with suppress(HeadgateError):
             on_late(await self.strip_reserved(answer, what))
 
 
-def may_have_reserved(answer: Answer) -> bool:
+def may_have_reserved(answer: McpResponse) -> bool:
     """Whether the answer has to be opened; asked of every answer."""
     result = answer.result
     if isinstance(result, bytes):

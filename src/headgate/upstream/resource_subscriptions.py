@@ -9,8 +9,8 @@ from typing import Any, Never
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Owner
 from headgate.domain.errors import UpstreamError, UpstreamUnreachable
+from headgate.domain.mcp_request import ClientSession, McpResponse
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.jsonrpc_errors import METHOD_NOT_FOUND
 from headgate.protocol.protocol_version import Era
@@ -21,8 +21,8 @@ from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.spool import discard_payload
 from headgate.upstream.transport import BackgroundTasks, UpstreamSessionExpired
 
-_DONE = Answer(b"{}")
-_UNKNOWN = Answer(
+_DONE = McpResponse(b"{}")
+_UNKNOWN = McpResponse(
     error=msgspec.json.encode({"code": METHOD_NOT_FOUND, "message": "This server takes no subscriptions"})
 )
 # A new subscription takes the place of the old one when it is acknowledged, or after this long.
@@ -46,7 +46,7 @@ class ResourceSubscriptions:
         """How many want each resource."""
         return self._wanted
 
-    async def add(self, uri: str, peer: McpPeer) -> Answer:
+    async def add(self, uri: str, peer: McpPeer) -> McpResponse:
         """One more wants to hear of it: the upstream's answer; raises UpstreamError or SessionGone."""
         if not peer.negotiated.supports_subscribe:
             return _UNKNOWN
@@ -80,7 +80,7 @@ class ResourceSubscriptions:
             self._waiting.discard(acknowledged)
             self._begun.discard(acknowledged)
 
-    async def remove(self, uri: str, peer: McpPeer | None) -> Answer:
+    async def remove(self, uri: str, peer: McpPeer | None) -> McpResponse:
         """One does not want to hear of it any more; raises UpstreamError or SessionGone."""
         if uri not in self._wanted or not self._release_uri(uri) or peer is None:
             return _DONE
@@ -112,7 +112,7 @@ class ResourceSubscriptions:
 
     async def listen(self, peer: McpPeer) -> None:
         """Hold the subscription of the stateless era until it ends; raises UpstreamError or SessionGone."""
-        listening: asyncio.Task[Answer] | None = None
+        listening: asyncio.Task[McpResponse] | None = None
         try:
             while True:
                 self._changed.clear()
@@ -126,7 +126,7 @@ class ResourceSubscriptions:
             if listening is not None:
                 listening.cancel()
 
-    def _start(self, peer: McpPeer) -> "asyncio.Task[Answer] | None":
+    def _start(self, peer: McpPeer) -> "asyncio.Task[McpResponse] | None":
         wanted = self._filter(peer.negotiated)
         self._begun |= self._waiting
         if not wanted:
@@ -138,7 +138,7 @@ class ResourceSubscriptions:
         listening.add_done_callback(_retrieve_exception)
         return listening
 
-    async def _replace_subscription(self, before: "asyncio.Task[Answer]") -> None:
+    async def _replace_subscription(self, before: "asyncio.Task[McpResponse]") -> None:
         """Nothing may be missed between two subscriptions, so the old one ends when the new one stands."""
         try:
             async with asyncio.timeout(_OVERLAP_SECONDS):
@@ -148,7 +148,7 @@ class ResourceSubscriptions:
         finally:
             before.cancel()
 
-    async def _ended(self, listening: "asyncio.Task[Answer] | None") -> bool:
+    async def _ended(self, listening: "asyncio.Task[McpResponse] | None") -> bool:
         """Wait for the subscription to end, or for somebody to want another one."""
         changed = asyncio.ensure_future(self._changed.wait())
         waiting: set[asyncio.Future[Any]] = {changed} if listening is None else {changed, listening}
@@ -172,13 +172,13 @@ class ResourceSubscriptions:
         return wanted
 
 
-def _retrieve_exception(listening: "asyncio.Task[Answer]") -> None:
+def _retrieve_exception(listening: "asyncio.Task[McpResponse]") -> None:
     """Why a subscription ended that has been replaced is of no interest."""
     if not listening.cancelled():
         listening.exception()
 
 
-async def _send_for_uri(peer: McpPeer, method: str, uri: str) -> Answer:
+async def _send_for_uri(peer: McpPeer, method: str, uri: str) -> McpResponse:
     return await peer.send_gateway_request(method, {"uri": Raw(msgspec.json.encode(uri))})
 
 
@@ -189,7 +189,7 @@ _LISTEN_AGAIN_SECONDS = 2.0
 _LISTS = ("tools", "prompts", "resources")
 
 # Told the server, the resource that has changed, the params of the message, and for which client or for all.
-NotifyUpdated = Callable[[str, str, bytes, Owner | None], None]
+NotifyUpdated = Callable[[str, str, bytes, ClientSession | None], None]
 
 
 class _ResourceUpdatedParams(msgspec.Struct):
@@ -222,7 +222,7 @@ class ResourceChangeListener:
         if peer.era is Era.HANDSHAKE:
             self._notify_missed()
 
-    def resource_updated(self, params: bytes, owner: Owner | None) -> bool:
+    def resource_updated(self, params: bytes, owner: ClientSession | None) -> bool:
         """A resource has changed, for one client or for all; False when it is not said which."""
         try:
             uri = msgspec.json.decode(params or b"{}", type=_ResourceUpdatedParams).uri
@@ -284,7 +284,7 @@ class SubscriptionFanout:
         self._pool = pool
         self._background = background
 
-    async def subscribe(self, uri: str) -> Answer:
+    async def subscribe(self, uri: str) -> McpResponse:
         """Hear of every change of a resource; the upstream's answer, raises UpstreamError."""
         peer = await self._main_connection.wait_connected()
         try:
@@ -328,19 +328,19 @@ class SubscriptionFanout:
         except UpstreamError as error:
             log.debug("not unsubscribed", extra={"server": self._server, "reason": error.message})
 
-    async def _subscribe_again(self, uri: str) -> Answer:
+    async def _subscribe_again(self, uri: str) -> McpResponse:
         try:
             return await self._subscriptions.add(uri, await self._main_connection.wait_connected())
         except UpstreamSessionExpired as error:
             raise UpstreamUnreachable(self._server, "it forgets every session at once") from error
 
-    async def unsubscribe(self, uri: str) -> Answer:
+    async def unsubscribe(self, uri: str) -> McpResponse:
         """One client less wants to hear of it; raises UpstreamError."""
         try:
             return await self._subscriptions.remove(uri, self._main_connection.peer)
         except UpstreamSessionExpired:
             # Then there is nothing to be unsubscribed from.
-            return Answer(b"{}")
+            return McpResponse(b"{}")
 
     async def restore(self, peer: McpPeer, uris: Iterable[str] | None = None) -> None:
         """Subscribe on a client's own connection to these, or to all, if that is possible."""

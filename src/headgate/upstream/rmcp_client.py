@@ -14,18 +14,10 @@ from uuid import uuid4
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Call
-from headgate.domain.errors import (
-    BrokenTransfer,
-    Effect,
-    HeadgateError,
-    InvalidAnswer,
-    NotProcessed,
-    UpstreamLost,
-    UpstreamUnsure,
-)
+from headgate.domain.errors import Effect, HeadgateError, InvalidUpstreamResponse, UpstreamLost
+from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.domain.payload import Payload
-from headgate.domain.server import ServerSpec
+from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.message_meta import with_edited_meta, with_edited_meta_on_disk
 from headgate.protocol.rmcp import (
@@ -43,6 +35,7 @@ from headgate.protocol.rmcp import (
     encode_rmcp_meta,
     pop_response_meta,
 )
+from headgate.upstream.errors import TransferIntegrityError, UpstreamNack, UpstreamOutcomeUnknown
 from headgate.upstream.message_assembly import (
     MalformedMessage,
     MessageAssembler,
@@ -68,7 +61,7 @@ _WITHOUT_ANSWER = ("failed", "timeout")
 _OPENING, _CLOSING = b'{"jsonrpc":"2.0","id":1,"result":', b"}"
 
 # Asks the upstream something in the gateway's own name; raises UpstreamError or SessionGone.
-SendGatewayRequest = Callable[[str, dict[str, Raw]], Awaitable[Answer]]
+SendGatewayRequest = Callable[[str, dict[str, Raw]], Awaitable[McpResponse]]
 
 
 class RmcpClient:
@@ -87,7 +80,7 @@ class RmcpClient:
         self._limits = limits or _LIMITS
         self._late: set[asyncio.Task[None]] = set()
 
-    def request_meta(self, call: Call) -> Raw:
+    def request_meta(self, call: UpstreamCall) -> Raw:
         """What a call of a tool says of its delivery; its transaction is the gateway's own."""
         delivery_options = call.delivery_options
         seconds = self._spec.timeout_seconds
@@ -106,10 +99,12 @@ class RmcpClient:
             )
         )
 
-    def wrap_late_callback(self, on_late: Callable[[Answer], None], what: str) -> Callable[[Answer], None]:
+    def wrap_late_callback(
+        self, on_late: Callable[[McpResponse], None], what: str
+    ) -> Callable[[McpResponse], None]:
         """Tells the same, once it is known what the late answer says."""
 
-        def tell(answer: Answer) -> None:
+        def tell(answer: McpResponse) -> None:
             task = asyncio.get_running_loop().create_task(
                 self._forward_late(answer, on_late, what), name="late"
             )
@@ -118,12 +113,14 @@ class RmcpClient:
 
         return tell
 
-    async def _forward_late(self, answer: Answer, on_late: Callable[[Answer], None], what: str) -> None:
+    async def _forward_late(
+        self, answer: McpResponse, on_late: Callable[[McpResponse], None], what: str
+    ) -> None:
         # That it was not accepted after all, or cannot be fetched, is no answer.
         with suppress(HeadgateError):
             on_late(await self.unwrap_answer(answer, what))
 
-    async def unwrap_answer(self, answer: Answer, what: str) -> Answer:
+    async def unwrap_answer(self, answer: McpResponse, what: str) -> McpResponse:
         """The answer without what it says of its delivery, and with all of its result.
 
         Raises NotProcessed, UpstreamUnsure, BrokenTransfer, InvalidAnswer, AnswerNotStored or UpstreamLost.
@@ -143,11 +140,11 @@ class RmcpClient:
             _, result = await _split_result(await self._fetch_transfer(said.chunked, what))
         return answer if result is answer.result else msgspec.structs.replace(answer, result=result)
 
-    def _failure(self, said: RmcpResponseMeta, what: str) -> NotProcessed | UpstreamUnsure:
+    def _failure(self, said: RmcpResponseMeta, what: str) -> UpstreamNack | UpstreamOutcomeUnknown:
         code = (said.error_code or "")[:_LONGEST_CODE]
         if said.ack is not False and said.processed is None:
-            return UpstreamUnsure(self._spec.name, what, code)
-        error = NotProcessed(self._spec.name, what, code)
+            return UpstreamOutcomeUnknown(self._spec.name, what, code)
+        error = UpstreamNack(self._spec.name, what, code)
         error.effect = Effect.DONE if said.processed else Effect.NONE
         error.retryable = error.effect is Effect.NONE and code in RETRYABLE
         return error
@@ -157,7 +154,9 @@ class RmcpClient:
     async def _fetch_transfer(self, chunked: RmcpTransfer, what: str) -> Payload:
         """The whole result, in memory or on disk."""
         if not _is_consistent(chunked):
-            raise InvalidAnswer(self._spec.name, what, "a result in parts whose numbers do not fit together")
+            raise InvalidUpstreamResponse(
+                self._spec.name, what, "a result in parts whose numbers do not fit together"
+            )
         assembly, digest = MessageAssembler(self._limits), hashlib.sha256()
         try:
             assembly.add(_OPENING)
@@ -167,7 +166,7 @@ class RmcpClient:
                     digest.update(part)
                     await asyncio.to_thread(assembly.add, part)
             if digest.hexdigest() != chunked.sha256.lower():
-                raise BrokenTransfer(f"the result of {what!r}")
+                raise TransferIntegrityError(f"the result of {what!r}")
             result = await asyncio.to_thread(_finish_transfer, assembly)
         except (MalformedMessage, MessageTooLarge) as error:
             raise unusable_answer(self._spec.name, what, error) from error
@@ -182,7 +181,7 @@ class RmcpClient:
         try:
             return await asyncio.gather(*fetching)
         except (HeadgateError, UpstreamSessionExpired) as error:
-            if isinstance(error, BrokenTransfer):
+            if isinstance(error, TransferIntegrityError):
                 raise
             # The call itself was carried out, so nothing may look as if it had not been sent.
             reason = str(error) or "it forgot the session"
@@ -201,7 +200,7 @@ class RmcpClient:
             part = await asyncio.to_thread(_verified_chunk, chunked, index, answer)
             if part is not None:
                 return part
-        raise BrokenTransfer(f"part {index} of the result of {what!r}")
+        raise TransferIntegrityError(f"part {index} of the result of {what!r}")
 
     async def _release_transfer(self, chunked: RmcpTransfer) -> None:
         """Let the server forget the result; one that does not hear of it forgets it in time."""
@@ -235,7 +234,7 @@ async def _split_result(result: Payload) -> tuple[RmcpResponseMeta, Payload]:
     return said, rest
 
 
-def _split_error(answer: Answer) -> tuple[RmcpResponseMeta, Answer]:
+def _split_error(answer: McpResponse) -> tuple[RmcpResponseMeta, McpResponse]:
     """What an error says of delivery in its `data`, and the error without it."""
     if not any(mark in answer.error for mark in _MARKS):
         return NO_RESPONSE_META, answer
@@ -261,7 +260,7 @@ def _is_consistent(chunked: RmcpTransfer) -> bool:
     return chunked.total == -(-chunked.size // chunked.chunk_size)
 
 
-def _verified_chunk(chunked: RmcpTransfer, index: int, answer: Answer) -> bytes | None:
+def _verified_chunk(chunked: RmcpTransfer, index: int, answer: McpResponse) -> bytes | None:
     """The bytes of one part; None when they are not those that were promised."""
     result = answer.result
     try:

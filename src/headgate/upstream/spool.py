@@ -125,7 +125,7 @@ class SpooledValue:
         """Write over bytes of the value from `start` of it on; its size stays the same."""
         self._file.overwrite(self.start + start, data)
 
-    def edges(self, length: int) -> bytes:
+    def head_and_tail(self, length: int) -> bytes:
         """Its first and its last bytes, so many of each."""
         last = max(self.start, self._end - length)
         return self._file.read(self.start, min(length, self.size)) + self._file.read(last, self._end - last)

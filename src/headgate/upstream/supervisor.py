@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-from headgate.domain.call import Answer, Call, Owner
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import (
     HeadgateError,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUnreachable,
 )
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
-from headgate.domain.server import ServerSpec, ServerStatus, State
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import ClientSession, McpResponse, UpstreamCall
+from headgate.domain.server_spec import ServerSpec, ServerState, ServerStatus
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era, era_of
 from headgate.upstream.connection_pool import ClientConnection, ConnectionPool, PoolKey, pool_key_of
 from headgate.upstream.failure_reason import bounded_reason
@@ -57,11 +57,11 @@ class IdleTimer:
         if self._limit is not None:
             self._since = max(self._since, self._now())
 
-    def call_abandoned(self, call: Call, started: float) -> None:
+    def call_abandoned(self, call: UpstreamCall, started: float) -> None:
         """Nobody waits for a call any more; to stop a server that is still at work on it would break that."""
         if self._limit is not None:
             self._since = max(self._since, started + self._longest_seconds)
-        if call.delivery_options is not None and call.delivery_options.on_late is not None:
+        if call.delivery_options is not None and call.delivery_options.on_late_response is not None:
             # Its answer is still wanted, however short the time was that its client gave it.
             if started >= self._working_until + _LOOK_SECONDS:
                 self._working_since = started
@@ -98,7 +98,7 @@ class UpstreamEvents(ListingConsumer, Protocol):
     def server_connected(self, server: str, negotiated: NegotiationResult) -> None:
         """A new connection stands."""
 
-    def resource_updated(self, server: str, uri: str, params: bytes, owner: Owner | None) -> None:
+    def resource_updated(self, server: str, uri: str, params: bytes, owner: ClientSession | None) -> None:
         """A resource of the server has changed, for this client or for all."""
 
 
@@ -106,7 +106,7 @@ class _ConnectionListener:
     """Hands what one connection hears to its keeper."""
 
     def __init__(
-        self, supervisor: "UpstreamSupervisor", profile: Profile, owner: Owner | None = None
+        self, supervisor: "UpstreamSupervisor", profile: ClientProfile, owner: ClientSession | None = None
     ) -> None:
         self._supervisor = supervisor
         self._profile = profile
@@ -154,7 +154,7 @@ class UpstreamSupervisor:
         self._open_transport = open_transport
         self._versions = versions
         self._events = events
-        self._router = NotificationRouter(spec.name, _ConnectionListener(self, PLAIN))
+        self._router = NotificationRouter(spec.name, _ConnectionListener(self, PLAIN_PROFILE))
         self._main_connection = MainConnection(spec, open_transport, versions, self._router, self)
         self._listings = UpstreamListings(spec.name, events)
         self._background = BackgroundTasks()
@@ -162,7 +162,7 @@ class UpstreamSupervisor:
             spec.name,
             self.subscriptions,
             events.resource_updated,
-            lambda capability: self.on_list_changed(capability, PLAIN),
+            lambda capability: self.on_list_changed(capability, PLAIN_PROFILE),
         )
         self._subscription_fanout = SubscriptionFanout(
             spec.name, self.subscriptions, self._main_connection, self.pool, self._background
@@ -209,12 +209,12 @@ class UpstreamSupervisor:
     @property
     def _may_start_on_demand(self) -> bool:
         """Whether it need not be started before somebody uses it."""
-        known = self._events.has_listing(self.spec.name, PLAIN)
+        known = self._events.has_listing(self.spec.name, PLAIN_PROFILE)
         return self.spec.cold and known and not self.subscriptions.wanted
 
     # One call.
 
-    async def send_on_connection(self, call: Call) -> Answer:
+    async def send_on_connection(self, call: UpstreamCall) -> McpResponse:
         """Carry one call out; raises UpstreamError saying what may have happened."""
         self._calls += 1
         self.in_flight += 1
@@ -257,7 +257,7 @@ class UpstreamSupervisor:
         if self._idle_event is not None:
             self._idle_event.set()
 
-    async def _resend_on_new_session(self, call: Call) -> Answer:
+    async def _resend_on_new_session(self, call: UpstreamCall) -> McpResponse:
         peer = await self._main_connection.wait_connected(_deadline(call))
         try:
             return await peer.send_client_request(call)
@@ -291,11 +291,11 @@ class UpstreamSupervisor:
 
     # Clients that it may ask something: each has a connection of its own.
 
-    def _needs_client_connection(self, call: Call, peer: McpPeer) -> bool:
+    def _needs_client_connection(self, call: UpstreamCall, peer: McpPeer) -> bool:
         request = call.request
-        if self.spec.shared or (request.profile is PLAIN and not request.log_level):
+        if self.spec.shared or (request.profile is PLAIN_PROFILE and not request.log_level):
             return False
-        return request.profile != PLAIN or peer.negotiated.supports_logging
+        return request.profile != PLAIN_PROFILE or peer.negotiated.supports_logging
 
     async def _on_client_connection(
         self, pool_key: PoolKey, work: Callable[[McpPeer], Awaitable[_Result]], until: float | None = None
@@ -319,7 +319,9 @@ class UpstreamSupervisor:
             raise deadline_passed(self.spec.name) from error
 
     @asynccontextmanager
-    async def _open_client_connection(self, profile: Profile, owner: Owner | None) -> AsyncIterator[McpPeer]:
+    async def _open_client_connection(
+        self, profile: ClientProfile, owner: ClientSession | None
+    ) -> AsyncIterator[McpPeer]:
         """A connection for clients of one profile; raises UpstreamError."""
         news = _ConnectionListener(self, profile, owner)
         router = NotificationRouter(self.spec.name, news, profile, owner, self._pending_inputs)
@@ -342,9 +344,9 @@ class UpstreamSupervisor:
 
     # What it lists.
 
-    def has_listing(self, profile: Profile) -> bool:
+    def has_listing(self, profile: ClientProfile) -> bool:
         """Whether it is known, or cannot be known now, what clients of that profile are shown."""
-        if self._main_connection.peer is None or profile == PLAIN:
+        if self._main_connection.peer is None or profile == PLAIN_PROFILE:
             return True
         return self.spec.shared or self._listings.has_listing(profile)
 
@@ -353,7 +355,7 @@ class UpstreamSupervisor:
 
         A server that is stopped until it is used is not started for that.
         """
-        if self._main_connection.state is State.IDLE:
+        if self._main_connection.state is ServerState.IDLE:
             return
         peer = await self._main_connection.wait_connected()
         if peer.era is Era.HANDSHAKE:
@@ -374,19 +376,19 @@ class UpstreamSupervisor:
 
     # Resources that somebody wants to hear of.
 
-    async def subscribe(self, uri: str) -> Answer:
+    async def subscribe(self, uri: str) -> McpResponse:
         """Hear of every change of a resource; the upstream's answer, raises UpstreamError."""
         return await self._subscription_fanout.subscribe(uri)
 
-    async def unsubscribe(self, uri: str) -> Answer:
+    async def unsubscribe(self, uri: str) -> McpResponse:
         """One client less wants to hear of it; raises UpstreamError."""
         return await self._subscription_fanout.unsubscribe(uri)
 
     # What it says about itself.
 
-    def on_list_changed(self, capability: str, profile: Profile) -> None:
+    def on_list_changed(self, capability: str, profile: ClientProfile) -> None:
         """What it lists is out of date."""
-        if self.uses_handshake and profile != PLAIN:
+        if self.uses_handshake and profile != PLAIN_PROFILE:
             news = self._listings.mark_stale(capability, profile)
         else:
             # Clients of other profiles may have no connection now on which they would be told.
@@ -394,7 +396,7 @@ class UpstreamSupervisor:
         if news:
             self._main_connection.maintenance_due.set()
 
-    def on_resource_updated(self, params: bytes, owner: Owner | None = None) -> None:
+    def on_resource_updated(self, params: bytes, owner: ClientSession | None = None) -> None:
         """A resource has changed, for one client or for all."""
         if not self._change_listener.resource_updated(params, owner):
             self._router.count_ignored("an update of no resource")
@@ -423,7 +425,7 @@ class UpstreamSupervisor:
         if peer.negotiated.gateways and not self._retired:
             self._events.gateways_discovered(self.spec.name, peer.negotiated.gateways)
         known = self._listings.reset()
-        await self._listings.refresh(peer, PLAIN)
+        await self._listings.refresh(peer, PLAIN_PROFILE)
         if peer.era is Era.STATELESS:
             for profile in known:
                 await self._listings.refresh(peer, profile)
@@ -473,10 +475,10 @@ class UpstreamSupervisor:
             transport=self.spec.transport,
             state=main.state,
             protocol_version=main.peer.negotiated.version if main.peer else None,
-            tools=counts.get(Kind.TOOLS, 0),
-            prompts=counts.get(Kind.PROMPTS, 0),
-            resources=counts.get(Kind.RESOURCES, 0),
-            templates=counts.get(Kind.TEMPLATES, 0),
+            tools=counts.get(ItemKind.TOOLS, 0),
+            prompts=counts.get(ItemKind.PROMPTS, 0),
+            resources=counts.get(ItemKind.RESOURCES, 0),
+            templates=counts.get(ItemKind.TEMPLATES, 0),
             tools_left_out={name: bounded_reason(reason) for name, reason in self._listings.left_out.items()},
             lines=len(self.pool),
             lines_opened=self.pool.opened,
@@ -486,14 +488,14 @@ class UpstreamSupervisor:
             errors=self._errors,
             restarts=main.restarts,
             noise_lines=self._router.ignored,
-            reason=bounded_reason(self.spec.disabled_reason) if main.state is State.DISABLED else None,
+            reason=bounded_reason(self.spec.disabled_reason) if main.state is ServerState.DISABLED else None,
             last_error=main.last_error,
-            next_attempt_seconds=rest if main.state is State.BACKOFF and main.peer is None else None,
+            next_attempt_seconds=rest if main.state is ServerState.BACKOFF and main.peer is None else None,
             pid=main.peer.transport.pid if main.peer else None,
             stderr_tail=main.stderr_tail(),
         )
 
 
-def _deadline(call: Call) -> float | None:
+def _deadline(call: UpstreamCall) -> float | None:
     """Until when anybody waits for it, on the loop's clock."""
     return call.delivery_options.deadline if call.delivery_options is not None else None

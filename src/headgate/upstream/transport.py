@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from headgate.domain.call import Answer, Request
+from headgate.domain.mcp_request import McpRequest, McpResponse
 from headgate.upstream.message_assembly import MessageLimits
 
 
@@ -26,13 +26,13 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Names it in what the upstream says about its progress.
     token: int = 0
     # What a client asked for, where this is made for one.
-    request: Request | None = None
+    request: McpRequest | None = None
     # Header lines of its own, for the stateless era.
     headers: bytes = b""
     # The header line that carries its key, wherever there are headers.
     idempotency_header: bytes = b""
     # Told the answer that comes after it was given up, and for how long after it was sent that still counts.
-    on_late: Callable[[Answer], None] | None = None
+    on_late: Callable[[McpResponse], None] | None = None
     late_seconds: float = 0.0
     # Whether an answer that is not UTF-8 throughout is taken: whoever asked looks at each part of it.
     accepts_invalid_utf8: bool = False
@@ -63,7 +63,7 @@ class UpstreamTransport(Protocol):
     def limits(self) -> MessageLimits | None:
         """How large its messages may get, and where they are kept; None where nothing is kept."""
 
-    def round_trip(self, outgoing: OutgoingRequest) -> Awaitable[Answer]:
+    def round_trip(self, outgoing: OutgoingRequest) -> Awaitable[McpResponse]:
         """The answer; raises UpstreamError, or SessionGone."""
 
     async def send_notification(self, message: bytes) -> None:

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
 from headgate.catalog.time_slice import TimeSlice
-from headgate.domain.errors import AnswerNotStored, InvalidAnswer, UpstreamError, UpstreamTimeout
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.errors import InvalidUpstreamResponse, ResponseNotStored, UpstreamError, UpstreamTimeout
+from headgate.domain.item import ItemKind
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.mcp_peer import ListResult, McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
@@ -55,18 +55,18 @@ class ListingConsumer(Protocol):
     # Whose turn it is to be listened to: hundreds may start at once, and clients want to be served meanwhile.
     listing_lock: asyncio.Lock
 
-    def prepare_listing(self, server: str, kind: Kind, definitions: list[bytes]) -> Iterator[None]:
+    def prepare_listing(self, server: str, kind: ItemKind, definitions: list[bytes]) -> Iterator[None]:
         """Look at what is about to be offered, one definition at a step."""
 
     def listing_received(
-        self, server: str, kind: Kind, definitions: list[bytes], profile: Profile, hint: CacheHint
+        self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
     ) -> dict[str, str]:
         """These are all; returns the ones that cannot be served, with the reason."""
 
     def gateways_discovered(self, server: str, gateways: frozenset[str]) -> None:
         """The server is a gateway, and these are behind it; raises GatewayLoop if this one is."""
 
-    def has_listing(self, server: str, profile: Profile) -> bool:
+    def has_listing(self, server: str, profile: ClientProfile) -> bool:
         """Whether a listing for that profile is kept."""
 
 
@@ -78,19 +78,21 @@ class UpstreamListings:
         self._consumer = consumer
         self._loop = asyncio.get_running_loop()
         # One for each capability: a server whose resources come and go still tells of a new tool at once.
-        self._backoffs = {kind.capability: RelistBackoff() for kind in Kind}
-        self._stale: dict[Profile, set[Kind]] = {}
-        self._fresh: set[Profile] = set()
+        self._backoffs = {kind.capability: RelistBackoff() for kind in ItemKind}
+        self._stale: dict[ClientProfile, set[ItemKind]] = {}
+        self._fresh: set[ClientProfile] = set()
         self._refreshed_at = 0.0
-        self._hints: dict[Kind, CacheHint] = {}
-        self.counts: dict[Kind, int] = {}
+        self._hints: dict[ItemKind, CacheHint] = {}
+        self.counts: dict[ItemKind, int] = {}
         self.left_out: dict[str, str] = {}
         # Another keeper speaks for the server, and what this one hears is of no interest.
         self.muted = False
 
-    async def refresh(self, peer: McpPeer, profile: Profile, kinds: Iterable[Kind] = Kind) -> None:
+    async def refresh(
+        self, peer: McpPeer, profile: ClientProfile, kinds: Iterable[ItemKind] = ItemKind
+    ) -> None:
         """Ask for what clients of that profile are shown; raises UpstreamError or SessionGone."""
-        if profile is PLAIN:
+        if profile is PLAIN_PROFILE:
             self._refreshed_at = self._loop.time()
         for kind in kinds:
             listed = await peer.list_all(kind, profile)
@@ -99,16 +101,22 @@ class UpstreamListings:
             if listed.gateways:
                 self._consumer.gateways_discovered(self._server, listed.gateways)
             left_out = await self._pass_to_consumer(kind, listed, profile)
-            if profile is PLAIN:
+            if profile is PLAIN_PROFILE:
                 self.counts[kind] = len(listed.definitions) - len(left_out)
                 self._hints[kind] = listed.hint
-            if profile is PLAIN and kind is Kind.TOOLS:
+            if profile is PLAIN_PROFILE and kind is ItemKind.TOOLS:
                 self.left_out = left_out
         # Clients may declare whatever they like, and only so many listings are kept.
-        kept = {one for one in self._fresh if one is PLAIN or self._consumer.has_listing(self._server, one)}
+        kept = {
+            one
+            for one in self._fresh
+            if one is PLAIN_PROFILE or self._consumer.has_listing(self._server, one)
+        }
         self._fresh = {*kept, profile}
 
-    async def _pass_to_consumer(self, kind: Kind, listed: ListResult, profile: Profile) -> dict[str, str]:
+    async def _pass_to_consumer(
+        self, kind: ItemKind, listed: ListResult, profile: ClientProfile
+    ) -> dict[str, str]:
         """What a server lists is the server's own: it may be very much, and must not hold up anybody else."""
         steps = self._consumer.prepare_listing(self._server, kind, listed.definitions)
         while True:
@@ -122,22 +130,22 @@ class UpstreamListings:
 
     def clear(self) -> None:
         """Nothing of what it listed is shown any more."""
-        for kind in Kind:
+        for kind in ItemKind:
             if not self.muted:
-                self._consumer.listing_received(self._server, kind, [], PLAIN, NO_HINT)
+                self._consumer.listing_received(self._server, kind, [], PLAIN_PROFILE, NO_HINT)
         self.counts.clear()
 
-    def has_listing(self, profile: Profile) -> bool:
+    def has_listing(self, profile: ClientProfile) -> bool:
         """Whether it has been asked on behalf of such clients since it was connected."""
         return profile in self._fresh and self._consumer.has_listing(self._server, profile)
 
-    def forget(self, profile: Profile) -> None:
+    def forget(self, profile: ClientProfile) -> None:
         """What clients of that profile are shown must be asked for anew."""
         self._fresh.discard(profile)
 
-    def reset(self) -> list[Profile]:
+    def reset(self) -> list[ClientProfile]:
         """A new connection stands, maybe to a new version; returns the profiles that were known."""
-        known = [profile for profile in self._fresh if profile is not PLAIN]
+        known = [profile for profile in self._fresh if profile is not PLAIN_PROFILE]
         self._fresh.clear()
         self._stale.clear()
         return known
@@ -147,15 +155,15 @@ class UpstreamListings:
         limit = max(strictest(self._hints.values()).ttl_ms / 1000, _SHORTEST_AGE_SECONDS)
         if self._loop.time() - self._refreshed_at > limit:
             self._refreshed_at = self._loop.time()
-            for kind in Kind:
+            for kind in ItemKind:
                 if negotiated.offers(kind) and not negotiated.notifies_list_changed(kind.capability):
-                    for profile in {PLAIN, *self._fresh}:
+                    for profile in {PLAIN_PROFILE, *self._fresh}:
                         self._stale.setdefault(profile, set()).add(kind)
         return self.stale
 
-    def mark_stale(self, capability: str, profile: Profile) -> bool:
+    def mark_stale(self, capability: str, profile: ClientProfile) -> bool:
         """The upstream said so; returns whether that was news."""
-        kinds = {kind for kind in Kind if kind.capability == capability}
+        kinds = {kind for kind in ItemKind if kind.capability == capability}
         stale = self._stale.setdefault(profile, set())
         news = not kinds <= stale and not self.muted
         stale |= kinds
@@ -163,7 +171,7 @@ class UpstreamListings:
 
     def mark_stale_for_all(self, capability: str) -> bool:
         """The upstream of the stateless era said so, on behalf of everybody."""
-        news = [self.mark_stale(capability, profile) for profile in {PLAIN, *self._fresh}]
+        news = [self.mark_stale(capability, profile) for profile in {PLAIN_PROFILE, *self._fresh}]
         return any(news)
 
     @property
@@ -179,9 +187,9 @@ class UpstreamListings:
     def _seconds_until(self, capability: str) -> float:
         return self._backoffs[capability].seconds_left(self._loop.time())
 
-    def take_stale(self) -> dict[Profile, set[Kind]]:
+    def take_stale(self) -> dict[ClientProfile, set[ItemKind]]:
         """What is to be listed again now; the rest stays for later."""
-        due = {kind for kind in Kind if self._seconds_until(kind.capability) == 0}
+        due = {kind for kind in ItemKind if self._seconds_until(kind.capability) == 0}
         taken = {profile: kinds & due for profile, kinds in self._stale.items() if kinds & due}
         self._stale = {profile: kinds - due for profile, kinds in self._stale.items() if kinds - due}
         for capability in {kind.capability for kinds in taken.values() for kind in kinds}:
@@ -189,7 +197,10 @@ class UpstreamListings:
         return taken
 
     async def refresh_stale(
-        self, peer: McpPeer, peer_for_profile: Callable[[Profile], McpPeer | None], busy: Callable[[], bool]
+        self,
+        peer: McpPeer,
+        peer_for_profile: Callable[[ClientProfile], McpPeer | None],
+        busy: Callable[[], bool],
     ) -> None:
         """List again what is out of date; raises UpstreamError or SessionGone.
 
@@ -197,7 +208,9 @@ class UpstreamListings:
         """
         problem: UpstreamError | None = None
         for profile, kinds in self.take_stale().items():
-            speaker = peer if peer.era is Era.STATELESS or profile is PLAIN else peer_for_profile(profile)
+            speaker = (
+                peer if peer.era is Era.STATELESS or profile is PLAIN_PROFILE else peer_for_profile(profile)
+            )
             if speaker is None:
                 # Nobody of that profile is connected; whoever comes next has it listed.
                 self.forget(profile)
@@ -211,7 +224,7 @@ class UpstreamListings:
                 elif busy() and isinstance(error, UpstreamTimeout):
                     # It may do one thing after the other: it is asked again later, and its calls go on.
                     self.requeue(profile, kinds)
-                elif isinstance(error, InvalidAnswer | AnswerNotStored):
+                elif isinstance(error, InvalidUpstreamResponse | ResponseNotStored):
                     # The clients of other profiles are shown what is new to them all the same.
                     problem = error
                 else:
@@ -219,7 +232,7 @@ class UpstreamListings:
         if problem is not None:
             raise problem
 
-    def requeue(self, profile: Profile, kinds: set[Kind]) -> None:
+    def requeue(self, profile: ClientProfile, kinds: set[ItemKind]) -> None:
         """It could not be listed, and is tried again later."""
         self._stale.setdefault(profile, set()).update(kinds)
 

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-from headgate.domain.server import ServerStatus, State
+from headgate.domain.server_spec import ServerState, ServerStatus
 
 # Upper bounds in seconds; from a call inside the gateway to one that takes minutes.
 LATENCY_BUCKETS = (
@@ -101,7 +101,7 @@ def _servers(servers: list[ServerStatus]) -> Iterator[str]:
     yield "# HELP headgate_upstream_state 1 for the state that the upstream is in."
     yield "# TYPE headgate_upstream_state gauge"
     for server in servers:
-        for state in State:
+        for state in ServerState:
             value = int(server.state is state)
             yield f'headgate_upstream_state{{server="{_label(server.name)}",state="{state}"}} {value}'
     counters = ("restarts", "lines_opened", "questions", "streams_resumed", "noise_lines")

@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from headgate import __version__
-from headgate.domain.listing import Mode
-from headgate.domain.server import ServerStatus, State
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.server_spec import ServerState, ServerStatus
 from headgate.web.metrics import CallMetrics, Counters, Gauges, exposition
 
 _TEXT = b"text/plain; charset=utf-8"
@@ -88,7 +88,7 @@ class OperatorPages:
         }
         page = pages.get(path)
         if page is None:
-            modes = ", ".join(f"/mcp/{mode}" for mode in Mode)
+            modes = ", ".join(f"/mcp/{mode}" for mode in ListingMode)
             told = (
                 f"there is nothing here; MCP clients connect to /mcp, or in a mode of their own to {modes}\n"
             )
@@ -103,8 +103,12 @@ class OperatorPages:
     def readiness(self) -> Readiness:
         """Ready once every server was tried, as long as one of them works."""
         servers = self._servers()
-        wanted = [server for server in servers if server.state not in (State.DISABLED, State.REJECTED)]
-        working = not wanted or any(server.state in (State.READY, State.IDLE) for server in wanted)
+        wanted = [
+            server for server in servers if server.state not in (ServerState.DISABLED, ServerState.REJECTED)
+        ]
+        working = not wanted or any(
+            server.state in (ServerState.READY, ServerState.IDLE) for server in wanted
+        )
         ready = self._fleet.settled and working and not self.draining
         return Readiness(ready, servers, self._configuration.problem, self._ledger_error())
 
@@ -122,7 +126,8 @@ class OperatorPages:
             for server in self._fleet.statuses()
         ]
         return servers + [
-            ServerStatus(name=name, state=State.REJECTED, reason=reason) for name, reason in rejected.items()
+            ServerStatus(name=name, state=ServerState.REJECTED, reason=reason)
+            for name, reason in rejected.items()
         ]
 
     def _ready(self) -> tuple[int, bytes, bytes]:
@@ -160,7 +165,7 @@ class OperatorPages:
 
 def _status_remark(server: ServerStatus) -> str:
     """Why it is not there, or why it is not what its entry says."""
-    idle = "stopped until it is used" if server.state is State.IDLE else None
+    idle = "stopped until it is used" if server.state is ServerState.IDLE else None
     return "; ".join(_printable(one) for one in (idle or server.last_error, server.reason) if one)
 
 

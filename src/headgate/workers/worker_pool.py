@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import msgspec
 
-from headgate.domain.errors import Exhausted, WorkStopped
-from headgate.domain.payload import Payload, Spooled
+from headgate.domain.errors import ResourceExhausted, WorkerLimitExceeded
+from headgate.domain.payload import Payload, SpooledPayload
 from headgate.results.jobs import ExcerptJob, Job, JobResult
 from headgate.results.result_store import FileContent
 from headgate.workers.worker_protocol import FileRange, receive_reply, send_job
@@ -122,7 +122,7 @@ class WorkerPool:
         """The agent's own turn, which is kept while somebody of it works or waits."""
         own, users = self._agents.get(agent) or (asyncio.Semaphore(1), 0)
         if users >= _MAX_QUEUED_PER_AGENT:
-            raise Exhausted(f"{users} questions about large results are waiting already")
+            raise ResourceExhausted(f"{users} questions about large results are waiting already")
         self._agents[agent] = own, users + 1
         try:
             yield own
@@ -137,7 +137,7 @@ class WorkerPool:
             async with asyncio.timeout(_QUEUE_TIMEOUT_SECONDS):
                 await turns.acquire()
         except TimeoutError as error:
-            raise Exhausted("too many large results are being worked on") from error
+            raise ResourceExhausted("too many large results are being worked on") from error
         try:
             yield
         finally:
@@ -150,7 +150,7 @@ class WorkerPool:
         except OSError as error:
             # Too slow, or it took more memory than it may: the process is of no use any more.
             self._stop(worker)
-            raise WorkStopped(self._seconds) from error
+            raise WorkerLimitExceeded(self._seconds) from error
         except BaseException:
             # Nobody waits for it any more, so it is stopped in the middle of whatever it does.
             self._stop(worker)
@@ -172,7 +172,9 @@ class WorkerPool:
         try:
             return await asyncio.shield(start)
         except OSError as error:
-            raise Exhausted(f"no process can be started for large results: {error.strerror}") from error
+            raise ResourceExhausted(
+                f"no process can be started for large results: {error.strerror}"
+            ) from error
         except asyncio.CancelledError:
             # A thread cannot be stopped, and what it has started must be ended.
             self._abandoned_starts.add(start)
@@ -217,7 +219,7 @@ class WorkerPool:
         await asyncio.to_thread(self._threads.shutdown)
 
 
-def _file_range(content: Spooled) -> FileRange:
+def _file_range(content: SpooledPayload) -> FileRange:
     assert isinstance(content, FileContent)
     return FileRange(content.fileno(), content.start, content.size)
 

@@ -9,8 +9,7 @@ from headgate.catalog.evaluation.retrieval_metrics import run_queries
 from headgate.catalog.evaluation.searchability import synthetic_queries_for
 from headgate.catalog.finder import Finder
 from headgate.catalog.search.tool_document import ToolDocument, document_of
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 
 
 def item(server: str, name: str, description: str = "", **parameters: str) -> Item:
@@ -19,7 +18,7 @@ def item(server: str, name: str, description: str = "", **parameters: str) -> It
     if parameters:
         properties = {one: {"description": said} if said else {} for one, said in parameters.items()}
         definition["inputSchema"] = {"type": "object", "properties": properties}
-    return Item(Kind.TOOLS, server, name, f"{server}_{name}", json.dumps(definition).encode())
+    return Item(ItemKind.TOOLS, server, name, f"{server}_{name}", json.dumps(definition).encode())
 
 
 def document(server: str, name: str, description: str = "", **parameters: str) -> ToolDocument:

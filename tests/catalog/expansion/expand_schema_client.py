@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from headgate.catalog.errors import InvalidExpansionRequest
 from headgate.catalog.expand_schema import ExpandSchema
-from headgate.domain.call import LOCAL, Caller, Request
-from headgate.domain.errors import ExpansionRefused
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
-from headgate.domain.profile import PLAIN, Profile
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
 
 NAME = "stripe_create_payment"
 
@@ -23,8 +22,8 @@ class StaticTools:
     def __init__(self, *items: Item) -> None:
         self.items = {item.public_name: item for item in items}
 
-    def find(self, name: str, caller: Caller, profile: Profile) -> Item | None:
-        return self.items.get(name) if caller == LOCAL and profile == PLAIN else None
+    def find(self, name: str, caller: Identity, profile: ClientProfile) -> Item | None:
+        return self.items.get(name) if caller == LOCAL_IDENTITY and profile == PLAIN_PROFILE else None
 
     def nearest(self, name: str) -> list[str]:
         return [known for known in self.items if known[:3] == name[:3]]
@@ -38,7 +37,7 @@ def tool(schema: dict[str, Any] | bytes, **more: Any) -> Item:
 
 
 def item(definition: bytes, name: str = NAME) -> Item:
-    return Item(Kind.TOOLS, "stripe", name, name, definition, definition)
+    return Item(ItemKind.TOOLS, "stripe", name, name, definition, definition)
 
 
 def an_object(**properties: Any) -> dict[str, Any]:
@@ -52,9 +51,9 @@ class ExpandSchemaClient:
     def __init__(self, *items: Item) -> None:
         self.tool = ExpandSchema(StaticTools(*items))
 
-    async def answer(self, arguments: Any, who: Caller = LOCAL) -> dict[str, Any]:
+    async def answer(self, arguments: Any, who: Identity = LOCAL_IDENTITY) -> dict[str, Any]:
         params = {"arguments": Raw(json.dumps(arguments).encode())}
-        answer = await self.tool.run(Request(caller=who, name="expandSchema", params=params))
+        answer = await self.tool.run(McpRequest(caller=who, name="expandSchema", params=params))
         assert isinstance(answer.result, bytes)
         result: dict[str, Any] = json.loads(answer.result)
         return result
@@ -73,7 +72,7 @@ class ExpandSchemaClient:
         return json.loads((await self.texts(list(path), mode))[0])
 
     async def refusal(self, path: Any, mode: Any = None) -> str:
-        with pytest.raises(ExpansionRefused) as refused:
+        with pytest.raises(InvalidExpansionRequest) as refused:
             await self.texts(path, mode)
         return refused.value.message
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
 from headgate.catalog.expand_schema import ExpandSchema
 from headgate.catalog.own_tools import EXPAND_DEFINITION
-from headgate.domain.call import LOCAL, Caller, Request
-from headgate.domain.errors import ExpansionRefused, SchemaNotFound
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest
 from headgate.protocol.jsonrpc_errors import ProtocolViolation
 from headgate.protocol.protocol_version import Era
 from headgate.server.reply import encode_gateway_error
@@ -97,7 +97,7 @@ async def test_answers_and_refusals_are_counted() -> None:
     ],
 )
 async def test_without_a_tool_nothing_is_expanded(arguments: Any) -> None:
-    with pytest.raises(ExpansionRefused) as refused:
+    with pytest.raises(InvalidExpansionRequest) as refused:
         await ExpandSchemaClient(tool(PAYMENT)).answer(arguments)
     assert refused.value.message == "toolName is required"
 
@@ -113,8 +113,8 @@ async def test_without_a_tool_nothing_is_expanded(arguments: Any) -> None:
     ],
 )
 async def test_arguments_that_nobody_can_read_are_refused(params: dict[str, Raw], message: str) -> None:
-    with pytest.raises(ExpansionRefused) as refused:
-        await ExpandSchema(StaticTools()).run(Request(caller=LOCAL, params=params))
+    with pytest.raises(InvalidExpansionRequest) as refused:
+        await ExpandSchema(StaticTools()).run(McpRequest(caller=LOCAL_IDENTITY, params=params))
     assert refused.value.message.startswith(message)
 
 
@@ -135,13 +135,15 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_names(name: str, mes
 
 async def test_what_a_client_does_not_see_is_not_found() -> None:
     with pytest.raises(SchemaNotFound):
-        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": NAME}, Caller("stranger"))
+        await ExpandSchemaClient(tool(PAYMENT)).answer({"toolName": NAME}, Identity("stranger"))
 
 
 @pytest.mark.parametrize("era", Era)
-@pytest.mark.parametrize("error", [ExpansionRefused("toolName is required"), SchemaNotFound("x", ["y"])])
+@pytest.mark.parametrize(
+    "error", [InvalidExpansionRequest("toolName is required"), SchemaNotFound("x", ["y"])]
+)
 def test_a_refusal_is_an_error_of_the_protocol_with_its_message_alone(
-    era: Era, error: ExpansionRefused | SchemaNotFound
+    era: Era, error: InvalidExpansionRequest | SchemaNotFound
 ) -> None:
     with pytest.raises(ProtocolViolation) as refused:
         encode_gateway_error(b"7", "tools/call", error, era)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.domain.errors import ExpansionRefused, HeadgateError, SchemaNotFound
+from headgate.catalog.errors import InvalidExpansionRequest, SchemaNotFound
+from headgate.domain.errors import HeadgateError
 from headgate.domain.item import Item
 from tests.catalog.expansion.expand_schema_client import NAME, ExpandSchemaClient, an_object, ask, item, tool
 from tests.protocol.json_spelling import Pen, pens, scalars, values
@@ -92,7 +93,7 @@ def test_what_is_found_stands_in_the_schema(schema: dict[str, Any], path: list[s
 def test_any_arguments_are_answered_or_refused(name: Any, path: Any, mode: Any) -> None:
     for arguments in ({"toolName": name, "path": path, "mode": mode}, {"toolName": NAME, "path": path}, path):
         desk = ExpandSchemaClient(tool(an_object(a=an_object(b={}))))
-        with suppress(ExpansionRefused, SchemaNotFound):
+        with suppress(InvalidExpansionRequest, SchemaNotFound):
             asyncio.run(desk.answer(arguments))
         assert desk.tool.expansions + desk.tool.refused == 1
 

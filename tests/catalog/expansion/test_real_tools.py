@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.catalog.listing_validation import validate_listing
-from headgate.domain.item import Item, published
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind, publish_item
 from tests.catalog.expansion.expand_schema_client import ExpandSchemaClient, blocks
 from tests.real.listing import items, members
 from tests.real.test_catalogs import DATA, catalogs
@@ -21,10 +20,10 @@ def real_tools() -> Iterator[Item]:
     sources = dict(catalogs()) | {"odd": (DATA / "odd-tools.json").read_text(encoding="utf-8")}
     for server, listing in sources.items():
         (start,) = [start for key, start, _ in members(listing) if key == "tools"]
-        taken = validate_listing(server, Kind.TOOLS, [text.encode() for text in items(listing, start)])
+        taken = validate_listing(server, ItemKind.TOOLS, [text.encode() for text in items(listing, start)])
         for source in taken.sources:
             # Names that are never two alike, as the catalog's are.
-            yield published(Kind.TOOLS, server, source, f"{server}:{source.name}")
+            yield publish_item(ItemKind.TOOLS, server, source, f"{server}:{source.name}")
 
 
 @pytest.fixture(scope="module")

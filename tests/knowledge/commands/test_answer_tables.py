@@ -14,7 +14,7 @@ from headgate.app.knowledge.ingestion_report import (
     IngestionReport,
     printed_summary,
 )
-from headgate.app.progress import Progress
+from headgate.app.progress import ProgressPrinter
 from headgate.domain.errors import EmbedderUnavailable
 from headgate.knowledge.commands.answer_tables import (
     printed_counts,
@@ -416,7 +416,7 @@ def test_the_lines_of_an_export_are_counted() -> None:
 
 def test_an_ingestion_tells_of_files_and_of_chunks_that_are_embedded_meanwhile() -> None:
     clock, stream = Clock(), Terminal()
-    ingestion = IngestionProgress(Progress(stream, clock))
+    ingestion = IngestionProgress(ProgressPrinter(stream, clock))
     ingestion.report("read", 0, 4, "a.md")
     clock.now += 10
     ingestion.report("embed", 64, 100, "")
@@ -433,7 +433,7 @@ def test_an_ingestion_tells_of_files_and_of_chunks_that_are_embedded_meanwhile()
 
 def test_an_ingestion_without_an_embedder_tells_of_files_alone() -> None:
     clock, stream = Clock(), io.StringIO()
-    ingestion = IngestionProgress(Progress(stream, clock))
+    ingestion = IngestionProgress(ProgressPrinter(stream, clock))
     ingestion.report("read", 0, 4, "a.md")
     clock.now += 10
     ingestion.report("read", 2, 4, "c.md")

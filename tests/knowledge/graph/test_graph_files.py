@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.errors import InvalidGraph
 from headgate.knowledge.data_model import Entity, NewEntity, NewRelationship, Relationship
+from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.graph.entity_resolution import EndpointResolver
 from headgate.knowledge.graph.graph_files import graph_lines, read_graph
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import (
-    ConfigError,
-    EmbedderUnavailable,
-    InvalidQuestion,
-    SearchFailed,
-    StoreUnavailable,
-    VectorsUnavailable,
-)
+from headgate.domain.errors import ConfigError, EmbedderUnavailable, StoreUnavailable
 from headgate.knowledge.data_model import (
     DocumentFilters,
     IngestedDocument,
@@ -25,6 +18,7 @@ from headgate.knowledge.data_model import (
     SourceRecord,
     StoreStatistics,
 )
+from headgate.knowledge.errors import InvalidKnowledgeArgument, SearchFailed, VectorSearchUnavailable
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
 from headgate.knowledge.search.query import (
@@ -281,7 +275,7 @@ async def test_without_an_embedder_words_are_searched_alone_and_the_answer_says_
 
 
 async def test_who_wants_vectors_where_nothing_makes_them_learns_what_to_install() -> None:
-    with pytest.raises(InvalidQuestion, match="no embedder is in use") as caught:
+    with pytest.raises(InvalidKnowledgeArgument, match="no embedder is in use") as caught:
         await search_in(await library(), None).find(query("car", SearchStrategy.VECTOR))
     assert 'pip install "headgate[knowledge]"' in caught.value.message
 
@@ -299,7 +293,7 @@ async def test_vectors_that_are_only_about_to_be_made_are_none() -> None:
     await store.set_model(meaning().fingerprint, meaning().dimensions)
     search = search_in(store, meaning())
     assert codes((await search.find(query("late fees")))[0]) == ["VECTORS_UNAVAILABLE"]
-    with pytest.raises(VectorsUnavailable, match="the documents have no vectors yet"):
+    with pytest.raises(VectorSearchUnavailable, match="the documents have no vectors yet"):
         await search.find(query("late fees", SearchStrategy.VECTOR))
 
 
@@ -307,7 +301,7 @@ async def test_vectors_of_another_model_are_not_compared() -> None:
     search = search_in(await library(), SynonymEmbedder(name="other"))
     ranking, _ = await search.find(query("late fees"))
     assert (ids(ranking), codes(ranking)) == ([FEES], ["VECTORS_UNAVAILABLE"])
-    with pytest.raises(VectorsUnavailable, match="not of the embedder 'other'") as caught:
+    with pytest.raises(VectorSearchUnavailable, match="not of the embedder 'other'") as caught:
         await search.find(query("late fees", SearchStrategy.VECTOR))
     assert "run headgate knowledge ingest" in caught.value.message
     assert caught.value.code == "SERVICE_UNAVAILABLE"
@@ -320,7 +314,7 @@ async def test_an_embedder_that_is_away_is_asked_again_the_next_time() -> None:
     ranking, _ = await search.find(query("late fees"))
     assert (ranking.strategy, codes(ranking)) == (SearchStrategy.BM25, ["VECTORS_UNAVAILABLE"])
     assert "secret" not in ranking.warnings[0].message
-    with pytest.raises(VectorsUnavailable, match="try again in 7s") as caught:
+    with pytest.raises(VectorSearchUnavailable, match="try again in 7s") as caught:
         await search.find(query("late fees", SearchStrategy.VECTOR))
     assert caught.value.retry_after_seconds == 7
     vectors.away = None
@@ -337,7 +331,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_without_what_is_for_operato
     ranking, _ = await search.find(query("late fees"))
     assert (ids(ranking), ranking.strategy) == ([FEES], SearchStrategy.BM25)
     assert ranking.warnings[0].message == "Searched by words alone: the embedder cannot be loaded."
-    with pytest.raises(VectorsUnavailable, match="see in the log why") as caught:
+    with pytest.raises(VectorSearchUnavailable, match="see in the log why") as caught:
         await search.find(query("late fees", SearchStrategy.VECTOR))
     assert "secret" not in f"{ranking.warnings} {caught.value.message} {caught.value.hint}"
     assert {(record.__dict__["reason"], record.__dict__["hint"]) for record in caplog.records} == {
@@ -642,7 +636,7 @@ async def test_whoever_wants_words_alone_is_not_told_to_install_anything() -> No
     search = HybridSearch(store, store, None, bm25_only=True, clock=Clock(), today=lambda: TODAY)
     ranking, _ = await search.find(SearchQuery(text="marmot"))
     assert (ranking.strategy, len(ranking.found), ranking.warnings) == (SearchStrategy.BM25, 1, ())
-    with pytest.raises(InvalidQuestion, match="the embedder is set to BM25"):
+    with pytest.raises(InvalidKnowledgeArgument, match="the embedder is set to BM25"):
         await search.find(SearchQuery(text="marmot", strategy=SearchStrategy.VECTOR))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.domain.errors import InvalidGraph, UncertainEnds, VendorAmbiguous
 from headgate.knowledge.data_model import IngestedDocument, Mention, NewEntity, name_key
+from headgate.knowledge.errors import InvalidGraph, UnresolvedEndpoints, VendorAmbiguous
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.interfaces import KnowledgeStore
 from tests.knowledge.stores.conftest import Reopen
@@ -473,7 +473,7 @@ async def test_an_import_with_an_uncertain_end_is_refused_and_changes_nothing(
 async def test_all_uncertain_ends_are_told_at_once(store: KnowledgeStore) -> None:
     twins = [entity("Twin", external_id="1"), entity("TWIN", external_id="2")]
     links = [related("Nobody", "OWNS", "Twin"), related("1", "OWNS", "2"), related("2", "OWNS", "Else")]
-    with pytest.raises(UncertainEnds) as refused:
+    with pytest.raises(UnresolvedEndpoints) as refused:
         await store.import_graph("o", twins, links)
     assert refused.value.message == (
         "The graph has 3 ends of relationships that are not certain: "

@@ -195,7 +195,7 @@ async def test_the_operator_is_told_what_is_wrong_and_what_to_do(
             await store.check()
     assert told in away.value.why
     assert str(tmp_path) not in away.value.why
-    assert away.value.why not in str(away.value.told)
+    assert away.value.why not in str(away.value.error_data)
 
 
 async def test_a_full_disk_is_said_to_whoever_writes(tmp_path: Path) -> None:

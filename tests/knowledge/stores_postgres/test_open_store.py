@@ -154,7 +154,7 @@ async def _refused(store: KnowledgeStore) -> str:
     with pytest.raises(StoreUnavailable) as away:
         await store.check()
     assert (str(away.value), away.value.hint) == ("Database unavailable, retry in 5s", "retry in 5 seconds")
-    assert away.value.why not in str(away.value.told)
+    assert away.value.why not in str(away.value.error_data)
     return away.value.why
 
 

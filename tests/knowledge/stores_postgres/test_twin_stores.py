@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.errors import InvalidGraph
 from headgate.knowledge.data_model import (
     NO_FILTERS,
     DocumentFilters,
@@ -19,6 +18,7 @@ from headgate.knowledge.data_model import (
     NewEntity,
     NewRelationship,
 )
+from headgate.knowledge.errors import InvalidGraph
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_database

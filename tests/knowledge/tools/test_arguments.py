@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import LOCAL
-from headgate.domain.errors import InvalidQuestion, KnowledgeError
+from headgate.domain.errors import KnowledgeError
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.query import SearchStrategy
 from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.arguments import KnowledgeArguments
@@ -22,7 +23,7 @@ def question(**given: Any) -> SemanticSearchQuery:
 
 
 def refusal(**given: Any) -> str:
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidKnowledgeArgument) as refused:
         question(**given)
     assert refused.value.code == "INVALID_PARAMS"
     assert "\n" not in refused.value.sentence
@@ -92,21 +93,23 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
     ],
 )
 def test_what_other_tools_call_an_argument_is_understood(tool: str, sent: str, meant: str) -> None:
-    with pytest.raises(InvalidQuestion, match=f"has no argument '{sent}'; did you mean {meant}\\?"):
+    with pytest.raises(InvalidKnowledgeArgument, match=f"has no argument '{sent}'; did you mean {meant}\\?"):
         KnowledgeArguments(tool, {sent: "x"}, arguments_of(tool))
 
 
 def test_an_argument_of_another_tool_is_not_taken_for_one_that_is_misspelt() -> None:
-    with pytest.raises(InvalidQuestion, match="has no argument 'response_format'; allowed: "):
+    with pytest.raises(InvalidKnowledgeArgument, match="has no argument 'response_format'; allowed: "):
         KnowledgeArguments(
             "find_vendor_info", {"response_format": "desktop"}, arguments_of("find_vendor_info")
         )
 
 
 def test_a_number_that_is_too_high_for_any_id_is_told_how_high_one_may_be() -> None:
-    with pytest.raises(InvalidQuestion, match="from 1 to 9223372036854775807, not 9223372036854775808"):
+    with pytest.raises(
+        InvalidKnowledgeArgument, match="from 1 to 9223372036854775807, not 9223372036854775808"
+    ):
         KnowledgeArguments("get_chunk", {"chunk_id": 2**63}, ["chunk_id"]).id("chunk_id")
-    with pytest.raises(InvalidQuestion, match="from 1 on, not 0"):
+    with pytest.raises(InvalidKnowledgeArgument, match="from 1 on, not 0"):
         KnowledgeArguments("get_chunk", {"chunk_id": 0}, ["chunk_id"]).id("chunk_id")
 
 
@@ -177,7 +180,7 @@ async def test_whatever_is_sent_is_answered_or_refused_and_never_fails(
 ) -> None:
     told = {"error": "", "code": ""}
     try:
-        await ToolHarness().tools.call(tool, arguments, LOCAL)
+        await ToolHarness().tools.call(tool, arguments, LOCAL_IDENTITY)
     except KnowledgeError as error:
         told = error_content(error)
     assert told["code"] in {"", "INVALID_PARAMS", "QUERY_TOO_LONG", "VENDOR_NOT_FOUND", "RESULT_NOT_FOUND"}

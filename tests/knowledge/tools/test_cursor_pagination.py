@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import LOCAL, Caller
-from headgate.domain.errors import InvalidQuestion
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.tools.cursor_pagination import (
     MOST_SNAPSHOTS,
     TTL_SECONDS,
@@ -36,12 +36,12 @@ class Shelf:
         return PageSnapshot((self.ids,), self.revision, "about")
 
     async def open(
-        self, cursor: str | None = None, caller: Caller = LOCAL, query: str = "q"
+        self, cursor: str | None = None, caller: Identity = LOCAL_IDENTITY, query: str = "q"
     ) -> OpenedSnapshot[str]:
         return await self.pager.open(cursor, caller, {"query": query}, self.make)
 
     def cursor(self, opened: OpenedSnapshot[str], place: int = 1, query: str = "q") -> str:
-        return self.pager.cursor(opened.snapshot, LOCAL, {"query": query}, [place])
+        return self.pager.cursor(opened.snapshot, LOCAL_IDENTITY, {"query": query}, [place])
 
 
 async def test_a_cursor_leads_to_the_list_as_it_was() -> None:
@@ -88,7 +88,7 @@ async def test_a_list_that_was_forgotten_after_a_change_is_gone() -> None:
     cursor = shelf.cursor(await shelf.open())
     shelf.now += TTL_SECONDS + 1
     shelf.revision = 2
-    with pytest.raises(InvalidQuestion, match="cursor has expired: the documents have changed"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor has expired: the documents have changed"):
         await shelf.open(cursor)
     assert shelf.made == 1
 
@@ -98,7 +98,7 @@ async def test_a_list_that_comes_out_otherwise_the_second_time_is_not_mixed_with
     cursor = shelf.cursor(await shelf.open())
     shelf.now += TTL_SECONDS + 1
     shelf.ids = (3, 2, 1)
-    with pytest.raises(InvalidQuestion, match="cursor has expired"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor has expired"):
         await shelf.open(cursor)
 
 

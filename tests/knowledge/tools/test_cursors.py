@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import LOCAL, Caller
-from headgate.domain.errors import InvalidQuestion
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.tools.cursor_pagination import (
     SnapshotCursor,
     fingerprint_lists,
@@ -20,11 +20,11 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def written(cursor: SnapshotCursor = CURSOR) -> str:
-    return write_cursor(cursor, TOOL, LOCAL, BOUND)
+    return write_cursor(cursor, TOOL, LOCAL_IDENTITY, BOUND)
 
 
-def refusal(text: str, tool: str = TOOL, caller: Caller = LOCAL, **other: object) -> str:
-    with pytest.raises(InvalidQuestion) as refused:
+def refusal(text: str, tool: str = TOOL, caller: Identity = LOCAL_IDENTITY, **other: object) -> str:
+    with pytest.raises(InvalidKnowledgeArgument) as refused:
         read_cursor(text, tool, caller, BOUND | other)
     assert refused.value.code == "INVALID_PARAMS"
     return refused.value.sentence
@@ -34,7 +34,7 @@ def refusal(text: str, tool: str = TOOL, caller: Caller = LOCAL, **other: object
 @given(st.integers(0, 2**40), st.lists(st.integers(0, 2**31), max_size=2))
 def test_what_was_written_is_read_again_and_short(revision: int, places: list[int]) -> None:
     cursor = SnapshotCursor(revision, fingerprint_lists([places]), tuple(places))
-    assert read_cursor(written(cursor), TOOL, LOCAL, BOUND) == cursor
+    assert read_cursor(written(cursor), TOOL, LOCAL_IDENTITY, BOUND) == cursor
     assert len(written(cursor)) < 80
 
 
@@ -60,8 +60,8 @@ def test_each_wrong_cursor_is_told_apart() -> None:
     text = written()
     assert "another query" in refusal(text, query="returns")
     assert "another strategy" in refusal(text, strategy="bm25")
-    assert "another caller" in refusal(text, caller=Caller("bob"))
-    assert "another caller" in refusal(text, caller=Caller(tenant="acme"))
+    assert "another caller" in refusal(text, caller=Identity("bob"))
+    assert "another caller" in refusal(text, caller=Identity(tenant="acme"))
     assert "belongs to semantic_search, not to list_sources" in refusal(text, "list_sources")
     assert "damaged" in refusal(text + "AAAA")
     assert "not one that this server gave" in refusal("eyJvZmZzZXQiOjEwfQ")

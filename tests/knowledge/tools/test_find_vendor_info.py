@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import BudgetSpent, InvalidQuestion, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.data_model import (
     IngestedDocument,
     Mention,
@@ -14,6 +13,12 @@ from headgate.knowledge.data_model import (
     NewEntity,
     NewRelationship,
     SourceRecord,
+)
+from headgate.knowledge.errors import (
+    InvalidKnowledgeArgument,
+    TokenBudgetExceeded,
+    VendorAmbiguous,
+    VendorNotFound,
 )
 from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.response_modes import VENDOR_FIELDS, ResponseMode
@@ -254,7 +259,7 @@ async def test_who_cannot_afford_the_ids_is_told_a_page_that_he_can() -> None:
         [NewRelationship(source="Acme", target=name, type="EMPLOYS") for name in names[:30]]
         + [NewRelationship(source=name, target="Acme", type="SERVES") for name in names],
     )
-    with pytest.raises(BudgetSpent, match=r"; page_size 11 with ") as refused:
+    with pytest.raises(TokenBudgetExceeded, match=r"; page_size 11 with ") as refused:
         await desk.ask("find_vendor_info", vendor_name="Acme", response_mode="full")
     assert "response_mode 'ids_only'" in refused.value.hint
     page = await desk.ask("find_vendor_info", vendor_name="Acme", response_mode="ids_only", page_size=11)
@@ -454,20 +459,20 @@ async def test_a_cut_list_that_no_field_shows_is_not_told_of() -> None:
 
 async def test_a_field_of_another_mode_is_refused_with_the_modes_that_have_it() -> None:
     with pytest.raises(
-        InvalidQuestion, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"
+        InvalidKnowledgeArgument, match=r"Invalid fields for response_mode 'ids_only': \['entities'\]"
     ) as refused:
         await ToolHarness().ask(
             "find_vendor_info", vendor_name="x", response_mode="ids_only", fields=["entities"]
         )
     assert refused.value.hint == "take response_mode preview or full for entities"
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidKnowledgeArgument) as refused:
         await ToolHarness().ask("find_vendor_info", vendor_name="x", fields=["hotline"])
     assert refused.value.hint == ("leave out fields to get all of them, or name only those that are allowed")
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "  ", "", None, 0, -1, 2**63, True, 1.5, ["Acme"], "a\0b"])
 async def test_a_name_that_cannot_be_one_is_refused(name: object) -> None:
-    with pytest.raises(InvalidQuestion, match="vendor_name"):
+    with pytest.raises(InvalidKnowledgeArgument, match="vendor_name"):
         await ToolHarness().ask("find_vendor_info", vendor_name=name)
 
 
@@ -479,7 +484,7 @@ async def test_200_characters_are_a_name() -> None:
 async def test_a_cursor_belongs_to_its_vendor() -> None:
     desk = await with_acme()
     first = await desk.ask("find_vendor_info", vendor_name="Acme Inc", page_size=2)
-    with pytest.raises(InvalidQuestion, match="cursor belongs to another vendor_name"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor belongs to another vendor_name"):
         await desk.ask("find_vendor_info", vendor_name="Globex", cursor=first["pagination"]["cursor"])
     desk.restarted()
     again = await desk.ask("find_vendor_info", vendor_name="ACME inc", cursor=first["pagination"]["cursor"])

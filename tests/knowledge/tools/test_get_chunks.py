@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.domain.errors import BudgetSpent, EntityNotFound, InvalidQuestion
+from headgate.knowledge.errors import EntityNotFound, InvalidKnowledgeArgument, TokenBudgetExceeded
 from headgate.knowledge.tools.response_modes import CHUNK_FIELDS, ResponseMode
 from tests.knowledge.tools.tool_harness import ToolHarness
 
@@ -47,26 +47,28 @@ async def test_one_that_is_gone_is_not_found() -> None:
 
 
 async def test_ids_that_are_not_given_are_asked_for() -> None:
-    with pytest.raises(InvalidQuestion, match=r"chunk_ids is missing; it must be a list of 1 to 50 ids$"):
+    with pytest.raises(
+        InvalidKnowledgeArgument, match=r"chunk_ids is missing; it must be a list of 1 to 50 ids$"
+    ):
         await ToolHarness().ask("get_chunks")
 
 
 @pytest.mark.parametrize("ids", [None, [], list(range(1, 52)), [0], [True], ["x"], 5, "1,2"])
 async def test_ids_that_are_none_are_refused(ids: object) -> None:
-    with pytest.raises(InvalidQuestion, match="chunk_ids"):
+    with pytest.raises(InvalidKnowledgeArgument, match="chunk_ids"):
         await ToolHarness().ask("get_chunks", chunk_ids=ids)
 
 
 @pytest.mark.parametrize("id", [None, 0, -1, 1.5, True, "one", 10**30, 2**63, float("nan")])
 async def test_an_id_that_is_none_is_refused(id: object) -> None:
-    with pytest.raises(InvalidQuestion, match="chunk_id"):
+    with pytest.raises(InvalidKnowledgeArgument, match="chunk_id"):
         await ToolHarness().ask("get_chunk", chunk_id=id)
 
 
 async def test_texts_are_priced_by_what_they_have() -> None:
     assert len((await (await shelf(800)).ask("get_chunks", chunk_ids=[1, 2, 3]))["results"]) == 3
     with pytest.raises(
-        BudgetSpent, match="may take 777; a list of the first 2 chunk_ids fits, or"
+        TokenBudgetExceeded, match="may take 777; a list of the first 2 chunk_ids fits, or"
     ) as refused:
         await (await shelf(760)).ask("get_chunks", chunk_ids=[1, 2, 3])
     assert refused.value.hint.endswith("or response_mode 'metadata'")
@@ -79,7 +81,7 @@ async def test_texts_are_priced_by_what_they_have() -> None:
 async def test_who_cannot_afford_texts_is_not_told_to_ask_for_the_ids_that_he_has(
     total: int, advice: str
 ) -> None:
-    with pytest.raises(BudgetSpent) as refused:
+    with pytest.raises(TokenBudgetExceeded) as refused:
         await (await shelf(total)).ask("get_chunks", chunk_ids=[1, 2, 3])
     assert advice in refused.value.hint
     assert "ids_only" not in refused.value.hint

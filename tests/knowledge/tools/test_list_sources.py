@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.domain.errors import InvalidQuestion
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 from tests.knowledge.tools.tool_harness import ToolHarness
 
 
@@ -52,7 +52,9 @@ async def test_filters_and_fields_choose() -> None:
 
 
 async def test_an_unknown_field_is_refused() -> None:
-    with pytest.raises(InvalidQuestion, match=r"Invalid fields for list_sources: \['chunk_text'\]. Allowed"):
+    with pytest.raises(
+        InvalidKnowledgeArgument, match=r"Invalid fields for list_sources: \['chunk_text'\]. Allowed"
+    ):
         await ToolHarness().ask("list_sources", fields=["chunk_text"])
 
 

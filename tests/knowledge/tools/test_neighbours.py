@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.errors import EntityAmbiguous, EntityNotFound, InvalidQuestion
 from headgate.knowledge.data_model import Edge, NewEntity, NewRelationship
+from headgate.knowledge.errors import EntityAmbiguous, EntityNotFound, InvalidKnowledgeArgument
 from headgate.knowledge.graph.traversal import (
     MOST_EDGES,
     MOST_EXPANDED,
@@ -115,9 +115,9 @@ async def test_pages_hold_every_entity_and_relationship_once() -> None:
 async def test_a_cursor_belongs_to_its_walk() -> None:
     desk = await town()
     cursor = (await desk.ask("neighbours", entity="Acme", page_size=1))["pagination"]["cursor"]
-    with pytest.raises(InvalidQuestion, match="cursor belongs to another number of hops"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor belongs to another number of hops"):
         await desk.ask("neighbours", entity="Acme", hops=2, cursor=cursor)
-    with pytest.raises(InvalidQuestion, match="cursor belongs to another entity"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor belongs to another entity"):
         await desk.ask("neighbours", entity="Bob", cursor=cursor)
 
 
@@ -126,7 +126,7 @@ async def test_fields_choose_and_relationships_are_one_of_them() -> None:
     answer = await desk.ask("neighbours", entity="id 1", fields=["name", "hop"])
     assert answer["entities"] == [{"name": "Bob", "hop": 1}, {"name": "Widget", "hop": 1}]
     assert "relationships" not in answer
-    with pytest.raises(InvalidQuestion, match=r"Invalid fields for neighbours: \['rank'\]"):
+    with pytest.raises(InvalidKnowledgeArgument, match=r"Invalid fields for neighbours: \['rank'\]"):
         await desk.ask("neighbours", entity="Acme", fields=["rank"])
 
 
@@ -253,7 +253,7 @@ async def test_of_very_many_neighbours_the_surest_are_kept() -> None:
 
 @pytest.mark.parametrize("hops", [0, 3, 1.5, True, "two"])
 async def test_only_one_or_two_hops_are_walked(hops: object) -> None:
-    with pytest.raises(InvalidQuestion, match="hops must be a whole number from 1 to 2"):
+    with pytest.raises(InvalidKnowledgeArgument, match="hops must be a whole number from 1 to 2"):
         await ToolHarness().ask("neighbours", entity="Acme", hops=hops)
 
 

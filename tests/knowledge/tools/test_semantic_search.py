@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import InvalidQuestion, QueryTooLong
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, SourceRecord
+from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.tools.response_modes import RESULT_FIELDS, ResponseMode
 from tests.knowledge.tools.tool_harness import ToolHarness, tokens_of
 
@@ -174,7 +174,9 @@ async def test_a_cursor_whose_list_is_gone_says_that_the_documents_have_changed(
     first = await desk.ask("semantic_search", query="delivery")
     await desk.add("new.md", "delivery again")
     desk.restarted()
-    with pytest.raises(InvalidQuestion, match="documents have changed since; search again without a cursor"):
+    with pytest.raises(
+        InvalidKnowledgeArgument, match="documents have changed since; search again without a cursor"
+    ):
         await desk.ask("semantic_search", query="delivery", cursor=first["pagination"]["cursor"])
 
 
@@ -192,7 +194,7 @@ async def test_a_cursor_whose_list_is_gone_says_that_the_documents_have_changed(
 async def test_a_cursor_says_what_it_does_not_belong_to(other: dict[str, Any], what: str) -> None:
     desk = await library(25)
     first = await desk.ask("semantic_search", query="delivery")
-    with pytest.raises(InvalidQuestion, match=f"cursor belongs to {what}"):
+    with pytest.raises(InvalidKnowledgeArgument, match=f"cursor belongs to {what}"):
         await desk.ask(
             "semantic_search", **({"query": "delivery"} | other), cursor=first["pagination"]["cursor"]
         )
@@ -201,9 +203,9 @@ async def test_a_cursor_says_what_it_does_not_belong_to(other: dict[str, Any], w
 async def test_a_cursor_works_for_nobody_else() -> None:
     desk = await library(25)
     first = await desk.ask("semantic_search", query="delivery")
-    with pytest.raises(InvalidQuestion, match="cursor belongs to another caller"):
+    with pytest.raises(InvalidKnowledgeArgument, match="cursor belongs to another caller"):
         await desk.ask(
-            "semantic_search", Caller("mallory"), query="delivery", cursor=first["pagination"]["cursor"]
+            "semantic_search", Identity("mallory"), query="delivery", cursor=first["pagination"]["cursor"]
         )
 
 
@@ -228,7 +230,7 @@ async def test_any_choice_of_fields_works_in_every_mode(data: st.DataObject) -> 
 
 
 async def test_a_field_of_another_mode_is_refused_word_for_word() -> None:
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidKnowledgeArgument) as refused:
         await ToolHarness().ask("semantic_search", query="x", fields=["chunk_text", "rank"])
     assert refused.value.sentence == (
         "Invalid fields for response_mode 'metadata': ['chunk_text']. Allowed fields: ['chunk_id', "
@@ -238,7 +240,7 @@ async def test_a_field_of_another_mode_is_refused_word_for_word() -> None:
 
 
 async def test_an_empty_list_of_fields_is_refused_word_for_word() -> None:
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidKnowledgeArgument) as refused:
         await ToolHarness().ask("semantic_search", query="x", fields=[])
     assert refused.value.sentence == "fields list cannot be empty (use None to return all fields)"
 
@@ -258,7 +260,7 @@ async def test_a_query_that_is_too_long_or_empty_is_refused_word_for_word() -> N
     with pytest.raises(QueryTooLong) as long:
         await desk.ask("semantic_search", query="x" * 501)
     assert (long.value.sentence, long.value.code) == ("Query too long (max 500)", "QUERY_TOO_LONG")
-    with pytest.raises(InvalidQuestion) as empty:
+    with pytest.raises(InvalidKnowledgeArgument) as empty:
         await desk.ask("semantic_search", query=" \n\t ")
     assert empty.value.sentence == "Query cannot be empty or whitespace-only"
     assert (await desk.ask("semantic_search", query="  " + "x" * 500 + " "))["total_found"] >= 0
@@ -428,7 +430,7 @@ async def test_an_explanation_comes_when_it_is_asked_for_and_is_a_field_then() -
     assert answer["results"][0]["explanation"]["vector"]["rank"] == 1
     chosen = await desk.ask("semantic_search", query="delivery", explain=True, fields=["explanation"])
     assert [set(result) for result in chosen["results"]] == [{"explanation"}] * 2
-    with pytest.raises(InvalidQuestion, match="'explanation'"):
+    with pytest.raises(InvalidKnowledgeArgument, match="'explanation'"):
         await desk.ask("semantic_search", query="delivery", fields=["explanation"])
 
 

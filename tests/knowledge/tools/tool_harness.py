@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-from headgate.domain.call import LOCAL, Caller
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, NewEntity, NewRelationship, SourceRecord
 from headgate.knowledge.search.hybrid_search import HybridSearch
 from headgate.knowledge.server import KnowledgeTools
@@ -64,7 +64,7 @@ class ToolHarness:
         """Import a graph."""
         await self.store.import_graph("test", entities, relationships)
 
-    async def ask(self, tool: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
+    async def ask(self, tool: str, caller: Identity = LOCAL_IDENTITY, **arguments: Any) -> dict[str, Any]:
         """What the tool answers."""
         return await self.tools.call(tool, arguments, caller)
 

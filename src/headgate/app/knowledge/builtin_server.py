@@ -9,8 +9,8 @@ import msgspec
 
 from headgate.config.settings import Settings
 from headgate.domain.errors import KnowledgeError, StoreUnavailable
-from headgate.domain.redaction import cleaned
-from headgate.domain.server import ServerSpec, Transport
+from headgate.domain.redaction import redact
+from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, BuiltinToolResult, ReportHealth
 
@@ -110,8 +110,8 @@ async def _call_tool(
         if isinstance(error, StoreUnavailable):
             health.record_use(away=True)
         told = tools.failure_content(name, arguments, error)
-        meta = {"io.headgate/error": error.told}
-        return BuiltinToolResult(told["error"], told, cleaned(error.advice), meta, failed=True)
+        meta = {"io.headgate/error": error.error_data}
+        return BuiltinToolResult(told["error"], told, redact(error.advice), meta, failed=True)
     health.record_use(away=False)
     return BuiltinToolResult(tools.encode_text(answer), answer if structured else None, sized=True)
 
@@ -121,7 +121,7 @@ def knowledge_only_settings(settings: Settings) -> Settings:
 
     What an answer costs is chosen with its mode, so that none is cut.
     """
-    server = ServerSpec(name=NAME, transport=Transport.BUILTIN, builtin=NAME)
+    server = ServerSpec(name=NAME, transport=TransportType.BUILTIN, builtin=NAME)
     return msgspec.structs.replace(
         settings,
         servers=(server,),

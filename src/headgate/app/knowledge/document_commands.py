@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from headgate.app.knowledge.builtin_server import knowledge_only_settings
 from headgate.app.knowledge.components import DATABASE_NAME, open_configured_store, open_knowledge
 from headgate.config.settings import Settings
-from headgate.domain.call import LOCAL
 from headgate.domain.errors import ConfigError
+from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.data_model import StoreStatistics
 from headgate.knowledge.interfaces import GraphReader, KnowledgeStore
@@ -25,7 +25,7 @@ async def call_tool(settings: Settings, tool: str, arguments: dict[str, Any]) ->
     """What a tool answers; raises KnowledgeError, and ConfigError where nothing has been ingested."""
     await _check_file(settings)
     async with open_knowledge(settings, OfflineModel()) as knowledge:
-        answer = await knowledge.tools.call(tool, arguments, LOCAL)
+        answer = await knowledge.tools.call(tool, arguments, LOCAL_IDENTITY)
         return await _with_names(answer, knowledge.store)
 
 
@@ -75,7 +75,7 @@ async def forget(settings: Settings, name: str) -> "ForgetResult":
 async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
     """Run a gateway that has nothing but the documents; returns the exit code. Raises ConfigError."""
     # Imported here, so that the other commands do not wait for the whole gateway.
-    from headgate.app.serving import serve as serve_clients
+    from headgate.app.gateway_server import serve as serve_clients
 
     return await serve_clients(knowledge_only_settings(settings), lambda: knowledge_only_settings(load()))
 

@@ -14,12 +14,13 @@ import msgspec
 
 from headgate.app.knowledge.components import KnowledgeComponents, open_knowledge
 from headgate.app.knowledge.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
-from headgate.app.progress import Progress
+from headgate.app.progress import ProgressPrinter
 from headgate.config.settings import Settings
-from headgate.domain.errors import ConfigError, InvalidGraph, StoreUnavailable, UncertainEnds
+from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.domain.regular_file import open_regular
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
+from headgate.knowledge.errors import InvalidGraph, UnresolvedEndpoints
 from headgate.knowledge.extraction.extractor import extract
 from headgate.knowledge.extraction.name_matching import KnownNames
 from headgate.knowledge.graph.graph_files import lines_of_relationships, read_graph
@@ -158,13 +159,13 @@ class _IngestRunner:
         """The documents, if there are any to be taken in."""
         if self._files is None:
             return IngestionReport()
-        progress = Progress(stream)
+        progress = ProgressPrinter(stream)
         try:
             return await self._ingest_files(self._files, progress)
         finally:
             progress.clear()
 
-    async def _ingest_files(self, files: FileLibrary, progress: Progress) -> IngestionReport:
+    async def _ingest_files(self, files: FileLibrary, progress: ProgressPrinter) -> IngestionReport:
         known = await self._knowledge.store.imported_entities()
         found = _DocumentExtraction(KnownNames.of(known))
         ingestion = IngestionPipeline(
@@ -194,9 +195,9 @@ class _IngestRunner:
         origin = await asyncio.to_thread(_origin, path)
         try:
             counts = await self._knowledge.store.import_graph(origin, entities, relationships)
-        except UncertainEnds as uncertain:
+        except UnresolvedEndpoints as uncertain:
             lines = await asyncio.to_thread(_read, path, lines_of_relationships)
-            raise UncertainEnds(uncertain.ends, path.name, lines) from uncertain
+            raise UnresolvedEndpoints(uncertain.ends, path.name, lines) from uncertain
         return ImportedGraph(file=path.name, entities=counts[0], relationships=counts[1])
 
     async def fingerprints(self) -> FileFingerprints:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.app.progress import Progress, speed
+from headgate.app.progress import ProgressPrinter, format_speed
 from headgate.domain.terminal_text import printable, table_lines
 from headgate.knowledge.commands.answer_tables import counted_noun, json_document, line_width
 from headgate.knowledge.ingestion.document_source import UnreadableFile
@@ -70,7 +70,7 @@ class IngestionReport(msgspec.Struct, frozen=True, kw_only=True):
 class IngestionProgress:
     """Shows how far an ingestion is, in files and in chunks."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ProgressPrinter) -> None:
         self._progress = progress
         self._read, self._files, self._file = 0, 0, ""
         self._embedded, self._chunks = 0, 0
@@ -83,9 +83,9 @@ class IngestionProgress:
             self._embedded, self._chunks = done, total
         made = {"files": self._read} | ({"chunks": self._embedded} if self._embedded else {})
         if self._read < self._files:
-            self._progress.bar("reading", self._read, self._files, made, self._file)
+            self._progress.show_bar("reading", self._read, self._files, made, self._file)
         elif self._chunks:
-            self._progress.bar("embedding", self._embedded, self._chunks, {"chunks": self._embedded})
+            self._progress.show_bar("embedding", self._embedded, self._chunks, {"chunks": self._embedded})
 
 
 def printed_summary(ingested: IngestionReport, *, as_json: bool) -> str:
@@ -177,7 +177,7 @@ def _facts(ingested: IngestionReport) -> Iterator[tuple[str, str]]:
     if summary.entities or summary.relationships:
         # The store has each of them once, however many documents speak of it.
         yield "found", f"{_of_graph(summary.entities, summary.relationships)}, counted in each document"
-    fast = f", {speed(summary.chunks_per_second)} chunks/s" if summary.chunks_added else ""
+    fast = f", {format_speed(summary.chunks_per_second)} chunks/s" if summary.chunks_added else ""
     yield "time", f"{summary.seconds:.1f} s{fast}"
 
 

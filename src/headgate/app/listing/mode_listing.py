@@ -13,9 +13,9 @@ from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.catalog.public_names import Key, public_name, sanitised_name
 from headgate.catalog.tool_dialects import Dialect
 from headgate.catalog.tool_forms import ToolForms
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.item import Item
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN
+from headgate.domain.listing_mode import ListingMode
 from headgate.protocol.protocol_version import Era
 from headgate.search.token_counter import count_tokens
 
@@ -34,7 +34,7 @@ _NO_LIMIT: Final = 1_000_000
 class ModeListing(msgspec.Struct, frozen=True):
     """What is seen in one mode: what it came to be, the tools array, and what is known of each tool."""
 
-    came_to: Mode
+    came_to: ListingMode
     tokens: int
     # The gateway's own tools and their tokens.
     own: Mapping[str, int]
@@ -68,7 +68,7 @@ class ModeLister:
         readers: Sequence[OwnToolDefinition] = (),
     ) -> None:
         self._curation = catalog.curation
-        self._items = catalog.visible(PLAIN)
+        self._items = catalog.visible(PLAIN_PROFILE)
         self._dialect = dialect
         self._most = most
         self._tool_forms = ToolForms()
@@ -81,11 +81,11 @@ class ModeLister:
             readers=readers,
         )
 
-    def list_mode(self, mode: Mode) -> ModeListing:
+    def list_mode(self, mode: ListingMode) -> ModeListing:
         """What is seen in that mode; thousands of tools take seconds."""
-        fitted = mode in (Mode.AUTO, Mode.BUDGET)
+        fitted = mode in (ListingMode.AUTO, ListingMode.BUDGET)
         listing_format = ListingFormat(mode, self._dialect, Era.HANDSHAKE, self._most if fitted else None)
-        if mode in (Mode.SEARCH, Mode.DYNAMIC):
+        if mode in (ListingMode.SEARCH, ListingMode.DYNAMIC):
             own = self._builder.search_tools(listing_format)
             # What was found joins the list of the client that searched; nothing has been found yet.
             return self._mode_listing(mode, own)
@@ -93,11 +93,11 @@ class ModeLister:
         told = self._mode_listing(view.mode, view.listing.items)
         return msgspec.structs.replace(told, pins_left=view.pins_left, changes=view.adapted)
 
-    def _mode_listing(self, came_to: Mode, shown: Sequence[tuple[str, bytes]]) -> ModeListing:
+    def _mode_listing(self, came_to: ListingMode, shown: Sequence[tuple[str, bytes]]) -> ModeListing:
         there = dict(shown)
         costs = {name: count_tokens(definition) for name, definition in shown}
         # A tool without arguments may be the same in few words and as a stub, which only some modes have.
-        stubs = self._stubs() if came_to is Mode.BUDGET else {}
+        stubs = self._stubs() if came_to is ListingMode.BUDGET else {}
         forms = {
             item.public_name: self._form(
                 item, came_to, there.get(item.public_name), stubs.get(item.public_name)
@@ -112,13 +112,16 @@ class ModeLister:
         worded = self._tool_forms.reduced(self._items)
         return {item.public_name: worded[item.server].stubs[item.definition] for item in self._items}
 
-    def _form(self, item: Item, came_to: Mode, shown: bytes | None, stub: bytes | None) -> str:
+    def _form(self, item: Item, came_to: ListingMode, shown: bytes | None, stub: bytes | None) -> str:
         """What is shown says itself how full it is: a small tool is whole in few words too."""
         if shown is None:
             return SEARCH
         if shown == self._builder.adapted(item.handshake_definition, self._dialect):
             return WHOLE
-        if Mode.PARTITIONED in (came_to, self._curation(item.server).mode) and shown == self._builder.adapted(
+        if ListingMode.PARTITIONED in (
+            came_to,
+            self._curation(item.server).mode,
+        ) and shown == self._builder.adapted(
             self._tool_forms.partitioned(item.definition, self._dialect), self._dialect
         ):
             return PARTITIONED

@@ -32,21 +32,27 @@ from headgate.app.listing.preview_report import (
 )
 from headgate.app.listing.preview_report import ToolListReport as ToolList
 from headgate.app.listing.recorded_catalog import RecordedCatalog, load_recorded_catalog
-from headgate.app.progress import Progress
-from headgate.app.results import readers_of
-from headgate.app.search import clients_of
+from headgate.app.progress import ProgressPrinter
+from headgate.app.stored_results import listed_result_tools
+from headgate.app.tool_search import client_overrides_of
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.public_names import default_limit
 from headgate.catalog.tool_dialects import Dialect
 from headgate.config.settings import Settings
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError
 from headgate.domain.item import Item
-from headgate.domain.listing import Mode
-from headgate.domain.profile import PLAIN
+from headgate.domain.listing_mode import ListingMode
 
 
 def why(
-    came_to: Mode, *, tools: int, full_tokens: int, slim_tokens: int, budget_tokens: int, most: int | None
+    came_to: ListingMode,
+    *,
+    tools: int,
+    full_tokens: int,
+    slim_tokens: int,
+    budget_tokens: int,
+    most: int | None,
 ) -> str:
     """The reason, with the numbers that decided."""
     whole = f"in full {_tools(tools)} take {full_tokens:,} tokens"
@@ -54,11 +60,11 @@ def why(
     budget = f"the budget is {budget_tokens:,}"
     if most is not None and tools > most:
         return f"there are {_tools(tools)}, and the client is known to handle {most}"
-    if came_to is Mode.FULL:
+    if came_to is ListingMode.FULL:
         return f"{whole}, and {budget}"
-    if came_to is Mode.SLIM and full_tokens > budget_tokens:
+    if came_to is ListingMode.SLIM and full_tokens > budget_tokens:
         return f"{whole} and {words}; {budget}"
-    if came_to is Mode.BUDGET and slim_tokens > budget_tokens:
+    if came_to is ListingMode.BUDGET and slim_tokens > budget_tokens:
         return f"{whole} and even {words}; {budget}"
     return f"{whole}, and servers that have a listing of their own decide too"
 
@@ -69,13 +75,13 @@ def _tools(number: int) -> str:
 
 # In the order in which an operator weighs them.
 _MODES: Final = (
-    Mode.FULL,
-    Mode.PARTITIONED,
-    Mode.SLIM,
-    Mode.BUDGET,
-    Mode.SEARCH,
-    Mode.DYNAMIC,
-    Mode.AUTO,
+    ListingMode.FULL,
+    ListingMode.PARTITIONED,
+    ListingMode.SLIM,
+    ListingMode.BUDGET,
+    ListingMode.SEARCH,
+    ListingMode.DYNAMIC,
+    ListingMode.AUTO,
 )
 
 
@@ -83,7 +89,7 @@ class ListingPreviewOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants to see; None is whatever the settings say."""
 
     # Without one, every mode is counted.
-    mode: Mode | None = None
+    mode: ListingMode | None = None
     client: str = ""
     dialect: Dialect | None = None
     budget_tokens: int | None = None
@@ -101,7 +107,7 @@ async def preview_listing(
             f"{where} has no enabled server, so there is no tool to list",
             hint="name a configuration with --config",
         )
-    progress = Progress(stream)
+    progress = ProgressPrinter(stream)
     remembered, unreached = await _complete_catalog(settings, progress, refresh=options.refresh)
     preview = await asyncio.to_thread(_ListingPreview, settings, options, remembered, unreached)
     report = await asyncio.to_thread(preview.report, options.mode, progress)
@@ -110,7 +116,7 @@ async def preview_listing(
 
 
 async def _complete_catalog(
-    settings: Settings, progress: Progress, *, refresh: bool
+    settings: Settings, progress: ProgressPrinter, *, refresh: bool
 ) -> tuple[RecordedCatalog, Sequence[UnreachedServer]]:
     """What is known of the tools, once servers have told it that nobody knew; and those that did not."""
     remembered = await load_recorded_catalog(settings)
@@ -149,10 +155,10 @@ class _ListingPreview:
         remembered: RecordedCatalog,
         unreached: Sequence[UnreachedServer],
     ) -> None:
-        clients = clients_of(settings)
+        clients = client_overrides_of(settings)
         self._client = options.client
         self._client_mode = clients.mode(options.client)
-        self._default = Mode(settings.listing)
+        self._default = ListingMode(settings.listing)
         self._dialect = options.dialect or clients.dialect(options.client)
         self._budget_tokens = options.budget_tokens or settings.listing_budget_tokens
         self._most = clients.most_tools(options.client)
@@ -162,7 +168,7 @@ class _ListingPreview:
         self._prefixed = settings.prefix
         self._limit = settings.tool_name_limit or default_limit(settings.name)
         self._catalog = remembered.catalog
-        self._items = self._catalog.visible(PLAIN)
+        self._items = self._catalog.visible(PLAIN_PROFILE)
         self._hidden = tuple(NamedTool(server, name) for server, name in remembered.hidden)
         self._mode_lister = ModeLister(
             self._catalog,
@@ -171,24 +177,24 @@ class _ListingPreview:
             page_bytes=settings.page_bytes,
             dialect=self._dialect,
             most=self._most,
-            readers=readers_of(settings),
+            readers=listed_result_tools(settings),
         )
 
-    def report(self, mode: Mode | None, progress: Progress) -> PreviewReport:
+    def report(self, mode: ListingMode | None, progress: ProgressPrinter) -> PreviewReport:
         """One mode tool by tool, or all of them beside each other; thousands of tools take seconds."""
         return self.overview(progress) if mode is None else self.listing(mode)
 
-    def overview(self, progress: Progress) -> ListingOverview:
+    def overview(self, progress: ProgressPrinter) -> ListingOverview:
         """Every mode beside the others."""
-        seen: dict[Mode, ModeListing] = {}
+        seen: dict[ListingMode, ModeListing] = {}
         for mode in _MODES:
             seen[mode] = self._mode_lister.list_mode(mode)
-            progress.count("modes counted", len(seen), len(_MODES))
+            progress.show_count("modes counted", len(seen), len(_MODES))
         names = [self._name_is(item) for item in self._items]
         return ListingOverview(
             **self._report_head(),
             choice=self._choice(seen),
-            modes=tuple(_count(mode, one, seen[Mode.FULL].tokens) for mode, one in seen.items()),
+            modes=tuple(_count(mode, one, seen[ListingMode.FULL].tokens) for mode, one in seen.items()),
             servers=self._servers(seen),
             pinned=sum(self._pinned(item) for item in self._items),
             hidden=len(self._hidden),
@@ -197,7 +203,7 @@ class _ListingPreview:
             names_hashed=names.count(HASHED),
         )
 
-    def listing(self, mode: Mode) -> ToolList:
+    def listing(self, mode: ListingMode) -> ToolList:
         """One mode, tool by tool."""
         seen = self._mode_lister.list_mode(mode)
         own = [
@@ -209,9 +215,9 @@ class _ListingPreview:
             **self._report_head(),
             mode=mode,
             came_to=seen.came_to,
-            why=self._why({mode: seen}) if mode is Mode.AUTO else "",
+            why=self._why({mode: seen}) if mode is ListingMode.AUTO else "",
             tokens=seen.tokens,
-            listed=(*items, *own) if seen.came_to is Mode.FULL else (*own, *items),
+            listed=(*items, *own) if seen.came_to is ListingMode.FULL else (*own, *items),
             hidden=self._hidden,
             pins_left=seen.pins_left,
             changes=seen.changes,
@@ -228,18 +234,21 @@ class _ListingPreview:
             "unreached": self._unreached,
         }
 
-    def _choice(self, seen: Mapping[Mode, ModeListing]) -> ModeChoice:
+    def _choice(self, seen: Mapping[ListingMode, ModeListing]) -> ModeChoice:
         mode = self._client_mode or self._default
         decided_by = "listing" if self._client_mode is None else "clientListings"
-        if mode is Mode.AUTO and self._searches_itself:
-            return ModeChoice(mode, decided_by, Mode.FULL, "the client searches its tools itself")
-        reason = self._why(seen) if mode is Mode.AUTO else ""
+        if mode is ListingMode.AUTO and self._searches_itself:
+            return ModeChoice(mode, decided_by, ListingMode.FULL, "the client searches its tools itself")
+        reason = self._why(seen) if mode is ListingMode.AUTO else ""
         return ModeChoice(mode, decided_by, seen[mode].came_to, reason)
 
-    def _why(self, seen: Mapping[Mode, ModeListing]) -> str:
-        full, slim = (seen.get(mode) or self._mode_lister.list_mode(mode) for mode in (Mode.FULL, Mode.SLIM))
+    def _why(self, seen: Mapping[ListingMode, ModeListing]) -> str:
+        full, slim = (
+            seen.get(mode) or self._mode_lister.list_mode(mode)
+            for mode in (ListingMode.FULL, ListingMode.SLIM)
+        )
         return why(
-            seen[Mode.AUTO].came_to,
+            seen[ListingMode.AUTO].came_to,
             tools=len(self._items),
             full_tokens=full.tokens,
             slim_tokens=slim.tokens,
@@ -247,7 +256,7 @@ class _ListingPreview:
             most=self._most,
         )
 
-    def _servers(self, seen: Mapping[Mode, ModeListing]) -> tuple[ServerCount, ...]:
+    def _servers(self, seen: Mapping[ListingMode, ModeListing]) -> tuple[ServerCount, ...]:
         by_server: dict[str, list[Item]] = {}
         for item in self._items:
             by_server.setdefault(item.server, []).append(item)
@@ -280,7 +289,7 @@ class _ListingPreview:
         return name_is(item, self._given(item), self._limit) if self._prefixed else ""
 
 
-def _count(mode: Mode, seen: ModeListing, full_tokens: int) -> ModeCount:
+def _count(mode: ListingMode, seen: ModeListing, full_tokens: int) -> ModeCount:
     return ModeCount(
         mode=mode,
         came_to=seen.came_to,

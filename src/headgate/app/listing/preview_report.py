@@ -10,24 +10,24 @@ from headgate.app.listing.mode_listing import SEARCH
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
 from headgate.catalog.listing_builder import choice_line
 from headgate.catalog.tool_dialects import Dialect
-from headgate.domain.listing import Mode
+from headgate.domain.listing_mode import ListingMode
 from headgate.domain.terminal_text import printable, table_lines, wrap_text
 
 
 class ModeChoice(msgspec.Struct, frozen=True):
     """The mode that a client gets, who decided that, and what it comes to."""
 
-    mode: Mode
+    mode: ListingMode
     decided_by: str
-    came_to: Mode
+    came_to: ListingMode
     why: str
 
 
 class ModeCount(msgspec.Struct, frozen=True, kw_only=True):
     """One mode: tokens of the whole tools array, and how many tools are said how fully."""
 
-    mode: Mode
-    came_to: Mode
+    mode: ListingMode
+    came_to: ListingMode
     tokens: int
     # Of what full takes.
     share: float
@@ -44,7 +44,7 @@ class ServerCount(msgspec.Struct, frozen=True):
 
     name: str
     tools: int
-    tokens: Mapping[Mode, int]
+    tokens: Mapping[ListingMode, int]
 
 
 class NamedTool(msgspec.Struct, frozen=True):
@@ -100,8 +100,8 @@ class ListingOverview(_ReportHead, frozen=True, kw_only=True, tag_field="kind", 
 class ToolListReport(_ReportHead, frozen=True, kw_only=True, tag_field="kind", tag="listing"):
     """Everything in one mode, tool by tool."""
 
-    mode: Mode
-    came_to: Mode
+    mode: ListingMode
+    came_to: ListingMode
     why: str
     tokens: int
     listed: tuple[ListedTool, ...]
@@ -142,7 +142,7 @@ class _ReportText:
         )
         yield from self._unreached(report)
         yield from self._paragraph(f"{_client_line(report)}: {_chosen(report)}")
-        if report.choice.mode is Mode.AUTO:
+        if report.choice.mode is ListingMode.AUTO:
             yield from self._paragraph(_line(report))
         yield from self._paragraph(_curated(report))
         yield from self._table(
@@ -162,7 +162,7 @@ class _ReportText:
     def of_listing(self, report: ToolListReport) -> Iterator[str]:
         shown = sum(one.form != SEARCH for one in report.listed)
         left = len(report.listed) - shown
-        came_to = f" (auto: {report.why})" if report.mode is Mode.AUTO else ""
+        came_to = f" (auto: {report.why})" if report.mode is ListingMode.AUTO else ""
         rest = f", {left:,} by search" if left else ""
         yield from self._paragraph(f"{_client_line(report)}: {report.came_to}{came_to}")
         yield from self._paragraph(
@@ -217,13 +217,17 @@ def _client_line(report: PreviewReport) -> str:
 def _chosen(report: ListingOverview) -> str:
     choice = report.choice
     told = f"{choice.mode}, as {choice.decided_by} says"
-    return f"{told}, which comes to {choice.came_to}: {choice.why}" if choice.mode is Mode.AUTO else told
+    return (
+        f"{told}, which comes to {choice.came_to}: {choice.why}" if choice.mode is ListingMode.AUTO else told
+    )
 
 
 def _line(report: ListingOverview) -> str:
     """The same line that `headgate serve` logs."""
     tokens = {one.mode: f"{one.tokens:,}" for one in report.modes}
-    return choice_line(report.choice.came_to, tokens[Mode.FULL], tokens[Mode.SLIM], report.budget_tokens)
+    return choice_line(
+        report.choice.came_to, tokens[ListingMode.FULL], tokens[ListingMode.SLIM], report.budget_tokens
+    )
 
 
 def _curated(report: ListingOverview) -> str:

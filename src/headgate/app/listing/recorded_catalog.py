@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
-from headgate.app.recollection import Recollection
+from headgate.app.catalog_persistence import CatalogPersistence
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.most_used_tools import MostUsedTools
 from headgate.catalog.public_names import Key, default_limit
 from headgate.config.settings import Settings
-from headgate.domain.profile import PLAIN
+from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
@@ -39,12 +39,12 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
     enabled = [server.name for server in settings.servers if server.enabled]
     catalog.set_servers(enabled, [server.name for server in settings.servers if not server.enabled])
     file = SqliteCatalogStore(settings.data_dir / "proxy.db")
-    recollection = Recollection(file, catalog)
+    catalog_persistence = CatalogPersistence(file, catalog)
     try:
-        await recollection.recall(settings.servers, forget=False)
+        await catalog_persistence.restore(settings.servers, forget=False)
         usage = await file.usage()
     finally:
-        await recollection.close()
+        await catalog_persistence.close()
     every = [(item.server, item.name) for item in catalog.every_tool]
     # A tool that is hidden must not take a name from another one.
     notes.forget()
@@ -52,7 +52,7 @@ async def load_recorded_catalog(settings: Settings) -> RecordedCatalog:
     return RecordedCatalog(
         catalog,
         [key for key in every if not catalog.has(key)],
-        [name for name in enabled if not catalog.has_own_listing(name, PLAIN)],
+        [name for name in enabled if not catalog.has_own_listing(name, PLAIN_PROFILE)],
         _ranks(notes, usage),
     )
 

@@ -7,8 +7,7 @@ import msgspec
 
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey, document_of
 from headgate.domain.errors import ConfigError
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.item import Item, ItemKind
 
 TOOLS_FILE: Final = "tools.jsonl"
 QUERIES_FILE: Final = "queries.jsonl"
@@ -132,7 +131,7 @@ def _item(tool: _LabelledToolLine, taken: Collection[ToolKey]) -> Item:
     # A server has each name once, a set may have it more often; what is no letter is no part of a word.
     while (server, name) in taken:
         name += "~"
-    return Item(Kind.TOOLS, server, name, tool.name, _definition(tool))
+    return Item(ItemKind.TOOLS, server, name, tool.name, _definition(tool))
 
 
 def _server(tool: _LabelledToolLine) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.delivery.errors import OperationInDoubt, OperationInProgress
 from headgate.delivery.transactions.saga_calls import (
     SagaCalls,
     close_answer,
@@ -32,7 +33,7 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionRecord,
     TransactionRepository,
 )
-from headgate.domain.errors import Effect, HeadgateError, InDoubt, StillRunning
+from headgate.domain.errors import Effect, HeadgateError
 
 log = logging.getLogger("headgate.delivery")
 
@@ -201,13 +202,13 @@ class RollbackRunner:
             answer = await self._calls.send_compensation(transaction, step)
         except HeadgateError as error:
             op_id = error.delivery_status.op_id if error.delivery_status is not None else ""
-            if isinstance(error, InDoubt):
+            if isinstance(error, OperationInDoubt):
                 # It must not be sent a second time, and nobody knows of the first.
                 return _CompensationAttempt(
                     Effect.UNKNOWN, StepState.UNDO_DOUBT, error.message, op_id, final=True
                 )
             # One that is still under way may yet come to its end.
-            effect = Effect.UNKNOWN if isinstance(error, StillRunning) else error.effect
+            effect = Effect.UNKNOWN if isinstance(error, OperationInProgress) else error.effect
             return _CompensationAttempt(effect, error=error.message, op_id=op_id)
         op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
         refused = error_text(answer)

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from headgate.delivery.errors import TransactionFailed
 from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.transactions.saga_rules import (
     Phase,
@@ -14,7 +15,6 @@ from headgate.delivery.transactions.saga_rules import (
     transaction_status,
 )
 from headgate.delivery.transactions.transaction_store import StepRecord, TransactionRecord
-from headgate.domain.errors import TransactionFailed
 from headgate.domain.upstream_policy import ToolClass
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.delivery.argument_template import fill_template
+from headgate.delivery.errors import OperationNotFound
 from headgate.delivery.ledger import Operation, OperationState
 from headgate.delivery.operation_record import substitute_answer
 from headgate.delivery.transactions.saga_rules import Remedy, StepState
@@ -16,9 +17,9 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionRecord,
     TransactionRepository,
 )
-from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import LONGEST_QUOTE, HeadgateError, OperationNotFound, quoted
+from headgate.domain.errors import MAX_QUOTE, HeadgateError, quoted
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 from headgate.protocol.jsonrpc import decode_object, encode_object
 from headgate.protocol.result_conversion import is_input_required
@@ -44,12 +45,12 @@ class _StepErrorObject(msgspec.Struct):
     message: str = ""
 
 
-def is_input_request(answer: Answer) -> bool:
+def is_input_request(answer: McpResponse) -> bool:
     """Whether the server asks something first, and the call goes on with the client's answer."""
     return answer.typed and isinstance(answer.result, bytes) and is_input_required(answer.result)
 
 
-def error_text(answer: Answer) -> str | None:
+def error_text(answer: McpResponse) -> str | None:
     """What the server says went wrong, cut to a sentence; None when it did what it was asked."""
     said = full_error_text(answer)
     if said is None:
@@ -57,7 +58,7 @@ def error_text(answer: Answer) -> str | None:
     return quoted(said) or f"an error without a {'message' if answer.error else 'text'}"
 
 
-def full_error_text(answer: Answer) -> str | None:
+def full_error_text(answer: McpResponse) -> str | None:
     """What the server says went wrong, as it said it; None when it did what it was asked."""
     if answer.error:
         try:
@@ -73,7 +74,9 @@ def full_error_text(answer: Answer) -> str | None:
     return next((block.text for block in result.content if block.text), "")
 
 
-async def with_compensation_arguments(step: StepRecord, key: str, op_id: str, answer: Answer) -> StepRecord:
+async def with_compensation_arguments(
+    step: StepRecord, key: str, op_id: str, answer: McpResponse
+) -> StepRecord:
     """The step with the arguments of its compensation; one that cannot be filled is a step without any."""
     if step.remedy is not Remedy.COMPENSATION:
         return step
@@ -81,12 +84,12 @@ async def with_compensation_arguments(step: StepRecord, key: str, op_id: str, an
         # Away from the event loop: a result may be on disk, and large.
         filled = await asyncio.to_thread(_filled_compensation, step, key, op_id, answer)
     except ValueError as problem:
-        error = f"its compensation cannot be filled: {problem}"[: 2 * LONGEST_QUOTE]
+        error = f"its compensation cannot be filled: {problem}"[: 2 * MAX_QUOTE]
         return msgspec.structs.replace(step, remedy=Remedy.NONE, error=error)
     return msgspec.structs.replace(step, undo_arguments=filled)
 
 
-def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: Answer) -> bytes:
+def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: McpResponse) -> bytes:
     if b"$" not in step.undo_template:
         return step.undo_template
     values = {
@@ -98,7 +101,7 @@ def _filled_compensation(step: StepRecord, key: str, op_id: str, answer: Answer)
     return fill_template(step.undo_template, values)
 
 
-def _answer_value(answer: Answer) -> Any:
+def _answer_value(answer: McpResponse) -> Any:
     """What a tool answered: its structured content, or its text, read if it is JSON."""
     result = answer.result
     if not isinstance(result, bytes):
@@ -122,13 +125,13 @@ def _decoded_result(result: bytes) -> _StepToolResult:
         return _StepToolResult()
 
 
-def close_answer(answer: Answer) -> None:
+def close_answer(answer: McpResponse) -> None:
     """Nobody needs it: give back what it holds."""
     if not isinstance(answer.result, bytes):
         answer.result.close()
 
 
-def with_transaction_note(answer: Answer, note: dict[str, Any], text: str) -> Answer:
+def with_transaction_note(answer: McpResponse, note: dict[str, Any], text: str) -> McpResponse:
     """The answer with what became of the transaction in its `_meta`, and a text for a model behind its own.
 
     What is on disk stays as it is.
@@ -150,19 +153,19 @@ def with_transaction_note(answer: Answer, note: dict[str, Any], text: str) -> An
 
 
 # Makes one call: finds the tool, sees whether the caller may use it, and carries it to its answer.
-SendCall = Callable[[Request], Awaitable[tuple[Call, Answer]]]
+SendCall = Callable[[McpRequest], Awaitable[tuple[UpstreamCall, McpResponse]]]
 
 
 class OperationLookup(Protocol):
     """What the ledger knows of calls."""
 
-    async def find_operation(self, caller: Caller, op_id: str) -> Operation:
+    async def find_operation(self, caller: Identity, op_id: str) -> Operation:
         """The operation of that id, if it is the caller's; raises OperationNotFound or LedgerAway."""
 
-    async def recorded_answer(self, operation: Operation) -> Answer:
+    async def recorded_answer(self, operation: Operation) -> McpResponse:
         """What an operation that is DONE was answered; raises LedgerAway."""
 
-    async def resolve(self, caller: Caller, op_id: str, *, happened: bool, by: str) -> Operation:
+    async def resolve(self, caller: Identity, op_id: str, *, happened: bool, by: str) -> Operation:
         """Settle an operation in doubt; raises HeadgateError when there is no doubt about it."""
 
 
@@ -176,10 +179,10 @@ class SagaCalls:
         self._repository = repository
         self._send_call = send_call
 
-    async def send_compensation(self, transaction: TransactionRecord, step: StepRecord) -> Answer:
+    async def send_compensation(self, transaction: TransactionRecord, step: StepRecord) -> McpResponse:
         """The answer to the compensation of a step; raises HeadgateError."""
         _, answer = await self._send_call(
-            Request(
+            McpRequest(
                 caller=transaction.transaction_key.caller,
                 name=step.undo_tool,
                 params={"arguments": Raw(step.undo_arguments)},
@@ -193,7 +196,7 @@ class SagaCalls:
 
     async def replay_answer(
         self, transaction: TransactionRecord, step: StepRecord
-    ) -> tuple[Operation, Answer | None]:
+    ) -> tuple[Operation, McpResponse | None]:
         """What a step was answered, out of the ledger, if it was; raises OperationNotFound or LedgerAway."""
         operation = await self._operations.find_operation(transaction.transaction_key.caller, step.op_id)
         return operation, await self._answer(operation) if operation.state is OperationState.DONE else None
@@ -251,7 +254,7 @@ class SagaCalls:
         except OperationNotFound:
             return None
 
-    async def _answer(self, operation: Operation) -> Answer:
+    async def _answer(self, operation: Operation) -> McpResponse:
         return (
             await self._operations.recorded_answer(operation)
             if operation.answered
@@ -275,7 +278,7 @@ class SagaCalls:
         """A call that does no harm a second time, or that can be asked about, leaves no doubt."""
         if not operation.kind.repeatable and operation.kind is not ToolClass.PROBEABLE:
             return step
-        request = Request(
+        request = McpRequest(
             caller=transaction.transaction_key.caller,
             name=step.tool,
             params={"arguments": Raw(step.arguments)},
@@ -292,7 +295,7 @@ class SagaCalls:
         return await self._step_after_answer(transaction, step, answer, operation)
 
     async def _step_after_answer(
-        self, transaction: TransactionRecord, step: StepRecord, answer: Answer, operation: Operation
+        self, transaction: TransactionRecord, step: StepRecord, answer: McpResponse, operation: Operation
     ) -> StepRecord:
         try:
             return await step_after_answer(transaction, step, answer, operation.kind)
@@ -301,7 +304,7 @@ class SagaCalls:
 
 
 async def step_after_answer(
-    transaction: TransactionRecord, step: StepRecord, answer: Answer, kind: ToolClass
+    transaction: TransactionRecord, step: StepRecord, answer: McpResponse, kind: ToolClass
 ) -> StepRecord:
     """The step after its answer: done, with what takes it back; or refused, and so not done."""
     op_id = answer.delivery_status.op_id if answer.delivery_status is not None else ""
@@ -316,7 +319,7 @@ async def step_after_answer(
     return await with_compensation_arguments(step, transaction.step_key(step), step.op_id, answer)
 
 
-def leaves_doubt(answer: Answer) -> bool:
+def leaves_doubt(answer: McpResponse) -> bool:
     """Whether it only says that this attempt was refused, after one that may have been carried out."""
     return answer.delivery_status is not None and answer.delivery_status.state == OperationState.DOUBT
 

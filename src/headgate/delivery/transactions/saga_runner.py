@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headgate.delivery.errors import LedgerUnavailable, TransactionFailed
 from headgate.delivery.ledger import Operation
 from headgate.delivery.transactions.compensation import (
     TIMED_OUT_CHANGES,
@@ -41,9 +42,9 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionStore,
     TransactionSummary,
 )
-from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import HeadgateError, InvalidArguments, LedgerAway, TransactionFailed
+from headgate.domain.errors import HeadgateError, InvalidArguments
 from headgate.domain.item import Item
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 log = logging.getLogger("headgate.delivery")
@@ -92,7 +93,7 @@ class SagaRunner:
         self._seen_resumable: set[ResumableRollback] = set()
         self._last_sweep = 0.0
 
-    async def begin(self, caller: Caller, *, seconds: float, on_failure: OnFailure) -> TransactionRecord:
+    async def begin(self, caller: Identity, *, seconds: float, on_failure: OnFailure) -> TransactionRecord:
         """A new transaction of the caller, which is rolled back if it still runs then; raises LedgerAway."""
         transaction_key = TransactionKey(caller.tenant, caller.principal, secrets.token_hex(16))
         transaction = new_transaction(transaction_key, self._repository.now, seconds, on_failure)
@@ -104,9 +105,9 @@ class SagaRunner:
         self,
         transaction_key: TransactionKey,
         step_request: StepRequest,
-        request: Request,
+        request: McpRequest,
         send_call: SendCall,
-    ) -> tuple[Call, Answer]:
+    ) -> tuple[UpstreamCall, McpResponse]:
         """The answer to one step; raises HeadgateError.
 
         It is carried to its end also when its client leaves: cut short it would be in doubt, and block
@@ -244,7 +245,7 @@ class SagaRunner:
             if self._repository.now - self._last_sweep > _SWEEP_SECONDS:
                 self._last_sweep = self._repository.now
                 await self._repository.sweep()
-        except LedgerAway as away:
+        except LedgerUnavailable as away:
             log.warning("transactions not read", extra={"reason": str(away)})
             return _POLL_SECONDS
         now = self._repository.now
@@ -265,7 +266,7 @@ class SagaRunner:
         """Continue the rollbacks that an operator handed over since the last look, beside the caller."""
         try:
             found = set(await self._repository.list_resumable())
-        except LedgerAway:
+        except LedgerUnavailable:
             # `resume` reads the same file, and logs why that fails.
             return
         # One that cannot continue now is left to `resume`, so that its reason is not logged each second.
@@ -357,5 +358,5 @@ def _close_unclaimed_answer(task: "asyncio.Task[Any]") -> None:
     if task.cancelled() or task.exception() is not None:
         return
     match task.result():
-        case (Call(), Answer() as answer):
+        case (UpstreamCall(), McpResponse() as answer):
             close_answer(answer)

@@ -5,6 +5,12 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from headgate.delivery.errors import (
+    OperationInProgress,
+    StepOutOfOrder,
+    TransactionFailed,
+    TransactionStepReused,
+)
 from headgate.delivery.idempotency_key import canonical
 from headgate.delivery.operation_record import delivery_status_of
 from headgate.delivery.transactions.compensation import TIMED_OUT_CHANGES, RollbackRunner, changes_after_step
@@ -36,22 +42,14 @@ from headgate.delivery.transactions.transaction_store import (
     TransactionRecord,
     TransactionRepository,
 )
-from headgate.domain.call import Answer, Call, Caller, Request
 from headgate.domain.delivery_request import DeliveryRequest
-from headgate.domain.errors import (
-    Effect,
-    HeadgateError,
-    SequenceBroken,
-    StepReused,
-    StillRunning,
-    TransactionFailed,
-)
-from headgate.domain.item import Item
-from headgate.domain.kind import Kind
+from headgate.domain.errors import Effect, HeadgateError
+from headgate.domain.item import Item, ItemKind
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.upstream_policy import ToolClass
 
 # Raises ToolNotFound or ServerNotFound when nobody has a tool of that name for the caller.
-FindTool = Callable[[str, Caller], object]
+FindTool = Callable[[str, Identity], object]
 
 # Of a client that goes on with a call whose server has asked something.
 _CONTINUES = "requestState"
@@ -79,8 +77,8 @@ class _StepOutcome(msgspec.Struct, frozen=True):
 
     transaction: TransactionRecord
     step: StepRecord
-    call: Call | None = None
-    answer: Answer | None = None
+    call: UpstreamCall | None = None
+    answer: McpResponse | None = None
     error: HeadgateError | None = None
 
 
@@ -105,9 +103,9 @@ class StepRunner:
         self,
         transaction_key: TransactionKey,
         step_request: StepRequest,
-        request: Request,
+        request: McpRequest,
         send_call: SendCall,
-    ) -> tuple[Call, Answer]:
+    ) -> tuple[UpstreamCall, McpResponse]:
         """The answer to a step, after what follows from it; raises HeadgateError."""
         outcome = await self._run_locked(transaction_key, step_request, request, send_call)
         transaction = outcome.transaction
@@ -127,7 +125,7 @@ class StepRunner:
         self,
         transaction_key: TransactionKey,
         step_request: StepRequest,
-        request: Request,
+        request: McpRequest,
         send_call: SendCall,
     ) -> _StepOutcome:
         async with self._repository.locked(transaction_key):
@@ -138,7 +136,7 @@ class StepRunner:
             transaction = await self._check_accepts_step(transaction)
             number = next_step_number(transaction.steps)
             if step_request.sequence not in (None, number):
-                raise SequenceBroken(transaction.id, number, step_request.sequence or 0)
+                raise StepOutOfOrder(transaction.id, number, step_request.sequence or 0)
             self._check_tools(step_request, transaction_key.caller)
             step = _new_step(number, step_request, request)
             transaction = await self._repository.save_change(
@@ -155,7 +153,7 @@ class StepRunner:
         if found is not None:
             return found
         if step_request.sequence not in (None, 1):
-            raise SequenceBroken(transaction_key.id, 1, step_request.sequence or 0)
+            raise StepOutOfOrder(transaction_key.id, 1, step_request.sequence or 0)
         self._check_tools(step_request, transaction_key.caller)
         await self._repository.begin(
             new_transaction(
@@ -164,7 +162,7 @@ class StepRunner:
         )
         return await self._repository.load(transaction_key)
 
-    def _check_tools(self, step_request: StepRequest, caller: Caller) -> None:
+    def _check_tools(self, step_request: StepRequest, caller: Identity) -> None:
         """Raises HeadgateError for a tool that nobody has: found out later, it would cost the other steps."""
         self._find(step_request.tool, caller)
         if step_request.undo_tool:
@@ -199,13 +197,13 @@ class StepRunner:
         transaction: TransactionRecord,
         step: StepRecord,
         step_request: StepRequest,
-        request: Request,
+        request: McpRequest,
         send_call: SendCall,
     ) -> _StepOutcome:
         if step.tool != step_request.tool:
-            raise StepReused(transaction.id, step.number, "another tool")
+            raise TransactionStepReused(transaction.id, step.number, "another tool")
         if canonical(step.arguments) != canonical(step_request.arguments):
-            raise StepReused(transaction.id, step.number, "other arguments")
+            raise TransactionStepReused(transaction.id, step.number, "other arguments")
         last = step.number == len(transaction.steps)
         not_done = step.state in (StepState.SENT, StepState.DOUBT, StepState.FAILED)
         if (
@@ -231,8 +229,10 @@ class StepRunner:
         answer = msgspec.structs.replace(
             answer, delivery_status=delivery_status_of(operation, duplicate=True)
         )
-        tool = Item(Kind.TOOLS, operation.server, operation.tool, operation.public_name)
-        return _StepOutcome(transaction, step, Call(_call_request(transaction, step, request), tool), answer)
+        tool = Item(ItemKind.TOOLS, operation.server, operation.tool, operation.public_name)
+        return _StepOutcome(
+            transaction, step, UpstreamCall(_call_request(transaction, step, request), tool), answer
+        )
 
     async def _reopened(
         self, transaction: TransactionRecord, step: StepRecord
@@ -249,7 +249,7 @@ class StepRunner:
         self,
         transaction: TransactionRecord,
         step: StepRecord,
-        request: Request,
+        request: McpRequest,
         send_call: SendCall,
         *,
         repeats: bool = False,
@@ -257,7 +257,7 @@ class StepRunner:
         """The step after its call; `repeats` says that it may have been carried out before."""
         try:
             call, answer = await send_call(_call_request(transaction, step, request))
-        except StillRunning:
+        except OperationInProgress:
             raise
         except HeadgateError as error:
             if repeats and error.effect is Effect.NONE and await self._may_have_happened(transaction, step):
@@ -325,7 +325,7 @@ def new_transaction(
 
 
 def _repeated_step(
-    transaction: TransactionRecord, step_request: StepRequest, request: Request
+    transaction: TransactionRecord, step_request: StepRequest, request: McpRequest
 ) -> StepRecord | None:
     """The step that the wish repeats."""
     if step_request.sequence is not None:
@@ -340,7 +340,7 @@ def _repeated_step(
     return next(named, None)
 
 
-def _new_step(number: int, step_request: StepRequest, request: Request) -> StepRecord:
+def _new_step(number: int, step_request: StepRequest, request: McpRequest) -> StepRecord:
     return StepRecord(
         number=number,
         tool=step_request.tool,
@@ -353,7 +353,7 @@ def _new_step(number: int, step_request: StepRequest, request: Request) -> StepR
     )
 
 
-def _call_request(transaction: TransactionRecord, step: StepRecord, request: Request) -> Request:
+def _call_request(transaction: TransactionRecord, step: StepRecord, request: McpRequest) -> McpRequest:
     """The call of a step."""
     delivery_request = msgspec.structs.replace(
         request.delivery_request or DeliveryRequest(),

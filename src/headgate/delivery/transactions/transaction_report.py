@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError, Raw
 
+from headgate.delivery.errors import OperationInProgress, TransactionFailed
 from headgate.delivery.ledger import Operation
 from headgate.delivery.transactions.saga_calls import with_transaction_note
 from headgate.delivery.transactions.saga_rules import (
@@ -18,9 +19,9 @@ from headgate.delivery.transactions.saga_rules import (
     unsettled_step,
 )
 from headgate.delivery.transactions.transaction_store import HistoryEvent, StepRecord, TransactionRecord
-from headgate.domain.call import Answer
-from headgate.domain.errors import Effect, HeadgateError, StillRunning, TransactionFailed
-from headgate.domain.redaction import cleaned
+from headgate.domain.errors import Effect, HeadgateError
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.redaction import redact
 from headgate.protocol.result_conversion import without_connection_keys
 
 _UNDO_STATES = {
@@ -31,11 +32,11 @@ _UNDO_STATES = {
 }
 
 
-def tool_result(value: dict[str, Any], *, failed: bool = False) -> Answer:
+def tool_result(value: dict[str, Any], *, failed: bool = False) -> McpResponse:
     """A result of an own tool: the value as text and as structured content."""
     text = msgspec.json.encode(value).decode()
     result = {"content": [{"type": "text", "text": text}], "structuredContent": value, "isError": failed}
-    return Answer(msgspec.json.encode(result))
+    return McpResponse(msgspec.json.encode(result))
 
 
 def transaction_summary(transaction: TransactionRecord) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def transaction_summary(transaction: TransactionRecord) -> dict[str, Any]:
         "state": transaction_status(transaction.phase, transaction.steps, timed_out=transaction.timed_out),
     }
     if transaction.reason:
-        told["reason"] = cleaned(transaction.reason)
+        told["reason"] = redact(transaction.reason)
     if transaction.phase in (Phase.STUCK, Phase.LEFT):
         told["not_undone"] = steps_not_undone(transaction.steps)
     if transaction.phase is Phase.STUCK:
@@ -62,7 +63,7 @@ def transaction_details(transaction: TransactionRecord) -> dict[str, Any]:
         "deadline": format_time(transaction.deadline),
         "steps": [_step_details(step, transaction.history) for step in transaction.steps],
         "history": [
-            {"at": format_time(event.at), "event": cleaned(event.text)} for event in transaction.history
+            {"at": format_time(event.at), "event": redact(event.text)} for event in transaction.history
         ],
     }
 
@@ -85,7 +86,7 @@ def _step_details(step: StepRecord, history: Sequence[HistoryEvent]) -> dict[str
     elif step.remedy is Remedy.NONE:
         told["undoable"] = False
     if step.error:
-        told["error"] = cleaned(step.error)
+        told["error"] = redact(step.error)
     return told
 
 
@@ -98,7 +99,7 @@ def _left_undo(step: StepRecord, history: Sequence[HistoryEvent]) -> str | None:
     return None
 
 
-def operation_details(found: Operation, answer: Answer | None) -> dict[str, Any]:
+def operation_details(found: Operation, answer: McpResponse | None) -> dict[str, Any]:
     """What became of a call, with its answer if that is known and small."""
     told: dict[str, Any] = {
         "op_id": found.op_id,
@@ -112,7 +113,7 @@ def operation_details(found: Operation, answer: Answer | None) -> dict[str, Any]
         told["answer_dropped"] = True
     said = {
         "error_code": found.error_code,
-        "error": cleaned(found.error),
+        "error": redact(found.error),
         "resolved_by": found.resolved_by,
         "transaction_id": found.transaction,
     }
@@ -122,7 +123,7 @@ def operation_details(found: Operation, answer: Answer | None) -> dict[str, Any]
     return told
 
 
-def _answer_details(answer: Answer) -> dict[str, Any]:
+def _answer_details(answer: McpResponse) -> dict[str, Any]:
     if not isinstance(answer.result, bytes):
         return {"answer_bytes": answer.result.size}
     result = without_connection_keys(answer.result)
@@ -139,7 +140,9 @@ def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def step_answer(transaction: TransactionRecord, step: StepRecord, answer: Answer, *, spoken: bool) -> Answer:
+def step_answer(
+    transaction: TransactionRecord, step: StepRecord, answer: McpResponse, *, spoken: bool
+) -> McpResponse:
     """The answer to a step, with what follows from it; raises TransactionFailed where there is no room.
 
     `spoken` says that a model reads it.
@@ -156,8 +159,8 @@ def step_answer(transaction: TransactionRecord, step: StepRecord, answer: Answer
         "undoable": step.remedy is not Remedy.NONE,
     }
     if transaction.reason:
-        note["reason"] = cleaned(transaction.reason)
-    return with_transaction_note(answer, note, cleaned(_note_for_model(transaction, step)) if spoken else "")
+        note["reason"] = redact(transaction.reason)
+    return with_transaction_note(answer, note, redact(_note_for_model(transaction, step)) if spoken else "")
 
 
 def _note_for_model(transaction: TransactionRecord, step: StepRecord) -> str:
@@ -229,7 +232,7 @@ def blocked_error(transaction: TransactionRecord) -> HeadgateError:
     assert open_step is not None
     step = transaction.step(open_step.number)
     if step.state is StepState.SENT:
-        return StillRunning(step.tool, step.op_id or "unknown")
+        return OperationInProgress(step.tool, step.op_id or "unknown")
     return TransactionFailed(
         f"step {step.number} of transaction {transaction.id!r} may have been carried out "
         f"(operation {step.op_id or 'unknown'}), which decides what may follow",

@@ -8,10 +8,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from headgate.delivery.ledger import StoreFailed, ledger_unavailable
+from headgate.delivery.errors import TransactionFailed
+from headgate.delivery.ledger import ledger_unavailable
 from headgate.delivery.transactions.saga_rules import OnFailure, Phase, Remedy, StepState
-from headgate.domain.call import Caller
-from headgate.domain.errors import Effect, TransactionFailed
+from headgate.domain.errors import Effect, StoreFailed
+from headgate.domain.mcp_request import Identity
 
 
 class TransactionKey(NamedTuple):
@@ -22,9 +23,9 @@ class TransactionKey(NamedTuple):
     id: str
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> Identity:
         """Whose it is."""
-        return Caller(principal=self.principal, tenant=self.tenant)
+        return Identity(principal=self.principal, tenant=self.tenant)
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,16 +30,16 @@ from headgate.delivery.transactions.transaction_report import (
     transaction_summary,
 )
 from headgate.delivery.transactions.transaction_store import TransactionKey, TransactionRecord
-from headgate.domain.arguments import (
-    CONTAINERS,
-    as_object,
-    decoded,
-    members_of,
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
+from headgate.domain.tool_arguments import (
+    ARGUMENT_CONTAINERS,
+    argument_members,
+    decode_arguments,
     nested_arguments,
+    object_argument,
     refuse_unknown,
 )
-from headgate.domain.call import Answer, Call, Caller, Request
-from headgate.domain.errors import InvalidArguments
 
 # Names the compensation of a step that came as a plain call.
 COMPENSATE_META: Final = "io.headgate/compensate"
@@ -103,7 +103,7 @@ _OperationArgumentsT = TypeVar("_OperationArgumentsT", bound=OperationArguments)
 def read_begin(params: Mapping[str, Raw]) -> BeginArguments:
     """How a transaction is to be; raises InvalidArguments."""
     allowed = {"on_failure": "rollback or keep"}
-    return decoded(params, BeginArguments, BEGIN_TOOL, _BEGIN_EXAMPLE, allowed, strict=False)
+    return decode_arguments(params, BeginArguments, BEGIN_TOOL, _BEGIN_EXAMPLE, allowed, strict=False)
 
 
 def read_transaction_arguments(
@@ -111,7 +111,7 @@ def read_transaction_arguments(
 ) -> _TransactionArgumentsT:
     """Which transaction is meant; raises InvalidArguments."""
     example = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
-    given = decoded(params, shape, tool, example, strict=False)
+    given = decode_arguments(params, shape, tool, example, strict=False)
     if not given.transaction_id:
         raise InvalidArguments(tool, "transaction_id is not given", hint=example)
     return given
@@ -123,7 +123,7 @@ def read_operation_arguments(
     """Which operation is meant; raises InvalidArguments."""
     fields = {"op_id": "..."} | ({"happened": True} if shape is ResolveArguments else {})
     example = f"call it with {msgspec.json.encode(fields).decode()}"
-    given = decoded(params, shape, tool, example, strict=False)
+    given = decode_arguments(params, shape, tool, example, strict=False)
     if not given.op_id:
         raise InvalidArguments(tool, "op_id is not given", hint=example)
     if isinstance(given, ResolveArguments) and given.happened is None:
@@ -131,13 +131,15 @@ def read_operation_arguments(
     return given
 
 
-def read_step(request: Request) -> tuple[str, StepRequest]:
+def read_step(request: McpRequest) -> tuple[str, StepRequest]:
     """The transaction and the step that a call of the tool asks for; raises InvalidArguments."""
-    given = decoded(request.params, _StepArguments, STEP_TOOL, _STEP_EXAMPLE, strict=False, container="args")
+    given = decode_arguments(
+        request.params, _StepArguments, STEP_TOOL, _STEP_EXAMPLE, strict=False, container="args"
+    )
     for argument, value in (("transaction_id", given.transaction_id), ("tool", given.tool)):
         if not value:
             raise InvalidArguments(STEP_TOOL, f"{argument} is not given", hint=_STEP_EXAMPLE)
-    members = members_of(request.params, STEP_TOOL, _STEP_EXAMPLE)
+    members = argument_members(request.params, STEP_TOOL, _STEP_EXAMPLE)
     arguments = nested_arguments(members, STEP_TOOL, _STEP_EXAMPLE)
     remedy = _object_members(given.compensate, STEP_TOOL, "compensate", _STEP_EXAMPLE)
     undo_tool, undo_template = _compensation(remedy, STEP_TOOL, _STEP_EXAMPLE)
@@ -153,7 +155,7 @@ def read_step(request: Request) -> tuple[str, StepRequest]:
     return given.transaction_id, step_request
 
 
-def read_plain_step(request: Request, begins_seconds: float) -> tuple[str, StepRequest]:
+def read_plain_step(request: McpRequest, begins_seconds: float) -> tuple[str, StepRequest]:
     """The same of a plain call whose ticket names a transaction; raises InvalidArguments."""
     delivery_request = request.delivery_request
     assert delivery_request is not None
@@ -180,7 +182,7 @@ def _object_members(raw: Raw, owner: str, argument: str, example: str) -> dict[s
     if bytes(raw) == b"null":
         return None
     try:
-        return msgspec.json.decode(as_object(bytes(raw), owner, argument, example), type=dict[str, Raw])
+        return msgspec.json.decode(object_argument(bytes(raw), owner, argument, example), type=dict[str, Raw])
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArguments(owner, f"{argument} cannot be read ({error})", hint=example) from error
 
@@ -194,7 +196,7 @@ def _compensation(given: Mapping[str, Raw] | None, owner: str, example: str) -> 
         return "", b"{}"
     undo = _undo_tool(given, owner, example)
     said = f"{owner}: compensate"
-    refuse_unknown(said, given, ("tool", "args"), hint=example, accepted=CONTAINERS, target=undo)
+    refuse_unknown(said, given, ("tool", "args"), hint=example, accepted=ARGUMENT_CONTAINERS, target=undo)
     if not undo:
         raise InvalidArguments(owner, "compensate names no tool", hint=example)
     return undo, bytes(nested_arguments(given, owner, example, within="compensate."))
@@ -210,10 +212,10 @@ def _undo_tool(given: Mapping[str, Raw], owner: str, example: str) -> str:
 class TransactionTool:
     """One own tool of the gateway."""
 
-    def __init__(self, run: Callable[[Request], Awaitable[Answer]]) -> None:
+    def __init__(self, run: Callable[[McpRequest], Awaitable[McpResponse]]) -> None:
         self._run = run
 
-    async def run(self, request: Request) -> Answer:
+    async def run(self, request: McpRequest) -> McpResponse:
         """The answer to one call; raises HeadgateError."""
         return await self._run(request)
 
@@ -244,14 +246,14 @@ class TransactionTools:
             }
         )
 
-    def is_step(self, request: Request) -> bool:
+    def is_step(self, request: McpRequest) -> bool:
         """Whether the request is a step of a transaction; asked of every call."""
         delivery_request = request.delivery_request
         return request.name == STEP_TOOL or (
             delivery_request is not None and bool(delivery_request.transaction)
         )
 
-    async def run_step(self, request: Request, use: SendCall) -> tuple[Call, Answer]:
+    async def run_step(self, request: McpRequest, use: SendCall) -> tuple[UpstreamCall, McpResponse]:
         """The answer to a step, made with `use`; raises HeadgateError."""
         if request.name == STEP_TOOL:
             id, step_request = read_step(request)
@@ -265,7 +267,7 @@ class TransactionTools:
             _transaction_key(request.caller, id), step_request, request, use
         )
 
-    async def _begin(self, request: Request) -> Answer:
+    async def _begin(self, request: McpRequest) -> McpResponse:
         given = read_begin(request.params)
         transaction = await self._saga_runner.begin(
             request.caller,
@@ -276,7 +278,7 @@ class TransactionTools:
             {**transaction_summary(transaction), "deadline": format_time(transaction.deadline)}
         )
 
-    async def _commit(self, request: Request) -> Answer:
+    async def _commit(self, request: McpRequest) -> McpResponse:
         given = read_transaction_arguments(COMMIT_TOOL, request.params, TransactionArguments)
         return tool_result(
             transaction_summary(
@@ -284,12 +286,12 @@ class TransactionTools:
             )
         )
 
-    async def _rollback(self, request: Request) -> Answer:
+    async def _rollback(self, request: McpRequest) -> McpResponse:
         given = read_transaction_arguments(ROLLBACK_TOOL, request.params, RollbackArguments)
         transaction_key = _transaction_key(request.caller, given.transaction_id)
         return _rollback_answer(await self._saga_runner.rollback(transaction_key, leave=given.leave))
 
-    async def _get_transaction(self, request: Request) -> Answer:
+    async def _get_transaction(self, request: McpRequest) -> McpResponse:
         given = read_transaction_arguments(GET_TRANSACTION_TOOL, request.params, TransactionArguments)
         return tool_result(
             transaction_details(
@@ -299,7 +301,7 @@ class TransactionTools:
             )
         )
 
-    async def _get_operation(self, request: Request) -> Answer:
+    async def _get_operation(self, request: McpRequest) -> McpResponse:
         given = read_operation_arguments(GET_OPERATION_TOOL, request.params, OperationArguments)
         found = await self._operations.find_operation(request.caller, given.op_id)
         if found.state is not OperationState.DONE or not found.answered:
@@ -310,7 +312,7 @@ class TransactionTools:
         finally:
             close_answer(answer)
 
-    async def _resolve(self, request: Request) -> Answer:
+    async def _resolve(self, request: McpRequest) -> McpResponse:
         given = read_operation_arguments(RESOLVE_TOOL, request.params, ResolveArguments)
         found = await self._operations.resolve(
             request.caller, given.op_id, happened=bool(given.happened), by="caller"
@@ -322,11 +324,11 @@ class TransactionTools:
         return tool_result(told)
 
 
-def _transaction_key(caller: Caller, id: str) -> TransactionKey:
+def _transaction_key(caller: Identity, id: str) -> TransactionKey:
     return TransactionKey(caller.tenant, caller.principal, id)
 
 
-def _rollback_answer(transaction: TransactionRecord) -> Answer:
+def _rollback_answer(transaction: TransactionRecord) -> McpResponse:
     """What a rollback came to; one that is stuck is a failure, and says what remains."""
     return tool_result(
         transaction_summary(transaction), failed=transaction.phase in (Phase.STUCK, Phase.LEFT)

@@ -11,8 +11,14 @@ from typing import Final
 
 from rapidfuzz import fuzz, process, utils
 
-from headgate.domain.errors import EntityAmbiguous, EntityNotFound, Match, VendorAmbiguous, VendorNotFound
 from headgate.knowledge.data_model import VENDOR_TYPES, Entity, NewEntity, name_key
+from headgate.knowledge.errors import (
+    EntityAmbiguous,
+    EntityMatch,
+    EntityNotFound,
+    VendorAmbiguous,
+    VendorNotFound,
+)
 from headgate.knowledge.graph.entity_resolution import (
     LEGAL_FORMS,
     candidate_keys,
@@ -124,14 +130,14 @@ def _vendors(found: Iterable[Entity]) -> list[Entity]:
     return [entity for entity in found if entity.type.upper() in VENDOR_TYPES]
 
 
-def _matches(found: Sequence[Entity]) -> list[Match]:
+def _matches(found: Sequence[Entity]) -> list[EntityMatch]:
     """Each as it is told to somebody who has to choose."""
     shown = [
         {_brief(name): _brief(value) for name, value in one.attributes.items() if _brief(value)}
         for one in found
     ]
     return [
-        Match(
+        EntityMatch(
             id=entity.id,
             name=entity.name,
             type=entity.type,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.errors import UncertainEnd, UncertainEnds
 from headgate.knowledge.data_model import VENDOR_TYPES, NewEntity, NewRelationship, name_key
+from headgate.knowledge.errors import UnresolvedEndpoint, UnresolvedEndpoints
 
 _LISTED: Final = """
     ab ag aps as asa bhd bv co company corp corporation doo ggmbh gmbh inc incorporated kft kg kgaa kk
@@ -257,7 +257,7 @@ class EndpointResolver:
     def resolve_all(self, relationships: Sequence[NewRelationship]) -> list[tuple[int, int, NewRelationship]]:
         """Both ends of each relationship of an import; raises UncertainEnds that names all that are not."""
         related: list[tuple[int, int, NewRelationship]] = []
-        uncertain: list[UncertainEnd] = []
+        uncertain: list[UnresolvedEndpoint] = []
         for row, one in enumerate(relationships, 1):
             ends = {end: self.resolve(end) for end in (one.source, one.target)}
             if all(len(ids) == 1 for ids in ends.values()):
@@ -265,10 +265,10 @@ class EndpointResolver:
                 continue
             what = f"{one.source!r} {one.type} {one.target!r}"
             uncertain += [
-                UncertainEnd(row, what, end, len(ids)) for end, ids in ends.items() if len(ids) != 1
+                UnresolvedEndpoint(row, what, end, len(ids)) for end, ids in ends.items() if len(ids) != 1
             ]
         if uncertain:
-            raise UncertainEnds(uncertain)
+            raise UnresolvedEndpoints(uncertain)
         return related
 
 

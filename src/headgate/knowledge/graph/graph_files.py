@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.errors import InvalidGraph, quoted
+from headgate.domain.errors import quoted
 from headgate.knowledge.data_model import Entity, NewEntity, NewRelationship, Relationship, name_key
+from headgate.knowledge.errors import InvalidGraph
 
 LONGEST_NAME: Final = 200
 _ENTITY: Final = ("kind", "id", "type", "name", "aliases", "confidence", "attributes")

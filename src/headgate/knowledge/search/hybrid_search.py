@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.domain.errors import KnowledgeError, SearchFailed
+from headgate.domain.errors import KnowledgeError
 from headgate.knowledge.data_model import NO_FILTERS
+from headgate.knowledge.errors import SearchFailed
 from headgate.knowledge.interfaces import AsyncEmbedder, GraphReader, IndexReader
 from headgate.knowledge.search.analyzer import exact_terms, index_terms
 from headgate.knowledge.search.filters import NOTHING_INGESTED

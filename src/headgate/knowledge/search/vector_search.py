@@ -5,14 +5,9 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headgate.domain.errors import (
-    ConfigError,
-    EmbedderUnavailable,
-    InvalidQuestion,
-    KnowledgeError,
-    VectorsUnavailable,
-)
+from headgate.domain.errors import ConfigError, EmbedderUnavailable, KnowledgeError
 from headgate.knowledge.data_model import DocumentFilters, StoreStatistics
+from headgate.knowledge.errors import InvalidKnowledgeArgument, VectorSearchUnavailable
 from headgate.knowledge.interfaces import AsyncEmbedder, IndexReader
 from headgate.knowledge.search.query import SearchNotice as Notice
 from headgate.search.block_postings import ScoredChunk
@@ -41,8 +36,10 @@ class VectorSearchOutage(NamedTuple):
     def refusal(self) -> KnowledgeError:
         """For a caller who wants nothing else."""
         if self.retry_after_seconds is not None:
-            return VectorsUnavailable(self.reason, self.remedy, retry_after_seconds=self.retry_after_seconds)
-        return InvalidQuestion(
+            return VectorSearchUnavailable(
+                self.reason, self.remedy, retry_after_seconds=self.retry_after_seconds
+            )
+        return InvalidKnowledgeArgument(
             f"Strategy 'vector' cannot be used: {self.reason}. Use strategy 'bm25', or {self.remedy}.",
             hint=f"use strategy 'bm25', or {self.remedy}",
         )

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headgate.domain.arguments import unknown_argument, unknown_names
-from headgate.domain.errors import InvalidQuestion
+from headgate.domain.tool_arguments import unknown_argument_message, unknown_names
 from headgate.knowledge.data_model import DocumentFilters
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.filters import widen_filters
 
 _WHOLE: Final = re.compile(r"[+-]?\d{1,18}")
@@ -59,7 +59,7 @@ class KnowledgeArguments:
         self._given = given
         unknown = unknown_names(given, known)
         if unknown:
-            raise _refusal(unknown_argument(tool, unknown[:1], known, _ARGUMENT_ALIASES))
+            raise _refusal(unknown_argument_message(tool, unknown[:1], known, _ARGUMENT_ALIASES))
 
     def has(self, name: str) -> bool:
         """Whether it was given."""
@@ -141,7 +141,7 @@ class KnowledgeArguments:
         if not isinstance(value, list | tuple) or not all(isinstance(field, str) for field in value):
             raise _refusal(f"fields must be a list of names of fields, not {abbreviated_json(value)}")
         if not value:
-            raise InvalidQuestion(
+            raise InvalidKnowledgeArgument(
                 "fields list cannot be empty (use None to return all fields)",
                 hint="leave out fields to get all of them, or name at least one",
             )
@@ -179,7 +179,9 @@ class KnowledgeArguments:
         given = _object("filters", value)
         unknown = [name for name in given if name not in _FILTERS]
         if unknown:
-            raise _refusal(unknown_argument("filters", unknown[:1], _FILTERS, _ARGUMENT_ALIASES, what=""))
+            raise _refusal(
+                unknown_argument_message("filters", unknown[:1], _FILTERS, _ARGUMENT_ALIASES, what="")
+            )
         there = {name: one for name, one in given.items() if one is not None}
         first, last = (_day(name, there.get(name)) for name in ("date_from", "date_to"))
         if first and last and first > last:
@@ -321,5 +323,5 @@ def _either(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _refusal(problem: str) -> InvalidQuestion:
-    return InvalidQuestion(problem, hint="call again with what is allowed")
+def _refusal(problem: str) -> InvalidKnowledgeArgument:
+    return InvalidKnowledgeArgument(problem, hint="call again with what is allowed")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import InvalidQuestion
+from headgate.domain.mcp_request import Identity
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 
 # The first byte of every cursor; the second is how many there are.
 _VERSION_MARK: Final = 0xB7
@@ -44,7 +44,7 @@ def fingerprint_lists(lists: Sequence[Sequence[int]]) -> bytes:
     return written.digest()
 
 
-def write_cursor(cursor: SnapshotCursor, tool: str, caller: Caller, bound: Mapping[str, object]) -> str:
+def write_cursor(cursor: SnapshotCursor, tool: str, caller: Identity, bound: Mapping[str, object]) -> str:
     """The text of a cursor that works for this caller, tool and these arguments."""
     tied = _bound_values(caller, bound)
     parts = b"".join(_digest(value, _PART_BYTES) for value in tied.values())
@@ -54,7 +54,7 @@ def write_cursor(cursor: SnapshotCursor, tool: str, caller: Caller, bound: Mappi
     return _text(marked + _check(marked))
 
 
-def read_cursor(text: str, tool: str, caller: Caller, bound: Mapping[str, object]) -> SnapshotCursor:
+def read_cursor(text: str, tool: str, caller: Identity, bound: Mapping[str, object]) -> SnapshotCursor:
     """Where it points to; raises InvalidQuestion that says which part of it is wrong."""
     body = _body(text)
     given_for = _TOOLS[body[0]] if body[0] < len(_TOOLS) else "another tool"
@@ -89,14 +89,14 @@ def _body(text: str) -> bytes:
     return raw[_MARK_BYTES:-_CHECK_BYTES]
 
 
-def _refusal(problem: str) -> InvalidQuestion:
-    return InvalidQuestion(
+def _refusal(problem: str) -> InvalidKnowledgeArgument:
+    return InvalidKnowledgeArgument(
         f"{problem}; {_START_AGAIN}",
         hint=f"send the cursor as it was given, with the arguments it was given for, or {_START_AGAIN}",
     )
 
 
-def _bound_values(caller: Caller, bound: Mapping[str, object]) -> dict[str, object]:
+def _bound_values(caller: Identity, bound: Mapping[str, object]) -> dict[str, object]:
     return {"caller": (caller.tenant, caller.principal), **bound}
 
 
@@ -189,7 +189,7 @@ class CursorPager(Generic[T]):
     async def open(
         self,
         cursor: str | None,
-        caller: Caller,
+        caller: Identity,
         bound: Mapping[str, object],
         make: Callable[[], Awaitable[PageSnapshot[T]]],
     ) -> OpenedSnapshot[T]:
@@ -208,7 +208,7 @@ class CursorPager(Generic[T]):
         return OpenedSnapshot(kept, place.offsets, kept=True)
 
     def cursor(
-        self, snapshot: PageSnapshot[T], caller: Caller, bound: Mapping[str, object], places: Sequence[int]
+        self, snapshot: PageSnapshot[T], caller: Identity, bound: Mapping[str, object], places: Sequence[int]
     ) -> str:
         """What `open` takes to go on from these places; from now on the snapshot is kept."""
         # Made once: the list may be long.
@@ -224,7 +224,7 @@ class CursorPager(Generic[T]):
             made = await make()
             if (made.revision, made.fingerprint) == (place.revision, place.fingerprint):
                 return made
-        raise InvalidQuestion(
+        raise InvalidKnowledgeArgument(
             "cursor has expired: the documents have changed since; search again without a cursor",
             hint="search again without a cursor",
         )
@@ -260,7 +260,7 @@ class CursorPager(Generic[T]):
 _Key = tuple[str, str, str, int, bytes]
 
 
-def _key(caller: Caller, bound: Mapping[str, object], revision: int, mark: bytes) -> _Key:
+def _key(caller: Identity, bound: Mapping[str, object], revision: int, mark: bytes) -> _Key:
     return (caller.tenant, caller.principal, repr(sorted(bound.items())), revision, mark)
 
 

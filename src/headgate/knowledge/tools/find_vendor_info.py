@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.domain.call import Caller
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import Entity, Relationship, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import VendorNeighbourhood, vendor_neighbourhood
@@ -113,7 +113,7 @@ class FindVendorInfo:
         self._clock = clock
         self.pager: CursorPager[VendorNeighbourhood] = CursorPager(NAME, clock, vendors.revision)
 
-    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """The vendor and one page of what is around it; raises KnowledgeError."""
         began = self._clock()
         question = _vendor_query(given)
@@ -140,7 +140,7 @@ class FindVendorInfo:
         question: VendorQuery,
         mode: ResponseMode,
         opened: OpenedSnapshot[VendorNeighbourhood],
-        caller: Caller,
+        caller: Identity,
     ) -> dict[str, Any]:
         most = question.limits_in(mode)
         lists, places = opened.snapshot.lists, opened.offsets

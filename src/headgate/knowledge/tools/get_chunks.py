@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import EntityNotFound
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.errors import EntityNotFound
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.definitions import MOST_CHUNKS, arguments_of
@@ -32,7 +32,7 @@ class GetChunks:
         self._token_meter = token_meter
         self._clock = clock
 
-    async def one(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def one(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """The fields of one chunk; raises EntityNotFound when it is gone, or another KnowledgeError."""
         arguments = KnowledgeArguments(ONE, given, _KNOWN[ONE])
         id = arguments.id("chunk_id")
@@ -49,7 +49,7 @@ class GetChunks:
                 reserved, select_fields(chunk_fields(chunk), order.fields)
             )
 
-    async def several(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def several(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """Those that are there, and the ids of those that are not; raises KnowledgeError."""
         began = self._clock()
         arguments = KnowledgeArguments(SEVERAL, given, _KNOWN[SEVERAL])
@@ -68,7 +68,7 @@ class GetChunks:
             return await self._token_meter.charge_answer(reserved, answer)
 
     def _plan(
-        self, wish: "_ChunkFieldRequest", chunks: Sequence[ChunkRecord], caller: Caller
+        self, wish: "_ChunkFieldRequest", chunks: Sequence[ChunkRecord], caller: Identity
     ) -> "_ChunkPlan":
         possible = fitting_modes(ResponseMode.AUTO, wish.fields, CHUNK_FIELDS)
         texts = [chunk.tokens for chunk in chunks]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.domain.call import Caller
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import NO_FILTERS, DocumentFilters
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.search.filters import NOTHING_INGESTED, suggest_filters
@@ -29,7 +29,7 @@ class ListSources:
         self._clock = clock
         self.pager: CursorPager[None] = CursorPager(NAME, clock, passages.revision)
 
-    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """One page of documents by the names of their files; raises KnowledgeError."""
         began = self._clock()
         arguments = KnowledgeArguments(NAME, given, _KNOWN)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.call import Caller
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import Entity, name_key
 from headgate.knowledge.graph.entity_lookup import EntityLookup
 from headgate.knowledge.graph.traversal import (
@@ -108,7 +108,7 @@ class NeighboursTool:
         self._clock = clock
         self.pager: CursorPager[NeighboursResult] = CursorPager(NAME, clock, vendors.revision)
 
-    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """One page of neighbours, the nearest and surest first; raises KnowledgeError."""
         began = self._clock()
         question = _neighbours_query(given)
@@ -143,7 +143,7 @@ class NeighboursTool:
         question: NeighboursQuery,
         opened: OpenedSnapshot[NeighboursResult],
         page: SnapshotPage[Entity],
-        caller: Caller,
+        caller: Identity,
     ) -> dict[str, Any]:
         around, total = opened.snapshot.about, len(opened.snapshot.lists[0])
         leading = [id for entity, _ in page.items for id in around.walk.leading.get(entity, ())]

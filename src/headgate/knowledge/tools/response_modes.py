@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.errors import InvalidQuestion
+from headgate.knowledge.errors import InvalidKnowledgeArgument
 
 
 class ResponseMode(StrEnum):
@@ -106,7 +106,7 @@ def modes_with(
     check_fields(fields, allowed, f"response_mode '{mode}'", known)
     modes = fitting_modes(mode, fields, known)
     if not modes:
-        raise InvalidQuestion(
+        raise InvalidKnowledgeArgument(
             f"No response_mode has all of these fields: {sorted(set(fields or ()))}",
             hint=_modes_with_field(fields or (), known),
             hinted=True,
@@ -126,7 +126,7 @@ def check_fields(
         return
     shown = [field if len(field) <= _LONGEST else f"{field[: _LONGEST - 1]}…" for field in wrong[:_MOST]]
     homes = _modes_with_field(wrong, elsewhere)
-    raise InvalidQuestion(
+    raise InvalidKnowledgeArgument(
         f"Invalid fields for {where}: {shown}. Allowed fields: {sorted(allowed)}",
         hint=homes or "leave out fields to get all of them, or name only those that are allowed",
         hinted=bool(homes),

@@ -6,9 +6,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import InvalidQuestion, QueryTooLong
+from headgate.domain.mcp_request import Identity
 from headgate.knowledge.data_model import ChunkRecord
+from headgate.knowledge.errors import InvalidKnowledgeArgument, QueryTooLong
 from headgate.knowledge.interfaces import IndexReader
 from headgate.knowledge.search.filters import suggest_filters
 from headgate.knowledge.search.query import (
@@ -118,7 +118,7 @@ class SemanticSearch:
         self.hits = 0
         self.misses = 0
 
-    async def answer(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def answer(self, given: Mapping[str, Any], caller: Identity) -> dict[str, Any]:
         """One page of what was found; raises KnowledgeError."""
         began = self._clock()
         question = parse_search_arguments(given, boosted=self._boosted)
@@ -139,7 +139,7 @@ class SemanticSearch:
             answer["execution_time_ms"] = round((self._clock() - began) * 1000, 2)
             return await self._in_envelope(question, opened, answer, reserved)
 
-    async def _open(self, question: SemanticSearchQuery, caller: Caller) -> OpenedSnapshot[ChunkRanking]:
+    async def _open(self, question: SemanticSearchQuery, caller: Identity) -> OpenedSnapshot[ChunkRanking]:
         hit = True
 
         async def make() -> PageSnapshot[ChunkRanking]:
@@ -159,7 +159,7 @@ class SemanticSearch:
         mode: ResponseMode,
         opened: OpenedSnapshot[ChunkRanking],
         page: SnapshotPage[ChunkRecord | None],
-        caller: Caller,
+        caller: Identity,
     ) -> dict[str, Any]:
         ranking = opened.snapshot.about
         ranked = {one.chunk_id: one for one in ranking.found}
@@ -230,7 +230,7 @@ def parse_search_arguments(given: Mapping[str, Any], *, boosted: bool = False) -
     arguments = KnowledgeArguments(NAME, given, _KNOWN)
     text = arguments.text("query", what=f"a text of 1 to {LONGEST_QUERY} characters")
     if not text:
-        raise InvalidQuestion(
+        raise InvalidKnowledgeArgument(
             "Query cannot be empty or whitespace-only", hint="say in a few words what to look for"
         )
     if len(text) > LONGEST_QUERY:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.domain.call import Caller
-from headgate.domain.errors import BudgetSpent
+from headgate.domain.mcp_request import Identity
+from headgate.knowledge.errors import TokenBudgetExceeded
 from headgate.knowledge.tools.response_modes import (
     RICHEST_FIRST,
     TOKENS_PER_RESULT,
@@ -80,13 +80,13 @@ class TokenBudget:
         """Whether anybody can be refused."""
         return self._total is not None
 
-    def remaining(self, caller: Caller) -> int | None:
+    def remaining(self, caller: Identity) -> int | None:
         """How many tokens can be reserved now; None is any number."""
         if self._total is None:
             return None
         return max(0, self._total - self._account(caller).used(self._clock()))
 
-    def reserve(self, caller: Caller, tokens: int, advice: Advice = lambda left: "") -> TokenReservation:
+    def reserve(self, caller: Identity, tokens: int, advice: Advice = lambda left: "") -> TokenReservation:
         """Set so many tokens aside; raises BudgetSpent, which says what is left and what to do instead."""
         left = self.remaining(caller)
         if left is None:
@@ -108,7 +108,7 @@ class TokenBudget:
             callers=len(self._accounts), spent=taken - reserved, reserved=reserved, refused=self._refused
         )
 
-    def _account(self, caller: Caller) -> "_CallerAccount":
+    def _account(self, caller: Identity) -> "_CallerAccount":
         key = (caller.tenant, caller.principal)
         account = self._accounts.get(key)
         if account is None:
@@ -127,7 +127,7 @@ class TokenBudget:
                 return
             del self._accounts[key]
 
-    def _refusal(self, caller: Caller, total: int, tokens: int, advice: Advice) -> BudgetSpent:
+    def _refusal(self, caller: Identity, total: int, tokens: int, advice: Advice) -> TokenBudgetExceeded:
         account, now = self._account(caller), self._clock()
         left = max(0, total - account.used(now))
         wait = None
@@ -141,7 +141,7 @@ class TokenBudget:
             # Without a number for programs: the same call would never fit.
             steps.append(f"retry in {_duration_text(later)} with less: {smaller}")
         hint = ", or ".join(filter(None, steps)) or "ask for less: it is more than the budget of a whole day"
-        return BudgetSpent(left, total, tokens, hint=hint, retry_after_seconds=wait)
+        return TokenBudgetExceeded(left, total, tokens, hint=hint, retry_after_seconds=wait)
 
 
 class _CallerAccount:
@@ -273,7 +273,7 @@ class TokenMeter:
         self._counted = False
 
     def affordable_mode(
-        self, caller: Caller, price: CostEstimate, modes: Sequence[ResponseMode]
+        self, caller: Identity, price: CostEstimate, modes: Sequence[ResponseMode]
     ) -> ResponseMode:
         """The first of the modes that the caller can pay; the last when he can pay none."""
         left = self._budget.remaining(caller)
@@ -281,7 +281,7 @@ class TokenMeter:
         return next(fitting, modes[-1])
 
     def reserve_estimate(
-        self, caller: Caller, price: CostEstimate, mode: ResponseMode = ResponseMode.FULL
+        self, caller: Identity, price: CostEstimate, mode: ResponseMode = ResponseMode.FULL
     ) -> TokenReservation:
         """Set the price aside; raises BudgetSpent."""
         return self._budget.reserve(caller, price.by_mode[mode], lambda left: price.advice(mode, left))

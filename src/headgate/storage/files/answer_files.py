@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.delivery.ledger import StoreFailed
-from headgate.domain.payload import Payload, size_of
+from headgate.domain.errors import StoreFailed
+from headgate.domain.payload import Payload, payload_size
 from headgate.storage.files.directory_sync import sync_directory
 
 _CHUNK_BYTES = 256 * 1024
@@ -64,7 +64,7 @@ class AnswerFiles:
                 for chunk in (payload,) if isinstance(payload, bytes) else payload.chunks():
                     _append(file, chunk)
                     checksum = zlib.crc32(chunk, checksum)
-                if os.fstat(file.fileno()).st_size != size_of(payload):
+                if os.fstat(file.fileno()).st_size != payload_size(payload):
                     raise OSError("the answer was cut off while it was copied")
                 os.fsync(file.fileno())
             sync_directory(self._directory)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from headgate.domain.payload import Payload, size_of
+from headgate.domain.payload import Payload, payload_size
 from headgate.results.eviction import EntryKey, EvictionIndex
 from headgate.results.result_store import (
     FileContent,
@@ -82,7 +82,7 @@ class LocalResultStore:
             arguments=arguments,
             created_at=now,
             last_accessed_at=now,
-            size_bytes=size_of(stored),
+            size_bytes=payload_size(stored),
             expires_at=now + seconds,
         )
         # Whoever gives an id twice means the second.
@@ -265,7 +265,7 @@ def _write(directory: Path, content: Payload) -> ResultFile:
         except BaseException:
             file.close()
             raise
-        return ResultFile(file, 0, size_of(content))
+        return ResultFile(file, 0, payload_size(content))
     finally:
         if not isinstance(content, bytes):
             content.close()

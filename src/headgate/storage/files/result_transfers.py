@@ -17,9 +17,10 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import Answer, Request, agent_of
-from headgate.domain.errors import InvalidArguments, TransferNotFound
-from headgate.domain.payload import Payload, size_of
+from headgate.delivery.errors import TransferNotFound
+from headgate.domain.errors import InvalidArguments
+from headgate.domain.mcp_request import McpRequest, McpResponse, result_owner_of
+from headgate.domain.payload import Payload, payload_size
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.rmcp import CHUNK_METHOD, DONE_METHOD, RmcpChunk, RmcpResponseMeta, RmcpTransfer
 
@@ -90,15 +91,15 @@ class ResultTransfers:
     def __len__(self) -> int:
         return len(self._transfers)
 
-    def needs_chunks(self, request: Request, answer: Answer) -> bool:
+    def needs_chunks(self, request: McpRequest, answer: McpResponse) -> bool:
         """Whether the answer is to go in parts; opens nothing."""
         delivery_request = request.delivery_request
         if delivery_request is None or _CHUNKING not in delivery_request.features or answer.error:
             # Nearly always.
             return False
-        return size_of(answer.result) > self._above_bytes
+        return payload_size(answer.result) > self._above_bytes
 
-    async def announce_chunks(self, request: Request, answer: Answer) -> Answer:
+    async def announce_chunks(self, request: McpRequest, answer: McpResponse) -> McpResponse:
         """What announces the parts of a result; the result itself when the disk does not take it."""
         self.expire()
         id, result = secrets.token_urlsafe(_ID_BYTES), answer.result
@@ -113,7 +114,10 @@ class ResultTransfers:
             log.warning("result not kept", extra={"path": str(self._directory), "reason": str(error)})
             return answer
         transfer = _ResultTransfer(
-            agent_of(request.owner, request.caller), file, os.fstat(file.fileno()).st_size, self._now()
+            result_owner_of(request.session, request.caller),
+            file,
+            os.fstat(file.fileno()).st_size,
+            self._now(),
         )
         self._transfers[id] = transfer
         while len(self._transfers) > self._most:
@@ -139,14 +143,14 @@ class ResultTransfers:
         """Whether a client asks with this method for a part, or says that it has all."""
         return method in (CHUNK_METHOD, DONE_METHOD)
 
-    async def read_chunk(self, request: Request) -> Answer:
+    async def read_chunk(self, request: McpRequest) -> McpResponse:
         """A part, or nothing for the word that all are there; raises InvalidArguments or TransferNotFound."""
         chunk_request = _chunk_request(request)
         transfer = self._find(request, chunk_request.transfer_id)
         if request.method == DONE_METHOD:
             del self._transfers[chunk_request.transfer_id]
             transfer.file.close()
-            return Answer(b"{}")
+            return McpResponse(b"{}")
         if not 0 <= chunk_request.index < transfer.total:
             raise InvalidArguments(
                 CHUNK_METHOD,
@@ -156,12 +160,12 @@ class ResultTransfers:
         # Another descriptor, which outlives the transfer.
         descriptor = os.dup(transfer.file.fileno())
         reading = asyncio.to_thread(_chunk, descriptor, transfer.total, chunk_request)
-        return Answer(await asyncio.shield(asyncio.ensure_future(reading)))
+        return McpResponse(await asyncio.shield(asyncio.ensure_future(reading)))
 
-    def _find(self, request: Request, id: str) -> _ResultTransfer:
+    def _find(self, request: McpRequest, id: str) -> _ResultTransfer:
         self.expire()
         transfer = self._transfers.get(id)
-        if transfer is None or transfer.agent != agent_of(request.owner, request.caller):
+        if transfer is None or transfer.agent != result_owner_of(request.session, request.caller):
             raise TransferNotFound(id)
         transfer.used = self._now()
         self._transfers.move_to_end(id)
@@ -225,7 +229,7 @@ def _announcement(chunked: RmcpTransfer) -> bytes:
     return encode_object({"content": content, "isError": Raw(b"false"), "_meta": meta})
 
 
-def _chunk_request(request: Request) -> _ChunkRequest:
+def _chunk_request(request: McpRequest) -> _ChunkRequest:
     if request.method == DONE_METHOD:
         return _ChunkRequest(_read_param(request, "transfer_id", str, _DONE_EXAMPLE), 0)
     transfer_id = _read_param(request, "transfer_id", str, _CHUNK_EXAMPLE)
@@ -237,7 +241,7 @@ _DONE_EXAMPLE = 'give {"transfer_id": "..."}'
 _TYPE_NAMES = {str: "a text", int: "a whole number"}
 
 
-def _read_param(request: Request, name: str, kind: type[T], example: str) -> T:
+def _read_param(request: McpRequest, name: str, kind: type[T], example: str) -> T:
     raw = request.params.get(name)
     if raw is None:
         raise InvalidArguments(request.method, f"{name} is not given", hint=example)

@@ -20,7 +20,7 @@ import msgspec
 
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
-from headgate.domain.kind import Kind
+from headgate.domain.item import ItemKind
 from headgate.domain.regular_file import check_regular
 from headgate.storage.sqlite.catalog_migrations import migrate
 
@@ -83,7 +83,7 @@ class SqliteCatalogStore:
         return [
             StoredListing(
                 server,
-                Kind[kind],
+                ItemKind[kind],
                 msgspec.msgpack.decode(definitions, type=list[bytes]),
                 CacheHint(int(ttl_ms), bool(public)),
                 msgspec.msgpack.decode(places, type=list[DefinitionPosition | None]),
@@ -114,7 +114,7 @@ class SqliteCatalogStore:
         self,
         server: str,
         spec: str,
-        kind: Kind,
+        kind: ItemKind,
         definitions: list[bytes],
         hint: CacheHint,
         places: Sequence[DefinitionPosition | None] = (),
@@ -142,7 +142,7 @@ class SqliteCatalogStore:
                     listing.hint.public,
                 ),
             )
-            if listing.kind is Kind.TOOLS:
+            if listing.kind is ItemKind.TOOLS:
                 self._keep_tools(connection, server, spec, listing.definitions)
 
     def _keep_tools(

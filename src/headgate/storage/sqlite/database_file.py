@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.delivery.ledger import LedgerDamaged, StoreFailed
+from headgate.delivery.ledger import LedgerDamaged
+from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import check_regular
 from headgate.storage.files.directory_sync import sync_directory
 

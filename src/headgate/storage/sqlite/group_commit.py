@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from headgate.delivery.ledger import StoreFailed
+from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
 
 T = TypeVar("T")

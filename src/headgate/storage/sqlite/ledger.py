@@ -23,8 +23,8 @@ from headgate.delivery.ledger import (
     OperationOutcome,
     OperationState,
 )
-from headgate.domain.call import Answer
-from headgate.domain.payload import Payload, size_of
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.payload import Payload, payload_size
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.files.answer_files import AnswerFile, AnswerFiles
 from headgate.storage.files.process_liveness import ProcessLiveness
@@ -250,7 +250,7 @@ class SqliteLedger:
         return recorded
 
     async def _finish_large(self, op_id: str, fence: int, outcome: OperationOutcome, result: Payload) -> bool:
-        size = size_of(result)
+        size = payload_size(result)
         if size > self._most_bytes:
             return await self._finish(op_id, fence, outcome, rows.StoredResultLocation(), dropped=True)
         self._writing_bytes += size
@@ -271,7 +271,7 @@ class SqliteLedger:
             raise store_failure(error) from error
         recorded = False
         try:
-            stored = rows.StoredResultLocation(name, size_of(result), checksum)
+            stored = rows.StoredResultLocation(name, payload_size(result), checksum)
             recorded = await self._finish(op_id, fence, outcome, stored)
         finally:
             if not recorded:
@@ -301,7 +301,7 @@ class SqliteLedger:
         place = (tenant, principal, beginning)
         return await self._group_commit.read(lambda connection: rows.list_by_key_prefix(connection, place))
 
-    async def read_answer(self, op_id: str) -> Answer | None:
+    async def read_answer(self, op_id: str) -> McpResponse | None:
         """The stored answer, byte for byte; whoever takes it closes its payload."""
         reading = asyncio.ensure_future(
             self._group_commit.read(lambda connection: self._answer(connection, op_id))
@@ -312,13 +312,13 @@ class SqliteLedger:
             reading.add_done_callback(_close_unclaimed_answer)
             raise
 
-    def _answer(self, connection: sqlite3.Connection, op_id: str) -> Answer | None:
+    def _answer(self, connection: sqlite3.Connection, op_id: str) -> McpResponse | None:
         found = rows.read_answer(connection, op_id)
         if found is None:
             return None
         stored = found.stored
         result = self._answer_files.open(*stored) if stored.body else found.result
-        return Answer(result, found.error, found.typed)
+        return McpResponse(result, found.error, found.typed)
 
     async def list_in_doubt(self, limit: int = 1000) -> list[Operation]:
         """Operations in DOUBT, oldest first."""
@@ -435,7 +435,7 @@ def _was_sent_with_key(known: Operation) -> bool:
     return known.kind is ToolClass.KEYED
 
 
-def _close_unclaimed_answer(reading: "asyncio.Future[Answer | None]") -> None:
+def _close_unclaimed_answer(reading: "asyncio.Future[McpResponse | None]") -> None:
     if not reading.cancelled() and reading.exception() is None:
         answer = reading.result()
         if answer is not None and isinstance(answer.result, AnswerFile):

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headgate.delivery.ledger import LedgerDamaged, Operation, OperationState, StoreFailed
+from headgate.delivery.ledger import LedgerDamaged, Operation, OperationState
+from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import open_regular
 from headgate.storage.files.answer_files import AnswerFiles
 from headgate.storage.files.directory_sync import sync_directory

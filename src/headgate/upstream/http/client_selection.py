@@ -7,8 +7,8 @@ from typing import Protocol
 from headgate.domain.errors import (
     UpstreamUnreachable,
 )
-from headgate.domain.http_proxy import DIRECT, HttpProxy, ProxyUnusable, proxy_in, read_proxy
-from headgate.domain.server import ServerSpec
+from headgate.domain.http_proxy import DIRECT, HttpProxy, InvalidProxy, parse_proxy, proxy_from_environment
+from headgate.domain.server_spec import ServerSpec
 from headgate.upstream.http.host_resolver import HostResolver
 from headgate.upstream.http.http1_client import Http1Client, HttpClientResponse
 from headgate.upstream.http.http_connector import Origin, OriginConnector
@@ -53,12 +53,12 @@ def client_for(spec: ServerSpec, host: str, resolver: HostResolver | None = None
 def _proxy_of(spec: ServerSpec, origin: Origin) -> HttpProxy | None:
     where, url = "its proxy", spec.proxy
     if not url:
-        where, url = proxy_in(os.environ, origin.host, origin.port, secure=origin.secure)
+        where, url = proxy_from_environment(os.environ, origin.host, origin.port, secure=origin.secure)
     if not url or url == DIRECT:
         return None
     try:
-        return read_proxy(url)
-    except ProxyUnusable as error:
+        return parse_proxy(url)
+    except InvalidProxy as error:
         advice = "write http://host:port, add the server to NO_PROXY, or give it the proxy direct"
         raise UpstreamUnreachable(
             spec.name, f"the proxy in {where} is not usable, {error}: {advice}"

@@ -14,7 +14,7 @@ from headgate.domain.regular_file import (
     check_regular,
     unusable_certificates,
 )
-from headgate.domain.server import PLAIN_TLS, TlsFiles
+from headgate.domain.server_spec import DEFAULT_TLS, TlsFiles
 from headgate.upstream.failure_reason import system_error_reason
 from headgate.upstream.http.host_resolver import HostResolver
 
@@ -68,7 +68,7 @@ class OriginConnector:
         origin: Origin,
         connect_timeout_seconds: float,
         proxy: HttpProxy | None = None,
-        tls: TlsFiles = PLAIN_TLS,
+        tls: TlsFiles = DEFAULT_TLS,
         protocols: tuple[str, ...] = (),
         resolver: HostResolver | None = None,
     ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.domain.call import LOCAL, Answer, Caller
 from headgate.domain.errors import HeadgateError, UpstreamTimeout, UpstreamUnreachable
-from headgate.domain.server import ServerSpec
+from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpResponse
+from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.jsonrpc import CallParams
 from headgate.protocol.jsonrpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from headgate.protocol.protocol_version import LATEST_STATELESS
@@ -28,7 +28,7 @@ class InvalidToolArgument(ValueError):
 class BuiltinCall(msgspec.Struct, frozen=True):
     """Who calls a tool, and how he is told of its progress."""
 
-    caller: Caller
+    caller: Identity
     progress: ReportProgress
 
 
@@ -77,7 +77,7 @@ class BuiltinTransport:
         self._instructions = instructions
         self._tools = {tool.definition["name"]: tool for tool in tools}
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         """The server's answer; raises UpstreamTimeout."""
         if outgoing.method == "server/discover":
             return _result(self._discovered())
@@ -91,7 +91,7 @@ class BuiltinTransport:
         found: dict[str, Any] = {"supportedVersions": [LATEST_STATELESS], "capabilities": {"tools": {}}}
         return {**found, "instructions": self._instructions} if self._instructions else found
 
-    async def _call(self, outgoing: OutgoingRequest) -> Answer:
+    async def _call(self, outgoing: OutgoingRequest) -> McpResponse:
         try:
             params = msgspec.json.decode(outgoing.params, type=CallParams)
             # Some clients send null for none.
@@ -122,7 +122,7 @@ class BuiltinTransport:
 
 
 def _builtin_call(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> BuiltinCall:
-    caller = outgoing.request.caller if outgoing.request is not None else LOCAL
+    caller = outgoing.request.caller if outgoing.request is not None else LOCAL_IDENTITY
     return BuiltinCall(caller, _progress(outgoing, limit))
 
 
@@ -142,7 +142,7 @@ def _progress(outgoing: OutgoingRequest, limit: asyncio.Timeout) -> ReportProgre
     return tell
 
 
-def _tool_result(said: str | BuiltinToolResult) -> Answer:
+def _tool_result(said: str | BuiltinToolResult) -> McpResponse:
     if isinstance(said, str):
         return _result({"content": [{"type": "text", "text": said}]})
     texts = [said.text, said.advice] if said.advice else [said.text]
@@ -158,12 +158,12 @@ def _tool_result(said: str | BuiltinToolResult) -> Answer:
     return msgspec.structs.replace(_result(result), sized=said.sized)
 
 
-def _result(result: dict[str, Any]) -> Answer:
-    return Answer(msgspec.json.encode({"resultType": "complete", **result}))
+def _result(result: dict[str, Any]) -> McpResponse:
+    return McpResponse(msgspec.json.encode({"resultType": "complete", **result}))
 
 
-def _error(code: int, message: str) -> Answer:
-    return Answer(error=msgspec.json.encode({"code": code, "message": message}))
+def _error(code: int, message: str) -> McpResponse:
+    return McpResponse(error=msgspec.json.encode({"code": code, "message": message}))
 
 
 @asynccontextmanager

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from headgate.catalog.time_slice import TimeSlice
-from headgate.domain.call import Answer
+from headgate.domain.mcp_request import McpResponse
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
 from headgate.upstream.http.http_connector import ConnectFailed
 from headgate.upstream.http.http_response import ContentDecodingFailed, StreamPosition, stream_events
 from headgate.upstream.message_assembly import MessageAssembler, MessageLimits, MessageTooLarge
 
 # Given the data of one event; what it returns is what the stream was read for.
-EventHandler = Callable[[MessageAssembler], Answer | None]
+EventHandler = Callable[[MessageAssembler], McpResponse | None]
 
 _DEFAULT_SECONDS = 1.0
 # While somebody waits for an answer: a server that says "at once" is not asked in a tight loop, and one that
@@ -47,7 +47,7 @@ def pause_seconds(position: StreamPosition, fruitless: int, least: float, most: 
 
 async def read_stream(
     response: HttpClientResponse, limits: MessageLimits, position: StreamPosition, take: EventHandler
-) -> Answer | None:
+) -> McpResponse | None:
     """Hand on each event until `take` has its answer; None if the stream ends before.
 
     Raises Dropped, TooLarge or Packed, and what `take` raises.
@@ -80,7 +80,7 @@ class ResumableStreams:
         self.first_attempt_done = asyncio.Event()
         self._count_resumed = count_resumed
 
-    async def resume(self, position: StreamPosition, take: EventHandler) -> Answer:
+    async def resume(self, position: StreamPosition, take: EventHandler) -> McpResponse:
         """Go on with a stream until the answer is in it; whoever waits for it bounds the time.
 
         Raises StreamRefused, TooLarge, Packed, what `take` raises, and Dropped when the session has ended.
@@ -96,7 +96,7 @@ class ResumableStreams:
                 return answer
             fruitless = 0 if position.moved else fruitless + 1
 
-    async def _attempt(self, position: StreamPosition, take: EventHandler) -> Answer | None:
+    async def _attempt(self, position: StreamPosition, take: EventHandler) -> McpResponse | None:
         try:
             response = await self._get(position)
             try:

@@ -6,16 +6,10 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
 from headgate.catalog.time_slice import TimeSlice
-from headgate.domain.call import Answer
-from headgate.domain.errors import (
-    GatewayLoop,
-    RequestRefused,
-    UpstreamBusy,
-    UpstreamLost,
-    UpstreamRefused,
-    UpstreamUnreachable,
-)
-from headgate.domain.server import ServerSpec
+from headgate.domain.errors import GatewayLoop, UpstreamLost, UpstreamUnreachable
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerSpec
+from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.http.client_selection import (
     client_for,
     configured_header_lines,
@@ -62,7 +56,7 @@ class SseTransport:
         self._endpoint: asyncio.Future[str] = loop.create_future()
         self._lost: asyncio.Future[str] = loop.create_future()
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         """The server's answer; raises UpstreamError."""
         return await self._pending.send_correlated(outgoing)
 
@@ -110,13 +104,13 @@ class SseTransport:
         if status < 300:
             return
         if status in (401, 403):
-            raise UpstreamRefused(self._spec.name, status)
+            raise UpstreamAuthRefused(self._spec.name, status)
         if status == 429:
-            raise UpstreamBusy(self._spec.name, retry_after_or_default(response))
+            raise UpstreamRateLimited(self._spec.name, retry_after_or_default(response))
         reason = f"it refused a message with HTTP {status}"
         if status in (405, 413, 415):
             # That is about the message alone.
-            raise RequestRefused(self._spec.name, reason)
+            raise UpstreamRequestRefused(self._spec.name, reason)
         if status == 503:
             raise SendUnconfirmed(reason, retry_after(response))
         # A server that forgot the session cannot answer on the stream either.
@@ -134,7 +128,7 @@ class SseTransport:
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
         if response.status in (401, 403):
             response.close()
-            raise UpstreamRefused(self._spec.name, response.status)
+            raise UpstreamAuthRefused(self._spec.name, response.status)
         if response.status == LOOP_DETECTED:
             response.close()
             raise GatewayLoop(self._spec.name)

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headgate.catalog.time_slice import TimeSlice
-from headgate.domain.call import Answer
-from headgate.domain.child_environment import inherited, withheld
-from headgate.domain.errors import Exhausted, UpstreamUnreachable
-from headgate.domain.known_secrets import known_secrets, without_values
-from headgate.domain.server import ServerSpec
+from headgate.domain.child_environment import inherited_environment, withheld_variables
+from headgate.domain.errors import ResourceExhausted, UpstreamUnreachable
+from headgate.domain.known_secrets import known_secrets, redact_values
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.framing import LineFragment, line_fragments
 from headgate.protocol.jsonrpc import one_line
 from headgate.upstream.failure_reason import exit_reason, system_error_reason, with_stderr
@@ -202,7 +202,7 @@ class StdioTransport:
         """The reason with what the child wrote to stderr last."""
         return with_stderr(reason, self._last_lines, known_secrets(self._spec))
 
-    def round_trip(self, outgoing: OutgoingRequest) -> Coroutine[Any, Any, Answer]:
+    def round_trip(self, outgoing: OutgoingRequest) -> Coroutine[Any, Any, McpResponse]:
         """The child's answer; raises UpstreamError. Not a coroutine of its own: every call comes by here."""
         return self._pending.send_correlated(outgoing)
 
@@ -235,7 +235,7 @@ class StdioTransport:
 
     def _check_unread(self, unread: int) -> None:
         if unread > _MOST_UNREAD_BYTES:
-            raise Exhausted(f"{self._spec.name!r} does not read what it is sent")
+            raise ResourceExhausted(f"{self._spec.name!r} does not read what it is sent")
         if self._unread is None:
             taken = self._written - unread
             self._unread = self._loop.call_later(_UNREAD_SECONDS, self._still_unread, taken)
@@ -326,10 +326,10 @@ class StdioTransport:
 
 def stdio_environment(spec: ServerSpec, chain: Mapping[str, str] = _NO_CHAIN) -> dict[str, str]:
     """What the child gets: what reaches the network, what the operator gave it, and who started it."""
-    held = withheld(os.environ, spec.inherit_env)
+    held = withheld_variables(os.environ, spec.inherit_env)
     if held:
         log.info("variables are not passed on", extra={"server": spec.name, "variables": ", ".join(held)})
-    return {**inherited(os.environ, spec.inherit_env), **spec.env, **chain}
+    return {**inherited_environment(os.environ, spec.inherit_env), **spec.env, **chain}
 
 
 @asynccontextmanager
@@ -356,7 +356,7 @@ async def open_stdio(
         raise UpstreamUnreachable(
             spec.name,
             f"its command did not start "
-            f"({without_values(system_error_reason(error, str(error)), known_secrets(spec))})",
+            f"({redact_values(system_error_reason(error, str(error)), known_secrets(spec))})",
         ) from error
     transport = StdioTransport(spec, process, limits, router, stderr)
     try:

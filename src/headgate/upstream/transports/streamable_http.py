@@ -6,21 +6,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urljoin
 
-from headgate.domain.call import Answer
 from headgate.domain.errors import (
     HeadgateError,
-    InvalidAnswer,
-    RequestRefused,
-    UpstreamBusy,
+    InvalidUpstreamResponse,
     UpstreamLost,
-    UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from headgate.domain.server import ServerSpec
+from headgate.domain.mcp_request import McpResponse
+from headgate.domain.server_spec import ServerSpec
 from headgate.protocol.jsonrpc import encode_notification, encode_request
 from headgate.protocol.mcp_headers import encode_header_value
 from headgate.protocol.protocol_version import Era, era_of
+from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.http.client_selection import (
     client_for,
     configured_header_lines,
@@ -160,7 +158,7 @@ class StreamableHttpTransport:
         if not self._lost.done():
             self._lost.set_result(reason)
 
-    async def round_trip(self, outgoing: OutgoingRequest) -> Answer:
+    async def round_trip(self, outgoing: OutgoingRequest) -> McpResponse:
         """The server's answer; raises UpstreamError or SessionGone."""
         if self._lost.done():
             # Its connections are about to be closed, and nothing may be sent on them any more.
@@ -199,13 +197,13 @@ class StreamableHttpTransport:
         finally:
             self._router.unregister(outgoing.token)
 
-    async def _post_request(self, sending: SendAttempt, number: bytes) -> Answer:
+    async def _post_request(self, sending: SendAttempt, number: bytes) -> McpResponse:
         outgoing = sending.outgoing
         body = encode_request(number, outgoing.method, outgoing.params)
         try:
             response = await self._post_following_redirects(self._headers_of(outgoing), body, sending)
         except _RedirectRefused as error:
-            raise RequestRefused(self._spec.name, str(error)) from error
+            raise UpstreamRequestRefused(self._spec.name, str(error)) from error
         except ConnectFailed as error:
             self._mark_lost(str(error))
             raise UpstreamUnreachable(self._spec.name, str(error)) from error
@@ -252,7 +250,7 @@ class StreamableHttpTransport:
 
     async def _read_response(
         self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
-    ) -> Answer:
+    ) -> McpResponse:
         if response.status >= 300:
             return await self._error_response(response, outgoing)
         if outgoing.method == "initialize":
@@ -265,21 +263,21 @@ class StreamableHttpTransport:
         if kind.startswith(b"text/event-stream"):
             return await self._read_event_stream(response, outgoing, number)
         shown = kind.decode("latin-1")[:80] or "no content type"
-        raise InvalidAnswer(self._spec.name, outgoing.what, f"HTTP {response.status} and {shown}")
+        raise InvalidUpstreamResponse(self._spec.name, outgoing.what, f"HTTP {response.status} and {shown}")
 
-    def _answer_in(self, message: UpstreamMessage, outgoing: OutgoingRequest) -> Answer:
+    def _answer_in(self, message: UpstreamMessage, outgoing: OutgoingRequest) -> McpResponse:
         if outgoing.method == _TOOL_CALL and (fault := fault_of_answer(message)):
             discard_payload(message.result)
-            raise InvalidAnswer(self._spec.name, outgoing.what, fault)
+            raise InvalidUpstreamResponse(self._spec.name, outgoing.what, fault)
         if message.result:
-            return Answer(message.result)
+            return McpResponse(message.result)
         if message.envelope.error:
-            return Answer(error=bytes(message.envelope.error))
-        raise InvalidAnswer(self._spec.name, outgoing.what, "neither a result nor an error")
+            return McpResponse(error=bytes(message.envelope.error))
+        raise InvalidUpstreamResponse(self._spec.name, outgoing.what, "neither a result nor an error")
 
     async def _read_event_stream(
         self, response: HttpClientResponse, outgoing: OutgoingRequest, number: bytes
-    ) -> Answer:
+    ) -> McpResponse:
         position, take = StreamPosition(), self._event_handler(outgoing, number)
         try:
             answer = await read_stream(response, self.limits, position, take)
@@ -304,7 +302,7 @@ class StreamableHttpTransport:
     def _event_handler(self, outgoing: OutgoingRequest, number: bytes) -> EventHandler:
         """Acts on everything that comes with the answer to a request, until that comes itself."""
 
-        def take(data: MessageAssembler) -> Answer | None:
+        def take(data: MessageAssembler) -> McpResponse | None:
             try:
                 message = data.finish(_accepts_invalid_utf8(outgoing))
             except MessageNotStored as lost:
@@ -327,7 +325,7 @@ class StreamableHttpTransport:
         else:
             self._router.count_ignored("an answer that nobody waits for")
 
-    async def _error_response(self, response: HttpClientResponse, outgoing: OutgoingRequest) -> Answer:
+    async def _error_response(self, response: HttpClientResponse, outgoing: OutgoingRequest) -> McpResponse:
         """What an HTTP error means: who refused, whether anything happened, when to come back."""
         name, status = self._spec.name, response.status
         if status == 404 and self._session and outgoing.method != "initialize":
@@ -335,22 +333,22 @@ class StreamableHttpTransport:
             raise UpstreamSessionExpired
         if status == 429:
             # Whatever else it says: no answer to the call, which is to be made again after a while.
-            raise UpstreamBusy(name, retry_after_or_default(response))
+            raise UpstreamRateLimited(name, retry_after_or_default(response))
         if response.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
             answer = await self._error_in(response)
             if answer is not None:
                 return answer
         if status in (401, 403):
-            raise UpstreamRefused(name, status)
+            raise UpstreamAuthRefused(name, status)
         reason = http_error_reason(status, self._client.reading_proxy)
         if is_certainly_not_executed(status):
-            raise RequestRefused(name, reason)
+            raise UpstreamRequestRefused(name, reason)
         lost = UpstreamLost(name, outgoing.what, reason)
         lost.retry_after_seconds = retry_after(response) if status == 503 else None
-        lost.at_work = status in _TIMEOUTS
+        lost.may_still_run = status in _TIMEOUTS
         raise lost
 
-    async def _error_in(self, response: HttpClientResponse) -> Answer | None:
+    async def _error_in(self, response: HttpClientResponse) -> McpResponse | None:
         """The JSON-RPC error in the body of an HTTP error, if there is one."""
         try:
             message = await read_json_body(response, self.limits)
@@ -359,7 +357,7 @@ class StreamableHttpTransport:
         discard_payload(message.result)
         error = bytes(message.envelope.error)
         # OAuth servers have errors of their own, which are texts.
-        return Answer(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
+        return McpResponse(error=error) if error[:1] == b"{" and message.envelope.jsonrpc == "2.0" else None
 
     def _cancel_upstream(self, outgoing: OutgoingRequest, number: bytes) -> None:
         # In the stateless era closing the response is the cancellation, and that has happened.

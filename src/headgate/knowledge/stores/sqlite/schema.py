@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from headgate.delivery.ledger import StoreFailed
+from headgate.domain.errors import StoreFailed
 from headgate.knowledge.stores.sqlite.error_messages import FOREIGN
 from headgate.storage.sqlite.database_file import check_database_files
 

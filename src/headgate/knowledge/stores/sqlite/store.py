@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headgate.delivery.ledger import StoreFailed
-from headgate.domain.errors import StoreUnavailable
+from headgate.domain.errors import StoreFailed, StoreUnavailable
 from headgate.knowledge.data_model import (
     ChunkRecord,
     DocumentFilters,

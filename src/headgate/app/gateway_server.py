@@ -1,0 +1,215 @@
+"""Runs the gateway on stdio or HTTP until it is told to stop."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from headgate.app.background_tasks import log_task_failure
+from headgate.app.config_reload import ConfigurationState, follow_config_changes
+from headgate.app.loop_detection import chain_of, refuse_loop
+from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
+from headgate.config.settings import Settings
+from headgate.domain.errors import ConfigError
+from headgate.domain.gateway_chain import GatewayChain
+from headgate.server.endpoints import MCP, SSE
+from headgate.server.guard import RequestGuard
+from headgate.server.http_connection import HttpServerLimits, ServerContext
+from headgate.server.http_exchange import running_keep_alive
+from headgate.server.http_router import HttpRouter
+from headgate.server.http_server import HttpServer
+from headgate.server.legacy_sse import LegacySseHandler
+from headgate.server.outbound_queue import OutboundBudget
+from headgate.server.sessions import SessionStore
+from headgate.server.stateless_http import StatelessHttpHandler
+from headgate.server.stdio import StdioServer, claim_standard_streams, refuse_as_loop
+from headgate.server.streamable_http import StreamableHttpHandler
+from headgate.web.metrics import Gauges
+from headgate.web.operator_pages import OperatorPages
+
+log = logging.getLogger("headgate")
+
+# Calls that are under way when the gateway is told to end get this long.
+_DRAIN_SECONDS = 10
+# Python looks for cycles after every 700 objects, which is every few calls; a call leaves none.
+_COLLECTOR_THRESHOLDS = (5_000, 10, 10)
+_BACKLOG = 2048
+# The exit code of a configuration that cannot be used.
+_EXIT_CONFIG_REFUSED = 2
+
+
+async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
+    chain = await asyncio.to_thread(chain_of, settings)
+    try:
+        refuse_loop(settings, chain)
+    except ConfigError as loop:
+        if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+            raise
+        return await _refuse_parent_gateway(loop)
+    async with open_gateway_runtime(settings, chain=chain) as runtime:
+        state = ConfigurationState(settings)
+        reloading = asyncio.create_task(
+            follow_config_changes(load, settings, runtime.apply_servers, state), name="reload"
+        )
+        reloading.add_done_callback(log_task_failure)
+        try:
+            if settings.transport == "stdio":
+                return await _serve_stdio(runtime, settings)
+            return await _serve_http(runtime, settings, chain, state)
+        finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
+
+
+async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
+    front = StdioServer(runtime.router, runtime.change_notifier, settings.max_body_bytes)
+    source, sink = claim_standard_streams()
+    serving = asyncio.create_task(front.serve(source, sink), name="stdio")
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, serving.cancel)
+    serving.add_done_callback(log_task_failure)
+    await asyncio.wait({serving})
+    return 0 if serving.cancelled() or serving.exception() is None else 1
+
+
+async def _refuse_parent_gateway(loop: ConfigError) -> int:
+    """Tell the gateway that has started this one why it must not have."""
+    sentence = f"{loop.message}; {loop.hint}"
+    log.error(sentence)
+    source, sink = claim_standard_streams()
+    # Whatever the transport is: a gateway speaks to what it starts on these.
+    await asyncio.to_thread(refuse_as_loop, source, sink, sentence)
+    return _EXIT_CONFIG_REFUSED
+
+
+async def _serve_http(
+    runtime: GatewayRuntime, settings: Settings, chain: GatewayChain, configuration: ConfigurationState
+) -> int:
+    listener = _listener(settings)
+    port = listener.getsockname()[1]
+    sessions = SessionStore(
+        runtime.change_notifier,
+        settings.max_sessions,
+        settings.session_idle_seconds,
+        runtime.sealer,
+        runtime.state,
+        on_close=runtime.on_session_closed,
+        on_revival=runtime.on_session_revived,
+    )
+    outbound = OutboundBudget()
+    async with running_keep_alive(sessions.expire) as keep_alive:
+        legacy = LegacySseHandler(
+            runtime.router, runtime.change_notifier, settings.max_sessions, runtime.on_session_closed
+        )
+
+        def gauges() -> Gauges:
+            values = {
+                "sessions": len(sessions) + len(legacy),
+                "in_flight": len(keep_alive),
+                "connections": len(server_context.connections),
+                "outbound_bytes": outbound.bytes,
+                "replay_bytes": sessions.replay_buffer.bytes,
+                "tools": len(runtime.catalog),
+                "list_changes": runtime.change_notifier.tool_list_changes,
+                **runtime.search.gauges(),
+                **runtime.results.gauges(),
+                **runtime.delivery_services.gauges(),
+                **runtime.knowledge.gauges(),
+            }
+            return {
+                (name, ""): value for name, value in values.items()
+            } | runtime.delivery_services.bulkhead_gauges()
+
+        def counters() -> dict[tuple[str, str], int]:
+            revived = {
+                ("sessions_revived", f'{{reason="{reason}"}}'): count
+                for reason, count in sessions.revived.items()
+            }
+            closed = {
+                ("connections_closed", f'{{reason="{reason}"}}'): count
+                for reason, count in outbound.closed.items()
+            }
+            return {
+                **revived,
+                **closed,
+                ("connections_refused", ""): server_context.refused_connections,
+                ("outbound_dropped", '{kind="notification"}'): outbound.dropped_notifications,
+                ("outbound_dropped", '{kind="event"}'): sessions.replay_buffer.dropped,
+                ("streams_resumed", ""): sessions.resumed,
+                **runtime.search.counters(),
+                **runtime.results.counters(),
+                **runtime.delivery_services.counters(),
+                **runtime.knowledge.counters(),
+            }
+
+        pages = OperatorPages(
+            runtime.fleet,
+            configuration,
+            runtime.call_metrics,
+            gauges,
+            counters,
+            runtime.search.listings,
+            lambda: runtime.delivery_services.damage,
+        )
+        front = HttpRouter(
+            StreamableHttpHandler(runtime.router, sessions, runtime.change_notifier, keep_alive),
+            StatelessHttpHandler(runtime.router, runtime.change_notifier, keep_alive),
+            legacy,
+            pages,
+            chain.own.pseudonym,
+        )
+        guard = RequestGuard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
+        server_context = ServerContext(front, guard, _connection_limits(settings), set(), outbound)
+
+        def closing() -> None:
+            pages.draining = front.draining = True
+            runtime.change_notifier.end_streams()
+
+        def opened() -> None:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            # Both are open; it is what the clients of this transport are to be given.
+            path = SSE if settings.transport == "sse" else MCP
+            log.info("listening", extra={"url": f"http://{host}:{port}{path}"})
+
+        # What is here now stays; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_COLLECTOR_THRESHOLDS)
+        signal_number = await HttpServer(server_context, _DRAIN_SECONDS).serve(
+            listener, opened, closing, legacy.interrupt_requests
+        )
+        # As the shell says it for a program that was interrupted; being told to end is a good end.
+        return 128 + signal_number if signal_number == signal.SIGINT else 0
+
+
+def _connection_limits(settings: Settings) -> HttpServerLimits:
+    return HttpServerLimits(
+        body_bytes=settings.max_body_bytes,
+        header_bytes=settings.max_header_bytes,
+        headers=settings.max_headers,
+        header_seconds=settings.header_timeout_seconds,
+        body_seconds=settings.body_timeout_seconds,
+    )
+
+
+def _listener(settings: Settings) -> socket.socket:
+    """The socket that clients connect to; raises ConfigError when it cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            hint="choose another --port, or stop what uses this one",
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,195 @@
+"""`headgate eval`: measures how well the configured search finds tools."""
+
+import asyncio
+import shutil
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+
+from headgate import __version__
+from headgate.app.known_tools import known_tools
+from headgate.app.progress import ProgressPrinter
+from headgate.app.tool_search import embedder_factory_of
+from headgate.catalog.evaluation.evaluation_report import (
+    EvaluationReport,
+    LabelledSetReport,
+    SearchabilityReport,
+    format_report,
+    limit_rows,
+    report_on_catalog,
+    report_on_set,
+)
+from headgate.catalog.evaluation.labelled_set import (
+    QUERIES_FILE,
+    TOOLS_FILE,
+    InvalidLabelledSet,
+    LabelledSet,
+    read_labelled_set,
+)
+from headgate.catalog.evaluation.retrieval_metrics import QueryRun, run_queries
+from headgate.catalog.evaluation.searchability import synthetic_queries_for
+from headgate.catalog.finder import Finder
+from headgate.catalog.search.tool_document import document_of
+from headgate.config.settings import Settings
+from headgate.domain.errors import ConfigError, EmbedderUnavailable
+from headgate.domain.item import Item
+from headgate.domain.regular_file import read_regular
+from headgate.embedding.embedder import Embedder
+from headgate.embedding.embedder_factory import OfflineModel
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
+
+if TYPE_CHECKING:
+    from headgate.embedding.tool_index import ToolVectorIndex
+
+_DEFAULT_WIDTH = 100
+_DEFAULT_ROWS = 10
+# An endpoint that refuses is left alone for a minute at most; after two nothing comes any more.
+_STUCK_SECONDS = 120.0
+_LOOK_SECONDS = 0.1
+# Longer than any evaluation: the vectors of tools that are not in a set belong to the gateway.
+_NEVER_SECONDS = 30 * 86_400.0
+
+
+async def evaluate(
+    settings: Settings, directory: Path | None, stream: TextIO, *, refresh: bool
+) -> EvaluationReport:
+    """Ask the set of the directory, or without one for the tools of the configured servers.
+
+    `stream` is told how far it is. Raises ConfigError for what cannot be asked.
+    """
+    progress = ProgressPrinter(stream)
+    if directory is not None:
+        return await _evaluate_set(settings, directory, progress)
+    return await _evaluate_catalog(settings, progress, refresh=refresh)
+
+
+def format_evaluation(report: EvaluationReport, *, as_json: bool, rows: int | None) -> str:
+    """The report for standard output: as JSON, or as text as wide as the terminal."""
+    if as_json:
+        shown = limit_rows(report, rows) if rows is not None else report
+        return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+    return format_report(report, shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns, rows or _DEFAULT_ROWS)
+
+
+async def _evaluate_set(settings: Settings, directory: Path, progress: ProgressPrinter) -> LabelledSetReport:
+    """Ask the labelled requests of a directory; raises BadSet, and ConfigError where there is no embedder."""
+    labelled = await asyncio.to_thread(_read, directory)
+    questions = [question.text for question in labelled.questions]
+    answers, model = await _answers(settings, labelled.items, questions, progress)
+    name = (await asyncio.to_thread(directory.resolve)).name
+    return report_on_set(name, labelled, answers, version=__version__, model=model)
+
+
+def _read(directory: Path) -> LabelledSet:
+    return read_labelled_set(_lines(directory / TOOLS_FILE), _lines(directory / QUERIES_FILE))
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return read_regular(path).removeprefix(BOM_UTF8).split(b"\n")
+    except OSError as error:
+        raise InvalidLabelledSet(str(path), f"cannot be read: {error.strerror}") from error
+
+
+async def _evaluate_catalog(
+    settings: Settings, progress: ProgressPrinter, *, refresh: bool
+) -> SearchabilityReport:
+    """Ask for each tool of the configured servers; raises ConfigError."""
+    items, unreached = await known_tools(settings, progress, refresh=refresh)
+    documents = [document_of(one.server, one.name, one.public_name, one.definition) for one in items]
+    asked = synthetic_queries_for(documents)
+    answers, model = await _answers(settings, items, [one.text for one in asked], progress)
+    return report_on_catalog(documents, asked, answers, unreached, version=__version__, model=model)
+
+
+async def _answers(
+    settings: Settings, items: list[Item], requests: Sequence[str], progress: ProgressPrinter
+) -> tuple[list[QueryRun], str | None]:
+    """The answer to each request, and the model that had a say if one had."""
+    embedder = await _embedder(settings, progress)
+    async with _prepared(settings, items, embedder, progress) as finder:
+        answers = await run_queries(
+            finder, requests, lambda done: progress.show_count("asked", done, len(requests))
+        )
+    progress.clear()
+    return answers, embedder.name if embedder else None
+
+
+async def _embedder(settings: Settings, progress: ProgressPrinter) -> Embedder | None:
+    """The embedder that the settings choose, once it has shown that it works."""
+    make = embedder_factory_of(settings, OfflineModel())
+    if make is None:
+        return None
+    progress.print_line("loading the embedder")
+    embedder = await asyncio.to_thread(make)
+    try:
+        await asyncio.to_thread(embedder.embed, ["find a tool"])
+    except EmbedderUnavailable as away:
+        raise _no_vectors(away.message) from away
+    return embedder
+
+
+def _no_vectors(message: str) -> ConfigError:
+    # Figures of words alone would be taken for those of the model.
+    return ConfigError(message, hint="set HEADGATE_EMBEDDER=BM25 to check the search by words alone")
+
+
+@asynccontextmanager
+async def _prepared(
+    settings: Settings, items: list[Item], embedder: Embedder | None, progress: ProgressPrinter
+) -> AsyncIterator[Finder]:
+    """What finds these tools, once it knows them all; their vectors are kept in proxy.db."""
+    async with AsyncExitStack() as stack:
+        meaning = await stack.enter_async_context(_meaning(settings, embedder)) if embedder else None
+        finder = Finder(lambda: items, meaning)
+        stack.push_async_callback(finder.close)
+        await _index(finder, len(items), progress)
+        if embedder is not None and meaning is not None:
+            await _await_vectors(embedder.name, meaning, len(items), progress)
+        yield finder
+
+
+@asynccontextmanager
+async def _meaning(settings: Settings, embedder: Embedder) -> AsyncIterator["ToolVectorIndex"]:
+    # Imported here, so that words alone need no numpy.
+    from headgate.embedding.tool_index import open_tool_index
+
+    file = SqliteCatalogStore(settings.data_dir / "proxy.db")
+    try:
+        async with open_tool_index(lambda: embedder, file, settled_seconds=_NEVER_SECONDS) as meaning:
+            yield meaning
+    finally:
+        await file.flush()
+
+
+async def _index(finder: Finder, tools: int, progress: ProgressPrinter) -> None:
+    """Wait until every tool can be found; a wait of the finder itself ends after a few seconds."""
+    before = -1
+    while before < len(finder) < tools:
+        before = len(finder)
+        await finder.wait_until_current()
+        progress.show_count("indexed", len(finder), tools)
+    if len(finder) < tools:
+        raise ConfigError(
+            f"only {len(finder)} of {tools} tools could be indexed", hint="report what is logged above"
+        )
+
+
+async def _await_vectors(
+    name: str, meaning: "ToolVectorIndex", tools: int, progress: ProgressPrinter
+) -> None:
+    """Wait until every tool has its vector; raises ConfigError when none comes any more."""
+    loop = asyncio.get_running_loop()
+    before, give_up_at = -1, 0.0
+    while (made := meaning.progress()[0]) < tools:
+        if made > before:
+            before, give_up_at = made, loop.time() + _STUCK_SECONDS
+        elif loop.time() > give_up_at:
+            raise _no_vectors(f"the embedder {name!r} made no vector for {_STUCK_SECONDS:g} s")
+        progress.show_count("vectors", made, tools)
+        await asyncio.sleep(_LOOK_SECONDS)
+    progress.clear()

@@ -1,0 +1,125 @@
+"""Opens the transport of each upstream, and dispatches upstream events to catalog, delivery and clients."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+from msgspec import Raw
+
+from headgate.app.catalog_persistence import CatalogPersistence
+from headgate.app.loop_detection import refuse_own_entry
+from headgate.catalog.capabilities import MergedCapabilities, ServerDeclaration
+from headgate.catalog.catalog import Catalog
+from headgate.catalog.paged_listing import CacheHint
+from headgate.catalog.public_uris import with_server
+from headgate.config.settings import Settings
+from headgate.delivery.upstream_delivery import UpstreamDelivery
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.gateway_chain import GatewayChain
+from headgate.domain.item import ItemKind
+from headgate.domain.mcp_request import ClientSession
+from headgate.domain.server_spec import ServerSpec, TransportType
+from headgate.protocol.jsonrpc import decode_object, encode_object
+from headgate.server.change_notifier import ChangeNotifier
+from headgate.upstream.fleet import GatewayFederation
+from headgate.upstream.http.host_resolver import HostResolver
+from headgate.upstream.message_assembly import MessageLimits
+from headgate.upstream.negotiation_result import NegotiationResult
+from headgate.upstream.notification_router import NotificationRouter
+from headgate.upstream.transport import UpstreamTransport
+from headgate.upstream.transports.builtin import BuiltinServer, open_builtin
+from headgate.upstream.transports.process_watchdog import Watchdog
+from headgate.upstream.transports.sse import open_sse
+from headgate.upstream.transports.stdio import open_stdio
+from headgate.upstream.transports.streamable_http import open_streamable_http
+
+
+class UpstreamEventDispatcher:
+    """What happens to upstreams; `delivery` is known once the fleet is, which tells all this."""
+
+    delivery: UpstreamDelivery
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        abilities: MergedCapabilities,
+        catalog_persistence: CatalogPersistence,
+        change_notifier: ChangeNotifier,
+        federation: GatewayFederation,
+    ) -> None:
+        self.listing_lock = asyncio.Lock()
+        self._catalog = catalog
+        self._abilities = abilities
+        self._catalog_persistence = catalog_persistence
+        self._change_notifier = change_notifier
+        self.gateways_discovered = federation.record_gateways
+
+    def prepare_listing(self, server: str, kind: ItemKind, definitions: list[bytes]) -> Iterator[None]:
+        """Look at what the server is about to offer, one definition at a step."""
+        return self._catalog.check_ahead(server, kind, definitions)
+
+    def listing_received(
+        self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
+    ) -> dict[str, str]:
+        """This is what the server has of one kind."""
+        intake = self._catalog.replace_listing(server, kind, definitions, profile, hint)
+        if profile == PLAIN_PROFILE:
+            self._catalog_persistence.save_listing(server, kind, definitions, hint, intake.sources)
+        return intake.left_out
+
+    def has_listing(self, server: str, profile: ClientProfile) -> bool:
+        """Whether a listing for that profile is kept."""
+        return self._catalog.has_own_listing(server, profile)
+
+    def server_connected(self, server: str, negotiated: NegotiationResult) -> None:
+        """A new connection stands."""
+        capabilities = negotiated.capabilities.decode(errors="replace")
+        self._abilities.declare(
+            server, ServerDeclaration(negotiated.version, capabilities, negotiated.instructions)
+        )
+        self.delivery.on_reconnected(server)
+
+    def resource_updated(self, server: str, uri: str, params: bytes, owner: ClientSession | None) -> None:
+        """A resource of the server has changed."""
+        members = decode_object(params or b"{}")
+        members.pop("_meta", None)
+        # A client may have subscribed under either name.
+        for name in {self._catalog.public_uri(server, uri), with_server(server, uri)}:
+            members["uri"] = Raw(msgspec.json.encode(name))
+            self._change_notifier.resource_updated(name, encode_object(members), owner)
+
+
+def transport_opener(
+    settings: Settings,
+    chain: GatewayChain,
+    watchdog: Watchdog,
+    builtin: Mapping[str, BuiltinServer],
+    child_files: int | None,
+) -> Callable[[ServerSpec, NotificationRouter, deque[str]], AbstractAsyncContextManager[UpstreamTransport]]:
+    """What opens a connection to a server, whatever its transport is; raises GatewayLoop for itself.
+
+    `child_files` is the soft limit of open files of each child, unless it is that of the gateway.
+    """
+    limits = MessageLimits(
+        settings.max_upstream_message_bytes, settings.spool_above_bytes, settings.data_dir / "spool"
+    )
+    # One for all servers, so that a server that is tried again joins the lookup that is under way.
+    resolver = HostResolver()
+
+    def open_transport(
+        spec: ServerSpec, router: NotificationRouter, stderr: deque[str]
+    ) -> AbstractAsyncContextManager[UpstreamTransport]:
+        refuse_own_entry(spec, settings)
+        match spec.transport:
+            case TransportType.STDIO:
+                return open_stdio(spec, limits, watchdog, router, stderr, chain.environment, child_files)
+            case TransportType.STREAMABLE_HTTP:
+                return open_streamable_http(spec, limits, router, chain.via_header, resolver)
+            case TransportType.SSE:
+                return open_sse(spec, limits, router, chain.via_header, resolver)
+            case TransportType.BUILTIN:
+                return open_builtin(spec, builtin, router)
+
+    return open_transport

@@ -1,0 +1,180 @@
+"""Finds and reads the configuration file, `.env` files and secret files."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from headgate.config.jsonc import MAX_CONFIG_BYTES
+from headgate.config.setting_values import CONTROL_CHARACTERS, display_value, invalid_value_error
+from headgate.config.variable_expansion import INPUT_PREFIX, input_variable
+from headgate.domain.errors import ConfigError
+from headgate.domain.regular_file import read_regular
+
+CONFIG_FILE_NAMES = ("headgate.json", "mcp.json", "mcp_config.json", "mcp-config.json")
+# The strongest first.
+CONFIG_PATH_VARIABLES = ("HEADGATE_CONFIG", "HEADGATE_CONFIG_PATH", "MCPPROXY_CONFIG_PATH")
+SECRETS_DIRECTORY = Path("/run/secrets")
+# Tokens, keys and certificates are far smaller.
+_LARGEST_SECRET_BYTES = 64 * 1024
+
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+_SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+class BasePaths(msgspec.Struct, frozen=True):
+    """What relative paths and `~` mean."""
+
+    home: Path
+    cwd: Path
+
+    def resolve(self, path: str | Path, where: str) -> Path:
+        """An absolute path; raises ConfigError for one that no file system takes."""
+        text = str(path)
+        if not text or CONTROL_CHARACTERS.search(text):
+            raise invalid_value_error(where, display_value(text), "a path without control characters")
+        if text == "~" or text.startswith(("~/", "~\\")):
+            return self.home / text[2:]
+        return self.cwd / text
+
+
+def base_paths_of(environ: Mapping[str, str], cwd: Path) -> BasePaths:
+    """The user's directories; without HOME the working directory, as in a bare container."""
+    return BasePaths(Path(environ.get("HOME") or environ.get("USERPROFILE") or cwd), cwd)
+
+
+def find_config_file(named: Path | None, environ: Mapping[str, str], base_paths: BasePaths) -> Path | None:
+    """The configuration file, or None; raises ConfigError if one is named and is not there."""
+    if named is not None:
+        return _existing(base_paths.resolve(named, "--config"), "--config")
+    for variable in CONFIG_PATH_VARIABLES:
+        if environ.get(variable):
+            return _existing(base_paths.resolve(environ[variable], variable), variable)
+    directory = base_paths.cwd / (environ.get("XDG_CONFIG_HOME") or base_paths.home / ".config")
+    candidates = [
+        *(base_paths.cwd / name for name in CONFIG_FILE_NAMES),
+        directory / "headgate" / "headgate.json",
+    ]
+    # Not Path.is_file: a directory that we may not enter (HOME of another user) holds nothing for us.
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def overridden_config_paths(
+    named: Path | None, environ: Mapping[str, str], base_paths: BasePaths
+) -> list[tuple[str, str]]:
+    """Each variable that names another file than the one that is read, and what overrides it."""
+    told = [("--config", str(named))] if named is not None else []
+    told += [(variable, environ[variable]) for variable in CONFIG_PATH_VARIABLES if environ.get(variable)]
+    if not told:
+        return []
+    winner = base_paths.resolve(told[0][1], told[0][0])
+    return [(where, told[0][0]) for where, path in told[1:] if base_paths.resolve(path, where) != winner]
+
+
+def _existing(path: Path, where: str) -> Path:
+    if not os.path.exists(path):
+        raise ConfigError(
+            f"the configuration file {path} that {where} names does not exist",
+            hint=f'create it, with {{"mcpServers": {{}}}} to begin with, or correct {where}',
+        )
+    return path
+
+
+def read_config_file(path: Path) -> bytes:
+    """The content of the file, at most one byte more than is allowed; raises ConfigError."""
+    try:
+        return read_regular(path, MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the configuration file {path} cannot be read: {error.strerror}",
+            hint="make it a file that this user may read, or name another one with --config",
+        ) from error
+
+
+class VariableLookup:
+    """What `${VAR}` means: the environment, then `.env` beside the file, then a secret file of that name.
+
+    `defaults` come last: what the editor that the file was made for would fill in by itself.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        dotenv: Mapping[str, str],
+        secrets: Path,
+        defaults: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._environ = environ
+        self._dotenv = dotenv
+        self._secrets = secrets
+        self._defaults = defaults
+
+    def __call__(self, name: str) -> str | None:
+        """The value, or None where it is not set or not text."""
+        if not name.startswith(INPUT_PREFIX):
+            value = self._value(name)
+        elif (value := self._value(input_variable(name.removeprefix(INPUT_PREFIX)))) is None:
+            value = self._value(name.removeprefix(INPUT_PREFIX))
+        return self._defaults.get(name) if value is None else value
+
+    def _value(self, name: str) -> str | None:
+        value = self._environ.get(name)
+        if value is None:
+            value = self._dotenv.get(name)
+        if value is None:
+            value = _secret(self._secrets, name)
+        # Environment bytes that are not UTF-8 arrive as lone surrogates, which no message can carry.
+        return value if value is None or _is_text(value) else None
+
+
+def _secret(directory: Path, name: str) -> str | None:
+    if "/" in name or name.startswith("."):
+        # The id of an input is free text; it must not name a file elsewhere.
+        return None
+    try:
+        return read_regular(directory / name, _LARGEST_SECRET_BYTES).decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_dotenv(path: Path, warnings: list[str]) -> dict[str, str]:
+    """The variables of a `.env` file, none if there is no file; what cannot be read becomes a warning."""
+    try:
+        text = read_regular(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        warnings.append(f"{path} is not used: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}")
+        return {}
+    variables: dict[str, str] = {}
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if assignment := _ASSIGNMENT.fullmatch(line):
+            variables[assignment.group(1)] = _unquoted(assignment.group(2).strip())
+        else:
+            # The line itself may be half a secret, so only its number is told.
+            warnings.append(f"line {number} of {path} is not used: write NAME=value")
+    return variables
+
+
+def _unquoted(value: str) -> str:
+    if quoted := _DOUBLE_QUOTED.fullmatch(value):
+        return _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(1), found.group(1)), quoted.group(1))
+    if quoted := _SINGLE_QUOTED.fullmatch(value):
+        return quoted.group(1)
+    return re.sub(r"\s+#.*", "", value)

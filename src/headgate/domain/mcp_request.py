@@ -1,0 +1,140 @@
+"""One MCP request: its identity and client session, the upstream call it becomes, and the response."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
+from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
+from headgate.domain.item import Item
+from headgate.domain.listing_mode import ListingMode
+from headgate.domain.payload import Payload
+
+_LOCAL_PRINCIPAL = "local"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who calls; without keys everybody is the local user."""
+
+    principal: str = _LOCAL_PRINCIPAL
+    # What tools/list shows to whoever has this key; None where the gateway's own mode decides.
+    listing: ListingMode | None = None
+    # Whose the principal is; what two tenants name alike never meets.
+    tenant: str = ""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether it showed a key."""
+        return self.principal != _LOCAL_PRINCIPAL
+
+
+LOCAL_IDENTITY = Identity()
+
+# Given the params of a progress notification without their token.
+ProgressListener = Callable[[dict[str, msgspec.Raw]], None]
+
+
+class McpResponse(msgspec.Struct, frozen=True):
+    """What the other side said: a result, or a JSON-RPC error object, as its own bytes."""
+
+    result: Payload = b""
+    error: bytes = b""
+    # Whether the result came from a stateless upstream and so names its `resultType`.
+    typed: bool = False
+    # None for a plain call.
+    delivery_status: DeliveryStatus | None = None
+    # Whether the caller chose how large it is, so that it is shown whole.
+    sized: bool = False
+
+
+class ClientBackChannel(Protocol):
+    """The way back to a client, apart from the answer to its request."""
+
+    def send_notification(self, method: str, params: bytes) -> None:
+        """Hand a notification of the upstream on; one that the client cannot take now is dropped."""
+
+    async def send_request(self, method: str, params: bytes) -> McpResponse:
+        """The client's answer to a request of the upstream; an error when it cannot be asked."""
+
+
+class ClientSession(msgspec.Struct, frozen=True, eq=False):
+    """A client of the handshake era, whose sessions with upstreams are its own."""
+
+    id: str
+    channel: ClientBackChannel
+
+
+def visibility_group_of(owner: ClientSession | None, caller: Identity) -> str:
+    """Those who share one list of tools: a session, or without sessions everybody with the same key."""
+    return owner.id if owner is not None else _principal_id(caller)
+
+
+def result_owner_of(owner: ClientSession | None, caller: Identity) -> str:
+    """Whose stored results are: those of a key or, without one, of a session; without either of all."""
+    return _principal_id(caller) if caller.is_authenticated else visibility_group_of(owner, caller)
+
+
+def _principal_id(caller: Identity) -> str:
+    name = f"principal {caller.principal}"
+    # Two tenants may each have one of that name.
+    return f"tenant {caller.tenant}\n{name}" if caller.tenant else name
+
+
+class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client asked for; every value is the client's own bytes."""
+
+    caller: Identity
+    method: str = "tools/call"
+    # The tool, the prompt or the resource, as the client calls it.
+    name: str = ""
+    # The other members of params, `arguments` among them, but for `_meta`.
+    params: Mapping[str, msgspec.Raw] = {}
+    # `_meta` without what belongs to the client's own connection.
+    meta: Mapping[str, msgspec.Raw] = {}
+    # What the client declared that it can do.
+    profile: ClientProfile = PLAIN_PROFILE
+    # What the client calls itself, and the listing that the path it came by stands for.
+    client: str = ""
+    listing: ListingMode | None = None
+    # None in the stateless era, where every request stands alone.
+    session: ClientSession | None = None
+    # The HTTP connection that it came on; 0 where there is only one, as on stdio.
+    connection: int = 0
+    # None when nothing but the answer reaches the client.
+    channel: ClientBackChannel | None = None
+    # The least important log messages that the client wants; empty for none in particular.
+    log_level: str = ""
+    # The `mcp-param-*` headers of a client of the stateless era; None where there are no headers.
+    headers: Mapping[bytes, bytes] | None = None
+    on_progress: ProgressListener | None = None
+    # Told when the upstream lets go of its stream before the answer, and expects to be asked for it later.
+    on_pause: Callable[[], None] | None = None
+    # None for a plain call.
+    delivery_request: DeliveryRequest | None = None
+
+
+class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What delivery knows of a call beyond what its client said."""
+
+    # Names the call to an upstream that honours keys, in every attempt alike.
+    key: str = ""
+    # The header that carries it, where the operator named one.
+    key_header: str = ""
+    # Seconds of the event loop's clock at which nobody waits any more.
+    deadline: float | None = None
+    # How often it was sent before.
+    retry_count: int = 0
+    # Told just before the first byte goes out.
+    on_send: Callable[[], None] | None = None
+    # Told the answer that comes after the call was given up, while the connection stands.
+    on_late_response: Callable[[McpResponse], None] | None = None
+
+
+class UpstreamCall(msgspec.Struct, frozen=True):
+    """A request that found what it asks for and was let through."""
+
+    request: McpRequest
+    item: Item
+    # None for a plain call.
+    delivery_options: DeliveryOptions | None = None

@@ -1,0 +1,247 @@
+"""Reads the arguments of the gateway's own tools, and explains unknown or invalid ones."""
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import DecodeError, Raw, ValidationError
+
+from headgate.domain.errors import InvalidArguments, UnknownArgument
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+# Arguments that are not there, in either spelling.
+_NONE = (b"", b"null")
+# What people call what msgspec calls otherwise.
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "array | str": "a list of texts",
+}
+_ENUM = re.compile(r"^[Ii]nvalid enum value")
+# What the one container of a nested call's arguments may be called: models write each of these.
+ARGUMENT_CONTAINERS: Final = ("args", "arguments", "params", "parameters", "input")
+# What a client adds to the arguments of every tool, whatever its schema: Gemini CLI says with it whether the
+# call waits for those before it, so it is no argument that a model means for the tool.
+_ADDED_BY_CLIENTS: Final = frozenset(("wait_for_previous",))
+_LONGEST_SHOWN: Final = 60
+_LONGEST_CHECKED_BYTES: Final = 64 * 1024
+_MOST_NAMED: Final = 4
+# What other tools call an argument; the first that the called tool has is suggested.
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    word: meant
+    for words, meant in {
+        "name tool tool_name toolname": ("name", "tool", "toolName"),
+        "id": ("cache_id", "transaction_id", "op_id"),
+        "q text question search search_query": ("query", "pattern"),
+        "regex regexp": ("pattern",),
+        "server": ("servers",),
+        "count n k top top_k num_results max_results limit": ("limit", "max_results"),
+        "ignore_case": ("case_insensitive",),
+        "depth": ("max_depth",),
+        "statement": ("sql",),
+        "timeout timeout_seconds": ("timeout_ms",),
+    }.items()
+    for word in words.split()
+}
+_object = msgspec.json.Decoder(dict[str, Raw])
+
+
+def decode_arguments(
+    params: Mapping[str, Raw],
+    shape: type[_Shape],
+    tool: str,
+    example: str,
+    allowed: Mapping[str, str] | None = None,
+    *,
+    strict: bool = True,
+    container: str = "",
+) -> _Shape:
+    """The arguments of a call; raises InvalidArguments. `allowed` tells the words that an argument may be.
+
+    A tool that calls another one names the `container` of the other's arguments as its schema does;
+    `nested_arguments` reads it.
+    """
+    given = argument_members(params, tool, example)
+    known = (*shape.__struct_fields__, *filter(None, [container]))
+    accepted = ARGUMENT_CONTAINERS if container else ()
+    target = _target(given) if "tool" in known else ""
+    refuse_unknown(tool, given, known, hint=example, accepted=accepted, target=target)
+    try:
+        return msgspec.json.decode(_arguments(params), type=shape, strict=strict)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(tool, error, example, allowed) from error
+
+
+def argument_members(params: Mapping[str, Raw], tool: str, example: str) -> dict[str, Raw]:
+    """The members of a call's arguments, each as it came; raises InvalidArguments, also for repeated ones."""
+    given = _arguments(params)
+    try:
+        found = _object.decode(given)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(tool, error, example) from error
+    # Without white space and escapes, what is found fills the arguments to the byte, unless one is dropped.
+    written = sum(len(name) + len(value) + 4 for name, value in found.items()) + 1
+    if written != len(given) and (twice := _given_twice(given)):
+        raise InvalidArguments(tool, f"{_quoted(twice)} is given twice", hint=example)
+    return found
+
+
+def _given_twice(given: Raw) -> str:
+    """The first member that is there twice; none of a text that is too long to look through."""
+    if len(given) > _LONGEST_CHECKED_BYTES:
+        return ""
+    pairs: list[tuple[str, object]] = []
+
+    def keep(members: list[tuple[str, object]]) -> None:
+        # The last that is read is the outermost.
+        pairs[:] = members
+
+    try:
+        json.loads(bytes(given), object_pairs_hook=keep, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return ""
+    counts = Counter(name for name, _ in pairs)
+    return next((name for name, count in counts.items() if count > 1), "")
+
+
+def _unreadable(
+    tool: str, error: Exception, example: str, allowed: Mapping[str, str] | None = None
+) -> InvalidArguments:
+    if isinstance(error, ValidationError):
+        return InvalidArguments(tool, _problem(str(error), allowed or {}), hint=example)
+    return InvalidArguments(tool, f"the arguments cannot be read ({error})", hint=example)
+
+
+def _arguments(params: Mapping[str, Raw]) -> Raw:
+    given = params.get("arguments", Raw(b"{}"))
+    # Some clients send null for none.
+    return Raw(b"{}") if _is_none(given) else given
+
+
+def _is_none(value: Raw) -> bool:
+    # Not copied where it is long.
+    return len(value) <= len(b"null") and bytes(value) in _NONE
+
+
+def _target(given: Mapping[str, Raw]) -> str:
+    """The tool that the call names; empty where it names none."""
+    try:
+        return msgspec.json.decode(given.get("tool", b'""'), type=str)
+    except (DecodeError, UnicodeDecodeError):
+        return ""
+
+
+def refuse_unknown(
+    owner: str,
+    given: Collection[str],
+    known: Sequence[str],
+    *,
+    hint: str,
+    accepted: Collection[str] = (),
+    target: str = "",
+) -> None:
+    """Raises UnknownArgument for a member that is neither known nor accepted as another name of one."""
+    unknown = unknown_names(given, (*known, *accepted))
+    if unknown:
+        raise UnknownArgument(unknown_argument_message(owner, unknown, known), hint=hint, target=target)
+
+
+def unknown_names(given: Collection[str], known: Collection[str]) -> list[str]:
+    """The members that a tool does not have; one that a client adds to every call is not among them."""
+    return [name for name in given if name not in known and name not in _ADDED_BY_CLIENTS]
+
+
+def unknown_argument_message(
+    owner: str,
+    unknown: Sequence[str],
+    known: Sequence[str],
+    synonyms: Mapping[str, tuple[str, ...]] = _SYNONYMS,
+    *,
+    what: str = "argument ",
+) -> str:
+    """One sentence: what `owner` does not have, the nearest that it has, and all that it has."""
+    others = ", ".join(map(_quoted, unknown[1:_MOST_NAMED]))
+    first = f"{owner} has no {what}{_quoted(unknown[0])}{f' (nor {others})' if others else ''}"
+    allowed = f"allowed: {', '.join(sorted(known))}" if known else "it takes none"
+    # A call may have thousands of members.
+    likely = (_nearest(name, known, synonyms) for name in unknown[:_MOST_NAMED])
+    nearest = next(filter(None, likely), "")
+    return f"{first}; did you mean {nearest}? {allowed}" if nearest else f"{first}; {allowed}"
+
+
+def _nearest(name: str, known: Sequence[str], synonyms: Mapping[str, tuple[str, ...]]) -> str:
+    word = name[:_LONGEST_SHOWN].lower()
+    meant = synonyms.get(word)
+    if meant is not None:
+        # A word that means something else here is not misspelt.
+        return next((argument for argument in meant if argument in known), "")
+    spelt = {argument.lower(): argument for argument in known}
+    near = difflib.get_close_matches(word, spelt, n=1)
+    return spelt[near[0]] if near else ""
+
+
+def _quoted(name: str) -> str:
+    text = repr(name[: 2 * _LONGEST_SHOWN])
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
+def nested_arguments(
+    given: Mapping[str, Raw], owner: str, example: str, *, name: str = "args", within: str = ""
+) -> Raw:
+    """The arguments of the call inside a call, whatever their container is called; none is `{}`.
+
+    The container may be a text that holds the object as JSON. Raises InvalidArguments, also for two
+    containers: neither is dropped. `name` is the container's name in the schema, `within` the member of
+    the call that holds it.
+    """
+    there = [each for each in given if each in ARGUMENT_CONTAINERS and not _is_none(given[each])]
+    if len(there) > 1:
+        problem = f"{' and '.join(within + each for each in there)} are both given"
+        if len(there) > 2:
+            problem = f"{', '.join(within + each for each in there)} are all given"
+        raise InvalidArguments(owner, problem, hint=f"give the arguments once, in {within}{name}")
+    if not there:
+        return Raw(b"{}")
+    return object_argument(bytes(given[there[0]]), owner, f"{within}{there[0]}", example)
+
+
+def object_argument(value: bytes, tool: str, argument: str, example: str) -> Raw:
+    """An object that may have been sent as a text; raises InvalidArguments."""
+    if value[:1] == b'"':
+        value = _unquoted(value, tool, argument, example)
+    if value in _NONE:
+        return Raw(b"{}")
+    if value[:1] != b"{":
+        raise InvalidArguments(tool, f"{argument} is not an object", hint=example)
+    return Raw(value)
+
+
+def _unquoted(text: bytes, tool: str, argument: str, example: str) -> bytes:
+    try:
+        inner = msgspec.json.decode(text, type=str).strip()
+        msgspec.json.decode(inner or "{}")
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"{argument} is a text that is no JSON ({error})"
+        raise InvalidArguments(tool, problem, hint=example) from error
+    return b"{}" if inner.encode() in _NONE else inner.encode()
+
+
+def _problem(said: str, allowed: Mapping[str, str]) -> str:
+    """What msgspec says, in the order in which people say it: which argument, and what it must be."""
+    what, at, where = said.partition(" - at ")
+    argument = where.strip("`").removeprefix("$").removeprefix(".")
+    if _ENUM.match(what) and argument in allowed:
+        # The value itself may be long.
+        what = f"expected {allowed[argument]}"
+    for kind, words in _WORDS.items():
+        what = what.replace(f"`{kind} | null`", words).replace(f"`{kind}`", words)
+    what = what[:1].lower() + what[1:]
+    return f"{argument or 'arguments'}: {what}" if at else what

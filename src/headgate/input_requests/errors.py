@@ -1,0 +1,35 @@
+"""Errors of input requests: a refused `requestState`, a withdrawn input request."""
+
+from headgate.domain.errors import Effect, HeadgateError
+
+
+class InputRequestWithdrawn(HeadgateError):
+    """A call ended while its server waited for input of the client, because others needed the place.
+
+    Not an UpstreamError: the server did nothing wrong, and another attempt would only ask again.
+    """
+
+    code = "RESOURCE_EXHAUSTED"
+    number = 1005
+    http_status = 503
+    # The server may have begun before it asked.
+    effect = Effect.UNKNOWN
+
+    def __init__(self, upstream: str, reason: str) -> None:
+        super().__init__(
+            f"the call ended before {upstream!r} got the input that it asked its client for: {reason}",
+            hint="check whether it was carried out, then call again and answer sooner",
+        )
+
+
+class RequestStateRefused(HeadgateError):
+    """A `requestState` that cannot be accepted; nothing happened."""
+
+    code = "INVALID_PARAMS"
+    number = 1040
+    http_status = 400
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the requestState is refused: {reason}", hint="send the request again without it to start over"
+        )
