@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from campaign.gate import Gate
 from campaign.own_tools import ALL_LISTED, filled, own_tools
 from campaign.servers import load, rogue
 from campaign.trial import Trial, case
-from headgate.domain import errors
+from headgate.domain.errors import HeadgateError
 from headgate.protocol import jsonrpc_errors
 
 # A text that would clear a terminal, ring, turn the rest of the line around and begin a line of its own.
@@ -197,11 +199,19 @@ async def error_numbers(trial: Trial) -> None:
         trial.check("no other number in the reserved range", not wrong, wrong)
 
 
+def _subclasses(kind: type[HeadgateError]) -> Iterator[type[HeadgateError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _subclasses(one)
+
+
 def _check_declared(trial: Trial) -> None:
+    for package in ("catalog", "delivery", "input_requests", "knowledge", "server", "tx", "upstream"):
+        import_module(f"headgate.{package}.errors")
     own = {
         number
-        for one in vars(errors).values()
-        if isinstance(one, type) and isinstance(number := getattr(one, "number", None), int)
+        for one in _subclasses(HeadgateError)
+        if isinstance(number := getattr(one, "number", None), int)
     }
     spoken = {
         value for name, value in vars(jsonrpc_errors).items() if name.isupper() and isinstance(value, int)

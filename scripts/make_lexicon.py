@@ -24,7 +24,7 @@ from headgate.embedding.minilm import MiniLMEmbedder, MiniLMWeights
 from headgate.search.stemmer import stem
 from headgate.search.text_analysis import terms, words
 
-TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/catalog/search/data/lexicon.msgpack"
+TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/search/data/lexicon.msgpack"
 DIMENSIONS: Final = 64
 # A word of the corpora is taken when it comes up so often there.
 LEAST_COUNT: Final = 3

@@ -22,7 +22,7 @@ import tiktoken
 
 from headgate.search.token_counter import CAPITAL, CASELESS, DIGIT, LONG_S, MARK, SIGN, SMALL, SPACE
 
-TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/catalog/tokens/data/o200k.msgpack"
+TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/search/data/o200k.msgpack"
 # Of o200k_base.tiktoken, as tiktoken has it.
 ORIGINAL: Final = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 KINDS: Final = {

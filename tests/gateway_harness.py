@@ -10,6 +10,7 @@ from msgspec import Raw
 from headgate.access.local import LocalAccess
 from headgate.catalog.known_clients import KnownClients
 from headgate.catalog.tool_pool import ToolPools
+from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
@@ -87,6 +88,19 @@ class WholeTransfers:
         raise NotImplementedError
 
 
+class UnrecordedDelivery:
+    """Sends calls without a ledger."""
+
+    def __init__(self, delivery: UpstreamDelivery) -> None:
+        self._delivery = delivery
+
+    def sends_requests_during_calls(self, server: str) -> bool:
+        return self._delivery.sends_requests_during_calls(server)
+
+    async def send_recorded(self, call: UpstreamCall) -> McpResponse:
+        return await self._delivery.send_with_retry(call)
+
+
 class GatewayHarness:
     """A gateway before servers that have not told what they have yet."""
 
@@ -114,7 +128,7 @@ class GatewayHarness:
             self.catalog,
             self.tool_listings,
             delivery,
-            InputBridge(delivery, RequestStateSealer(Sealer([bytes(KEY_BYTES)]))),
+            InputBridge(UnrecordedDelivery(delivery), RequestStateSealer(Sealer([bytes(KEY_BYTES)]))),
             MemoryTaskRegistry(),
             responses or WholeResponses(),
             transactions or NoTransactions(),

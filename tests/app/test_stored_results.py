@@ -91,7 +91,7 @@ def test_the_tools_that_read_results_are_listed_unless_somebody_wants_none() -> 
 
 
 @pytest.mark.parametrize(
-    ("viewer", "more", "said"),
+    ("listing_context", "more", "said"),
     [
         (session("one"), {}, False),
         # It is just shaking hands.
@@ -163,11 +163,11 @@ async def test_who_is_gone_leaves_nothing_unless_it_is_everybodys(tmp_path: Path
 _AT_ONCE = """
 import asyncio
 from pathlib import Path
-from headgate.app.results import open_results_of
+from headgate.app.stored_results import open_stored_results
 from headgate.config.settings import Settings
 
 async def load(directory):
-    async with open_results_of(Settings(data_dir=Path(directory))) as results:
+    async with open_stored_results(Settings(data_dir=Path(directory))) as results:
         works = await asyncio.gather(*(results._loaded() for _ in range(20)))
         print(sum(hasattr(work, "perform") and hasattr(work, "check") for work in works))
 

@@ -242,13 +242,13 @@ async def test_two_searches_and_two_finders_find_the_same() -> None:
 
 SEARCH = """
 import asyncio
-from headgate.catalog.finder import Wish
+from headgate.catalog.finder import ToolQuery
 from tests.catalog.test_finder import finder_of, office
 
 async def search():
     finder = finder_of(office())
     for query in ("read the history of the file", "send a message", "delete the weather"):
-        wish = Wish(query, limit=50)
+        wish = ToolQuery(query, limit=50)
         found = await finder.find(wish)
         print(found, await finder.explain(wish, None, [one.key for one in found]))
 

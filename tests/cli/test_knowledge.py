@@ -479,7 +479,7 @@ def test_who_interrupts_an_ingestion_is_told_what_is_kept(capsys: pytest.Capture
 # A document that takes a thread a minute.
 BUSY = """
 import asyncio, threading
-from headgate.cli.running import run_until_interrupted
+from headgate.cli.command_runner import run_until_interrupted
 
 async def work():
     try:

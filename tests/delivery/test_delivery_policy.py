@@ -59,7 +59,7 @@ def test_a_definition_that_cannot_be_read_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("care", "kind"),
+    ("policy", "kind"),
     [
         (ToolSafety(kind=ToolClass.UNSAFE), ToolClass.UNSAFE),
         (ToolSafety(kind=ToolClass.READ), ToolClass.READ),
@@ -87,7 +87,7 @@ def test_what_only_reads_needs_no_key_and_no_probe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("care", "annotations", "kind"),
+    ("policy", "annotations", "kind"),
     [
         (UpstreamPolicy(), None, ToolClass.KEYED),
         (UpstreamPolicy(), {"idempotentHint": True}, ToolClass.IDEMPOTENT),

@@ -88,7 +88,7 @@ async def test_a_server_that_honours_keys_gets_one_and_may_be_asked_again() -> N
 
 
 @pytest.mark.parametrize(
-    "care",
+    "policy",
     [UpstreamPolicy(trusts_annotations=False), UpstreamPolicy(all=ToolSafety(kind=ToolClass.UNSAFE))],
     ids=["not trusted", "the operator says that it is unsafe"],
 )

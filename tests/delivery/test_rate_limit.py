@@ -53,7 +53,7 @@ def test_a_tool_that_is_refused_costs_the_server_nothing_and_the_other_way_round
 
 
 @pytest.mark.parametrize(
-    ("care", "expected"),
+    ("policy", "expected"),
     [
         (UpstreamPolicy(), False),
         (UpstreamPolicy(tools={"pay": ToolSafety(timeout_seconds=1.0)}), False),

@@ -131,7 +131,9 @@ async def test_an_answer_says_whether_an_attempt_before_it_may_have_happened(
     assert answer.delivery_status == DeliveryStatus(attempts=2, doubted=doubted)
 
 
-@pytest.mark.parametrize("ticket", [None, DeliveryRequest(timeout_seconds=7200.0)], ids=["plain", "patient"])
+@pytest.mark.parametrize(
+    "delivery_request", [None, DeliveryRequest(timeout_seconds=7200.0)], ids=["plain", "patient"]
+)
 async def test_all_attempts_together_take_no_longer_than_the_server_may(
     delivery_request: DeliveryRequest | None,
 ) -> None:

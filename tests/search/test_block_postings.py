@@ -150,8 +150,9 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "numpy" else found(name, package)
 sys.modules["numpy"] = None
 
-from headgate.knowledge import bm25
+from headgate.search import block_postings
 
 terms, postings, collection, limit = ast.literal_eval(sys.stdin.read())
-print([tuple(one) for one in bm25.best(terms, postings, bm25.Collection(*collection), limit)])
+collection = block_postings.CollectionStatistics(*collection)
+print([tuple(one) for one in block_postings.top_chunks(terms, postings, collection, limit)])
 """

@@ -149,7 +149,7 @@ def methods(mailbox: Mailbox) -> list[str]:
     return [message["method"] for message in mailbox.sent]
 
 
-@pytest.mark.parametrize(("circles", "times"), [(None, 1), ((), 0), (["another"], 0)])
+@pytest.mark.parametrize(("visibility_groups", "times"), [(None, 1), ((), 0), (["another"], 0)])
 async def test_a_session_hears_what_is_for_everybody_and_nothing_for_others(
     visibility_groups: VisibilityGroups, times: int
 ) -> None:
@@ -218,7 +218,7 @@ async def heard(one: ClientSubscription) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("circles", "hears"),
+    ("visibility_groups", "hears"),
     [
         (None, ["alice", "local"]),
         (["principal alice"], ["alice"]),

@@ -224,7 +224,7 @@ async def test_whoever_spoke_of_delivery_is_told_of_it(era: Era) -> None:
 
 
 @pytest.mark.parametrize(
-    "ticket",
+    "delivery_request",
     [
         None,
         DeliveryRequest(key="k", request_id="r-1"),

@@ -133,7 +133,7 @@ BAD: dict[str, tuple[Any, bytes]] = {
 
 
 @pytest.mark.parametrize(("make", "params"), BAD.values(), ids=BAD)
-@pytest.mark.parametrize("visitor", [handshake, stateless])
+@pytest.mark.parametrize("context", [handshake, stateless])
 async def test_what_says_nothing_is_refused_with_its_id(make: Any, params: bytes, context: Any) -> None:
     more = ("name",) if make is named_request else ()
     with pytest.raises(ProtocolViolation) as refused:
@@ -234,7 +234,7 @@ async def _ask(request: McpRequest) -> McpResponse:
 
 
 @pytest.mark.parametrize("token", ["mine", 12345678901234567890, 1.5])
-@pytest.mark.parametrize("visitor", [handshake, stateless])
+@pytest.mark.parametrize("context", [handshake, stateless])
 def test_progress_comes_under_the_token_that_the_client_chose(token: Any, context: Any) -> None:
     channel = Told()
     own = {"progressToken": token}

@@ -326,12 +326,12 @@ async def test_a_file_that_another_process_is_writing_is_left_to_it(path: Path) 
 WRITER = """
 import asyncio, json, sys
 from pathlib import Path
-from headgate.catalog.hints import NO_HINT
-from headgate.domain.kind import Kind
-from headgate.storage.catalog import CatalogFile
+from headgate.catalog.paged_listing import NO_HINT
+from headgate.domain.item import ItemKind
+from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 async def write():
-    file = CatalogFile(Path(sys.argv[1]))
+    file = SqliteCatalogStore(Path(sys.argv[1]))
     await file.load({"s": "1"})
     turn = int(sys.argv[2])
     while True:
@@ -340,7 +340,7 @@ async def write():
             json.dumps({"name": f"t{number}", "description": str(turn), "inputSchema": {}}).encode()
             for number in range(200 + turn % 7)
         ]
-        await file.keep("s", "1", Kind.TOOLS, tools, NO_HINT)
+        await file.keep("s", "1", ItemKind.TOOLS, tools, NO_HINT)
         await file.keep_vectors("m", {str(turn): bytes(400)})
         print(turn, flush=True)
 

@@ -68,7 +68,7 @@ async def part(desk: ResultTransfers, id: str, index: int, caller: Identity = LO
 
 
 @pytest.mark.parametrize(
-    ("ticket", "answer", "concerned"),
+    ("delivery_request", "answer", "concerned"),
     [
         (ABLE, McpResponse(result(ABOVE)), True),
         (ABLE, McpResponse(Large(result(ABOVE))), True),

@@ -199,13 +199,13 @@ def test_more_values_than_can_be_loaded_in_time_are_refused() -> None:
 def test_what_a_statement_sorts_cannot_fill_the_memory() -> None:
     # In a process of its own, because the bound holds for all of it and for good.
     script = """
-from headgate.responses.params import Query
-from headgate.workers.query import QueryProcessor
+from headgate.results.jobs import QueryParams
+from headgate.workers.sql.query_processor import QueryProcessor
 
 lines = b"\\n".join([b"x" * 100_000] * 50)
 processor = QueryProcessor(60.0, most_heap_bytes=32 * 1024 * 1024)
-print(processor.process(lines, Query(sql="SELECT count(line) FROM rows")).content.decode())
-processor.process(lines, Query(sql="SELECT a.line FROM rows a, rows b ORDER BY a.line, b.n"))
+print(processor.process(lines, QueryParams(sql="SELECT count(line) FROM rows")).content.decode())
+processor.process(lines, QueryParams(sql="SELECT a.line FROM rows a, rows b ORDER BY a.line, b.n"))
 """
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False

@@ -70,7 +70,8 @@ class PrettyLogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         extras = "".join(f"  {key}={_quoted(value)}" for key, value in _extras(record).items())
-        line = f"{time} {record.levelname.lower():7} {_printable_message(_redacted(record.getMessage()))}{extras}"
+        message = _printable_message(_redacted(record.getMessage()))
+        line = f"{time} {record.levelname.lower():7} {message}{extras}"
         if not record.exc_info:
             return line
         return f"{line}\n{_redacted(self.formatException(record.exc_info))}"

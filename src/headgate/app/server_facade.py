@@ -1,4 +1,6 @@
-"""What the server side needs besides requests: instructions, capabilities, client notifications, refreshed listings."""
+"""What the server side needs besides requests: instructions, capabilities, client notifications, refreshed
+listings.
+"""
 
 import asyncio
 import logging

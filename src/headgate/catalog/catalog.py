@@ -1,4 +1,6 @@
-"""The catalog: tools, prompts, resources and templates of every upstream, routed by tables and listed from prepared bytes."""
+"""The catalog: tools, prompts, resources and templates of every upstream, routed by tables and listed from
+prepared bytes.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The tool expandSchema: returns the whole schema of a tool, or one part, from the catalog, even while its server is down."""
+"""The tool expandSchema: returns the whole schema of a tool, or one part, from the catalog, even while its
+server is down.
+"""
 
 import re
 from itertools import islice

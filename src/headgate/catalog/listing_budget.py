@@ -1,4 +1,6 @@
-"""Fits a tool listing into a number of tokens: the most used tools in full, others reduced, the rest left to search."""
+"""Fits a tool listing into a number of tokens: the most used tools in full, others reduced, the rest left
+to search.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence

@@ -50,7 +50,8 @@ _FEWEST_SHARING: Final = 3
 
 def choice_line(resulting_mode: ListingMode, full_tokens: str, slim_tokens: str, budget_tokens: int) -> str:
     """What auto chose and why, in one line."""
-    return f"Mode: auto -> {resulting_mode}. Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
+    tokens = f"Full {full_tokens} tokens, slim {slim_tokens}, limit {budget_tokens:,}"
+    return f"Mode: auto -> {resulting_mode}. {tokens}"
 
 
 class BuiltListing(msgspec.Struct, frozen=True):

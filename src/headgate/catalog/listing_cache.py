@@ -1,4 +1,6 @@
-"""Caches built listings until the catalog changes, and records which listing each visibility group got last."""
+"""Caches built listings until the catalog changes, and records which listing each visibility group got
+last.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""Records how listings change (each change invalidates the provider's prompt cache) and reports them to operators."""
+"""Records how listings change (each change invalidates the provider's prompt cache) and reports them to
+operators.
+"""
 
 import logging
 import time

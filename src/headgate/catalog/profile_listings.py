@@ -1,4 +1,6 @@
-"""What each server listed of one kind, by client profile; profiles share the plain listing until theirs differs."""
+"""What each server listed of one kind, by client profile; profiles share the plain listing until theirs
+differs.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar

@@ -1,4 +1,6 @@
-"""Shortens the description of a tool to the words that tell it apart, with a few keywords of its arguments."""
+"""Shortens the description of a tool to the words that tell it apart, with a few keywords of its
+arguments.
+"""
 
 import re
 from collections.abc import Collection, Iterator

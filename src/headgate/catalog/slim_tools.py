@@ -1,4 +1,6 @@
-"""Makes the small forms of a tool: slim, stub and partitioned, without what the tools of one server repeat."""
+"""Makes the small forms of a tool: slim, stub and partitioned, without what the tools of one server
+repeat.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Objects in the configuration file: flattened to setting paths such as `knowledge.weights.vector`, or read into structs."""
+"""Objects in the configuration file: flattened to setting paths such as `knowledge.weights.vector`, or read
+into structs.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_origin

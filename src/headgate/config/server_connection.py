@@ -36,7 +36,8 @@ def check_connection(name: str, entry: ServerEntry, warnings: list[str]) -> None
         # The proxy's own certificate is checked against it.
         idle.remove("ca_file")
     warnings += [
-        f"{to_camel_case(key)!r} in server {display_value(name)} has no effect on a url with http: write https"
+        f"{to_camel_case(key)!r} in server {display_value(name)} has no effect on a url with http: "
+        "write https"
         for key in idle
     ]
 

@@ -205,7 +205,8 @@ def _curation(name: str, entry: ServerEntry, warnings: list[str]) -> Curation:
     """How its tools are shown; a new name that says nothing is left out."""
     renamed = {tool: given for tool, given in entry.rename.items() if _LETTER.search(given)}
     warnings += [
-        f"rename in server {display_value(name)} gives {display_value(tool)} the name {display_value(given)}, which has no effect: "
+        f"rename in server {display_value(name)} gives {display_value(tool)} the name "
+        f"{display_value(given)}, which has no effect: "
         "a name needs a letter or a digit"
         for tool, given in entry.rename.items()
         if tool not in renamed
@@ -271,7 +272,8 @@ def _useful_headers(name: str, entry: ServerEntry, warnings: list[str]) -> dict[
     needless = [header for header in entry.headers if is_redundant_header(header)]
     if entry.url:
         warnings += [
-            f"header {display_value(header)} in server {display_value(name)} has no effect: the gateway writes it itself"
+            f"header {display_value(header)} in server {display_value(name)} has no effect: "
+            "the gateway writes it itself"
             for header in needless
         ]
     return {header: value for header, value in entry.headers.items() if header not in needless}

@@ -193,7 +193,8 @@ def known_values(
         if name in known:
             if name in spelled:
                 raise ConfigError(
-                    f"{where} has both {display_value(spelled[name])} and {display_value(key)}, which are the same setting",
+                    f"{where} has both {display_value(spelled[name])} and {display_value(key)}, "
+                    "which are the same setting",
                     hint="remove one of the two",
                 )
             spelled[name] = key

@@ -1,4 +1,6 @@
-"""Gives a call its idempotency key, and recognises the same call by a fingerprint of its canonical arguments."""
+"""Gives a call its idempotency key, and recognises the same call by a fingerprint of its canonical
+arguments.
+"""
 
 import hashlib
 import heapq

@@ -1,7 +1,7 @@
 """Every deliberate error: a stable code, whether anything happened, and what to do next."""
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headgate.domain.delivery_request import DeliveryStatus
 from headgate.domain.redaction import redact, redact_secrets
@@ -19,6 +19,39 @@ class Effect(StrEnum):
     NONE = "none"
     UNKNOWN = "unknown"
     DONE = "done"
+
+
+# Every code that an error of any package has; a test compares it with the classes.
+ERROR_CODES: Final = frozenset(
+    {
+        "AUTH_INVALID",
+        "CONFLICT",
+        "CONNECTION_ERROR",
+        "DB_CONNECTION",
+        "INTEGRITY_ERROR",
+        "INTERNAL",
+        "INVALID_MESSAGE",
+        "INVALID_PARAMS",
+        "IN_DOUBT",
+        "IN_PROGRESS",
+        "NETWORK_ERROR",
+        "QUERY_TOO_LONG",
+        "RATE_LIMIT",
+        "RESOURCE_EXHAUSTED",
+        "RESULT_NOT_FOUND",
+        "SEARCH_FAILED",
+        "SEQUENCE_ERROR",
+        "SERVER_NOT_FOUND",
+        "SERVICE_UNAVAILABLE",
+        "TEMPORARY_FAILURE",
+        "TIMEOUT",
+        "TOOL_NOT_FOUND",
+        "TRANSACTION_ERROR",
+        "VENDOR_AMBIGUOUS",
+        "VENDOR_NOT_FOUND",
+        "VERSION_MISMATCH",
+    }
+)
 
 
 class HeadgateError(Exception):

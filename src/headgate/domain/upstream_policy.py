@@ -1,4 +1,6 @@
-"""Delivery policy of one upstream and of its tools: safety class, retry, breaker, rate and concurrency limits."""
+"""Delivery policy of one upstream and of its tools: safety class, retry, breaker, rate and concurrency
+limits.
+"""
 
 from enum import StrEnum
 from typing import Literal

@@ -48,9 +48,9 @@ class _EmbeddingsResponse(msgspec.Struct):
 class _AttemptFailed(Exception):
     """One attempt failed; `passing` says whether another may succeed."""
 
-    def __init__(self, reason: str, *, passing: bool, wait_seconds: float | None = None) -> None:
+    def __init__(self, reason: str, *, is_retryable: bool, wait_seconds: float | None = None) -> None:
         super().__init__(reason)
-        self.is_retryable = passing
+        self.is_retryable = is_retryable
         self.wait_seconds = wait_seconds
 
 

@@ -1,4 +1,6 @@
-"""Embedders that run in threads, so that the event loop never waits: for tools and for passages of documents."""
+"""Embedders that run in threads, so that the event loop never waits: for tools and for passages of
+documents.
+"""
 
 import asyncio
 import time

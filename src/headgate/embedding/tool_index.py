@@ -1,4 +1,6 @@
-"""The vector index of a catalog that changes: embeds tools in the background, with backoff when the embedder is unavailable."""
+"""The vector index of a catalog that changes: embeds tools in the background, with backoff when the
+embedder is unavailable.
+"""
 
 import asyncio
 import hashlib

@@ -209,7 +209,8 @@ class InputBridge:
             for input_request in requested_input.input_requests.values():
                 profile = call.request.profile
                 if not profile.supports_input_request(input_request.method, bytes(input_request.params)):
-                    reason = f"a question ({input_request.method[:100]}), but {profile.unsupported_reason(input_request.method)}"
+                    unsupported = profile.unsupported_reason(input_request.method)
+                    reason = f"a question ({input_request.method[:100]}), but {unsupported}"
                     raise InvalidUpstreamResponse(call.item.server, call.item.public_name, reason)
         return requested_input
 

@@ -1,4 +1,6 @@
-"""Locates the members of one JSON object in its text, so that one can be replaced and every other byte kept."""
+"""Locates the members of one JSON object in its text, so that one can be replaced and every other byte
+kept.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Scans JSON text without parsing it: nesting depth, the members of an object as it streams by, the elements of an array."""
+"""Scans JSON text without parsing it: nesting depth, the members of an object as it streams by, the
+elements of an array.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""JSON-RPC messages: parses only the fields the gateway acts on and keeps the payload as the bytes that arrived."""
+"""JSON-RPC messages: parses only the fields the gateway acts on and keeps the payload as the bytes that
+arrived.
+"""
 
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder, encode

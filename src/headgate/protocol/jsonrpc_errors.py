@@ -1,4 +1,6 @@
-"""JSON-RPC error codes, the HTTP status of each, and the error response to a message that violates the protocol."""
+"""JSON-RPC error codes, the HTTP status of each, and the error response to a message that violates the
+protocol.
+"""
 
 from typing import Final
 

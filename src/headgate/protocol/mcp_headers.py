@@ -1,4 +1,6 @@
-"""MCP request headers: encoded values, and the arguments that `x-mcp-header` repeats as `Mcp-Param-*`; the body stays authoritative."""
+"""MCP request headers: encoded values, and the arguments that `x-mcp-header` repeats as `Mcp-Param-*`; the
+body stays authoritative.
+"""
 
 import base64
 import binascii

@@ -1,4 +1,6 @@
-"""Edits the `_meta` of a message in place and removes the keys reserved for the gateway; every other byte stays."""
+"""Edits the `_meta` of a message in place and removes the keys reserved for the gateway; every other byte
+stays.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,6 @@
-"""The text of a result, in memory or memory-mapped: JSON detection, character and line counts, scratch space."""
+"""The text of a result, in memory or memory-mapped: JSON detection, character and line counts, scratch
+space.
+"""
 
 import codecs
 import mmap

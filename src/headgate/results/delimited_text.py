@@ -1,4 +1,6 @@
-"""CSV, TSV and other delimited text: detection of the delimiter and header, reading and writing of records."""
+"""CSV, TSV and other delimited text: detection of the delimiter and header, reading and writing of
+records.
+"""
 
 import csv
 import re

@@ -217,7 +217,8 @@ def compile_pattern(pattern: str, *, case_insensitive: bool = False, multiline: 
         )
     if made.program_size > _LONGEST_PROGRAM:
         raise ProcessingError(
-            f"the pattern is too large: it takes {made.program_size} steps when its repetitions are written out, "
+            f"the pattern is too large: it takes {made.program_size} steps "
+            "when its repetitions are written out, "
             f"at most {_LONGEST_PROGRAM} are allowed; repeat less, or use * and +"
         )
     return made

@@ -1,4 +1,6 @@
-"""The tools that read stored results (proxy_filter, proxy_search, proxy_explore, proxy_read, proxy_query): definitions and arguments."""
+"""The tools that read stored results (proxy_filter, proxy_search, proxy_explore, proxy_read, proxy_query):
+definitions and arguments.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal

@@ -1,4 +1,6 @@
-"""Reduces an input schema to its argument names, types and required names; the result accepts whatever the schema accepts."""
+"""Reduces an input schema to its argument names, types and required names; the result accepts whatever the
+schema accepts.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple

@@ -28,6 +28,13 @@ class Posting(NamedTuple):
     length: int
 
 
+class ScoredChunk(NamedTuple):
+    """A chunk, and how well it fits: a cosine, or a BM25 score."""
+
+    chunk_id: int
+    score: float
+
+
 class CollectionStatistics(NamedTuple):
     """How many chunks there are, and how many stems they have in all."""
 
@@ -130,10 +137,3 @@ def _plain_scores(
                 share = times * (K1 + 1) / (times + K1 * (1 - B + B * length / average))
                 scores[first + place] = scores.get(first + place, 0.0) + weight * share
     return {chunk_id: round(score, DIGITS) for chunk_id, score in scores.items()}
-
-
-class ScoredChunk(NamedTuple):
-    """A chunk, and how well it fits: a cosine, or a BM25 score."""
-
-    chunk_id: int
-    score: float

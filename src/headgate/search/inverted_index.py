@@ -1,4 +1,6 @@
-"""An in-memory inverted index: the documents of every term by impact, and terms of similar spelling by trigrams."""
+"""An in-memory inverted index: the documents of every term by impact, and terms of similar spelling by
+trigrams.
+"""
 
 import math
 from array import array

@@ -86,7 +86,7 @@ def pack_lanes(numbers: bytes) -> int:
 @cache
 def load_lexicon() -> Lexicon:
     """The lexicon of the package; reading it takes some milliseconds, once."""
-    return Lexicon(resources.files("headgate.catalog.search").joinpath("data/lexicon.msgpack").read_bytes())
+    return Lexicon(resources.files("headgate.search").joinpath("data/lexicon.msgpack").read_bytes())
 
 
 # A gist has the length 256; a number of it is never as large as half of that but in texts of one odd word.

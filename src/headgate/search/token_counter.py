@@ -220,7 +220,7 @@ class _VocabularyFile(msgspec.Struct):
 @cache
 def load_vocabulary() -> TokenVocabulary:
     """The vocabulary of the package; reading it takes some milliseconds, once."""
-    file = resources.files("headgate.search.token_counter").joinpath("data/o200k.msgpack")
+    file = resources.files("headgate.search").joinpath("data/o200k.msgpack")
     read = msgspec.msgpack.decode(file.read_bytes(), type=_VocabularyFile)
     merges = BytePairMerges(read.singles, _numbers(read.starts), _numbers(read.rights), _numbers(read.wholes))
     return TokenVocabulary(PreTokenizer(_numbers(read.edges), read.kinds), merges)

@@ -1,4 +1,6 @@
-"""Accepts HTTP connections, refuses them when file descriptors run out, enforces deadlines and drains at shutdown."""
+"""Accepts HTTP connections, refuses them when file descriptors run out, enforces deadlines and drains at
+shutdown.
+"""
 
 import asyncio
 import errno

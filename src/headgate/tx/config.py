@@ -5,16 +5,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from headgate.domain import errors
 from headgate.domain.delivery_request import FEATURES
+from headgate.domain.errors import ERROR_CODES
 
 RETRYABLE_ERRORS: Final = frozenset({"CONNECTION_ERROR", "TIMEOUT", "NETWORK_ERROR", "TEMPORARY_FAILURE"})
-# Every code that a failure may have.
-_CODES: Final = frozenset(
-    kind.code
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.HeadgateError)
-)
 _LONGEST_KEY: Final = 255
 # A gateway's own keys begin with this, and it takes none of a client that do.
 _RESERVED: Final = "headgate:"
@@ -46,7 +40,7 @@ class RetryPolicy:
         codes: object = self.retryable_errors
         if isinstance(codes, str) or not isinstance(codes, Collection):
             raise TypeError(f"retryable_errors must be a collection of codes such as TIMEOUT, not {codes!r}")
-        if unknown := [code for code in codes if not (isinstance(code, str) and code in _CODES)]:
+        if unknown := [code for code in codes if not (isinstance(code, str) and code in ERROR_CODES)]:
             raise ValueError(
                 f"retryable_errors must be codes of errors such as TIMEOUT, and {unknown[0]!r} is none"
             )

@@ -1,4 +1,6 @@
-"""The wrapped session and its peer: opening, rmcp negotiation, tool classes, and the peer's own transaction."""
+"""The wrapped session and its peer: opening, rmcp negotiation, tool classes, and the peer's own
+transaction.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The connection of an SDK session: held open in its own task, with rmcp declared and chunked results assembled."""
+"""The connection of an SDK session: held open in its own task, with rmcp declared and chunked results
+assembled.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""All upstream servers: connected in parallel, replaced one by one when the configuration changes, and the gateways behind them."""
+"""All upstream servers: connected in parallel, replaced one by one when the configuration changes, and the
+gateways behind them.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The main connection to one server: opens it, checks its health, detects its loss and reconnects with backoff."""
+"""The main connection to one server: opens it, checks its health, detects its loss and reconnects with
+backoff.
+"""
 
 import asyncio
 import logging

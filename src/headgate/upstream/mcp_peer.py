@@ -1,4 +1,6 @@
-"""An MCP server after the handshake: builds requests for its protocol version and reads its lists page by page."""
+"""An MCP server after the handshake: builds requests for its protocol version and reads its lists page by
+page.
+"""
 
 import asyncio
 import itertools

@@ -1,4 +1,6 @@
-"""What a server declares at the handshake: version, capabilities, instructions, rmcp features, gateways behind it."""
+"""What a server declares at the handshake: version, capabilities, instructions, rmcp features, gateways
+behind it.
+"""
 
 import logging
 from functools import cached_property

@@ -1,4 +1,6 @@
-"""Routes notifications and requests that a server sends on one connection to the client that they concern, and sends the replies."""
+"""Routes notifications and requests that a server sends on one connection to the client that they concern,
+and sends the replies.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""Resource subscriptions of one server, kept on every connection, and the change notifications that come of them."""
+"""Resource subscriptions of one server, kept on every connection, and the change notifications that come of
+them.
+"""
 
 import asyncio
 import logging

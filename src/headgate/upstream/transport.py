@@ -1,4 +1,6 @@
-"""The transport interface: a request on its way to a server, the Protocol of every transport, and background tasks bound to one connection."""
+"""The transport interface: a request on its way to a server, the Protocol of every transport, and
+background tasks bound to one connection.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""What one server lists for clients of each profile: fetched, marked stale, and fetched again with backoff."""
+"""What one server lists for clients of each profile: fetched, marked stale, and fetched again with
+backoff.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,6 @@
-"""The socket protocol between the gateway and a worker process: fixed header, job, then bytes or a file descriptor."""
+"""The socket protocol between the gateway and a worker process: fixed header, job, then bytes or a file
+descriptor.
+"""
 
 import mmap
 import os

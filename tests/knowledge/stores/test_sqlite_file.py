@@ -243,11 +243,11 @@ async def test_the_log_has_the_reason(tmp_path: Path, caplog: pytest.LogCaptureF
 ENDLESS = """
 import asyncio, sys
 from pathlib import Path
-from headgate.storage.knowledge.store import open_store
-from tests.storage.knowledge.documents import MODEL, document, entity, vector
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
+from tests.knowledge.stores.sample_documents import MODEL, document, entity, vector
 
 async def main():
-    async with open_store(Path(sys.argv[1])) as store:
+    async with open_sqlite_store(Path(sys.argv[1])) as store:
         await store.use_model(MODEL, 2)
         for number in range(100_000):
             texts = [f"text {number} {place}" for place in range(number % 5)]

@@ -97,14 +97,14 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "numpy" else found(name, package)
 sys.modules["numpy"] = None
 
-from headgate.knowledge.values import ANYTHING
-from headgate.storage.knowledge.store import open_store
+from headgate.knowledge.data_model import NO_FILTERS
+from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 
 
 async def main():
-    async with open_store(Path(sys.argv[1])) as store:
-        print(len(await store.nearest(bytes({4 * DIMENSIONS}), 5, ANYTHING)))
-        print(len(await store.containing(["text"], 3, ANYTHING)))
+    async with open_sqlite_store(Path(sys.argv[1])) as store:
+        print(len(await store.nearest(bytes({4 * DIMENSIONS}), 5, NO_FILTERS)))
+        print(len(await store.containing(["text"], 3, NO_FILTERS)))
 
 
 asyncio.run(main())

@@ -45,9 +45,9 @@ async def test_a_url_that_cannot_be_used_is_not_repeated(url: str, *, of_replica
 def test_without_the_driver_it_is_said_what_to_install() -> None:
     program = (
         "import asyncio, sys; sys.modules['psycopg'] = None\n"
-        "from headgate.storage.postgres.opening import open_store\n"
+        "from headgate.knowledge.stores.store_factory import open_postgres_store\n"
         "async def main():\n"
-        "    async with open_store('postgresql://host/db'): pass\n"
+        "    async with open_postgres_store('postgresql://host/db'): pass\n"
         "try: asyncio.run(main())\n"
         "except Exception as error: sys.stdout.write(type(error).__name__ + ' ' + error.hint)\n"
     )

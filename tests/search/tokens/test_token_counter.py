@@ -137,10 +137,10 @@ def merges_of(made: list[tuple[int, int, int]]) -> BytePairMerges:
 
 def test_importing_reads_no_vocabulary() -> None:
     code = (
-        "from headgate.catalog.tokens import count_tokens; "
-        "from headgate.catalog.tokens.vocabulary import vocabulary; "
-        "before = vocabulary.cache_info().misses; count_tokens(b'a'); "
-        "print(before, vocabulary.cache_info().misses)"
+        "from headgate.search.token_counter import count_tokens; "
+        "from headgate.search.token_counter import load_vocabulary; "
+        "before = load_vocabulary.cache_info().misses; count_tokens(b'a'); "
+        "print(before, load_vocabulary.cache_info().misses)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=30)
     assert run.stdout.split() == [b"0", b"1"]

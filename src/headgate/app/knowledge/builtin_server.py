@@ -1,4 +1,6 @@
-"""The document server as a built-in upstream of the gateway, and the settings of a gateway that serves nothing else."""
+"""The document server as a built-in upstream of the gateway, and the settings of a gateway that serves
+nothing else.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

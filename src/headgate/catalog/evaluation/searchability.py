@@ -1,4 +1,6 @@
-"""Checks without labels whether search finds each tool, and advises how to improve the descriptions of those it misses."""
+"""Checks without labels whether search finds each tool, and advises how to improve the descriptions of
+those it misses.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +70,8 @@ def _on_rivals(
         return (
             f"{request!r} finds {_names(found[:1])}, and only its name sets it apart: say what only it does"
         )
-    return f"{request!r} finds {_names(found[:1])}: begin with what sets it apart ({_listed(own[:_MOST_LISTED])})"
+    words = _listed(own[:_MOST_LISTED])
+    return f"{request!r} finds {_names(found[:1])}: begin with what sets it apart ({words})"
 
 
 def _own_words(document: ToolDocument, rival: ToolDocument) -> list[str]:

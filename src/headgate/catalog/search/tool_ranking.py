@@ -1,4 +1,6 @@
-"""Scores candidate tools by words and by word vectors, with the confidence that the best one answers the query."""
+"""Scores candidate tools by words and by word vectors, with the confidence that the best one answers the
+query.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Rolls a transaction back: runs its compensations in reverse until each is done or an operator has to decide."""
+"""Rolls a transaction back: runs its compensations in reverse until each is done or an operator has to
+decide.
+"""
 
 import asyncio
 import logging

@@ -200,7 +200,8 @@ def _step_in_doubt(
         )
     return TransactionFailed(
         f"{call} may have been carried out, which decides what is undone",
-        hint=f"check whether it was, then {resolve_command(known.op_id)}; the rollback then continues by itself",
+        hint=f"check whether it was, then {resolve_command(known.op_id)}; "
+        "the rollback then continues by itself",
     )
 
 

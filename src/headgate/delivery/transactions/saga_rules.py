@@ -1,4 +1,6 @@
-"""The state machine of a saga: phases, step states, and which step a rollback compensates next; pure, shared with the client library."""
+"""The state machine of a saga: phases, step states, and which step a rollback compensates next; pure,
+shared with the client library.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -49,7 +49,8 @@ def _definition(
 _TOOLS: Final = {
     BEGIN_TOOL: _definition(
         BEGIN_TOOL,
-        f"Begin a group of calls that are undone together: each {STEP_TOOL} names its compensation, which runs, "
+        f"Begin a group of calls that are undone together: each {STEP_TOOL} names its compensation, "
+        "which runs, "
         "last first, when a step fails or the time is over. No isolation: others see each effect at once.",
         (),
         timeout_ms={**_NUMBER, "description": "300000 by default."},

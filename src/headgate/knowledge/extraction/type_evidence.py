@@ -1,4 +1,6 @@
-"""Evidence that a name is an organisation, person, place or product, from its form and the words around it."""
+"""Evidence that a name is an organisation, person, place or product, from its form and the words
+around it.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Entity resolution: which known entity a new one is, how claims merge, and which entities a relationship joins."""
+"""Entity resolution: which known entity a new one is, how claims merge, and which entities a relationship
+joins.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

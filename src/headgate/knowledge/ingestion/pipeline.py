@@ -1,4 +1,6 @@
-"""The ingestion pipeline: reads new and changed files, stores their chunks, and removes sources that are gone."""
+"""The ingestion pipeline: reads new and changed files, stores their chunks, and removes sources that are
+gone.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The document library of ingestion: files found, read, parsed in another process, remembered when they fail, and polled for changes."""
+"""The document library of ingestion: files found, read, parsed in another process, remembered when they
+fail, and polled for changes.
+"""
 
 import asyncio
 import hashlib

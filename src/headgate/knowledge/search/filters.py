@@ -1,4 +1,6 @@
-"""Filters: which sources pass, how loose values are widened, and suggestions when a filter matches no document."""
+"""Filters: which sources pass, how loose values are widened, and suggestions when a filter matches no
+document.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,6 @@
-"""A search query: its strategy, quoted phrases and filters, the automatic choice of a strategy, and the ranking it returns."""
+"""A search query: its strategy, quoted phrases and filters, the automatic choice of a strategy, and the
+ranking it returns.
+"""
 
 import re
 from collections.abc import Callable, Sequence

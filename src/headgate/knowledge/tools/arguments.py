@@ -75,7 +75,8 @@ class KnowledgeArguments:
         text = _text(name, value, what).strip()
         if not 1 <= len(text) <= longest:
             raise _refusal(
-                f"{name} must be {what} of 1 to {longest} characters, not of {len(text)} ({abbreviated_json(text)})"
+                f"{name} must be {what} of 1 to {longest} characters, "
+                f"not of {len(text)} ({abbreviated_json(text)})"
             )
         return text
 
@@ -305,7 +306,8 @@ def _object(name: str, value: object) -> Mapping[str, Any]:
     found = _decoded(value) if isinstance(value, str) else value
     if not isinstance(found, Mapping):
         raise _refusal(
-            f'{name} must be an object such as {{"source_category": "contracts"}}, not {abbreviated_json(value)}'
+            f'{name} must be an object such as {{"source_category": "contracts"}}, '
+            f"not {abbreviated_json(value)}"
         )
     return found
 

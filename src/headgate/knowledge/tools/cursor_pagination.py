@@ -1,4 +1,6 @@
-"""Cursor pagination over snapshots: opaque cursors bound to caller and arguments, and the snapshots they point into."""
+"""Cursor pagination over snapshots: opaque cursors bound to caller and arguments, and the snapshots they
+point into.
+"""
 
 import re
 from array import array

@@ -1,4 +1,6 @@
-"""The outline of a text: size, first lines, detected format, and what that format has (levels, headings, columns)."""
+"""The outline of a text: size, first lines, detected format, and what that format has (levels, headings,
+columns).
+"""
 
 import re
 from collections import Counter

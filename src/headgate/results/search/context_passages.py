@@ -1,4 +1,6 @@
-"""The passages of a text around hits: their extent by paragraph, section, sentence or lines, and their merging."""
+"""The passages of a text around hits: their extent by paragraph, section, sentence or lines, and their
+merging.
+"""
 
 import re
 from bisect import bisect_right

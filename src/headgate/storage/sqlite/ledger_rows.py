@@ -282,9 +282,9 @@ def _finished(
     doubted = changed[_DOUBTED] and state is not OperationState.FAILED
     # From the code of the error to the checksum of the answer, in the order of the columns.
     changed[_ERROR_CODE:_ARGUMENTS] = (
-        _valid_text(outcome.error_code), _valid_text(outcome.error), outcome.resolved_by, int(answer is not None),
-        int(dropped), int(doubted), int(answer is not None and answer.typed), *stored,
-        answer_checksum_of(*written),
+        _valid_text(outcome.error_code), _valid_text(outcome.error), outcome.resolved_by,
+        int(answer is not None), int(dropped), int(doubted), int(answer is not None and answer.typed),
+        *stored, answer_checksum_of(*written),
     )  # fmt: skip
     if state is OperationState.DONE or state is OperationState.FAILED:
         changed[_ARGUMENTS] = b""

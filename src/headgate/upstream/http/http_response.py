@@ -1,4 +1,6 @@
-"""Reads HTTP responses of a server: decoded within bounds, cut into messages and events; what a status and Retry-After mean."""
+"""Reads HTTP responses of a server: decoded within bounds, cut into messages and events; what a status and
+Retry-After mean.
+"""
 
 import re
 import zlib

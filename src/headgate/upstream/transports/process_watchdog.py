@@ -1,4 +1,6 @@
-"""Ends child processes and their descendants, also after a `kill -9` of the gateway. Descendants are found on Linux only (/proc)."""
+"""Ends child processes and their descendants, also after a `kill -9` of the gateway. Descendants are found
+on Linux only (/proc).
+"""
 
 import asyncio
 import itertools

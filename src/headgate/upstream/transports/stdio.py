@@ -1,4 +1,6 @@
-"""The stdio transport: a child process in its own process group, one JSON message per line, writes coalesced."""
+"""The stdio transport: a child process in its own process group, one JSON message per line, writes
+coalesced.
+"""
 
 import asyncio
 import logging

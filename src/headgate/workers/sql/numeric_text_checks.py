@@ -49,7 +49,8 @@ class NumericTextChecks:
             if example is not None:
                 name = self._name(column)
                 yield (
-                    f"{name} holds text, e.g. {quote_example(example)}, of which CAST takes only the number at "
+                    f"{name} holds text, e.g. {quote_example(example)}, of which CAST takes only the number "
+                    "at "
                     f"the beginning, or 0: use number({name})"
                 )
 

@@ -87,7 +87,8 @@ def create_index_statement(dimensions: int) -> str:
     """The statement that makes the graph."""
     return (
         "CREATE INDEX knowledge_vectors_near ON knowledge_vectors"
-        f" USING hnsw ({index_expression(dimensions)} vector_cosine_ops) WITH (ef_construction = {_CONSIDERED})"
+        f" USING hnsw ({index_expression(dimensions)} vector_cosine_ops)"
+        f" WITH (ef_construction = {_CONSIDERED})"
     )
 
 
