@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import clients, delivery, listing, path, responses, retrieval, skim, start, warm, ways
+from bench import clients, delivery, listing, path, responses, retrieval, skim, start, walks, warm, ways
 from bench.frozen import ForwarderChanged
 from bench.knowledge import section as knowledge
 from bench.options import Options
@@ -31,6 +31,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "responses": responses.run,
     "delivery": delivery.run,
     "knowledge": knowledge.run,
+    "walks": walks.run,
 }
 # What runs when no section is named; the others answer why something is done the way it is.
 DEFAULT: Final = ("path",)
@@ -41,7 +42,7 @@ _RESULTS: Final = Path(__file__).resolve().parent / "results"
 def main() -> int:
     """Run the sections; 0 when all ran, whether or not their goals were met."""
     arguments = _parse()
-    options = Options(quick=arguments.quick, candidates=arguments.candidates)
+    options = Options(quick=arguments.quick, candidates=arguments.candidates, list_functions=arguments.list)
     found: dict[str, dict[str, object]] = {}
     for name in arguments.sections or DEFAULT:
         began = time.perf_counter()
@@ -64,6 +65,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--quick", action="store_true", help="one short round, to see that everything runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of this run to FILE")
+    parser.add_argument("--list", action="store_true", help="walks: name the functions of each walk in order")
     parser.add_argument(
         "--candidates",
         default=ALL_CANDIDATES,

@@ -10,3 +10,5 @@ class Options:
     quick: bool
     # Letters of the candidates to measure; `a` is the upstream alone.
     candidates: str
+    # Whether section `walks` names the functions, too.
+    list_functions: bool = False
