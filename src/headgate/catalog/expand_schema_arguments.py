@@ -10,7 +10,12 @@ from msgspec.json import Decoder
 
 from headgate.catalog.errors import InvalidExpansionRequest
 from headgate.catalog.public_names import EXPAND_SCHEMA
-from headgate.domain.tool_arguments import unknown_argument_message, unknown_names
+from headgate.domain.tool_arguments import (
+    list_in_text,
+    text_member,
+    unknown_argument_message,
+    unknown_names,
+)
 from headgate.schema.path_lookup import LONGEST_PATH, NavigableSchema, PathNotFound, SchemaPart
 from headgate.schema.references import string_value
 
@@ -130,7 +135,6 @@ _NOTHING: Final = Raw(b"null")
 _ARGUMENT_NAMES: Final = ("toolName", "path", "mode")
 
 _object = Decoder(dict[str, Raw])
-_text = Decoder(str)
 # An index may be a number.
 _steps = Decoder(list[str | int])
 _one_step = Decoder(str | int)
@@ -155,7 +159,9 @@ def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArgum
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable_arguments() from error
     # First, because clients know that sentence word for word.
-    tool = _tool(given.get("toolName", _NOTHING))
+    tool = text_member(given, "toolName")
+    if not tool.strip():
+        raise missing_tool_name()
     unknown = unknown_names(given, _ARGUMENT_NAMES)
     if unknown:
         raise unknown_members(unknown, _ARGUMENT_NAMES)
@@ -166,22 +172,12 @@ def read_expand_schema_arguments(params: Mapping[str, Raw]) -> ExpandSchemaArgum
     )
 
 
-def _tool(value: Raw) -> str:
-    try:
-        name = _text.decode(value)
-    except (DecodeError, UnicodeDecodeError):
-        name = ""
-    if not name.strip():
-        raise missing_tool_name()
-    return name
-
-
 def _path(value: Raw) -> tuple[str, ...]:
     raw = bytes(value)
     if raw in (b"null", b'""'):
         return ()
     try:
-        steps = _steps.decode(raw) if raw[:1] == b"[" else _unquoted(_one_step.decode(raw))
+        steps = _steps.decode(raw) if raw[:1] == b"[" else _steps_in(_one_step.decode(raw))
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_path() from error
     if len(steps) > LONGEST_PATH:
@@ -189,14 +185,11 @@ def _path(value: Raw) -> tuple[str, ...]:
     return tuple(map(str, steps))
 
 
-def _unquoted(step: str | int) -> list[str | int]:
-    """The one name that was sent, or the list that was sent as a text."""
+def _steps_in(step: str | int) -> list[str | int]:
+    """The one name that was sent, or the list that was sent as a text; a name may begin with a bracket."""
     if isinstance(step, str) and step.lstrip()[:1] == "[":
-        try:
-            return _steps.decode(step)
-        except (DecodeError, RecursionError):
-            # A name may begin with a bracket.
-            return [step]
+        steps = list_in_text(step, list[str | int])
+        return [step] if steps is None else steps
     return [step]
 
 

@@ -1,4 +1,4 @@
-"""Reads the arguments of the gateway's own tools, forgivingly, and says what is wrong with them."""
+"""Reads the arguments of retrieve_tools and call_tool."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -11,16 +11,13 @@ from headgate.catalog.public_names import CALL_TOOL, RETRIEVE_TOOLS
 from headgate.domain.errors import InvalidArguments
 from headgate.domain.tool_arguments import (
     ARGUMENT_CONTAINERS,
+    ArgumentReader,
     argument_members,
-    decode_arguments,
     nested_arguments,
     refuse_unknown,
+    text_member,
 )
 
-# Arguments for which models also write a JSON text or a single value.
-_NUMBERS = ("limit",)
-_FLAGS = ("read_only",)
-_LISTS = ("queries", "servers")
 _EXAMPLE = 'call it with {"query": "what the tool should do"}'
 _CALL_EXAMPLE = 'call it with {"name": "a tool", "args": {}}, as retrieve_tools names it'
 
@@ -49,6 +46,10 @@ class _WrappedCall(_WrappedCallName, frozen=True, forbid_unknown_fields=True):
     args: Raw = Raw(b"{}")
 
 
+_retrieve_arguments = ArgumentReader(
+    RETRIEVE_TOOLS, RetrieveToolsArguments, example=_EXAMPLE, choices={"detail": "brief, full or explain"}
+)
+_wrapped_call_name = ArgumentReader(CALL_TOOL, _WrappedCallName, example=_CALL_EXAMPLE, container="args")
 _wrapped_call_decoder = msgspec.json.Decoder(_WrappedCall)
 _LONGEST_NAME = 64
 _WRAPPED = ("name", "args")
@@ -56,62 +57,12 @@ _WRAPPED = ("name", "args")
 
 def read_retrieve_arguments(params: Mapping[str, Raw]) -> RetrieveToolsArguments:
     """What is looked for; raises InvalidArguments."""
-    given = decode_arguments(
-        _typed(params), RetrieveToolsArguments, RETRIEVE_TOOLS, _EXAMPLE, {"detail": "brief, full or explain"}
-    )
+    given = _retrieve_arguments.read(params)
     if given.query is None and given.queries is None:
         raise InvalidArguments(RETRIEVE_TOOLS, "neither query nor queries is given", hint=_EXAMPLE)
     if given.query is not None and given.queries is not None:
         raise InvalidArguments(RETRIEVE_TOOLS, "query and queries are both given", hint="give one of them")
     return given
-
-
-def _typed(params: Mapping[str, Raw]) -> Mapping[str, Raw]:
-    """The same with a number or flag that came as a text, and with a list of one that came bare.
-
-    `"3"` and `3.0` are 3, `"true"` is true, and `"github"` is `["github"]`; everything else stays for the
-    decoder.
-    """
-    members = argument_members(params, RETRIEVE_TOOLS, _EXAMPLE)
-    typed = members | {name: _whole(members[name]) for name in _NUMBERS if name in members}
-    typed |= {name: _unquoted(members[name], bool) for name in _FLAGS if name in members}
-    typed |= {name: _listed(members[name]) for name in _LISTS if name in members}
-    return {"arguments": Raw(msgspec.json.encode(typed))}
-
-
-def _whole(value: Raw) -> Raw:
-    """A whole number without a fraction: JSON Schema calls `3.0` an integer too."""
-    value = _unquoted(value, float)
-    try:
-        number = msgspec.json.decode(value, type=int | float)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return value
-    return Raw(b"%d" % number) if number == int(number) else value
-
-
-def _unquoted(value: Raw, kind: type[float] | type[bool]) -> Raw:
-    """The number or flag that a text holds as JSON; the value itself where it holds neither."""
-    if bytes(value)[:1] != b'"':
-        return value
-    try:
-        text = msgspec.json.decode(value, type=str).strip()
-        return Raw(msgspec.json.encode(msgspec.json.decode(text.lower(), type=kind)))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return value
-
-
-def _listed(value: Raw) -> Raw:
-    """A list that holds the text, or the list of texts that the text holds as JSON; no text stays."""
-    if bytes(value)[:1] != b'"':
-        return value
-    try:
-        text = msgspec.json.decode(value, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return value
-    try:
-        return Raw(msgspec.json.encode(msgspec.json.decode(text, type=list[str])))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Raw(msgspec.json.encode([text]))
 
 
 def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
@@ -134,20 +85,9 @@ def read_wrapped_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
 def _read_lenient_call(params: Mapping[str, Raw]) -> tuple[str, Raw]:
     """The same of a call with another container, an object as a text, or a mistake."""
     given = argument_members(params, CALL_TOOL, _CALL_EXAMPLE)
-    target = _named(given) or CALL_TOOL
+    name = text_member(given, "name")
+    target = name or CALL_TOOL
     hint = f"give the arguments of {target[:_LONGEST_NAME]} in args" if "name" in given else _CALL_EXAMPLE
     refuse_unknown(CALL_TOOL, given, _WRAPPED, hint=hint, accepted=ARGUMENT_CONTAINERS, target=target)
-    # What is wrong with a name is told by the decoder of the whole.
-    name = (
-        _named(given)
-        or decode_arguments(params, _WrappedCallName, CALL_TOOL, _CALL_EXAMPLE, container="args").name
-    )
-    return name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)
-
-
-def _named(given: Mapping[str, Raw]) -> str:
-    """The tool that a call of call_tool names; empty where it names none."""
-    try:
-        return msgspec.json.decode(given.get("name", b'""'), type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+    # The reader explains what is wrong with a name.
+    return name or _wrapped_call_name.read(params).name, nested_arguments(given, CALL_TOOL, _CALL_EXAMPLE)

@@ -1,18 +1,20 @@
-"""Reads the arguments of the gateway's own tools, and explains unknown or invalid ones."""
+"""Reads the arguments of the gateway's own tools: lenient with their spelling, strict with unknown names."""
 
 import difflib
 import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
+from msgspec.inspect import EnumType, ListType, LiteralType, RawType, StrType, UnionType, type_info
 
 from headgate.domain.errors import InvalidArguments, UnknownArgument
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
+_Value = TypeVar("_Value")
 # Arguments that are not there, in either spelling.
 _NONE = (b"", b"null")
 # What people call what msgspec calls otherwise.
@@ -51,33 +53,111 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     }.items()
     for word in words.split()
 }
+# Also with a sign or without a digit before the point, which JSON does not allow.
+_NUMBER: Final = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})")
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
-def decode_arguments(
-    params: Mapping[str, Raw],
-    shape: type[_Shape],
-    tool: str,
-    example: str,
-    allowed: Mapping[str, str] | None = None,
-    *,
-    strict: bool = True,
-    container: str = "",
-) -> _Shape:
-    """The arguments of a call; raises InvalidArguments. `allowed` tells the words that an argument may be.
+class ArgumentReader(Generic[_Shape]):
+    """Reads the arguments of one tool into a struct that declares their types, limits and defaults.
 
-    A tool that calls another one names the `container` of the other's arguments as its schema does;
-    `nested_arguments` reads it.
+    A number, a flag or a list may come as a text that holds it, and a list of one without its brackets.
+    A name that the tool does not have is refused with the nearest one, and never dropped.
     """
-    given = argument_members(params, tool, example)
-    known = (*shape.__struct_fields__, *filter(None, [container]))
-    accepted = ARGUMENT_CONTAINERS if container else ()
-    target = _target(given) if "tool" in known else ""
-    refuse_unknown(tool, given, known, hint=example, accepted=accepted, target=target)
+
+    def __init__(
+        self,
+        tool: str,
+        shape: type[_Shape],
+        *,
+        example: str,
+        choices: Mapping[str, str] | None = None,
+        container: str = "",
+    ) -> None:
+        """`example` is the hint of every refusal; `choices` lists the words that an argument accepts.
+
+        A tool that calls another one names the `container` of the other's arguments as its schema does.
+        """
+        self._tool = tool
+        self._shape = shape
+        self._example = example
+        self._choices = choices or {}
+        self._container = container
+        self._known = (*shape.__struct_fields__, *filter(None, [container]))
+        self._lists, self._scalars = _lenient_fields(shape)
+
+    def read(self, params: Mapping[str, Raw]) -> _Shape:
+        """The arguments of a call; raises InvalidArguments, and UnknownArgument for a name that is none."""
+        given = argument_members(params, self._tool, self._example)
+        accepted = ARGUMENT_CONTAINERS if self._container else ()
+        target = text_member(given, "tool") if "tool" in self._known else ""
+        refuse_unknown(self._tool, given, self._known, hint=self._example, accepted=accepted, target=target)
+        rewritten = {name: _as_list(given[name]) for name in self._lists if _is_text(given, name)}
+        rewritten |= {name: _stripped(given[name]) for name in self._scalars if _is_text(given, name)}
+        arguments = Raw(msgspec.json.encode(given | rewritten)) if rewritten else _arguments(params)
+        try:
+            return msgspec.json.decode(arguments, type=self._shape, strict=False)
+        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _unreadable(self._tool, error, self._example, self._choices) from error
+
+    def read_nested(self, params: Mapping[str, Raw]) -> Raw:
+        """The arguments of the call inside the call; raises InvalidArguments."""
+        given = argument_members(params, self._tool, self._example)
+        return nested_arguments(given, self._tool, self._example, name=self._container)
+
+
+def _lenient_fields(shape: type[msgspec.Struct]) -> tuple[list[str], list[str]]:
+    """The fields that are lists, and those that are numbers or flags: a text is none of them itself."""
+    lists: list[str] = []
+    scalars: list[str] = []
+    for field in msgspec.structs.fields(shape):
+        type_ = type_info(field.type)
+        kinds = type_.types if isinstance(type_, UnionType) else (type_,)
+        if any(isinstance(kind, StrType | EnumType | LiteralType | RawType) for kind in kinds):
+            continue
+        (lists if any(isinstance(kind, ListType) for kind in kinds) else scalars).append(field.name)
+    return lists, scalars
+
+
+def _is_text(given: Mapping[str, Raw], name: str) -> bool:
+    return name in given and bytes(given[name])[:1] == b'"'
+
+
+def _as_list(value: Raw) -> Raw:
+    """The list of texts that a text holds as JSON, or a list of that one text."""
     try:
-        return msgspec.json.decode(_arguments(params), type=shape, strict=strict)
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(tool, error, example, allowed) from error
+        text = msgspec.json.decode(value, type=str)
+    except (DecodeError, UnicodeDecodeError):
+        return value
+    texts = list_in_text(text, list[str])
+    return Raw(msgspec.json.encode([text] if texts is None else texts))
+
+
+def _stripped(value: Raw) -> Raw:
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(value, type=str).strip()))
+    except (DecodeError, UnicodeDecodeError):
+        return value
+
+
+def list_in_text(text: str, kind: type[list[_Value]]) -> list[_Value] | None:
+    """The list that a text holds as JSON, as some clients send it; None where it holds none."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def lenient_value(value: object, kind: type[_Value]) -> _Value | None:
+    """A number or a flag, also one that came as a text; None where it is none."""
+    if isinstance(value, str):
+        value = value.strip()
+        if _NUMBER.fullmatch(value):
+            value = float(value) if "." in value else int(value)
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except (ValidationError, UnicodeError):
+        return None
 
 
 def argument_members(params: Mapping[str, Raw], tool: str, example: str) -> dict[str, Raw]:
@@ -131,10 +211,10 @@ def _is_none(value: Raw) -> bool:
     return len(value) <= len(b"null") and bytes(value) in _NONE
 
 
-def _target(given: Mapping[str, Raw]) -> str:
-    """The tool that the call names; empty where it names none."""
+def text_member(given: Mapping[str, Raw], name: str) -> str:
+    """The text of a member, such as the tool that a call names; empty where it is missing or no text."""
     try:
-        return msgspec.json.decode(given.get("tool", b'""'), type=str)
+        return msgspec.json.decode(given.get(name, b'""'), type=str)
     except (DecodeError, UnicodeDecodeError):
         return ""
 

@@ -3,13 +3,13 @@ definitions and arguments.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
 from headgate.domain.errors import InvalidArguments
-from headgate.domain.tool_arguments import argument_members, decode_arguments, nested_arguments
+from headgate.domain.tool_arguments import ArgumentReader
 from headgate.results import jobs as told
 from headgate.results.jobs import ContextType, PageUnit, ProjectionMode, ReadJob, SearchMode
 
@@ -199,6 +199,31 @@ class _QueryArguments(_SourceArguments, frozen=True, kw_only=True):
     path: str | None = None
 
 
+_ArgumentsT = TypeVar("_ArgumentsT", bound=_SourceArguments)
+
+
+def _reader(tool: str, shape: type[_ArgumentsT], example: str) -> ArgumentReader[_ArgumentsT]:
+    return ArgumentReader(tool, shape, example=example, choices=_MODES, container=_CONTAINER)
+
+
+_SEARCH_EXAMPLE: Final = 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}'
+_QUERY_EXAMPLE: Final = 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}'
+_FILTER_ARGUMENTS: Final = _reader(FILTER, _FilterArguments, _FIELDS)
+_SEARCH_ARGUMENTS: Final = _reader(SEARCH, _SearchArguments, _SEARCH_EXAMPLE)
+_EXPLORE_ARGUMENTS: Final = _reader(
+    EXPLORE,
+    _ExploreArguments,
+    'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}',
+)
+_READ_ARGUMENTS: Final = _reader(
+    READ,
+    _ReadArguments,
+    'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}',
+)
+_QUERY_ARGUMENTS: Final = _reader(QUERY, _QueryArguments, _QUERY_EXAMPLE)
+_SOURCE_ARGUMENTS: Final = {name: _reader(name, _SourceArguments, _SOURCE_HINT) for name in NAMES}
+
+
 class ReadRequest(msgspec.Struct, frozen=True):
     """What an agent wants to see, of a stored result or of one that is called for now."""
 
@@ -219,16 +244,13 @@ def parse_read_request(name: str, params: Mapping[str, Raw], room: int) -> ReadR
     if not source.cache_id and source.tool in NAMES:
         problem = f"tool is {source.tool}, which reads results and has none of its own"
         raise InvalidArguments(name, problem, hint=_SOURCE_HINT)
-    given = argument_members(params, name, _SOURCE_HINT)
-    arguments = nested_arguments(given, name, _SOURCE_HINT, name=_CONTAINER)
+    arguments = _SOURCE_ARGUMENTS[name].read_nested(params)
     job = msgspec.structs.replace(job, compact=job.compact or source.format == "compact")
     return ReadRequest(job, source.cache_id or "", source.tool or "", arguments)
 
 
 def _filter(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    given = decode_arguments(
-        params, _FilterArguments, FILTER, _FIELDS, _MODES, strict=False, container=_CONTAINER
-    )
+    given = _FILTER_ARGUMENTS.read(params)
     if given.mode is not None and given.mode not in [*ProjectionMode]:
         problem = f"mode is {given.mode[:50]!r}"
         raise InvalidArguments(FILTER, problem, hint="mode is include or exclude")
@@ -268,13 +290,10 @@ def _as_path_list(paths: list[str] | str | None) -> tuple[str, ...]:
 
 
 def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    example = 'call it with {"cache_id": "...", "pattern": "ERROR|WARN"}'
-    given = decode_arguments(
-        params, _SearchArguments, SEARCH, example, _MODES, strict=False, container=_CONTAINER
-    )
+    given = _SEARCH_ARGUMENTS.read(params)
     if not given.pattern:
         problem = "pattern is not given" if given.pattern is None else "pattern is empty"
-        raise InvalidArguments(SEARCH, problem, hint=example)
+        raise InvalidArguments(SEARCH, problem, hint=_SEARCH_EXAMPLE)
     around = given.context_lines or 0
     search = told.SearchParams(
         pattern=given.pattern,
@@ -298,19 +317,13 @@ def _search(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, Rea
 
 
 def _explore(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    example = 'call it with {"cache_id": "...", "path": "users[0]", "max_depth": 3}'
-    given = decode_arguments(
-        params, _ExploreArguments, EXPLORE, example, _MODES, strict=False, container=_CONTAINER
-    )
+    given = _EXPLORE_ARGUMENTS.read(params)
     exploration = told.ExploreParams(path=given.path or "", max_depth=given.max_depth or 3, room=room)
     return given, ReadJob(tool=EXPLORE, cache_id="", room=room, exploration=exploration)
 
 
 def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    example = 'call it with {"cache_id": "...", "path": "users", "offset": 100, "limit": 20}'
-    given = decode_arguments(
-        params, _ReadArguments, READ, example, _MODES, strict=False, container=_CONTAINER
-    )
+    given = _READ_ARGUMENTS.read(params)
     reading = told.ReadParams(
         path=given.path or "", offset=given.offset or 0, limit=given.limit, unit=given.unit, room=room
     )
@@ -318,12 +331,9 @@ def _read(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJ
 
 
 def _query(params: Mapping[str, Raw], room: int) -> tuple[_SourceArguments, ReadJob]:
-    example = 'call it with {"cache_id": "...", "sql": "SELECT count(*) FROM rows"}'
-    given = decode_arguments(
-        params, _QueryArguments, QUERY, example, _MODES, strict=False, container=_CONTAINER
-    )
+    given = _QUERY_ARGUMENTS.read(params)
     if not given.sql or not given.sql.strip():
-        raise InvalidArguments(QUERY, "sql is not given", hint=example)
+        raise InvalidArguments(QUERY, "sql is not given", hint=_QUERY_EXAMPLE)
     query = told.QueryParams(sql=given.sql, path=given.path or "", room=room)
     return given, ReadJob(tool=QUERY, cache_id="", room=room, query=query)
 

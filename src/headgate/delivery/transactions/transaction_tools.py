@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import DecodeError, Meta, Raw
@@ -34,8 +34,7 @@ from headgate.domain.errors import InvalidArguments
 from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
 from headgate.domain.tool_arguments import (
     ARGUMENT_CONTAINERS,
-    argument_members,
-    decode_arguments,
+    ArgumentReader,
     nested_arguments,
     object_argument,
     refuse_unknown,
@@ -96,51 +95,34 @@ class ResolveArguments(OperationArguments, frozen=True, kw_only=True):
     happened: bool | None = None
 
 
-_TransactionArgumentsT = TypeVar("_TransactionArgumentsT", bound=TransactionArguments)
-_OperationArgumentsT = TypeVar("_OperationArgumentsT", bound=OperationArguments)
+_TRANSACTION_EXAMPLE: Final = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
+_OPERATION_EXAMPLE: Final = 'call it with {"op_id":"..."}'
+_RESOLVE_EXAMPLE: Final = 'call it with {"op_id":"...","happened":true}'
+_begin_arguments = ArgumentReader(
+    BEGIN_TOOL, BeginArguments, example=_BEGIN_EXAMPLE, choices={"on_failure": "rollback or keep"}
+)
+_step_arguments = ArgumentReader(STEP_TOOL, _StepArguments, example=_STEP_EXAMPLE, container="args")
+_commit_arguments = ArgumentReader(COMMIT_TOOL, TransactionArguments, example=_TRANSACTION_EXAMPLE)
+_rollback_arguments = ArgumentReader(ROLLBACK_TOOL, RollbackArguments, example=_TRANSACTION_EXAMPLE)
+_get_transaction_arguments = ArgumentReader(
+    GET_TRANSACTION_TOOL, TransactionArguments, example=_TRANSACTION_EXAMPLE
+)
+_get_operation_arguments = ArgumentReader(GET_OPERATION_TOOL, OperationArguments, example=_OPERATION_EXAMPLE)
+_resolve_arguments = ArgumentReader(RESOLVE_TOOL, ResolveArguments, example=_RESOLVE_EXAMPLE)
 
 
-def read_begin(params: Mapping[str, Raw]) -> BeginArguments:
-    """How a transaction is to be; raises InvalidArguments."""
-    allowed = {"on_failure": "rollback or keep"}
-    return decode_arguments(params, BeginArguments, BEGIN_TOOL, _BEGIN_EXAMPLE, allowed, strict=False)
-
-
-def read_transaction_arguments(
-    tool: str, params: Mapping[str, Raw], shape: type[_TransactionArgumentsT]
-) -> _TransactionArgumentsT:
-    """Which transaction is meant; raises InvalidArguments."""
-    example = 'call it with {"transaction_id": "..."}, which transaction_begin gives'
-    given = decode_arguments(params, shape, tool, example, strict=False)
-    if not given.transaction_id:
-        raise InvalidArguments(tool, "transaction_id is not given", hint=example)
-    return given
-
-
-def read_operation_arguments(
-    tool: str, params: Mapping[str, Raw], shape: type[_OperationArgumentsT]
-) -> _OperationArgumentsT:
-    """Which operation is meant; raises InvalidArguments."""
-    fields = {"op_id": "..."} | ({"happened": True} if shape is ResolveArguments else {})
-    example = f"call it with {msgspec.json.encode(fields).decode()}"
-    given = decode_arguments(params, shape, tool, example, strict=False)
-    if not given.op_id:
-        raise InvalidArguments(tool, "op_id is not given", hint=example)
-    if isinstance(given, ResolveArguments) and given.happened is None:
-        raise InvalidArguments(tool, "happened is not given", hint=example)
-    return given
+def _require(tool: str, argument: str, value: object, example: str) -> None:
+    """Raises InvalidArguments for an argument that is missing or empty."""
+    if value is None or value == "":
+        raise InvalidArguments(tool, f"{argument} is not given", hint=example)
 
 
 def read_step(request: McpRequest) -> tuple[str, StepRequest]:
     """The transaction and the step that a call of the tool asks for; raises InvalidArguments."""
-    given = decode_arguments(
-        request.params, _StepArguments, STEP_TOOL, _STEP_EXAMPLE, strict=False, container="args"
-    )
-    for argument, value in (("transaction_id", given.transaction_id), ("tool", given.tool)):
-        if not value:
-            raise InvalidArguments(STEP_TOOL, f"{argument} is not given", hint=_STEP_EXAMPLE)
-    members = argument_members(request.params, STEP_TOOL, _STEP_EXAMPLE)
-    arguments = nested_arguments(members, STEP_TOOL, _STEP_EXAMPLE)
+    given = _step_arguments.read(request.params)
+    _require(STEP_TOOL, "transaction_id", given.transaction_id, _STEP_EXAMPLE)
+    _require(STEP_TOOL, "tool", given.tool, _STEP_EXAMPLE)
+    arguments = _step_arguments.read_nested(request.params)
     remedy = _object_members(given.compensate, STEP_TOOL, "compensate", _STEP_EXAMPLE)
     undo_tool, undo_template = _compensation(remedy, STEP_TOOL, _STEP_EXAMPLE)
     step_request = StepRequest(
@@ -268,7 +250,7 @@ class TransactionTools:
         )
 
     async def _begin(self, request: McpRequest) -> McpResponse:
-        given = read_begin(request.params)
+        given = _begin_arguments.read(request.params)
         transaction = await self._saga_runner.begin(
             request.caller,
             seconds=given.timeout_seconds(self._default_seconds),
@@ -279,7 +261,8 @@ class TransactionTools:
         )
 
     async def _commit(self, request: McpRequest) -> McpResponse:
-        given = read_transaction_arguments(COMMIT_TOOL, request.params, TransactionArguments)
+        given = _commit_arguments.read(request.params)
+        _require(COMMIT_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         return tool_result(
             transaction_summary(
                 await self._saga_runner.commit(_transaction_key(request.caller, given.transaction_id))
@@ -287,12 +270,14 @@ class TransactionTools:
         )
 
     async def _rollback(self, request: McpRequest) -> McpResponse:
-        given = read_transaction_arguments(ROLLBACK_TOOL, request.params, RollbackArguments)
+        given = _rollback_arguments.read(request.params)
+        _require(ROLLBACK_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         transaction_key = _transaction_key(request.caller, given.transaction_id)
         return _rollback_answer(await self._saga_runner.rollback(transaction_key, leave=given.leave))
 
     async def _get_transaction(self, request: McpRequest) -> McpResponse:
-        given = read_transaction_arguments(GET_TRANSACTION_TOOL, request.params, TransactionArguments)
+        given = _get_transaction_arguments.read(request.params)
+        _require(GET_TRANSACTION_TOOL, "transaction_id", given.transaction_id, _TRANSACTION_EXAMPLE)
         return tool_result(
             transaction_details(
                 await self._saga_runner.find_transaction(
@@ -302,7 +287,8 @@ class TransactionTools:
         )
 
     async def _get_operation(self, request: McpRequest) -> McpResponse:
-        given = read_operation_arguments(GET_OPERATION_TOOL, request.params, OperationArguments)
+        given = _get_operation_arguments.read(request.params)
+        _require(GET_OPERATION_TOOL, "op_id", given.op_id, _OPERATION_EXAMPLE)
         found = await self._operations.find_operation(request.caller, given.op_id)
         if found.state is not OperationState.DONE or not found.answered:
             return tool_result(operation_details(found, None))
@@ -313,7 +299,9 @@ class TransactionTools:
             close_answer(answer)
 
     async def _resolve(self, request: McpRequest) -> McpResponse:
-        given = read_operation_arguments(RESOLVE_TOOL, request.params, ResolveArguments)
+        given = _resolve_arguments.read(request.params)
+        _require(RESOLVE_TOOL, "op_id", given.op_id, _RESOLVE_EXAMPLE)
+        _require(RESOLVE_TOOL, "happened", given.happened, _RESOLVE_EXAMPLE)
         found = await self._operations.resolve(
             request.caller, given.op_id, happened=bool(given.happened), by="caller"
         )

@@ -9,13 +9,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headgate.domain.tool_arguments import unknown_argument_message, unknown_names
+from headgate.domain.tool_arguments import lenient_value, unknown_argument_message, unknown_names
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.filters import widen_filters
 
-_WHOLE: Final = re.compile(r"[+-]?\d{1,18}")
-_NUMBER: Final = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})")
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LONGEST_SHOWN: Final = 60
 _LONGEST_WORD: Final = 1000
@@ -107,22 +105,20 @@ class KnowledgeArguments:
         value = self._given.get(name)
         if value is None:
             return default
-        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-            value = float(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        number = lenient_value(value, float)
+        if number is None or not 0 <= number <= 1:
             raise _refusal(f"{name} must be a number from 0 to 1, not {abbreviated_json(value)}")
-        return float(value)
+        return number
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Whether something is wanted."""
         value = self._given.get(name)
         if value is None:
             return default
-        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-            return value.strip().lower() == "true"
-        if not isinstance(value, bool):
+        flag = lenient_value(value, bool)
+        if flag is None:
             raise _refusal(f"{name} must be true or false, not {abbreviated_json(value)}")
-        return value
+        return flag
 
     def word(self, name: str, default: W) -> W:
         """One of the words that there are for it."""
@@ -204,13 +200,9 @@ _HIGHEST_ID: Final = 2**63 - 1
 
 def parse_whole(name: str, value: object, lowest: int, highest: int) -> int:
     """The whole number that it is, also when it came as a text; raises InvalidQuestion."""
-    number = value
-    if isinstance(value, str):
-        number = int(value) if _WHOLE.fullmatch(value.strip()) else None
-    elif isinstance(value, float):
-        number = int(value) if value.is_integer() else None
-    if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
-        is_too_high = isinstance(number, int) and number > highest
+    number = lenient_value(value, int)
+    if number is None or not lowest <= number <= highest:
+        is_too_high = number is not None and number > highest
         open_ended = highest == _HIGHEST_ID and not is_too_high
         allowed = f"from {lowest} on" if open_ended else f"from {lowest} to {highest}"
         raise _refusal(f"{name} must be a whole number {allowed}, not {abbreviated_json(value)}")
