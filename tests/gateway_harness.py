@@ -14,14 +14,15 @@ from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity, McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.gateway import (
+from headgate.gateway.collaborators import (
     AccessControl,
-    Gateway,
     GatewayTool,
     LargeResultHandler,
     ToolCaller,
     TransactionSteps,
 )
+from headgate.gateway.gateway import Gateway
+from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
@@ -123,16 +124,25 @@ class GatewayHarness:
             mode, self.catalog, pools=self.pools, clients=clients, reserved=prefixed
         )
         delivery = self.desk.delivery
+        access = access or LocalAccess()
+        input_bridge = InputBridge(
+            UnrecordedDelivery(delivery), RequestStateSealer(Sealer([bytes(KEY_BYTES)]))
+        )
+        task_registry = MemoryTaskRegistry()
+        self.upstream_calls = UpstreamCalls(
+            access, self.catalog, self.tool_listings, delivery, input_bridge, task_registry
+        )
         self.gateway = Gateway(
-            access or LocalAccess(),
+            access,
             self.catalog,
             self.tool_listings,
             delivery,
-            InputBridge(UnrecordedDelivery(delivery), RequestStateSealer(Sealer([bytes(KEY_BYTES)]))),
-            MemoryTaskRegistry(),
+            input_bridge,
+            task_registry,
             responses or WholeResponses(),
             transactions or NoTransactions(),
             WholeTransfers(),
+            self.upstream_calls,
             own,
         )
 

@@ -20,7 +20,7 @@ from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, McpRequest, McpResponse
-from headgate.gateway.gateway import GatewayTool
+from headgate.gateway.collaborators import GatewayTool
 from headgate.protocol.protocol_version import Era
 from headgate.storage.files.state_file import StateFile
 

@@ -164,9 +164,11 @@ async def test_a_call_by_a_name_that_an_earlier_server_may_get_waits_until_names
     harness = GatewayHarness("big", "big_two")
     harness.catalog.hold_names()
     connect(harness.catalog, ["big_two"])
-    calling = asyncio.ensure_future(harness.gateway.call_upstream_tool(request("tools/call", "big_two_x")))
+    calling = asyncio.ensure_future(
+        harness.upstream_calls.call_upstream_tool(request("tools/call", "big_two_x"))
+    )
     # No server may get this name any more, or only one behind its owner.
-    await harness.gateway.call_upstream_tool(request("tools/call", "big_two:z"))
+    await harness.upstream_calls.call_upstream_tool(request("tools/call", "big_two:z"))
     assert not calling.done()
     connect(harness.catalog, ["big"])
     harness.catalog.settle_names()
@@ -181,7 +183,7 @@ async def test_a_call_does_not_wait_where_the_name_has_an_owner() -> None:
     harness = GatewayHarness("big", "big_two")
     connect(harness.catalog, ["big_two"])
     harness.catalog.hold_names()
-    await harness.gateway.call_upstream_tool(request("tools/call", "big_two_x"))
+    await harness.upstream_calls.call_upstream_tool(request("tools/call", "big_two_x"))
     assert [call.item.server for call in harness.sent] == ["big_two"]
 
 

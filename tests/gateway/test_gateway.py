@@ -23,7 +23,8 @@ from headgate.domain.errors import (
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import Identity, McpRequest, McpResponse, UpstreamCall
-from headgate.gateway.gateway import Gateway, ToolCaller
+from headgate.gateway.collaborators import ToolCaller
+from headgate.gateway.gateway import Gateway
 from headgate.protocol.protocol_version import Era
 from tests.delivery.scripted_upstream import DONE, SUBSCRIBED, WAIT_SECONDS
 from tests.gateway_harness import GatewayHarness, Large, request

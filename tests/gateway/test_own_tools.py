@@ -20,7 +20,7 @@ from headgate.domain.errors import HeaderMismatch, InvalidArguments, ResourceExh
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import Curation, ListingMode
 from headgate.domain.mcp_request import ClientSession, Identity, McpResponse
-from headgate.gateway.gateway import AccessControl, GatewayTool
+from headgate.gateway.collaborators import AccessControl, GatewayTool
 from headgate.protocol.protocol_version import Era
 from tests.catalog.sample_listings import UnreachableChannel
 from tests.delivery.scripted_upstream import DONE, WAIT_SECONDS, WRONG
@@ -294,11 +294,11 @@ async def test_in_dynamic_mode_the_list_grows_before_the_answer_and_for_nobody_e
         ),
     )
     assert await hall.listed(owner) == ["retrieve_tools"]
-    await hall.call("retrieve_tools", {"query": "pay money", "limit": 1}, owner=owner)
+    await hall.call("retrieve_tools", {"query": "pay money", "limit": 1}, session=owner)
     assert found == [("one", (("bank", "pay"),))]
     assert await hall.listed(owner) == ["retrieve_tools", "bank_pay"]
     assert await hall.listed(other) == ["retrieve_tools"]
-    await hall.call("bank_pay", {"amount": 1}, owner=owner)
+    await hall.call("bank_pay", {"amount": 1}, session=owner)
     assert await hall.listed(owner) == ["retrieve_tools", "bank_pay"]
 
 
@@ -364,7 +364,7 @@ async def test_where_everything_is_whole_a_servers_tool_of_such_a_name_is_listed
         hall = bare(mode, *THEIRS)
         assert await hall.listed(owner) == ["pay", *NAMES]
         for name in NAMES:
-            assert await hall.call(name, {"amount": 1}, owner=owner) is DONE
+            assert await hall.call(name, {"amount": 1}, session=owner) is DONE
         assert [name for _, name, _ in hall.sent()] == NAMES
 
 

@@ -26,12 +26,13 @@ from headgate.config.settings import Settings
 from headgate.domain.gateway_chain import GatewayChain
 from headgate.domain.item import ItemKind
 from headgate.domain.listing_mode import NO_CURATION
-from headgate.domain.mcp_request import McpRequest, McpResponse, UpstreamCall
 from headgate.domain.redaction import redact
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
-from headgate.gateway.gateway import Gateway, GatewayTool
+from headgate.gateway.collaborators import GatewayTool
+from headgate.gateway.gateway import Gateway
+from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
@@ -96,11 +97,16 @@ class GatewayRuntime:
         own: dict[str, GatewayTool] = {
             **search.own_tools(access, self.server_facade.await_listings, self._on_tools_found)
         }
-
-        async def use(request: McpRequest) -> tuple[UpstreamCall, McpResponse]:
-            return await gateway.call_upstream_tool(request)
-
-        transactions = delivery_services.tools(use)
+        task_registry = MemoryTaskRegistry()
+        upstream_calls = UpstreamCalls(
+            access,
+            catalog,
+            search.tool_listings,
+            delivery_services.delivery,
+            self.input_bridge,
+            task_registry,
+        )
+        transactions = delivery_services.tools(upstream_calls.call_upstream_tool)
         own.update(transactions.tools_by_name)
         gateway = Gateway(
             access,
@@ -108,10 +114,11 @@ class GatewayRuntime:
             search.tool_listings,
             delivery_services.delivery,
             self.input_bridge,
-            MemoryTaskRegistry(),
+            task_registry,
             results.large_results(search.reads_results_by_name),
             transactions,
             delivery_services.transfers,
+            upstream_calls,
             own,
         )
         self._federation = federation
