@@ -86,11 +86,11 @@ async def _headgate(url: str) -> AsyncIterator[Post]:
     library = importlib.import_module("headgate.upstream.http.http1_client")
     connecting = importlib.import_module("headgate.upstream.http.http_connector")
     origin = connecting.Origin(url)
-    client = library.HttpClient(connecting.Connector(origin, 10.0))
+    client = library.Http1Client(connecting.OriginConnector(origin, 10.0))
     headers = "".join(f"{name}: {value}\r\n" for name, value in _HEADERS.items()).encode()
 
     async def post(body: bytes) -> tuple[int, bytes]:
-        response = await client.send("POST", origin.target, headers, body)
+        response = await client.send_http("POST", origin.target, headers, body)
         try:
             return response.status, await response.read(_MOST_ANSWER_BYTES)
         finally:

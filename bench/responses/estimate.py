@@ -144,8 +144,8 @@ def _word(draw: random.Random) -> str:
 
 def _code() -> str:
     """Modules of this package that change rarely."""
-    package = ROOT / "src" / "headgate" / "catalog" / "tokens"
-    return "\n".join(Path(package / name).read_text() for name in ("merges.py", "words.py", "vocabulary.py"))
+    package = ROOT / "src" / "headgate" / "search"
+    return "\n".join(Path(package / name).read_text() for name in ("token_counter.py",))
 
 
 def _coloured(draw: random.Random) -> str:

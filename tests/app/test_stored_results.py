@@ -168,8 +168,8 @@ from headgate.config.settings import Settings
 
 async def load(directory):
     async with open_stored_results(Settings(data_dir=Path(directory))) as results:
-        works = await asyncio.gather(*(results._loaded() for _ in range(20)))
-        print(sum(hasattr(work, "perform") and hasattr(work, "check") for work in works))
+        works = await asyncio.gather(*(results._load_work() for _ in range(20)))
+        print(sum(hasattr(work, "run_job") and hasattr(work, "validate_job") for work in works))
 
 import sys
 asyncio.run(load(sys.argv[1]))

@@ -89,7 +89,7 @@ class RetrievalFixture:
     ) -> McpResponse:
         session = ClientSession(owner, UnreachableChannel()) if owner else None
         asked = request(
-            "tools/call", "retrieve_tools", {"arguments": given}, who, profile=profile, owner=session
+            "tools/call", "retrieve_tools", {"arguments": given}, who, profile=profile, session=session
         )
         return await self.tool.run(asked)
 

@@ -341,7 +341,7 @@ async def write():
             for number in range(200 + turn % 7)
         ]
         await file.keep("s", "1", ItemKind.TOOLS, tools, NO_HINT)
-        await file.keep_vectors("m", {str(turn): bytes(400)})
+        await file.store_vectors("m", {str(turn): bytes(400)})
         print(turn, flush=True)
 
 asyncio.run(write())

@@ -64,7 +64,7 @@ class LinesMachine(RuleBasedStateMachine):
     @rule(wanted=CLAIMS)
     def lease(self, wanted: PoolKey) -> None:
         async def begin() -> None:
-            self.leases.append((asyncio.create_task(self.exchange.lease(wanted)), wanted))
+            self.leases.append((asyncio.create_task(self.exchange.acquire(wanted)), wanted))
             await self._settle()
 
         self.run(begin())
@@ -73,15 +73,15 @@ class LinesMachine(RuleBasedStateMachine):
     @rule(which=ANY)
     def give_back(self, which: int) -> None:
         line, _ = self.held.pop(which % len(self.held))
-        self.exchange.lines.give_back(line)
+        self.exchange.pool.release(line)
         self.run(self._settle())
 
     @precondition(lambda self: self.held)
     @rule(which=ANY)
     def find_the_session_gone(self, which: int) -> None:
         line, _ = self.held.pop(which % len(self.held))
-        self.exchange.lines.drop(line)
-        self.exchange.lines.give_back(line)
+        self.exchange.pool.evict(line)
+        self.exchange.pool.release(line)
         self.run(self._settle())
 
     @precondition(lambda self: self.leases)
@@ -107,22 +107,22 @@ class LinesMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(["ann", "bob"]))
     def end(self, owner: str) -> None:
-        self.exchange.lines.end(owner)
+        self.exchange.pool.close_client(owner)
         self.run(self._settle())
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 61.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
-        self.exchange.lines.expire()
+        self.exchange.pool.close_idle()
         self.run(self._settle())
 
     @rule()
     def ask_somebody(self) -> None:
-        self.exchange.lines.asks = True
+        self.exchange.pool.server_sends_requests = True
 
     @invariant()
     def lines_are_few(self) -> None:
-        assert len(self.exchange.lines) <= MOST
+        assert len(self.exchange.pool) <= MOST
 
     @invariant()
     def a_line_serves_one_kind_of_client(self) -> None:
@@ -144,7 +144,7 @@ class LinesMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         async def end() -> None:
-            await self.exchange.lines.close()
+            await self.exchange.pool.close()
             await self._settle()
             assert not self.leases, "nobody waits for a line any more"
             assert self.exchange.open == []

@@ -113,7 +113,7 @@ async def test_a_key_is_one_header_line_where_the_operator_named_a_header(
 async def test_a_late_answer_is_of_the_era_of_its_server(version: str, *, typed: bool) -> None:
     scene, late = ScriptedFleet(ScriptedServer(version)), list[McpResponse]()
     async with scene.fleet() as fleet:
-        await fleet.send_to_server(delivery_options(on_late=late.append))
+        await fleet.send_to_server(delivery_options(on_late_response=late.append))
         hear = sent(scene).on_late
         assert hear is not None
         hear(McpResponse(b"{}"))
@@ -137,7 +137,7 @@ async def test_a_server_that_is_silent_because_a_wanted_answer_takes_long_is_lef
         (link,) = scene.links
         scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         with pytest.raises(UpstreamTimeout):
-            await fleet.send_to_server(delivery_options(seconds=2.0, on_late=lambda answer: None))
+            await fleet.send_to_server(delivery_options(seconds=2.0, on_late_response=lambda answer: None))
         asked = len(link.asked)
         await asyncio.sleep(100)
         assert len(link.asked) == asked, "it is not even asked whether it is there"
@@ -152,7 +152,9 @@ async def test_many_wanted_answers_do_not_hide_for_ever_that_none_comes() -> Non
         scene.server.answers["tools/call"] = UpstreamTimeout("bank", "pay", 2.0)
         for _ in range(40):
             with pytest.raises(UpstreamTimeout):
-                await fleet.send_to_server(delivery_options(seconds=2.0, on_late=lambda answer: None))
+                await fleet.send_to_server(
+                    delivery_options(seconds=2.0, on_late_response=lambda answer: None)
+                )
             await asyncio.sleep(30)
         assert scene.server.asked("ping"), "it is asked whether it is there"
 

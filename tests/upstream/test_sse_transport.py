@@ -65,7 +65,7 @@ def talking(tmp_path: Path) -> Start:
 
 async def test_an_answer_comes_on_the_stream(talking: Start) -> None:
     async with talking(OldServer().behave) as link, asyncio.timeout(WAIT_SECONDS):
-        answer = await link.request(outgoing())
+        answer = await link.round_trip(outgoing())
         assert json.loads(answer.result) == {"done": True}
 
 
@@ -81,8 +81,8 @@ async def test_a_stream_that_ends_fails_what_waits(talking: Start) -> None:
     streams: list[Received] = []
     async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamLost):
-            await link.request(outgoing())
-        assert await link.lost()
+            await link.round_trip(outgoing())
+        assert await link.wait_lost()
 
 
 async def test_a_post_that_is_never_answered_does_not_outlive_the_time_limit(talking: Start) -> None:
@@ -91,7 +91,7 @@ async def test_a_post_that_is_never_answered_does_not_outlive_the_time_limit(tal
         server.accepts = False
         async with asyncio.timeout(WAIT_SECONDS - 1):
             with pytest.raises(UpstreamTimeout):
-                await link.request(outgoing(seconds=0.2))
+                await link.round_trip(outgoing(seconds=0.2))
 
 
 @pytest.mark.parametrize("endpoint", [b"http://192.0.2.1/messages", b"https://127.0.0.1/messages"])
@@ -100,8 +100,8 @@ async def test_an_endpoint_at_a_stranger_is_not_spoken_to(talking: Start, endpoi
     server.endpoint = endpoint
     async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamUnreachable):
-            await link.request(outgoing())
-        assert "another origin" in await link.lost()
+            await link.round_trip(outgoing())
+        assert "another origin" in await link.wait_lost()
 
 
 @pytest.mark.parametrize("endpoint", [b"http://[::1", b"http://h:port/"])
@@ -110,8 +110,8 @@ async def test_an_endpoint_that_is_no_url_is_an_error_at_once(talking: Start, en
     server.endpoint = endpoint
     async with talking(server.behave) as link, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(UpstreamUnreachable):
-            await link.request(outgoing())
-        assert await link.lost()
+            await link.round_trip(outgoing())
+        assert await link.wait_lost()
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ async def test_a_post_that_is_cut_off_may_have_been_carried_out_and_hurts_no_oth
 
     waiting = asyncio.Event()
     async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        other = asyncio.create_task(link.request(outgoing(params=b'{"wait":true}')))
+        other = asyncio.create_task(link.round_trip(outgoing(params=b'{"wait":true}')))
         await waiting.wait()
         with pytest.raises(UpstreamLost, match="'pay'") as lost:
-            await link.request(outgoing(params=b'{"cut":true}'))
+            await link.round_trip(outgoing(params=b'{"cut":true}'))
         assert lost.value.effect is Effect.UNKNOWN
         assert not other.done()
-        assert json.loads((await link.request(outgoing())).result) == {"done": True}
+        assert json.loads((await link.round_trip(outgoing())).result) == {"done": True}
         other.cancel()
 
 
@@ -169,7 +169,7 @@ async def test_an_accepted_post_whose_response_is_cut_off_is_answered_on_the_str
         await server.stream.say(b'data: {"jsonrpc":"2.0","id":1,"result":{"done":true}}\n\n')
 
     async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        assert json.loads((await link.request(outgoing())).result) == {"done": True}
+        assert json.loads((await link.round_trip(outgoing())).result) == {"done": True}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_a_refused_post_says_whether_anything_happened(
 
     async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
         with pytest.raises(kind) as refused:
-            await link.request(outgoing())
+            await link.round_trip(outgoing())
         assert refused.value.effect is effect
 
 
@@ -235,7 +235,7 @@ async def test_nothing_is_sent_when_the_stream_has_ended(talking: Start) -> None
         await request.hang_up()
 
     async with talking(behave) as link, asyncio.timeout(WAIT_SECONDS):
-        await link.lost()
+        await link.wait_lost()
         with pytest.raises(UpstreamUnreachable):
-            await link.request(outgoing())
+            await link.round_trip(outgoing())
     assert posts == []

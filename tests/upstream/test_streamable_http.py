@@ -104,7 +104,7 @@ async def test_a_stream_may_say_other_things_before_the_answer(talking: Start) -
         answer = await talk.ask(token=7, progress=heard)
         assert json.loads(answer.result) == {"done": True}
         assert heard == [{"progress": 1, "total": 2}]
-        assert talk.router.noise == 1
+        assert talk.router.ignored == 1
 
 
 async def test_a_stream_that_ends_without_an_answer_is_a_loss(talking: Start) -> None:
@@ -299,7 +299,7 @@ async def test_a_forgotten_session_is_told_apart_from_an_unknown_path(talking: S
         with pytest.raises(UpstreamSessionExpired):
             await talk.ask()
         async with asyncio.timeout(WAIT_SECONDS):
-            assert "session" in await talk.link.lost()
+            assert "session" in await talk.link.wait_lost()
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ async def test_a_server_that_is_gone_is_lost(talking: Start) -> None:
             await talk.ask()
         assert unreachable.value.effect is Effect.NONE
         async with asyncio.timeout(WAIT_SECONDS):
-            await talk.link.lost()
+            await talk.link.wait_lost()
 
 
 async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can_wait(talking: Start) -> None:
@@ -357,7 +357,7 @@ async def test_pings_without_end_are_answered_a_few_at_once_and_no_more_than_can
         await request.answer(b"", "202 Accepted")
 
     async with talking(say, version=LEGACY) as talk:
-        await eventually(lambda: talk.router.noise == 200 - 72, WAIT_SECONDS, "too many")
+        await eventually(lambda: talk.router.ignored == 200 - 72, WAIT_SECONDS, "too many")
         await eventually(lambda: len(posts) == 8, WAIT_SECONDS, "a few")
         assert talk.server.connections <= 9
         released.set()

@@ -211,7 +211,7 @@ processor.process(lines, QueryParams(sql="SELECT a.line FROM rows a, rows b ORDE
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.stdout == '{"columns":["count(line)"],"rows":[[50]]}\n'
-    assert "Refused: The statement takes too much memory" in ended.stderr
+    assert "ProcessingError: The statement takes too much memory" in ended.stderr
 
 
 def test_too_large_a_table_is_refused() -> None:

@@ -14,7 +14,6 @@ import click
 from headgate.cli import INTERRUPTED, TERMINATED
 from headgate.domain.errors import ConfigError, HeadgateError, KnowledgeError, StoreUnavailable
 from headgate.domain.redaction import redact_secrets
-from headgate.knowledge.errors import InvalidGraph
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -84,8 +83,7 @@ def _sentence(error: HeadgateError) -> str:
     if isinstance(error, StoreUnavailable) and error.why:
         # Who runs a command is the one who can mend it.
         return f"the store of the documents cannot be used: {error.why}"
-    hinted = isinstance(error, InvalidGraph) or (isinstance(error, KnowledgeError) and error.hinted)
-    complete = isinstance(error, KnowledgeError) and not hinted
+    complete = isinstance(error, KnowledgeError) and not (error.hinted or error.hint_for_operators)
     if complete or error.hint.casefold() in error.message.casefold():
         return error.message
     if error.message.endswith("."):

@@ -26,12 +26,12 @@ def buffered_store_log() -> Iterator[Callable[[], None]]:
     _STORE_LOGGER.addHandler(handler)
     _STORE_LOGGER.propagate = False
     try:
-        yield handler.release
+        yield handler.forward
     except StoreUnavailable:
         handler.records.clear()
         raise
     finally:
-        handler.release()
+        handler.forward()
 
 
 class _BufferingHandler(logging.Handler):
@@ -42,7 +42,7 @@ class _BufferingHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
 
-    def release(self) -> None:
+    def forward(self) -> None:
         _STORE_LOGGER.removeHandler(self)
         _STORE_LOGGER.propagate = True
         for record in self.records:

@@ -370,6 +370,9 @@ class EmbedderUnavailable(HeadgateError):
 class KnowledgeError(HeadgateError):
     """Something about the team's documents; the message is the whole sentence, word for word."""
 
+    # Whether an operator at a terminal reads the hint too.
+    hint_for_operators: ClassVar[bool] = False
+
     def __init__(
         self, message: str, *, hint: str, retry_after_seconds: float | None = None, hinted: bool = False
     ) -> None:

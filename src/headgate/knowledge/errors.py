@@ -188,6 +188,7 @@ class InvalidGraph(KnowledgeError):
     code = "INVALID_PARAMS"
     number = 1040
     http_status = 400
+    hint_for_operators = True
 
 
 class UnresolvedEndpoint(NamedTuple):

@@ -242,7 +242,7 @@ def _reopenable_copy(client: Any) -> Any:
 def _uninstall_dispatcher(session: Any, dispatcher: RmcpDispatcher) -> None:
     # Unless somebody stands behind us by now, who needs us where we are.
     if getattr(session, _DISPATCHER) is dispatcher:
-        setattr(session, _DISPATCHER, dispatcher.wire)
+        setattr(session, _DISPATCHER, dispatcher.sdk_dispatcher)
 
 
 def _is_closed(session: Any) -> bool:

@@ -248,12 +248,12 @@ from tests.knowledge.stores.sample_documents import MODEL, document, entity, vec
 
 async def main():
     async with open_sqlite_store(Path(sys.argv[1])) as store:
-        await store.use_model(MODEL, 2)
+        await store.set_model(MODEL, 2)
         for number in range(100_000):
             texts = [f"text {number} {place}" for place in range(number % 5)]
-            await store.replace(document(f"{number % 7}.md", *texts, entities=[entity("Acme", 0)]))
-            waiting = await store.without_vector(3)
-            await store.keep_vectors(MODEL, {id: vector(1, id) for id, _ in waiting})
+            await store.replace_document(document(f"{number % 7}.md", *texts, entities=[entity("Acme", 0)]))
+            waiting = await store.chunks_without_vector(3)
+            await store.store_vectors(MODEL, {id: vector(1, id) for id, _ in waiting})
             print(number, flush=True)
 
 asyncio.run(main())

@@ -104,7 +104,7 @@ from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 async def main():
     async with open_sqlite_store(Path(sys.argv[1])) as store:
         print(len(await store.nearest(bytes({4 * DIMENSIONS}), 5, NO_FILTERS)))
-        print(len(await store.containing(["text"], 3, NO_FILTERS)))
+        print(len(await store.match_terms(["text"], 3, NO_FILTERS)))
 
 
 asyncio.run(main())

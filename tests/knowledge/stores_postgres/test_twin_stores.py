@@ -89,14 +89,14 @@ def kept_vectors(draw: st.DrawFn) -> tuple[str, dict[int, bytes]]:
 
 
 steps = st.one_of(
-    documents().map(lambda one: lambda store: store.replace(one)),
-    st.lists(st.sampled_from(FILES), max_size=2).map(lambda files: lambda store: store.remove(files)),
-    st.sampled_from((("one", 2), ("other", 3))).map(lambda model: lambda store: store.use_model(*model)),
-    kept_vectors().map(lambda kept: lambda store: store.keep_vectors(*kept)),
+    documents().map(lambda one: lambda store: store.replace_document(one)),
+    st.lists(st.sampled_from(FILES), max_size=2).map(lambda files: lambda store: store.remove_sources(files)),
+    st.sampled_from((("one", 2), ("other", 3))).map(lambda model: lambda store: store.set_model(*model)),
+    kept_vectors().map(lambda kept: lambda store: store.store_vectors(*kept)),
     st.tuples(
         st.sampled_from(("o", "p")), st.lists(entities, max_size=3), st.lists(relationships, max_size=2)
     ).map(lambda told: lambda store: store.import_graph(*told)),
-    st.sampled_from(("o", "p")).map(lambda origin: lambda store: store.forget_graph(origin)),
+    st.sampled_from(("o", "p")).map(lambda origin: lambda store: store.delete_graph(origin)),
 )
 
 
