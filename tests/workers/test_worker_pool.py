@@ -61,7 +61,7 @@ async def workers(tmp_path: Path) -> AsyncIterator[WorkerPool]:
 
 def processes() -> set[int]:
     """The workers of this process."""
-    return {pid for pid in descendants(os.getpid()) if b"headgate.workers.child" in command(pid)}
+    return {pid for pid in descendants(os.getpid()) if b"headgate.workers.result_jobs" in command(pid)}
 
 
 def command(pid: int) -> bytes:

@@ -1,10 +1,8 @@
 """The store of large results and its workers as configured."""
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import cast
 
 from headgate.app.background_tasks import start_background_task
 from headgate.catalog.listing_variant import ListingContext
@@ -22,7 +20,6 @@ from headgate.workers.worker_pool import WorkerPool, open_worker_pool
 # How often is looked whether the time of some results is over.
 _SWEEP_SECONDS = 10.0
 
-_WORK = "headgate.results.job_runner"
 _SHARED = "Large results are stored under a cache_id that every local client of this gateway can read."
 
 
@@ -43,11 +40,11 @@ class StoredResults:
         return self._large_results
 
     async def _load_work(self) -> JobRunner:
-        """What works on results; a start does not wait for it, and neither does the loop."""
-        work: JobRunner | None = self._work
+        """The job runner; it loads every processor, so it is imported in a thread when it is first needed."""
+        work = self._work
         if work is None:
-            # Whoever comes while it is being loaded waits for the same lock, and gets a whole module.
-            self._work = work = cast("JobRunner", await asyncio.to_thread(importlib.import_module, _WORK))
+            # Concurrent calls wait for the same import lock and get the same module.
+            self._work = work = await asyncio.to_thread(_import_job_runner)
         return work
 
     async def clear_agent(self, agent: str) -> None:
@@ -90,6 +87,12 @@ class StoredResults:
             ("result_jobs_stopped", ""): self.workers.stopped,
         }
         return counts | (self._large_results.metrics.counters() if self._large_results is not None else {})
+
+
+def _import_job_runner() -> JobRunner:
+    from headgate.results import job_runner
+
+    return job_runner
 
 
 @asynccontextmanager

@@ -1,30 +1,27 @@
-"""The socket protocol between the gateway and a worker process: fixed header, job, then bytes or a file
-descriptor.
-"""
+"""The socket protocol of confined child processes: header, job, then bytes or a file descriptor."""
 
 import mmap
 import os
 import socket
 import struct
+import time
 
 import msgspec
 
-from headgate.results.content import Content
-
-# The length of the job, of the name of the entry, and of the result; where in a file the result begins, and
-# whether there is one.
+# Lengths of the job, of the entry's name and of the content; where in a file the content begins, and whether
+# a file descriptor comes with the header.
 _HEADER = struct.Struct(">IIQQ?")
 _REPLY_HEADER = struct.Struct(">Q")
 _MAX_RECEIVE_BYTES = 1024 * 1024
 
 
 class WorkerJob(msgspec.Struct, frozen=True):
-    """A job with what it is about."""
+    """A job and the content that it works on."""
 
     job: bytes
-    # By which the worker knows a result again that it has opened before.
+    # Names the content, so that the worker can reuse its parsed form; empty where nothing is reused.
     entry: str
-    content: Content | memoryview
+    content: bytes | memoryview
 
 
 class FileRange(msgspec.Struct, frozen=True):
@@ -36,7 +33,7 @@ class FileRange(msgspec.Struct, frozen=True):
 
 
 def send_job(channel: socket.socket, job: bytes, entry: str, content: bytes | FileRange) -> None:
-    """Give a worker its job; raises OSError when it is gone."""
+    """Send a job to a worker; raises OSError when it is gone, TimeoutError when it does not read."""
     name = entry.encode()
     if isinstance(content, FileRange):
         head = _HEADER.pack(len(job), len(name), content.size, content.start, True)
@@ -49,7 +46,7 @@ def send_job(channel: socket.socket, job: bytes, entry: str, content: bytes | Fi
 
 
 def receive_job(channel: socket.socket) -> WorkerJob | None:
-    """The next job; None when the gateway has closed its end."""
+    """The next job; None when the parent has closed its end."""
     head, descriptors, _, _ = socket.recv_fds(channel, _HEADER.size, 1)
     if not head:
         return None
@@ -66,22 +63,26 @@ def receive_job(channel: socket.socket) -> WorkerJob | None:
     return WorkerJob(job, name, memoryview(mapped)[start : start + size])
 
 
-def send_reply(channel: socket.socket, answer: bytes) -> None:
-    """Give the gateway its answer."""
-    channel.sendall(_REPLY_HEADER.pack(len(answer)))
-    channel.sendall(answer)
+def send_reply(channel: socket.socket, reply: bytes) -> None:
+    """Send a worker's reply; raises OSError when the parent is gone."""
+    channel.sendall(_REPLY_HEADER.pack(len(reply)))
+    channel.sendall(reply)
 
 
-def receive_reply(channel: socket.socket) -> bytes:
-    """The worker's answer; raises OSError when it is gone or takes too long."""
-    (size,) = _REPLY_HEADER.unpack(read_exactly(channel, _REPLY_HEADER.size))
-    return read_exactly(channel, size)
+def receive_reply(channel: socket.socket, seconds: float | None = None) -> bytes:
+    """The worker's reply; raises OSError when it is gone, TimeoutError when `seconds` pass before its end."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    (size,) = _REPLY_HEADER.unpack(read_exactly(channel, _REPLY_HEADER.size, deadline))
+    return read_exactly(channel, size, deadline)
 
 
-def read_exactly(channel: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes; raises OSError when there are not so many."""
+def read_exactly(channel: socket.socket, size: int, deadline: float | None = None) -> bytes:
+    """So many bytes; raises OSError when the other side is gone, TimeoutError after the deadline."""
     pieces = bytearray()
     while len(pieces) < size:
+        if deadline is not None:
+            # Zero would make the socket non-blocking.
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
         piece = channel.recv(min(size - len(pieces), _MAX_RECEIVE_BYTES))
         if not piece:
             raise ConnectionResetError("the other side is gone")

@@ -1,6 +1,5 @@
 """Which parser reads which files; the extension decides."""
 
-import importlib
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
@@ -13,16 +12,15 @@ PARSER_VERSION: Final = "5"
 # How the reason begins that installing something removes.
 PACKAGE_MISSING: Final = "needs the package"
 
-# The module and the function, which are loaded when the first such file comes, and what they call a document.
-_PARSERS: Final = {
-    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), ("markdown", "parse", "markdown")),
-    **dict.fromkeys((".txt", ".text", ".rst", ".log"), ("text", "parse", "text")),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), ("html", "parse", "html")),
-    ".pdf": ("pdf", "parse", "pdf"),
-    ".docx": ("docx", "parse", "docx"),
-    **dict.fromkeys((".csv", ".tsv", ".tab"), ("table", "parse", "csv")),
-    ".json": ("records", "parse", "json"),
-    **dict.fromkeys((".jsonl", ".ndjson"), ("records", "parse_lines", "json")),
+# The type of the documents in files with each extension.
+_DOCUMENT_TYPES: Final = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
+    **dict.fromkeys((".txt", ".text", ".rst", ".log"), "text"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    ".pdf": "pdf",
+    ".docx": "docx",
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
 }
 
 
@@ -33,26 +31,46 @@ def extension_of(name: str) -> str:
 
 def known_extensions() -> list[str]:
     """Those of files that can be read."""
-    return sorted(_PARSERS)
+    return sorted(_DOCUMENT_TYPES)
 
 
 def is_known(extension: str) -> bool:
     """Whether there is a parser for such files."""
-    return extension in _PARSERS
+    return extension in _DOCUMENT_TYPES
 
 
 def parse(extension: str, content: bytes) -> ParsedDocument:
     """What is in the file; raises Unreadable, and anything that a parser stumbles over."""
-    module, function, doc_type = _PARSERS[extension]
+    doc_type = _DOCUMENT_TYPES[extension]
     if is_empty(content):
         # Somebody may have begun it, so it is no mistake, whatever it is to become.
         return ParsedDocument(sections=(), doc_type=doc_type)
     try:
-        parser: Callable[[bytes], ParsedDocument] = getattr(
-            importlib.import_module(f"headgate.knowledge.readers.{module}"), function
-        )
+        parser = _load_parser(extension)
     except ImportError as missing:
         raise DocumentUnreadable(
             f'{PACKAGE_MISSING} {missing.name!r} to be read: pip install "headgate[knowledge]"'
         ) from missing
     return parser(content)
+
+
+def _load_parser(extension: str) -> Callable[[bytes], ParsedDocument]:
+    """Import a parser with the first file of its type, because most need a package that may be missing."""
+    match _DOCUMENT_TYPES[extension]:
+        case "markdown":
+            from headgate.knowledge.readers.markdown import parse as parser
+        case "html":
+            from headgate.knowledge.readers.html import parse as parser
+        case "pdf":
+            from headgate.knowledge.readers.pdf import parse as parser
+        case "docx":
+            from headgate.knowledge.readers.docx import parse as parser
+        case "csv":
+            from headgate.knowledge.readers.table import parse as parser
+        case "json" if extension == ".json":
+            from headgate.knowledge.readers.records import parse as parser
+        case "json":
+            from headgate.knowledge.readers.records import parse_lines as parser
+        case _:
+            from headgate.knowledge.readers.text import parse as parser
+    return parser
