@@ -49,7 +49,7 @@ format: $(VENV)/dev.stamp ## Mend what ruff can mend by itself
 	$(BIN)/ruff format
 
 # The real parts are installed when a chosen test needs them.
-pytest: $(VENV)/dev.stamp ## Run the tests; choose with ARGS="tests/front -k session"
+pytest: $(VENV)/dev.stamp ## Run the tests; choose with ARGS="tests/server -k session"
 	INSTALL_PARTS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 parts: $(addprefix $(PARTS)/,$(addsuffix .stamp,$(INSTALLED))) ## Install the real servers and clients
