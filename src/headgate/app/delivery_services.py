@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from headgate.app.background_tasks import start_background_task
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
@@ -22,6 +21,7 @@ from headgate.delivery.upstream_delivery import CallCounter, UpstreamDelivery
 from headgate.domain.errors import HeadgateError, StoreFailed
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.mcp_request import Identity
+from headgate.event_loop import BackgroundTasks
 from headgate.gateway.collaborators import ToolCaller
 from headgate.storage.files.result_transfers import ResultTransfers, open_transfers
 from headgate.storage.sqlite.group_commit import GroupCommit
@@ -74,7 +74,7 @@ class DeliveryServices:
         self._operations: dict[OperationState, int] = {}
         self._phases: dict[Phase, int] = {}
         self._saga_runner: SagaRunner | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def tools(self, use: ToolCaller) -> TransactionTools:
         """The tools for transactions, whose calls are made with `use`."""
@@ -100,7 +100,7 @@ class DeliveryServices:
 
     def start_maintenance(self) -> None:
         """Take care of the ledger from now on."""
-        start_background_task(self._maintain(), "ledger", self._tasks)
+        self._tasks.start(self._maintain(), name="ledger")
 
     async def _maintain(self) -> None:
         """Go on with what was under way when a gateway ended, then keep the ledger tidy; never returns."""
@@ -202,8 +202,7 @@ class DeliveryServices:
 
     async def close(self) -> None:
         """Record what is under way."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._saga_runner is not None:
             await self._saga_runner.close()
         await self.idempotent_delivery.close()

@@ -8,13 +8,13 @@ import socket
 import sys
 from collections.abc import Callable
 
-from headgate.app.background_tasks import log_task_failure
 from headgate.app.config_reload import ConfigurationState, follow_config_changes
 from headgate.app.loop_detection import chain_of, refuse_loop
 from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
 from headgate.domain.gateway_chain import GatewayChain
+from headgate.event_loop import BackgroundTasks
 from headgate.server.endpoints import MCP, SSE
 from headgate.server.guard import RequestGuard
 from headgate.server.http_connection import HttpServerLimits, ServerContext
@@ -50,19 +50,12 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
         if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
             raise
         return await _refuse_parent_gateway(loop)
-    async with open_gateway_runtime(settings, chain=chain) as runtime:
+    async with open_gateway_runtime(settings, chain=chain) as runtime, BackgroundTasks() as background:
         state = ConfigurationState(settings)
-        reloading = asyncio.create_task(
-            follow_config_changes(load, settings, runtime.apply_servers, state), name="reload"
-        )
-        reloading.add_done_callback(log_task_failure)
-        try:
-            if settings.transport == "stdio":
-                return await _serve_stdio(runtime, settings)
-            return await _serve_http(runtime, settings, chain, state)
-        finally:
-            reloading.cancel()
-            await asyncio.gather(reloading, return_exceptions=True)
+        background.start(follow_config_changes(load, settings, runtime.apply_servers, state), name="reload")
+        if settings.transport == "stdio":
+            return await _serve_stdio(runtime, settings)
+        return await _serve_http(runtime, settings, chain, state)
 
 
 async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
@@ -72,9 +65,11 @@ async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, serving.cancel)
-    serving.add_done_callback(log_task_failure)
     await asyncio.wait({serving})
-    return 0 if serving.cancelled() or serving.exception() is None else 1
+    if serving.cancelled() or (error := serving.exception()) is None:
+        return 0
+    log.error("stdio failed", exc_info=error)
+    return 1
 
 
 async def _refuse_parent_gateway(loop: ConfigError) -> int:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
-from headgate.app.background_tasks import start_background_task
 from headgate.app.stored_results import StoredResults
 from headgate.catalog.capabilities import MergedCapabilities
 from headgate.catalog.catalog import Catalog
@@ -17,6 +16,7 @@ from headgate.catalog.tool_listings import ToolListings
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import Era
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.upstream.connection_pool import PoolKey
@@ -44,7 +44,7 @@ class GatewayFacade:
         self._tool_listings = tool_listings
         self._results = results
         self._catalog = catalog
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self.cache_hint = tool_listings.cache_hint
 
     async def instructions(self, listing_context: ListingContext) -> str:
@@ -89,7 +89,7 @@ class GatewayFacade:
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""
-        start_background_task(work, "for a client", self._tasks)
+        self._tasks.start(work, name="client request")
 
 
 # Fifty servers that connect one after the other are made one listing, not fifty.

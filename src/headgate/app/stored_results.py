@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from headgate.app.background_tasks import start_background_task
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.own_tools import OwnToolDefinition
 from headgate.config.settings import Settings
 from headgate.domain.mcp_request import McpRequest
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import Era
 from headgate.results.large_results import JobRunner, LargeResults, TruncationSettings
 from headgate.results.notices import MESSAGE
@@ -99,16 +99,12 @@ def _import_job_runner() -> JobRunner:
 async def open_stored_results(settings: Settings) -> AsyncIterator[StoredResults]:
     """The store and its workers, for as long as the block lasts."""
     directory = settings.data_dir / "spool"
-    tasks: set[asyncio.Task[None]] = set()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_results(directory, result_limits_of(settings)))
         workers = await stack.enter_async_context(open_worker_pool(directory))
-        start_background_task(_sweep(store), "results", tasks)
-        try:
-            yield StoredResults(settings, store, workers)
-        finally:
-            for task in tasks:
-                task.cancel()
+        background = await stack.enter_async_context(BackgroundTasks())
+        background.start(_sweep(store), name="results")
+        yield StoredResults(settings, store, workers)
 
 
 async def _sweep(store: LocalResultStore) -> None:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from headgate.access.local import LocalAccess
-from headgate.app.background_tasks import start_background_task
 from headgate.app.catalog_persistence import CatalogPersistence
 from headgate.app.delivery_services import DeliveryServices, listed_delivery_tools, open_delivery_services
 from headgate.app.knowledge.builtin_server import INSTRUCTIONS, KnowledgeServer
@@ -30,6 +29,7 @@ from headgate.domain.redaction import redact
 from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.event_loop import BackgroundTasks
 from headgate.gateway.collaborators import GatewayTool
 from headgate.gateway.gateway import Gateway
 from headgate.gateway.upstream_calls import UpstreamCalls
@@ -92,7 +92,7 @@ class GatewayRuntime:
             delivery_services.idempotent_delivery, RequestStateSealer(self.sealer)
         )
         self.server_facade = GatewayFacade(abilities, fleet, search.tool_listings, results, catalog)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = BackgroundTasks()
         access = LocalAccess()
         own: dict[str, GatewayTool] = {
             **search.own_tools(access, self.server_facade.await_listings, self._on_tools_found)
@@ -144,7 +144,7 @@ class GatewayRuntime:
         if self.fleet.starting():
             # None of them has listed yet: contested names go by the configuration, not by connection order.
             self.catalog.hold_names()
-        start_background_task(self.server_facade.wait_until_names_settled(), "names", self.tasks)
+        self.tasks.start(self.server_facade.wait_until_names_settled(), name="names")
 
     def order_servers(self, servers: tuple[ServerSpec, ...]) -> None:
         """These are the servers whose things are listed, in this order."""
@@ -275,17 +275,14 @@ async def open_gateway_runtime(
             await catalog_persistence.restore(settings.servers, forget=forget)
             runtime.notify_catalog_changes()
             runtime.apply_servers(settings.servers, settings.left_out)
-            start_background_task(catalog_persistence.record_usage_periodically(), "usage", runtime.tasks)
-            start_background_task(
-                runtime.update_favourites_periodically(file.usage), "favourites", runtime.tasks
-            )
+            runtime.tasks.start(catalog_persistence.record_usage_periodically(), name="usage")
+            runtime.tasks.start(runtime.update_favourites_periodically(file.usage), name="favourites")
             delivery_services.start_maintenance()
             runtime.listing_refresher.schedule()
             try:
                 yield runtime
             finally:
-                for task in runtime.tasks:
-                    task.cancel()
+                runtime.tasks.cancel()
                 runtime.input_bridge.close()
                 await runtime.listing_refresher.close()
     finally:

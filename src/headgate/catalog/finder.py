@@ -11,8 +11,8 @@ from headgate.catalog.search.duplicate_tools import DuplicateGroups
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex, SearchExplanation
 from headgate.catalog.search.search_filter import Allowed
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey, document_of
-from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.item import Item
+from headgate.event_loop import TimeSlice
 from headgate.search.lexicon import preload
 from headgate.search.score_fusion import MIN_CONFIDENCE, FusedScore, fuse, match_confidence
 

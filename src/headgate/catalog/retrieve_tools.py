@@ -11,7 +11,6 @@ from headgate.catalog.item_lookup import nearest_servers
 from headgate.catalog.own_tool_arguments import RetrieveToolsArguments, read_retrieve_arguments
 from headgate.catalog.public_names import OWN_NAMES, Key
 from headgate.catalog.search.search_filter import Allowed
-from headgate.catalog.time_slice import TimeSlice
 from headgate.catalog.tool_pool import PoolUpdate, ToolPools
 from headgate.catalog.tool_summaries import (
     MOST_CHARACTERS,
@@ -27,6 +26,7 @@ from headgate.catalog.tool_summaries import (
 from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, visibility_group_of
+from headgate.event_loop import TimeSlice
 from headgate.search.score_fusion import FusedScore
 
 # Servers, in an error message.

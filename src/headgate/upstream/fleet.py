@@ -15,6 +15,7 @@ from headgate.domain.errors import GatewayLoop, HeadgateError, UpstreamUnavailab
 from headgate.domain.gateway_chain import META_GATEWAYS
 from headgate.domain.mcp_request import McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerStatus
+from headgate.event_loop import BackgroundTasks
 from headgate.upstream.connection_pool import PoolKey
 from headgate.upstream.main_connection import OpenTransport, ProtocolVersionStore
 from headgate.upstream.mcp_peer import McpPeer
@@ -54,7 +55,7 @@ class UpstreamFleet:
         # What clients wanted to hear of at servers that were removed and may be back.
         self._removed: dict[str, ResourceSubscriptions] = {}
         self._running: dict[UpstreamSupervisor, asyncio.Task[None]] = {}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._listing_refreshes: dict[tuple[UpstreamSupervisor, ClientProfile], asyncio.Task[None]] = {}
         self._refresh_slots = asyncio.Semaphore(_MOST_LEARNING)
         self._loop = asyncio.get_running_loop()
@@ -156,7 +157,9 @@ class UpstreamFleet:
         self._supervisors[spec.name] = supervisor
         self._awaited_until[supervisor] = self._loop.time() + self._first_listing_seconds
         if spec.enabled:
-            self._running[supervisor] = self._loop.create_task(supervisor.run(), name=f"keeper {spec.name}")
+            self._running[supervisor] = self._background.start_task(
+                supervisor.run(), name=f"supervisor of {spec.name}"
+            )
         else:
             supervisor.settled.set()
 
@@ -165,9 +168,7 @@ class UpstreamFleet:
         # No listing waits for it any more.
         supervisor.settled.set()
         self._awaited_until.pop(supervisor, None)
-        task = self._loop.create_task(self._drain(supervisor), name=f"drain {supervisor.spec.name}")
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._background.start(self._drain(supervisor), name=f"drain {supervisor.spec.name}")
 
     async def _drain(self, supervisor: UpstreamSupervisor) -> None:
         try:
@@ -175,7 +176,10 @@ class UpstreamFleet:
                 await supervisor.wait_idle()
         except TimeoutError:
             log.warning("upstream ended with calls under way", extra={"server": supervisor.spec.name})
-        await _cancel_and_wait(self._running.pop(supervisor, None))
+        task = self._running.pop(supervisor, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def statuses(self) -> list[ServerStatus]:
         """Every server, in the order of the configuration."""
@@ -203,8 +207,8 @@ class UpstreamFleet:
         key = (supervisor, pool_key.profile)
         task = self._listing_refreshes.get(key)
         if task is None:
-            task = self._loop.create_task(
-                self._refresh_listing(supervisor, pool_key), name=f"learn {supervisor.spec.name}"
+            task = self._background.start_task(
+                self._refresh_listing(supervisor, pool_key), name=f"listing of {supervisor.spec.name}"
             )
             self._listing_refreshes[key] = task
             task.add_done_callback(lambda _: self._listing_refreshes.pop(key, None))
@@ -259,15 +263,7 @@ class UpstreamFleet:
 
     async def close(self) -> None:
         """End every connection, all at once."""
-        tasks = [*self._listing_refreshes.values(), *self._running.values(), *self._retiring]
-        await asyncio.gather(*(_cancel_and_wait(task) for task in tasks))
-
-
-async def _cancel_and_wait(task: asyncio.Task[None] | None) -> None:
-    if task is None:
-        return
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        await self._background.close()
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from msgspec import DecodeError, Raw
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import HeadgateError
 from headgate.domain.mcp_request import ClientBackChannel, ClientSession, McpResponse
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import Envelope, decode_object, encode_failure, encode_result
 from headgate.protocol.jsonrpc_errors import INTERNAL_ERROR, METHOD_NOT_FOUND, encode_error
 from headgate.protocol.message_meta import UnreadableMeta, without_reserved
@@ -387,7 +388,7 @@ class ReplyQueue:
         """`send` raises nothing."""
         self._send = send
         self._router = router
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def enqueue(self, reply: bytes) -> None:
@@ -395,9 +396,7 @@ class ReplyQueue:
         if len(self._tasks) >= _MOST_AT_ONCE + _MOST_WAITING:
             self._router.count_ignored("a request while too many replies wait")
             return
-        task = asyncio.get_running_loop().create_task(self._send_in_turn(reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._send_in_turn(reply), name="reply")
 
     async def _send_in_turn(self, reply: bytes) -> None:
         async with self._turns:
@@ -405,5 +404,4 @@ class ReplyQueue:
 
     def close(self) -> None:
         """The connection is gone."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()

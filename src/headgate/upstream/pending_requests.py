@@ -16,6 +16,7 @@ from headgate.domain.errors import (
     UpstreamUnreachable,
 )
 from headgate.domain.mcp_request import McpResponse
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import Envelope, encode_notification, encode_request
 from headgate.upstream.late_answers import LateAnswers
 from headgate.upstream.message_assembly import (
@@ -102,7 +103,7 @@ class PendingRequests:
         self._last = 0
         self._loop = asyncio.get_running_loop()
         self._replies = ReplyQueue(self._send_quietly, router)
-        self._cancellations: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._timer: asyncio.TimerHandle | None = None
         self._expiry_at = _NEVER
 
@@ -216,9 +217,7 @@ class PendingRequests:
         if self._pending[number].outgoing.method != "initialize":
             params = b'{"requestId":%d,"reason":"%s"}' % (number, reason.encode())
             message = encode_notification("notifications/cancelled", params)
-            task = self._loop.create_task(self._send_quietly(message))
-            self._cancellations.add(task)
-            task.add_done_callback(self._cancellations.discard)
+            self._background.start(self._send_quietly(message), name=f"cancellation to {self._server}")
 
     async def _send_quietly(self, message: bytes) -> None:
         """Send something that nobody waits for."""

@@ -13,6 +13,7 @@ from msgspec import DecodeError, Raw
 
 from headgate.domain.errors import UpstreamError, UpstreamUnreachable
 from headgate.domain.mcp_request import ClientSession, McpResponse
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import encode_object
 from headgate.protocol.jsonrpc_errors import METHOD_NOT_FOUND
 from headgate.protocol.protocol_version import Era
@@ -21,7 +22,7 @@ from headgate.upstream.main_connection import MainConnection
 from headgate.upstream.mcp_peer import FOREVER, McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult
 from headgate.upstream.spool import discard_payload
-from headgate.upstream.transport import BackgroundTasks, UpstreamSessionExpired
+from headgate.upstream.transport import UpstreamSessionExpired
 
 _DONE = McpResponse(b"{}")
 _UNKNOWN = McpResponse(
@@ -302,7 +303,7 @@ class SubscriptionFanout:
             await self._subscribe_client_connections(uri)
         except asyncio.CancelledError:
             # Nobody will unsubscribe who does not know that it is subscribed.
-            self._background.start(self._withdraw(uri))
+            self._background.start(self._withdraw(uri), name=f"unsubscribe at {self._server}")
             raise
         return answer
 
@@ -312,7 +313,7 @@ class SubscriptionFanout:
         if not peers:
             return
         told = asyncio.Event()
-        self._background.start(self._subscribe_each(peers, uri, told))
+        self._background.start(self._subscribe_each(peers, uri, told), name=f"subscribe at {self._server}")
         try:
             async with asyncio.timeout(_CLIENT_CONNECTIONS_SECONDS):
                 await told.wait()

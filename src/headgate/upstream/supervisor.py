@@ -16,6 +16,7 @@ from headgate.domain.errors import (
 from headgate.domain.item import ItemKind
 from headgate.domain.mcp_request import ClientSession, McpResponse, UpstreamCall
 from headgate.domain.server_spec import ServerSpec, ServerState, ServerStatus
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.protocol_version import LATEST_HANDSHAKE, Era, era_of
 from headgate.upstream.connection_pool import ClientConnection, ConnectionPool, PoolKey, pool_key_of
 from headgate.upstream.failure_reason import bounded_reason
@@ -30,7 +31,7 @@ from headgate.upstream.resource_subscriptions import (
     ResourceSubscriptions,
     SubscriptionFanout,
 )
-from headgate.upstream.transport import BackgroundTasks, UpstreamSessionExpired
+from headgate.upstream.transport import UpstreamSessionExpired
 from headgate.upstream.upstream_listings import ListingConsumer, UpstreamListings
 
 # A cold server whose operator names no time.
@@ -335,7 +336,9 @@ class UpstreamSupervisor:
                 peer = McpPeer(self.spec, transport, negotiated, router)
                 if owner is not None:
                     # What its calls change is told on this connection; nobody need wait for that.
-                    self._background.start(self._subscription_fanout.restore(peer))
+                    self._background.start(
+                        self._subscription_fanout.restore(peer), name=f"subscriptions of {self.spec.name}"
+                    )
                 yield peer
         except TimeoutError as error:
             raise self._main_connection.start_timeout_error() from error

@@ -1,12 +1,7 @@
-"""The transport interface: a request on its way to a server, the Protocol of every transport, and
-background tasks bound to one connection.
-"""
+"""The transport interface: a request on its way to a server, and the Protocol of every transport."""
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Protocol, Self
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 
@@ -76,35 +71,3 @@ class UpstreamTransport(Protocol):
 
     async def wait_lost(self) -> str:
         """Wait until the connection is of no use any more, and say why."""
-
-
-log = logging.getLogger("headgate.upstream")
-
-
-class BackgroundTasks:
-    """Starts tasks that nobody waits for; whatever still runs when the block ends is cancelled."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` beside everything else."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("background work failed", exc_info=error)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from headgate.catalog.paged_listing import NO_HINT, CacheHint, strictest
-from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.errors import InvalidUpstreamResponse, ResponseNotStored, UpstreamError, UpstreamTimeout
 from headgate.domain.item import ItemKind
+from headgate.event_loop import TimeSlice
 from headgate.protocol.protocol_version import Era
 from headgate.upstream.mcp_peer import ListResult, McpPeer
 from headgate.upstream.negotiation_result import NegotiationResult

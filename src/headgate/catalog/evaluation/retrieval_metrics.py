@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolKey
-from headgate.catalog.time_slice import TimeSlice
+from headgate.event_loop import TimeSlice
 
 # So many of the best are judged.
 DEPTH: Final = 10

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.mcp_request import McpResponse
+from headgate.event_loop import TimeSlice
 from headgate.upstream.http.http1_client import ConnectionDropped, HttpClientResponse
 from headgate.upstream.http.http_connector import ConnectFailed
 from headgate.upstream.http.http_response import ContentDecodingFailed, StreamPosition, stream_events

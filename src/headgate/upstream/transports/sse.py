@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urljoin
 
-from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.errors import GatewayLoop, UpstreamLost, UpstreamUnreachable
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
+from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.upstream.errors import UpstreamAuthRefused, UpstreamRateLimited, UpstreamRequestRefused
 from headgate.upstream.http.client_selection import (
     client_for,
@@ -202,11 +202,8 @@ async def open_sse(
     transport = SseTransport(spec, limits, router, via, resolver)
     try:
         response = await transport.connect()
-        reading = asyncio.create_task(transport.read(response))
-        try:
+        async with BackgroundTasks() as background:
+            background.start(transport.read(response), name=f"stream of {spec.name}")
             yield transport
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
     finally:
         transport.close()

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headgate.catalog.time_slice import TimeSlice
 from headgate.domain.child_environment import inherited_environment, withheld_variables
 from headgate.domain.errors import ResourceExhausted, UpstreamUnreachable
 from headgate.domain.known_secrets import known_secrets, redact_values
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
+from headgate.event_loop import BackgroundTasks, TimeSlice
 from headgate.protocol.framing import LineFragment, line_fragments
 from headgate.protocol.jsonrpc import one_line
 from headgate.upstream.failure_reason import exit_reason, system_error_reason, with_stderr
@@ -29,7 +29,7 @@ from headgate.upstream.message_assembly import (
 )
 from headgate.upstream.notification_router import NotificationRouter
 from headgate.upstream.pending_requests import PendingRequests
-from headgate.upstream.transport import BackgroundTasks, OutgoingRequest, SendAttempt
+from headgate.upstream.transport import OutgoingRequest, SendAttempt
 from headgate.upstream.transports.child_process import ChildProcess, PipeProtocol
 from headgate.upstream.transports.process_watchdog import (
     DescendantSweeper,
@@ -369,7 +369,7 @@ async def open_stdio(
                 raise UpstreamUnreachable(
                     spec.name, f"it was not reached ({system_error_reason(error, str(error))})"
                 ) from error
-            background.start(transport.watch())
+            background.start(transport.watch(), name=f"exit of {spec.name}")
             yield transport
     finally:
         transport.close()

@@ -15,6 +15,7 @@ from headgate.domain.errors import (
 )
 from headgate.domain.mcp_request import McpResponse
 from headgate.domain.server_spec import ServerSpec
+from headgate.event_loop import BackgroundTasks
 from headgate.protocol.jsonrpc import encode_notification, encode_request
 from headgate.protocol.mcp_headers import encode_header_value
 from headgate.protocol.protocol_version import Era, era_of
@@ -50,7 +51,7 @@ from headgate.upstream.message_assembly import (
 )
 from headgate.upstream.notification_router import NotificationRouter, ReplyQueue
 from headgate.upstream.spool import discard_payload
-from headgate.upstream.transport import BackgroundTasks, OutgoingRequest, SendAttempt, UpstreamSessionExpired
+from headgate.upstream.transport import OutgoingRequest, SendAttempt, UpstreamSessionExpired
 from headgate.upstream.transports.resumable_stream import (
     EventHandler,
     ResumableStreams,
@@ -148,7 +149,7 @@ class StreamableHttpTransport:
             self._headers += b"mcp-session-id: " + self._session + b"\r\n"
         if self._era is Era.HANDSHAKE:
             self._stream_pending = True
-            self._background.start(self._listen())
+            self._background.start(self._listen(), name=f"stream of {self._spec.name}")
 
     async def wait_lost(self) -> str:
         """Wait until the server or its session is gone."""
@@ -363,7 +364,8 @@ class StreamableHttpTransport:
         # In the stateless era closing the response is the cancellation, and that has happened.
         if self._era is Era.HANDSHAKE and outgoing.method != "initialize":
             params = b'{"requestId":' + number + b"}"
-            self._background.start(self._post_quietly(encode_notification("notifications/cancelled", params)))
+            message = encode_notification("notifications/cancelled", params)
+            self._background.start(self._post_quietly(message), name=f"cancellation to {self._spec.name}")
 
     async def send_notification(self, message: bytes) -> None:
         """Send a notification."""
