@@ -21,8 +21,7 @@ import numpy
 from headgate.catalog.evaluation.labelled_set import read_labelled_tools
 from headgate.catalog.search.tool_document import ToolDocument
 from headgate.embedding.minilm import MiniLMEmbedder, MiniLMWeights
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import terms, words
+from headgate.search.text_analysis import stem, terms, words
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "src/headgate/search/data/lexicon.msgpack"
 DIMENSIONS: Final = 64

@@ -39,9 +39,7 @@ TOO_SMALL_STILL = frozenset(
         "headgate.results.job_runner",
     }
 )
-TOO_LARGE_STILL = frozenset(
-    {"headgate.search.synonyms", "headgate.storage.sqlite.ledger_rows", "headgate.upstream.supervisor"}
-)
+TOO_LARGE_STILL = frozenset({"headgate.storage.sqlite.ledger_rows", "headgate.upstream.supervisor"})
 
 
 def words(text: str) -> frozenset[str]:

@@ -13,8 +13,7 @@ from typing import Final
 from bench.retrieval.engine import Answers
 from headgate.catalog.search.lexical_index import CONFIDENCE_FLOOR, LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem
 
 WORD: Final = re.compile(r"\w+")
 Search = Callable[[str, int], list[ToolKey]]

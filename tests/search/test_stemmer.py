@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.search.stemmer import stem
+from headgate.search.text_analysis import stem
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.search.stemmer import stem
-from headgate.search.synonyms import SYNONYM_GROUPS
+from headgate.search.text_analysis import stem
 
 DIMENSIONS: Final = 64
 # A vector is one large number with a lane of 32 bits for each dimension: Python adds and multiplies large
@@ -86,7 +85,11 @@ def pack_lanes(numbers: bytes) -> int:
 @cache
 def load_lexicon() -> Lexicon:
     """The lexicon of the package; reading it takes some milliseconds, once."""
-    return Lexicon(resources.files("headgate.search").joinpath("data/lexicon.msgpack").read_bytes())
+    return Lexicon(_data_file("lexicon.msgpack"))
+
+
+def _data_file(name: str) -> bytes:
+    return resources.files("headgate.search").joinpath("data", name).read_bytes()
 
 
 # A gist has the length 256; a number of it is never as large as half of that but in texts of one odd word.
@@ -153,10 +156,10 @@ _INDIRECT_CLOSENESS: Final = 0.6
 
 @cache
 def _synonyms() -> dict[str, dict[str, float]]:
-    """By the hand-written groups; made when they are needed, because that takes as long as half a start."""
+    # Read on first use: it takes as long as half a start.
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for group in SYNONYM_GROUPS:
-        stems = [stem(word) for word in group]
+    for line in _data_file("synonyms.txt").decode().splitlines():
+        stems = [stem(word) for word in line.split()] if not line.startswith("#") else []
         for place, one in enumerate(stems):
             for other_place, other in enumerate(stems):
                 closeness = 1.0 if 0 in {place, other_place} else _INDIRECT_CLOSENESS

@@ -12,8 +12,7 @@ import msgspec
 from headgate.catalog.evaluation.retrieval_metrics import RetrievalMetrics, measure
 from headgate.catalog.evaluation.synthetic_queries import derive_queries, document_frequencies
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, terms
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms
 
 _SHORT_DESCRIPTION: Final = 4
 # Of all words of two tools together: above it, nobody could say which one is meant.

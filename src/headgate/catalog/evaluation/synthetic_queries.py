@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headgate.catalog.search.tool_document import ToolDocument
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, terms
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|[\n\r]+")
 # Whoever recites a description finds its tool; people say three words of it.

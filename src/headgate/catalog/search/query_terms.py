@@ -9,8 +9,7 @@ import msgspec
 from headgate.catalog.search.tool_document import MAX_IMPACT
 from headgate.search.inverted_index import InvertedIndex
 from headgate.search.lexicon import related_terms
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem
 
 _WEAK_STOP_WORD_WEIGHT: Final = 0.3
 _CLAUSE_END: Final = re.compile(

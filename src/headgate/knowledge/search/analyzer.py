@@ -4,9 +4,8 @@ import re
 import unicodedata
 from typing import Final
 
-from headgate.search.stemmer import stem
 from headgate.search.text_analysis import ANALYZER_VERSION as WORDS_EDITION
-from headgate.search.text_analysis import content_words, terms
+from headgate.search.text_analysis import content_words, stem, terms
 
 # Grows with that of the words, and whenever the same text would give other terms: stores keep them.
 ANALYZER_VERSION: Final = WORDS_EDITION * 100 + 1

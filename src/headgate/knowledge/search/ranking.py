@@ -13,9 +13,8 @@ from headgate.domain.errors import ConfigError
 from headgate.knowledge.data_model import VENDOR_TYPES, ChunkRecord, Entity, name_key
 from headgate.knowledge.search.query import RankedChunk, ScoreBoosts, SearchStrategy
 from headgate.knowledge.search.query import SearchNotice as Notice
-from headgate.search.hybrid_fusion import FusedChunk, ReciprocalRankFusion
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, terms
+from headgate.search.rank_fusion import FusedChunk, ReciprocalRankFusion
+from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms
 
 # A name of more words is known by a shorter one too.
 _LONGEST_NAME_WORDS: Final = 5

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 from headgate.knowledge.data_model import ChunkRecord
 from headgate.knowledge.ingestion.chunker import short_heading
 from headgate.knowledge.search.analyzer import codes
-from headgate.search.stemmer import stem
-from headgate.search.text_analysis import terms
+from headgate.search.text_analysis import stem, terms
 
 LENGTH: Final = 200
 _DOTS: Final = "..."
