@@ -1,16 +1,15 @@
 """BM25 over postings that any store can hold: blocks of bytes, one per term and 4,096 documents."""
 
 import heapq
-import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-# How much a repeated word adds, and how much a long chunk takes away.
-K1: Final = 2.0
-B: Final = 0.5
+from headgate.search.bm25 import Bm25, inverse_document_frequency
+
+BM25: Final = Bm25(k1=2.0, b=0.5)
 BLOCK_CHUNKS: Final = 4096
 _SHIFT: Final = 12
 _ENTRY: Final = struct.Struct("<HBH")
@@ -101,8 +100,8 @@ def top_chunks(
     """
     weights = {
         term: times
-        * _inverse_document_frequency(
-            sum(len(block) for _, block in postings[term]) // _ENTRY.size, collection.chunks
+        * inverse_document_frequency(
+            collection.chunks, chunks_in(sum(len(block) for _, block in postings[term]))
         )
         for term, times in Counter(terms).items()
         if postings.get(term)
@@ -121,11 +120,6 @@ def top_chunks(
     return block_scoring.top_chunks_numpy(weights, postings, average, limit, allowed)
 
 
-def _inverse_document_frequency(containing: int, chunks: int) -> float:
-    """Never below 0, so that a word of most chunks does not count against those that have it."""
-    return math.log1p((chunks - containing + 0.5) / (containing + 0.5))
-
-
 def _plain_scores(
     weights: Mapping[str, float], postings: Mapping[str, Blocks], average: float
 ) -> dict[int, float]:
@@ -134,6 +128,6 @@ def _plain_scores(
         for number, block in postings[term]:
             first = number << _SHIFT
             for place, times, length in _ENTRY.iter_unpack(block):
-                share = times * (K1 + 1) / (times + K1 * (1 - B + B * length / average))
-                scores[first + place] = scores.get(first + place, 0.0) + weight * share
+                added = BM25.score(weight, times, length, average)
+                scores[first + place] = scores.get(first + place, 0.0) + added
     return {chunk_id: round(score, DIGITS) for chunk_id, score in scores.items()}

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy
 
-from headgate.search.block_postings import BLOCK_CHUNKS, DIGITS, K1, B, Blocks, ScoredChunk
+from headgate.search.block_postings import BLOCK_CHUNKS, BM25, DIGITS, Blocks, ScoredChunk
 
 _ENTRY: Final = numpy.dtype([("place", "<u2"), ("times", "u1"), ("length", "<u2")])
 # How many entries of a list are added in the time in which one chunk is looked up in it.
@@ -21,7 +21,7 @@ def top_chunks_numpy(
     limit: int,
     allowed: Iterable[int] | None,
 ) -> list[ScoredChunk]:
-    """See `bm25.best`; `weights` are those of the stems, `average` is the length of a chunk."""
+    """See `block_postings.top_chunks`; `weights` are those of the stems, `average` is the usual length."""
     rarest_first = sorted(weights, key=lambda term: -weights[term])
     room = _ScoreArray(sorted({number for term in weights for number, _ in postings[term]}), allowed)
     lists = [_TermPostings(room, postings[term], weights[term], average) for term in rarest_first]
@@ -79,7 +79,7 @@ class _TermPostings:
         self._weight = weight
         self._average = average
         # What it adds to a chunk is less.
-        self.most = weight * (K1 + 1)
+        self.most = BM25.highest_score(weight)
 
     def scores(self) -> Any:
         """What it adds to each of the places."""
@@ -87,12 +87,7 @@ class _TermPostings:
 
     def _scores(self, read: Any) -> Any:
         times = read["times"].astype(numpy.float64)
-        norms = read["length"] * (K1 * B / self._average)
-        norms += K1 * (1 - B)
-        norms += times
-        times *= self.most
-        times /= norms
-        return times
+        return BM25.score(self._weight, times, read["length"], self._average)
 
     def add(self, places: Any, totals: Any) -> None:
         """To each of the totals what it adds to that place."""

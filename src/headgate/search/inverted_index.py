@@ -2,11 +2,12 @@
 trigrams.
 """
 
-import math
 from array import array
 from collections import Counter, defaultdict
 from operator import itemgetter
 from typing import Final
+
+from headgate.search.bm25 import inverse_document_frequency
 
 Posting = dict[int, int]
 # Numbers of documents, and beside each its impact.
@@ -52,7 +53,7 @@ class InvertedIndex:
     def _resize(self, size: int) -> None:
         self.size = size
         self.version += 1
-        self._highest_idf = math.log(1 + (size + 0.5) / 0.5)
+        self._highest_idf = inverse_document_frequency(size, 0)
 
     def posting(self, term: str) -> Posting | None:
         """The documents that have it."""
@@ -67,8 +68,7 @@ class InvertedIndex:
         posting = self._documents.get(term)
         if posting is None:
             return self._highest_idf
-        count = len(posting)
-        return math.log(1 + (self.size - count + 0.5) / (count + 0.5))
+        return inverse_document_frequency(self.size, len(posting))
 
     def top_entries(self, term: str, most: int) -> Entries:
         """The documents about which it says most: `most` of them, and those that equal the last."""

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.search.analyzer import index_terms
-from headgate.search.block_postings import K1, B
+from headgate.search.block_postings import BM25
 from tests.knowledge.stores.sample_documents import all_chunks, document, found
 
+K1, B = BM25
 WORDS = ("pump", "valve", "hose", "gauge", "東京", "Zürich")
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 files = st.sampled_from(["a.md", "b.md", "c.md"])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.search.bm25 import Bm25
 from headgate.search.lexicon import MAX_QUANTIZED, VECTOR_LENGTH, ZERO_POINT, Lexicon, TextVector, unit_vector
 from headgate.search.text_analysis import terms
 
@@ -98,7 +99,8 @@ SEARCH_FIELDS: Final = (
     SearchField("parameters", 0.5, 0.75, 6.0),
     SearchField("parameter descriptions", 0.4, 0.75, 30.0),
 )
-_SATURATION: Final = 0.9
+# Lengths count field by field, before the frequencies of the fields are added up.
+_BM25F: Final = Bm25(k1=0.9, b=0.0)
 # The largest impact. Small whole numbers are shared objects, and an index has hundreds of thousands of them;
 # and sums of whole numbers are the same in whatever order they are added up.
 MAX_IMPACT: Final = 255
@@ -125,10 +127,8 @@ def term_impacts(fields: Sequence[Sequence[str]]) -> dict[str, int]:
         each = field.weight / (1 - field.length_share + field.length_share * relative)
         for term in found:
             frequencies[term] += each
-    return {
-        term: max(1, round(MAX_IMPACT * frequency / (frequency + _SATURATION)))
-        for term, frequency in frequencies.items()
-    }
+    weight = MAX_IMPACT / _BM25F.highest_score(1.0)
+    return {term: max(1, round(_BM25F.score(weight, frequency))) for term, frequency in frequencies.items()}
 
 
 # What lifts a number to where gists have it, and rounds it.

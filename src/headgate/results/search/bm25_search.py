@@ -1,6 +1,5 @@
 """BM25 over the units of one content, without an index."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from headgate.results.jobs import SearchParams
 from headgate.results.pipeline import ProcessingError, ProcessorResult
 from headgate.results.search.ranked_page import RankedHit, RankedPage, best_first, render_ranked_page
 from headgate.results.search.ranking_units import RankingUnits, elements_or_paragraphs
+from headgate.search.bm25 import Bm25, inverse_document_frequency
 from headgate.search.byte_folding import (
     fold_bytes,
     is_unspaced_script,
@@ -16,6 +16,7 @@ from headgate.search.byte_folding import (
     query_words,
     word_or_bigrams,
 )
+from headgate.search.text_analysis import stem
 
 _LONGEST_QUERY = 1_000
 _MOST_TERMS = 32
@@ -23,9 +24,11 @@ _MOST_TERMS = 32
 _MOST_HITS_PER_TERM = 200_000
 # Enough to see where in a piece they are densest.
 _MOST_PLACES = 10_000
-# The usual constants: how soon a word has been said often enough, and how much a long piece pays for it.
-_K1 = 1.2
-_B = 0.75
+_BM25 = Bm25(k1=1.2, b=0.75)
+# The words of a content that are longer are no forms of an English word.
+_LONGEST_FORM = 40
+# With fewer letters in common with its stem, as `dying` has with `die`, a word is found only as it is.
+_SHORTEST_PREFIX = 2
 
 
 class Bm25Processor:
@@ -51,23 +54,32 @@ class Bm25Processor:
 class _QueryTerm:
     """What one word of the query looks like in a folded content."""
 
-    # Each begins with the space before the word, except in scripts that have none.
+    # Each begins with the space before the word and ends with the one behind it, or with the last letter that
+    # all forms of the word share. Scripts without spaces have neither.
     needles: tuple[bytes, ...]
-    # What may follow before the next space; if there is none, anything may.
-    endings: frozenset[bytes]
+    # The stem of every form; empty where the needles are the whole word.
+    stem: str = ""
 
     def occurrences(self, text: bytes) -> list[int]:
         """Where the word is in a folded text that begins and ends with a space."""
         found: list[int] = []
-        find, endings = text.find, self.endings
+        find = text.find
         for needle in self.needles:
+            # The space behind one word is the space before the next one.
+            length = len(needle.rstrip())
             at = find(needle)
             while at >= 0:
-                end = at + len(needle)
-                if not endings or text[end : find(b" ", end)] in endings:
+                end = at + length
+                if not self.stem or self._is_form(text, at + 1, find(b" ", end)):
                     found.append(at)
                 at = find(needle, end)
         return found
+
+    def _is_form(self, text: bytes, start: int, end: int) -> bool:
+        if end - start > _LONGEST_FORM:
+            return False
+        word = text[start:end]
+        return word.isalpha() and stem(word.decode()) == self.stem
 
 
 def _terms(pattern: str) -> list[_QueryTerm]:
@@ -90,26 +102,16 @@ def _terms(pattern: str) -> list[_QueryTerm]:
 
 def _term(word: str) -> _QueryTerm:
     if not word.isascii():
-        spaced = not is_unspaced_script(word)
-        forms = (word, json_escaped(word))
-        needles = tuple((" " * spaced + form).encode() for form in forms)
-        return _QueryTerm(needles, frozenset([b""] if spaced else []))
-    stem, endings = _stem(word)
-    return _QueryTerm((f" {stem}".encode(),), endings)
-
-
-def _stem(word: str) -> tuple[str, frozenset[bytes]]:
-    """What the forms of an English word have in common, and what they end in."""
-    if not word.isalpha() or len(word) < 4:
-        return word, frozenset([b""])
-    for ending in ("ies", "ied", "y"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word.removesuffix(ending), frozenset([b"y", b"ies", b"ied", b"ying"])
-    for ending in ("ing", "ed", "es", "s", "e"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            word = word.removesuffix(ending)
-            break
-    return word, frozenset([b"", b"s", b"es", b"e", b"ed", b"ing"])
+        space = "" if is_unspaced_script(word) else " "
+        return _QueryTerm(tuple(f"{space}{form}{space}".encode() for form in (word, json_escaped(word))))
+    word_stem = stem(word)
+    # A last `e`, `i` or `y` changes from form to form: hope and hoping, query and queries.
+    prefix = word_stem.rstrip("eiy")
+    while not word.startswith(prefix):
+        prefix = prefix[:-1]
+    if word.isalpha() and len(prefix) >= _SHORTEST_PREFIX and len(word) <= _LONGEST_FORM:
+        return _QueryTerm((f" {prefix}".encode(),), word_stem)
+    return _QueryTerm((f" {word} ".encode(),))
 
 
 def _term_frequencies(units: RankingUnits, terms: Sequence[_QueryTerm]) -> tuple[list[dict[int, int]], bool]:
@@ -134,14 +136,12 @@ def _count(units: RankingUnits, base: int, found: Sequence[int], count: dict[int
 def _rank(units: RankingUnits, counts: Sequence[dict[int, int]]) -> list[RankedHit]:
     number, starts, ends = len(units), units.starts, units.ends
     average = max((sum(ends) - sum(starts)) / max(number, 1), 1.0)
-    per_byte = _K1 * _B / average
-    least = _K1 * (1 - _B)
     scores: dict[int, float] = {}
     for count in counts:
-        rarity = (_K1 + 1) * math.log(1 + (number - len(count) + 0.5) / (len(count) + 0.5))
+        weight = inverse_document_frequency(number, len(count))
         for index, times in count.items():
-            weight = times / (times + least + per_byte * (ends[index] - starts[index]))
-            scores[index] = scores.get(index, 0.0) + rarity * weight
+            added = _BM25.score(weight, times, ends[index] - starts[index], average)
+            scores[index] = scores.get(index, 0.0) + added
     return best_first((score, index) for index, score in scores.items())
 
 
