@@ -28,7 +28,7 @@ from headgate.embedding.embedding_input import (
 )
 from headgate.embedding.minilm import MiniLMEmbedder, fingerprint_of
 from headgate.embedding.vector_index import VectorIndex
-from headgate.search import score_fusion
+from headgate.search import rank_fusion
 
 BY_WORDS = 40
 BY_MEANING = 50
@@ -128,7 +128,7 @@ def show_rankings(every: Sequence[Labelled]) -> None:
             best(both[0]) if max(both[0].values(), default=0.0) >= CONFIDENCE_FLOOR else []
         ),
         "meaning": lambda both, _: best(both[1]),
-        "fused": lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)],
+        "fused": lambda both, query: [hit.key for hit in rank_fusion.fuse(*both, query)],
     }
     for name, way in ways.items():
         show(name, [metrics(one, way) for one in every])
@@ -193,7 +193,7 @@ def fit_gate(every: Sequence[Labelled]) -> None:
 def nothing(one: Labelled, tried: dict[str, float]) -> float | None:
     """The share of questions to which nothing is found while the right servers are away."""
     with settings(tried):
-        found = [score_fusion.fuse(*both, one.questions[place].text) for place, both in one.away]
+        found = [rank_fusion.fuse(*both, one.questions[place].text) for place, both in one.away]
     return mean(not hits for hits in found) if found else None
 
 
@@ -205,17 +205,17 @@ def recall(one: Labelled, tried: dict[str, float]) -> tuple[float, float]:
 
 def judged(one: Labelled, tried: dict[str, float]) -> RetrievalMetrics:
     with settings(tried):
-        return metrics(one, lambda both, query: [hit.key for hit in score_fusion.fuse(*both, query)])
+        return metrics(one, lambda both, query: [hit.key for hit in rank_fusion.fuse(*both, query)])
 
 
 @contextmanager
 def settings(tried: dict[str, float]) -> Iterator[None]:
-    before = {name: getattr(score_fusion, name) for name in tried}
+    before = {name: getattr(rank_fusion, name) for name in tried}
     for name, value in tried.items():
-        setattr(score_fusion, name, value)
+        setattr(rank_fusion, name, value)
     yield
     for name, value in before.items():
-        setattr(score_fusion, name, value)
+        setattr(rank_fusion, name, value)
 
 
 def row(found: Sequence[tuple[float, float]]) -> list[str]:

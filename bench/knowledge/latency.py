@@ -31,7 +31,7 @@ from headgate.knowledge.search.query import SearchQuery
 from headgate.knowledge.search.query_cache import QueryCache
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
-from headgate.search.hybrid_fusion import ReciprocalRankFusion
+from headgate.search.rank_fusion import ReciprocalRankFusion
 from headgate.search.text_analysis import terms
 
 SIZES: Final = (10_000, 100_000)

@@ -26,7 +26,7 @@ from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
 from headgate.knowledge.search.query import SearchQuery, SearchStrategy
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 from headgate.search.block_postings import ScoredChunk
-from headgate.search.hybrid_fusion import FusionWeights, ReciprocalRankFusion
+from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion
 
 HYBRID: Final = "hybrid"
 VECTOR: Final = "vectors alone"

@@ -15,7 +15,7 @@ from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.item import Item, ItemKind
 from headgate.embedding.embedder import Embedder
-from headgate.search.score_fusion import FusedScore
+from headgate.search.rank_fusion import FusedScore
 
 # The two ways in which ours can run.
 WORDS = "words"

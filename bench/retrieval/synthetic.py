@@ -23,7 +23,7 @@ from headgate.catalog.search.lexical_index import LexicalIndex
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.embedding.embedding_input import blend_vectors, embedding_query, tool_texts
 from headgate.embedding.vector_index import VectorIndex
-from headgate.search.score_fusion import fuse
+from headgate.search.rank_fusion import fuse
 
 WEIGHTS: Final = (0.0, 0.25, 0.5, 1.0)
 _DEPTH: Final = 40

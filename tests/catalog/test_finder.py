@@ -19,7 +19,7 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder, ToolQuery
 from headgate.catalog.search.tool_document import ToolDocument, ToolKey
 from headgate.domain.item import Item, ItemKind
-from headgate.search.score_fusion import FusedScore
+from headgate.search.rank_fusion import FusedScore
 from tests.catalog.sample_catalog import catalog_of
 
 BOUND_SECONDS = 20.0

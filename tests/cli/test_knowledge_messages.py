@@ -6,7 +6,7 @@ from headgate.cli.knowledge_messages import in_command_terms
 from headgate.knowledge.errors import EntityMatch, VendorAmbiguous
 from headgate.knowledge.search.query import SearchStrategy, route_query
 from headgate.knowledge.search.ranking import unreachable_min_score_notice
-from headgate.search.hybrid_fusion import ReciprocalRankFusion
+from headgate.search.rank_fusion import ReciprocalRankFusion
 
 
 @pytest.mark.parametrize(

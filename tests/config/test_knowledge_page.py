@@ -13,7 +13,7 @@ from headgate.knowledge.search.query import ScoreBoosts
 from headgate.knowledge.stores.postgres.vector_index import MOST_COMPARED
 from headgate.knowledge.stores.sqlite.vector_index import SHORTLIST
 from headgate.knowledge.tools.response_modes import RESULT_FIELDS, TOKENS_PER_RESULT, ResponseMode
-from headgate.search.hybrid_fusion import ReciprocalRankFusion
+from headgate.search.rank_fusion import ReciprocalRankFusion
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "knowledge.md").read_text()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ConfigError
 from headgate.search.block_postings import ScoredChunk
-from headgate.search.hybrid_fusion import FusionWeights, ReciprocalRankFusion, bm25_ranking, vector_ranking
+from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion, bm25_ranking, vector_ranking
 
 lists = st.lists(st.integers(1, 300), unique=True, max_size=200).map(
     lambda ids: [ScoredChunk(id, 1.0 - place / 1000) for place, id in enumerate(ids)]

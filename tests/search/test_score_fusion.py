@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.search.score_fusion import (
+from headgate.search.rank_fusion import (
     CERTAIN_COSINE,
     FEW_WORDS,
     HOPELESS_COSINE,

@@ -14,7 +14,7 @@ from headgate.catalog.search.tool_document import ToolDocument, ToolKey, documen
 from headgate.domain.item import Item
 from headgate.event_loop import TimeSlice
 from headgate.search.lexicon import preload
-from headgate.search.score_fusion import MIN_CONFIDENCE, FusedScore, fuse, match_confidence
+from headgate.search.rank_fusion import MIN_CONFIDENCE, FusedScore, fuse, match_confidence
 
 
 class ToolSemanticSearch(Protocol):

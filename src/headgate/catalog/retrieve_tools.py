@@ -27,7 +27,7 @@ from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import ClientSession, Identity, McpRequest, McpResponse, visibility_group_of
 from headgate.event_loop import TimeSlice
-from headgate.search.score_fusion import FusedScore
+from headgate.search.rank_fusion import FusedScore
 
 # Servers, in an error message.
 _MOST_NAMED: Final = 20

@@ -30,7 +30,7 @@ from headgate.knowledge.search.query import (
 )
 from headgate.knowledge.search.query_cache import CacheStatistics
 from headgate.search.block_postings import ScoredChunk
-from headgate.search.hybrid_fusion import FusionWeights, ReciprocalRankFusion
+from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.synonym_embedder import SynonymEmbedder, embed_all
 

@@ -16,7 +16,7 @@ from headgate.knowledge.search.query import ScoreBoosts
 from headgate.knowledge.search.query_cache import QueryCache
 from headgate.knowledge.server import KnowledgeTools
 from headgate.knowledge.tools.token_budget import TokenBudget
-from headgate.search.hybrid_fusion import FusionWeights, ReciprocalRankFusion
+from headgate.search.rank_fusion import FusionWeights, ReciprocalRankFusion
 from headgate.search.token_counter import count_tokens
 
 DATABASE_NAME = "knowledge.db"

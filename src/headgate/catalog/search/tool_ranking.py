@@ -14,6 +14,7 @@ from headgate.catalog.search.query_terms import ParsedQuery, QueryTerm, matched_
 from headgate.catalog.search.search_filter import SearchFilter
 from headgate.search.inverted_index import InvertedIndex
 from headgate.search.lexicon import CosineComparer, Lexicon, TextVector, unit_vector
+from headgate.search.rank_fusion import combine_scores
 
 # The best clause of a long request against the request as a whole.
 _CLAUSE_SHARE: Final = 0.4
@@ -211,11 +212,7 @@ def blend_scores(found: Sequence[LexicalScore], near: Mapping[int, float], sure:
     placed = []
     for one in found:
         words = one.value / most
-        cosine = near.get(one.number)
-        if not share or cosine is None:
-            # What is not known is taken to be what is known.
-            placed.append(BlendedScore(one.number, words, words))
-        else:
-            meaning = max(0.0, cosine / nearest)
-            placed.append(BlendedScore(one.number, words + share * (meaning - words), words, meaning))
+        cosine = near.get(one.number) if share else None
+        meaning = None if cosine is None else max(0.0, cosine / nearest)
+        placed.append(BlendedScore(one.number, combine_scores(words, meaning, 1 - share), words, meaning))
     return BlendedRanking(sure, placed, max([one.value for one in placed]), share)

@@ -50,7 +50,7 @@ from headgate.knowledge.search.vector_search import (
     incomplete_vectors_notice,
 )
 from headgate.search.block_postings import ScoredChunk
-from headgate.search.hybrid_fusion import FusedChunk, ReciprocalRankFusion, bm25_ranking, vector_ranking
+from headgate.search.rank_fusion import FusedChunk, ReciprocalRankFusion, bm25_ranking, vector_ranking
 from headgate.search.text_analysis import terms
 
 log = logging.getLogger("headgate.knowledge")
