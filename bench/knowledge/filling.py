@@ -115,7 +115,7 @@ def fill_file(path: Path, corpus: Corpus, made: Any, model: str) -> None:
     """A file that `storage.knowledge` opens as its own."""
     _say("SQLite", corpus.size)
     postings = Postings()
-    with closing(open_database_file(path, schema.TABLES, _BUSY_SECONDS)) as connection:
+    with closing(open_database_file(path, schema.KNOWLEDGE_MIGRATIONS, _BUSY_SECONDS)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         tokens: Counter[int] = Counter()
         for one in stored(corpus):

@@ -107,7 +107,9 @@ def of_file(made: Any, questions: Sequence[bytes], true: Sequence[list[int]]) ->
     """What the index of `storage.knowledge` finds, in several ways."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-knowledge-") as directory,
-        closing(open_database_file(Path(directory) / "knowledge.db", schema.TABLES, _BUSY_SECONDS)) as file,
+        closing(
+            open_database_file(Path(directory) / "knowledge.db", schema.KNOWLEDGE_MIGRATIONS, _BUSY_SECONDS)
+        ) as file,
     ):
         file.execute("BEGIN")
         for id, vector in enumerate(made, 1):

@@ -31,7 +31,7 @@ from headgate.domain.upstream_policy import ToolClass, ToolSafety, UpstreamPolic
 from headgate.storage.files.answer_files import AnswerFiles
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 
 WAIT_SECONDS = 10.0
 
@@ -364,7 +364,7 @@ async def harness(
     """A gateway on the files of that directory, which ends with the block."""
     clock = clock or Clock()
     liveness = ProcessLiveness(directory / "owners")
-    async with ledger_group_commit(directory, TRANSACTION_TABLES) as group_commit:
+    async with ledger_group_commit(directory) as group_commit:
         ledger = FusedLedger(
             group_commit,
             AnswerFiles(directory / "ledger"),

@@ -15,7 +15,7 @@ import pytest
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import StoredListing, definition_hash, tool_hash, tool_hashes
 from headgate.domain.item import ItemKind
-from headgate.storage.sqlite.catalog_store import SqliteCatalogStore, remove_catalog_files
+from headgate.storage.sqlite.catalog_store import CATALOG_MIGRATIONS, SqliteCatalogStore, remove_catalog_files
 
 HINT = CacheHint(5_000, public=True)
 
@@ -505,38 +505,30 @@ async def test_of_many_tools_that_were_called_those_of_late_are_remembered(path:
     await file.flush()
 
 
-FIRST_SHAPE = """
-CREATE TABLE servers (name TEXT PRIMARY KEY, spec TEXT NOT NULL);
-CREATE TABLE tools (
-  id INTEGER PRIMARY KEY, server_name TEXT NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL,
-  description TEXT, hash TEXT NOT NULL, approval_hash TEXT NOT NULL, definition BLOB NOT NULL,
-  first_seen REAL NOT NULL, last_seen REAL NOT NULL, calls INTEGER NOT NULL DEFAULT 0, last_called REAL,
-  UNIQUE (server_name, name)
-);
-CREATE INDEX idx_tools_hash ON tools(hash);
-CREATE TABLE listings (
-  server_name TEXT NOT NULL, kind TEXT NOT NULL, definitions BLOB NOT NULL, places BLOB NOT NULL,
-  ttl_ms INTEGER NOT NULL, public INTEGER NOT NULL, PRIMARY KEY (server_name, kind)
-);
-CREATE TABLE vectors (
-  hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)
-) WITHOUT ROWID;
-INSERT INTO servers VALUES ('s', '1');
-INSERT INTO tools VALUES (1, 's', 0, 'a', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 3, 7.0);
-INSERT INTO tools VALUES (2, 's', 1, 'b', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 0, NULL);
-INSERT INTO vectors VALUES ('h', 'm', x'01');
-PRAGMA user_version = 1;
-"""
+ROWS_OF_VERSION = {
+    1: """
+    INSERT INTO servers VALUES ('s', '1');
+    INSERT INTO tools VALUES (1, 's', 0, 'a', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 3, 7.0);
+    INSERT INTO tools VALUES (2, 's', 1, 'b', NULL, 'h', 'h', x'7b7d', 5.0, 6.0, 0, NULL);
+    INSERT INTO vectors VALUES ('h', 'm', x'01');
+    """,
+    2: """
+    INSERT INTO servers VALUES ('s', '1');
+    INSERT INTO calls VALUES ('s', 'a', 3, 7.0);
+    INSERT INTO vectors VALUES ('h', 'm', x'01');
+    """,
+}
 
 
-@pytest.mark.parametrize("shape", ["first", "second"])
+@pytest.mark.parametrize("version", [1, 2])
 async def test_calls_and_vectors_of_earlier_versions_survive_though_several_start_at_once(
-    path: Path, shape: str
+    path: Path, version: int
 ) -> None:
     def write() -> None:
         path.parent.mkdir()
         with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(FIRST_SHAPE if shape == "first" else SECOND_SHAPE)
+            CATALOG_MIGRATIONS.apply(connection, up_to=version)
+            connection.executescript(ROWS_OF_VERSION[version])
 
     await asyncio.to_thread(write)
     files = [SqliteCatalogStore(path) for _ in range(3)]
@@ -548,32 +540,6 @@ async def test_calls_and_vectors_of_earlier_versions_survive_though_several_star
         await file.keep("s", "1", ItemKind.TOOLS, [tool("a")], HINT)
     await asyncio.gather(*(file.flush() for file in files))
     assert await rows(path, "SELECT * FROM calls") == [("s", "a", 3, 7.0)]
-
-
-SECOND_SHAPE = """
-CREATE TABLE servers (name TEXT PRIMARY KEY, spec TEXT NOT NULL);
-CREATE TABLE tools (
-  id INTEGER PRIMARY KEY, server_name TEXT NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL,
-  description TEXT, hash TEXT NOT NULL, approval_hash TEXT NOT NULL, definition BLOB NOT NULL,
-  first_seen REAL NOT NULL, last_seen REAL NOT NULL, UNIQUE (server_name, name)
-);
-CREATE INDEX idx_tools_hash ON tools(hash);
-CREATE TABLE listings (
-  server_name TEXT NOT NULL, kind TEXT NOT NULL, definitions BLOB NOT NULL, places BLOB NOT NULL,
-  ttl_ms INTEGER NOT NULL, public INTEGER NOT NULL, PRIMARY KEY (server_name, kind)
-);
-CREATE TABLE calls (
-  server_name TEXT NOT NULL, name TEXT NOT NULL, calls INTEGER NOT NULL, last_called REAL NOT NULL,
-  PRIMARY KEY (server_name, name)
-) WITHOUT ROWID;
-CREATE TABLE vectors (
-  hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)
-) WITHOUT ROWID;
-INSERT INTO servers VALUES ('s', '1');
-INSERT INTO calls VALUES ('s', 'a', 3, 7.0);
-INSERT INTO vectors VALUES ('h', 'm', x'01');
-PRAGMA user_version = 2;
-"""
 
 
 async def test_a_file_that_cannot_be_read_has_no_favourites(tmp_path: Path) -> None:

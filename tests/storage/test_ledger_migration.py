@@ -1,5 +1,6 @@
 """A ledger of an earlier version gets checksums, and forgets nothing."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -10,7 +11,7 @@ import pytest
 from headgate.delivery.ledger import ClaimVerdict, OperationState
 from headgate.delivery.transactions.transaction_store import TransactionKey
 from headgate.storage.sqlite.ledger import LEDGER_NAME, ledger_group_commit, open_ledger
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 from tests.storage.ledger_first_version import write_first_shape
 from tests.storage.ledger_stages import SqliteStage, intent, sqlite_stage
 
@@ -27,7 +28,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[SqliteStage]:
 async def test_calls_of_the_first_shape_are_known_after_it(
     tmp_path: Path, stage: SqliteStage, transactions: int | None
 ) -> None:
-    write_first_shape(tmp_path / LEDGER_NAME, calls=CALLS, transactions=transactions)
+    await asyncio.to_thread(write_first_shape, tmp_path / LEDGER_NAME, calls=CALLS, transactions=transactions)
     for _ in range(2):
         ledger = await stage.gateway()
         for number in range(CALLS):
@@ -44,9 +45,9 @@ async def test_calls_of_the_first_shape_are_known_after_it(
 
 
 async def test_transactions_of_the_first_shape_keep_their_steps_and_history(tmp_path: Path) -> None:
-    write_first_shape(tmp_path / LEDGER_NAME, calls=1, transactions=3)
+    await asyncio.to_thread(write_first_shape, tmp_path / LEDGER_NAME, calls=1, transactions=3)
     async with (
-        ledger_group_commit(tmp_path, TRANSACTION_TABLES) as group_commit,
+        ledger_group_commit(tmp_path) as group_commit,
         open_ledger(group_commit, tmp_path) as ledger,
     ):
         found = await SqliteTransactionStore(group_commit, ledger.liveness).load(
@@ -65,7 +66,7 @@ async def test_a_ledger_of_the_first_shape_in_place_of_a_newer_one_is_refused(
     await ledger.claim(intent())
     await stage.end(ledger)
     (tmp_path / LEDGER_NAME).unlink()
-    write_first_shape(tmp_path / LEDGER_NAME, calls=1, transactions=0)
+    await asyncio.to_thread(write_first_shape, tmp_path / LEDGER_NAME, calls=1, transactions=0)
     ledger = await stage.gateway()
     with pytest.raises(Exception, match="earlier version"):
         await ledger.claim(intent())

@@ -23,7 +23,9 @@ from headgate.results.result_store import FileContent
 from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
+from headgate.storage.sqlite.migrations import Migrations
 from headgate.upstream.spool import SpooledValue, SpoolFile
+from tests.storage.ledger_first_version import write_first_shape
 from tests.storage.ledger_loop import answer_to
 from tests.storage.ledger_stages import (
     ANSWER,
@@ -88,8 +90,8 @@ async def test_a_work_that_fails_costs_the_others_nothing(tmp_path: Path) -> Non
             raise LookupError("unlucky")
         return number
 
-    table = "CREATE TABLE IF NOT EXISTS numbers (number INTEGER PRIMARY KEY)"
-    async with GroupCommit(tmp_path / "some.db", (table,)) as group_commit:
+    (tmp_path / "0001_numbers.sql").write_text("CREATE TABLE numbers (number INTEGER PRIMARY KEY);\n")
+    async with GroupCommit(tmp_path / "some.db", Migrations(tmp_path)) as group_commit:
         works = [group_commit.write(partial(add, number=number)) for number in (*range(20), 7)]
         results = await asyncio.gather(*works, return_exceptions=True)
         assert isinstance(results.pop(), StoreFailed)
@@ -253,10 +255,8 @@ async def test_a_ledger_of_a_newer_version_is_left_as_it_is(tmp_path: Path, ledg
 
 
 async def test_a_file_gets_the_tables_that_another_part_adds_to_it(tmp_path: Path) -> None:
+    await asyncio.to_thread(write_first_shape, tmp_path / LEDGER_NAME, calls=1, transactions=None)
     async with ledger_group_commit(tmp_path) as group_commit:
-        await group_commit.write(lambda connection: None)
-    more = ("CREATE TABLE IF NOT EXISTS steps (number INTEGER PRIMARY KEY)",)
-    async with ledger_group_commit(tmp_path, more) as group_commit:
         assert await group_commit.read(lambda c: c.execute("SELECT * FROM steps").fetchall()) == []
 
 

@@ -21,7 +21,7 @@ from headgate.storage.files.process_liveness import ProcessLiveness
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import LEDGER_NAME, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_recovery import recover
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 from tests.storage.ledger_stages import Clock, granted, intent
 
 WINDOW_SECONDS = 1_000.0
@@ -46,7 +46,7 @@ class Gateway:
 @asynccontextmanager
 async def gateway(directory: Path) -> AsyncIterator[Gateway]:
     """A gateway on the files of the directory."""
-    async with ledger_group_commit(directory, TRANSACTION_TABLES) as group_commit:
+    async with ledger_group_commit(directory) as group_commit:
         opened = Gateway(group_commit, directory, Clock())
         yield opened
         await opened.end()
@@ -201,7 +201,7 @@ async def test_a_step_that_another_gateway_may_be_about_to_send_says_so(one: Gat
 
 async def test_the_call_of_a_step_is_found_by_its_key(one: Gateway, tmp_path: Path) -> None:
     async with (
-        ledger_group_commit(tmp_path, TRANSACTION_TABLES) as group_commit,
+        ledger_group_commit(tmp_path) as group_commit,
         open_ledger(group_commit, tmp_path) as ledger,
     ):
         operation = await granted(ledger, intent(key="headgate:tx/t/1"))
@@ -235,7 +235,7 @@ async def test_what_was_under_way_is_in_doubt_after_a_recovery_that_loses_calls(
     tmp_path: Path, before: StepState, after: StepState
 ) -> None:
     async with (
-        ledger_group_commit(tmp_path, TRANSACTION_TABLES) as group_commit,
+        ledger_group_commit(tmp_path) as group_commit,
         open_ledger(group_commit, tmp_path) as ledger,
     ):
         await granted(ledger, intent())

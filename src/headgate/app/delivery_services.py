@@ -26,7 +26,7 @@ from headgate.gateway.collaborators import ToolCaller
 from headgate.storage.files.result_transfers import ResultTransfers, open_transfers
 from headgate.storage.sqlite.group_commit import GroupCommit
 from headgate.storage.sqlite.ledger import SqliteLedger, ledger_group_commit, open_ledger
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 from headgate.upstream.fleet import UpstreamFleet
 from headgate.web.metrics import Counters, Gauges, server_label
 
@@ -215,9 +215,7 @@ async def open_delivery_services(
     """The ledger and what writes it, for as long as the block lasts."""
     directory = settings.data_dir
     async with AsyncExitStack() as stack:
-        group_commit = await stack.enter_async_context(
-            ledger_group_commit(directory, TRANSACTION_TABLES, on_damage=_log_damage)
-        )
+        group_commit = await stack.enter_async_context(ledger_group_commit(directory, on_damage=_log_damage))
         ledger = await stack.enter_async_context(
             open_ledger(
                 group_commit,

@@ -18,8 +18,7 @@ from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.ledger import LEDGER_NAME
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
 from headgate.storage.sqlite.ledger_recovery import LedgerRecoveryReport, inspect, recover
-from headgate.storage.sqlite.ledger_schema import LEDGER_TABLES
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES
+from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
 
 _BUSY_SECONDS = 5.0
 _HEAD = ("op_id", "state", "server", "tool", "key")
@@ -79,7 +78,7 @@ def _damage(guard: LedgerGuard, path: Path) -> str:
     if report is not None:
         return report.reason
     try:
-        with closing(guard.open((*LEDGER_TABLES, *TRANSACTION_TABLES), _BUSY_SECONDS)):
+        with closing(guard.open(LEDGER_MIGRATIONS, _BUSY_SECONDS)):
             check_ledger(path, lambda: False)
     except (sqlite3.Error, LedgerDamaged, UnicodeDecodeError) as error:
         failed = store_failure(error)

@@ -18,7 +18,7 @@ from headgate.domain.errors import ConfigError, InvalidArguments, StoreFailed
 from headgate.domain.terminal_text import printable, table_lines
 from headgate.storage.sqlite.ledger import LEDGER_NAME, SqliteLedger, ledger_group_commit, open_ledger
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
-from headgate.storage.sqlite.transaction_store import TRANSACTION_TABLES, SqliteTransactionStore
+from headgate.storage.sqlite.transaction_store import SqliteTransactionStore
 
 
 class OperatorLedger(NamedTuple):
@@ -53,7 +53,7 @@ async def ledger_exists(settings: Settings) -> bool:
 async def open_operator_ledger(settings: Settings) -> AsyncIterator[OperatorLedger]:
     """The ledger while the block lasts; raises ConfigError when it cannot be used."""
     path = settings.data_dir / LEDGER_NAME
-    group_commit = ledger_group_commit(settings.data_dir, TRANSACTION_TABLES)
+    group_commit = ledger_group_commit(settings.data_dir)
     try:
         async with group_commit, open_ledger(group_commit, settings.data_dir) as ledger:
             yield OperatorLedger(ledger, SqliteTransactionStore(group_commit, ledger.liveness))

@@ -43,8 +43,7 @@ def of_the_future(path: Path) -> None:
 
 def damaged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        for table in schema.TABLES:
-            connection.execute(table)
+        schema.KNOWLEDGE_MIGRATIONS.apply(connection)
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
 
@@ -58,7 +57,7 @@ async def test_a_file_that_cannot_be_used_is_left_as_it_is(
     tmp_path: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "knowledge.db"
-    spoil(path)
+    await asyncio.to_thread(spoil, path)
     content = path.read_bytes() if path.is_file() else b""
     async with open_sqlite_store(path) as store:
         for _ in range(2):
@@ -189,7 +188,7 @@ async def test_the_operator_is_told_what_is_wrong_and_what_to_do(
     tmp_path: Path, spoil: Callable[[Path], None], told: str
 ) -> None:
     path = tmp_path / "knowledge.db"
-    spoil(path)
+    await asyncio.to_thread(spoil, path)
     async with open_sqlite_store(path) as store:
         with pytest.raises(StoreUnavailable) as away:
             await store.check()
@@ -200,7 +199,7 @@ async def test_the_operator_is_told_what_is_wrong_and_what_to_do(
 
 async def test_a_full_disk_is_said_to_whoever_writes(tmp_path: Path) -> None:
     path = tmp_path / "knowledge.db"
-    async with GroupCommit(path, schema.TABLES) as group_commit:
+    async with GroupCommit(path, schema.KNOWLEDGE_MIGRATIONS) as group_commit:
         store = SqliteKnowledgeStore(path, group_commit, group_commit, lambda: 0.0)
         await store.replace_document(document("a.md", "text"))
         # The file may not grow any more, as if there were no room for that.

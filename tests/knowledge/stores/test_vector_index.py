@@ -34,7 +34,7 @@ async def search(
     path: Path, nearness: SqliteVectorIndex, wanted: bytes, limit: int, allowed: frozenset[int] | None = None
 ) -> list[ScoredChunk]:
     def found() -> list[ScoredChunk]:
-        with closing(open_database_file(path, schema.TABLES, 5.0)) as connection:
+        with closing(open_database_file(path, schema.KNOWLEDGE_MIGRATIONS, 5.0)) as connection:
             return nearness.nearest(connection, wanted, limit, allowed)
 
     return await asyncio.to_thread(found)

@@ -20,13 +20,16 @@ import msgspec
 
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.stored_listing import DefinitionPosition, StoredListing, tool_hashes
+from headgate.domain.errors import StoreFailed
 from headgate.domain.item import ItemKind
 from headgate.domain.regular_file import check_regular
-from headgate.storage.sqlite.catalog_migrations import migrate
+from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
 log = logging.getLogger("headgate.storage")
 
 T = TypeVar("T")
+
+CATALOG_MIGRATIONS = Migrations(MIGRATIONS_DIRECTORY / "catalog")
 
 # What SQLite says of a file that is torn, of another shape or none of its own.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
@@ -293,12 +296,14 @@ class SqliteCatalogStore:
         return self._connection
 
     def _open_migrated(self) -> sqlite3.Connection | None:
-        """The file as it is, if it has the shape of this version, can be given it, or is a new one."""
+        """The file at its latest schema version; None for a newer, foreign or broken one."""
         connection = _connect(self._path)
         try:
             # Not removed first: another gateway that starts now may have it open.
-            if migrate(connection):
-                return connection
+            CATALOG_MIGRATIONS.apply(connection)
+            return connection
+        except StoreFailed:
+            pass
         except sqlite3.DatabaseError as error:
             if not _is_broken(error):
                 connection.close()
@@ -310,7 +315,7 @@ class SqliteCatalogStore:
     def _create_new(self) -> sqlite3.Connection:
         remove_catalog_files(self._path)
         connection = _connect(self._path)
-        migrate(connection)
+        CATALOG_MIGRATIONS.apply(connection)
         return connection
 
     def _close(self) -> None:

@@ -1,21 +1,19 @@
-"""Opens a durable SQLite file with its schema, and turns SQLite errors into StoreFailed."""
+"""Opens a durable SQLite file at its latest schema version, and turns SQLite errors into StoreFailed."""
 
 import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.domain.errors import StoreFailed
 from headgate.domain.regular_file import check_regular
 from headgate.storage.files.directory_sync import sync_directory
+from headgate.storage.sqlite.migrations import Migrations
 
-# Another number means another shape of the tables.
-SCHEMA_VERSION = 1
 # While another process makes the file.
 _LOOK_AGAIN_SECONDS = 0.01
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -24,7 +22,6 @@ _DAMAGED = frozenset(
 )
 # What SQLite and the module that calls it say of a schema or a text that is changed.
 _DAMAGED_WORDS = ("no such table", "no such column", "no such index", "Could not decode to UTF-8")
-NEWER_VERSION_MESSAGE = "the file was written by a newer version of headgate"
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_BUSY: "another process keeps the file locked",
@@ -36,31 +33,27 @@ _SENTENCES = {
 }
 
 
-class DatabaseSchema(NamedTuple):
-    """What a file is made to have before it is used."""
-
-    # Statements that begin with CREATE TABLE IF NOT EXISTS or CREATE INDEX IF NOT EXISTS.
-    tables: Sequence[str]
-    shape: int = SCHEMA_VERSION
-    # Runs with the number of the shape that the file has, before anything is changed.
-    inspect: Callable[[sqlite3.Connection, int], None] = lambda connection, shape: None
-    # Runs before the tables are made, in the same transaction.
-    upgrade: Callable[[sqlite3.Connection], None] = lambda connection: None
-
-
 def open_database_file(
-    path: Path, tables: Sequence[str] | DatabaseSchema, busy_seconds: float
+    path: Path,
+    migrations: Migrations,
+    busy_seconds: float,
+    *,
+    inspect: Callable[[sqlite3.Connection, int], None] = lambda connection, version: None,
 ) -> sqlite3.Connection:
-    """A connection to the file, which gets the tables that it lacks.
+    """A connection to the file, whose commits are durable and whose schema is the latest.
 
+    `inspect` gets the schema version that the file has, before anything is changed.
     Raises StoreFailed, sqlite3.Error or OSError; the file is left as it is then.
     """
-    schema = tables if isinstance(tables, DatabaseSchema) else DatabaseSchema(tables)
     _create_private_file(path)
     # Transactions are our own to begin and to end.
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)
     try:
-        _apply_schema(connection, schema, busy_seconds)
+        inspect(connection, migrations.checked_version(connection))
+        _use_wal(connection, busy_seconds)
+        # A commit is on the disk when it returns, not only with the system.
+        connection.execute("PRAGMA synchronous = FULL")
+        migrations.apply(connection)
     except BaseException:
         connection.close()
         raise
@@ -114,30 +107,6 @@ def check_database_files(path: Path) -> None:
         check_regular(f"{path}{suffix}", allowed=(stat.S_IFDIR,))
 
 
-def _apply_schema(connection: sqlite3.Connection, schema: DatabaseSchema, busy_seconds: float) -> None:
-    shape = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if shape > schema.shape:
-        raise StoreFailed(NEWER_VERSION_MESSAGE)
-    schema.inspect(connection, shape)
-    _use_wal(connection, busy_seconds)
-    # A commit is on the disk when it returns, not only with the system.
-    connection.execute("PRAGMA synchronous = FULL")
-    if shape == schema.shape and _has_tables(connection, schema.tables):
-        return
-    # In one step: several gateways may start at once and share their directory.
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        schema.upgrade(connection)
-        for statement in schema.tables:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {schema.shape}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
     """Set once and for all who open the file; SQLite does not wait for others who do it too."""
     give_up_at = time.monotonic() + busy_seconds
@@ -149,13 +118,6 @@ def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
             if not is_locked(error) or time.monotonic() > give_up_at:
                 raise
         time.sleep(_LOOK_AGAIN_SECONDS)
-
-
-def _has_tables(connection: sqlite3.Connection, tables: Sequence[str]) -> bool:
-    """Whether all of them are there, so that a full disk does not keep anybody from reading."""
-    wanted = {statement.split("EXISTS", 1)[1].split("(")[0].split()[0] for statement in tables}
-    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    return wanted <= found
 
 
 def _sqlite_code(error: Exception) -> int:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from headgate.domain.errors import StoreFailed
 from headgate.storage.sqlite.database_file import is_locked, open_database_file, store_failure
+from headgate.storage.sqlite.migrations import Migrations
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class DatabaseGuard(Protocol):
     def raise_if_damaged(self) -> None:
         """Raises StoreFailed when the file is refused; runs on the loop too."""
 
-    def open(self, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+    def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
         """A connection to a file that is whole as far as a quick check can tell."""
 
     def advance(self, connection: sqlite3.Connection) -> Any:
@@ -57,24 +58,23 @@ class DatabaseGuard(Protocol):
 
 
 class GroupCommit:
-    """The file, opened when it is first used, and again after it failed; tables that it lacks are made.
+    """The file, opened when it is first used, and again after it failed; it is migrated then.
 
-    `tables` are statements that begin with CREATE TABLE IF NOT EXISTS or CREATE INDEX IF NOT EXISTS.
     One thread writes and another one reads.
     """
 
     def __init__(
         self,
         path: Path,
-        tables: Sequence[str],
+        migrations: Migrations,
         *,
         busy_seconds: float = BUSY_SECONDS,
         guard: DatabaseGuard | None = None,
     ) -> None:
         def connect() -> sqlite3.Connection:
-            return (
-                guard.open(tables, busy_seconds) if guard else open_database_file(path, tables, busy_seconds)
-            )
+            if guard is not None:
+                return guard.open(migrations, busy_seconds)
+            return open_database_file(path, migrations, busy_seconds)
 
         def connect_to_write() -> sqlite3.Connection:
             connection = connect()

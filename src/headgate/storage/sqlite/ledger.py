@@ -8,7 +8,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite.database_file import store_failure
 from headgate.storage.sqlite.group_commit import BUSY_SECONDS, GroupCommit, in_snapshot
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard, check_ledger
-from headgate.storage.sqlite.ledger_schema import LEDGER_TABLES
+from headgate.storage.sqlite.ledger_schema import LEDGER_MIGRATIONS
 
 log = logging.getLogger("headgate.storage")
 
@@ -56,18 +56,17 @@ _LEASE_OVER = "no answer came in its time"
 
 def ledger_group_commit(
     directory: Path,
-    more_tables: Sequence[str] = (),
     *,
     busy_seconds: float = BUSY_SECONDS,
     on_damage: Callable[[str], None] = lambda reason: None,
 ) -> GroupCommit:
-    """The ledger's file in `directory`, with the tables of whatever else is recorded there.
+    """The ledger's file in `directory`, which holds recorded calls and transactions.
 
     `on_damage` gets the reason when the ledger is found damaged, in a thread.
     """
     path = directory / LEDGER_NAME
-    tables = (*LEDGER_TABLES, *more_tables)
-    return GroupCommit(path, tables, busy_seconds=busy_seconds, guard=LedgerGuard(path, on_damage))
+    guard = LedgerGuard(path, on_damage)
+    return GroupCommit(path, LEDGER_MIGRATIONS, busy_seconds=busy_seconds, guard=guard)
 
 
 @asynccontextmanager

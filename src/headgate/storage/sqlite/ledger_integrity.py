@@ -4,7 +4,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,10 @@ from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import ledger_schema as schema
 from headgate.storage.sqlite import transaction_rows as transactions
-from headgate.storage.sqlite.database_file import DatabaseSchema, open_database_file
+from headgate.storage.sqlite.database_file import open_database_file
 from headgate.storage.sqlite.ledger_keys import verified_buckets
 from headgate.storage.sqlite.ledger_mark import DamageFile, DamageReport, LedgerMark, LedgerMarkFile
+from headgate.storage.sqlite.migrations import Migrations
 
 # A write-ahead log that grew beyond it is cut when it starts over.
 _LOG_BYTES = 4 * 1024 * 1024
@@ -50,7 +51,7 @@ class LedgerGuard:
         if self.damage:
             raise LedgerDamaged(self.damage)
 
-    def open(self, tables: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+    def open(self, migrations: Migrations, busy_seconds: float) -> sqlite3.Connection:
         """A connection to a ledger that is whole as far as a quick check can tell.
 
         Raises LedgerDamaged, StoreFailed, sqlite3.Error or OSError.
@@ -65,9 +66,8 @@ class LedgerGuard:
             mark = self._mark.read()
             if mark is not None:
                 self._expect_file()
-            connection = open_database_file(
-                self._path, _ledger_schema(tables, known=mark is not None), busy_seconds
-            )
+            inspect = _prepare_known if mark is not None else _prepare
+            connection = open_database_file(self._path, migrations, busy_seconds, inspect=inspect)
             try:
                 self._compare(connection, mark)
             except BaseException:
@@ -159,16 +159,16 @@ class LedgerGuard:
         self._mark.remove()
 
 
-def _ledger_schema(tables: Sequence[str], *, known: bool) -> DatabaseSchema:
-    def inspect(connection: sqlite3.Connection, shape: int) -> None:
-        if known:
-            schema.check_schema(connection, shape)
-        if not shape:
-            # Free pages go back to the disk; it counts only for a file that has no pages yet.
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+def _prepare_known(connection: sqlite3.Connection, version: int) -> None:
+    schema.check_schema(connection, version)
+    _prepare(connection, version)
 
-    return DatabaseSchema(tables, schema.LEDGER_SCHEMA_VERSION, inspect, schema.upgrade)
+
+def _prepare(connection: sqlite3.Connection, version: int) -> None:
+    if not version:
+        # Free pages go back to the disk; it counts only for a file that has no pages yet.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
 
 
 # About a millisecond of work, after which other threads get as long: no call waits for the check.

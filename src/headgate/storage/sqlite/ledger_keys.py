@@ -16,15 +16,6 @@ import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
 
-KEY_TABLES: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS key_hashes (
-      bucket    INTEGER PRIMARY KEY,
-      checksum  INTEGER NOT NULL,
-      hashes    BLOB NOT NULL
-    )
-    """,
-)
 # With a million keys a row has 4 KB; without any, all rows together have about 50 KB.
 BUCKETS: Final = 4096
 HASH_BYTES: Final = 16

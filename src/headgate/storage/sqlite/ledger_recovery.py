@@ -354,7 +354,7 @@ def _doubtful(facts: Sequence[Any]) -> bool:
 def _write(path: Path, found: _RecoveredLedger) -> LedgerMark:
     """Make the new file, durable: which ledger it is."""
     guard = LedgerGuard(path)
-    connection = guard.open((*schema.LEDGER_TABLES, *transactions.TABLES), busy_seconds=1.0)
+    connection = guard.open(schema.LEDGER_MIGRATIONS, busy_seconds=1.0)
     with closing(connection):
         connection.execute("BEGIN IMMEDIATE")
         for call in found.calls.values():

@@ -16,55 +16,6 @@ from headgate.delivery.ledger import Intent, LedgerDamaged, Operation, Operation
 from headgate.domain.upstream_policy import ToolClass
 from headgate.storage.sqlite import ledger_keys as keys
 
-OPERATIONS: Final = """
-    CREATE TABLE IF NOT EXISTS operations (
-      number          INTEGER PRIMARY KEY,
-      op_id           TEXT NOT NULL UNIQUE,
-      tenant          TEXT NOT NULL,
-      principal       TEXT NOT NULL,
-      key             TEXT NOT NULL,
-      fingerprint     BLOB NOT NULL,
-      server          TEXT NOT NULL,
-      tool            TEXT NOT NULL,
-      public_name     TEXT NOT NULL,
-      kind            TEXT NOT NULL,
-      state           TEXT NOT NULL,
-      fence           INTEGER NOT NULL,
-      attempts        INTEGER NOT NULL,
-      created         REAL NOT NULL,
-      updated         REAL NOT NULL,
-      lease_until     REAL NOT NULL,
-      owner           TEXT NOT NULL,
-      transaction_id  TEXT NOT NULL,
-      error_code      TEXT NOT NULL,
-      error           TEXT NOT NULL,
-      resolved_by     TEXT NOT NULL,
-      answered        INTEGER NOT NULL,
-      -- Whether the answer was removed to make room.
-      dropped         INTEGER NOT NULL,
-      doubted         INTEGER NOT NULL,
-      typed           INTEGER NOT NULL,
-      -- Of a result in a file: its name, size and checksum.
-      body            TEXT NOT NULL,
-      body_size       INTEGER NOT NULL,
-      body_checksum   INTEGER NOT NULL,
-      -- Of the last two columns.
-      answer_checksum INTEGER NOT NULL,
-      arguments       BLOB NOT NULL,
-      -- Of all columns before it but the number.
-      checksum        INTEGER NOT NULL,
-      answer_error    BLOB NOT NULL,
-      result          BLOB NOT NULL,
-      UNIQUE (tenant, principal, key)
-    )
-    """
-TABLES: Final = (
-    OPERATIONS,
-    "CREATE INDEX IF NOT EXISTS operations_by_state ON operations (state, updated)",
-    "CREATE INDEX IF NOT EXISTS operations_by_body ON operations (updated, body_size) WHERE body <> ''",
-    *keys.KEY_TABLES,
-)
-
 # The columns that the checksum is of, in the order of the table.
 FACTS: Final = (
     "op_id", "tenant", "principal", "key", "fingerprint", "server", "tool", "public_name", "kind", "state",

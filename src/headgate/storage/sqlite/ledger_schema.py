@@ -1,7 +1,4 @@
-"""The shapes of ledger.db, and how a file of an earlier one gets that of this version.
-
-Shape 1 had no checksums, no known keys and no identity.
-"""
+"""The schema versions of ledger.db, and the identity that each ledger has from version 2 on."""
 
 import secrets
 import sqlite3
@@ -15,45 +12,19 @@ from headgate.storage.sqlite import ledger_keys as keys
 from headgate.storage.sqlite import ledger_rows as rows
 from headgate.storage.sqlite import transaction_rows as transactions
 from headgate.storage.sqlite.ledger_mark import ID_BYTES, LedgerMark
+from headgate.storage.sqlite.migrations import MIGRATIONS_DIRECTORY, Migrations
 
-LEDGER_SCHEMA_VERSION: Final = 2
-_IDENTITY: Final = """
-    CREATE TABLE IF NOT EXISTS identity (
-      one       INTEGER PRIMARY KEY CHECK (one = 1),
-      id        BLOB NOT NULL,
-      commits   INTEGER NOT NULL,
-      checksum  INTEGER NOT NULL
-    )
-"""
 _COUNT: Final = "UPDATE identity SET commits = ?, checksum = ? WHERE one = 1 AND checksum = ?"
-LEDGER_TABLES: Final = (*rows.TABLES, _IDENTITY)
-# What of the first shape is in the way of the second.
-_OLD_INDEXES: Final = ("operations_by_state", "transactions_by_phase")
 _READ_AT_ONCE: Final = 500
 # 256 MB: rewriting a larger file would hold up a start for long.
 _MOST_COMPACTED_PAGES: Final = 65_536
 
 
-def check_schema(connection: sqlite3.Connection, shape: int) -> None:
-    """Raises LedgerDamaged when a ledger that was there before is not of this shape, or lacks a table."""
-    missing = {"operations", "key_hashes", "identity"} - _tables(connection)
-    if shape != LEDGER_SCHEMA_VERSION or missing:
+def check_schema(connection: sqlite3.Connection, version: int) -> None:
+    """Raises LedgerDamaged when a ledger that was there before is of an earlier version, or lacks a table."""
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if version != LEDGER_MIGRATIONS.latest_version or {"operations", "key_hashes", "identity"} - found:
         raise LedgerDamaged("tables are missing, or the file is a copy of an earlier version")
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Make what a new ledger needs, or what one of an earlier shape lacks, in the open transaction."""
-    # Asked again, because another gateway may have been quicker.
-    if int(connection.execute("PRAGMA user_version").fetchone()[0]) == LEDGER_SCHEMA_VERSION:
-        return
-    found = _tables(connection)
-    if "operations" in found and not _has_checksums(connection):
-        _copy_first_version(connection, found)
-    for table in LEDGER_TABLES:
-        connection.execute(table)
-    keys.insert_buckets(connection)
-    identity = LedgerMark(secrets.token_bytes(ID_BYTES), 1)
-    connection.execute("INSERT OR IGNORE INTO identity VALUES (1, ?, ?, ?)", _packed(identity))
 
 
 def compact(connection: sqlite3.Connection) -> None:
@@ -95,33 +66,17 @@ def _checksum(id: bytes, commits: int) -> int:
     return zlib.crc32(b"%d" % commits, zlib.crc32(id))
 
 
-# A file of the first shape.
+# The step of migration 2.
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
-def _has_checksums(connection: sqlite3.Connection) -> bool:
-    return any(row[1] == "checksum" for row in connection.execute("PRAGMA table_info(operations)"))
-
-
-def _copy_first_version(connection: sqlite3.Connection, found: set[str]) -> None:
-    """Copy every row into tables with checksums."""
-    # So that tables which refer to those that get another name keep referring to the new ones.
-    connection.execute("PRAGMA legacy_alter_table = ON")
-    for index in _OLD_INDEXES:
-        connection.execute(f"DROP INDEX IF EXISTS {index}")
-    old = [name for name in ("operations", "transactions", "steps") if name in found]
-    for name in old:
-        connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
-    for table in (*LEDGER_TABLES, *(transactions.TABLES if "transactions" in old else ())):
-        connection.execute(table)
+def _add_checksums(connection: sqlite3.Connection) -> None:
+    """Copy the rows of version 1 into the tables with checksums."""
     keys.insert_buckets(connection)
+    identity = LedgerMark(secrets.token_bytes(ID_BYTES), 1)
+    connection.execute("INSERT INTO identity VALUES (1, ?, ?, ?)", _packed(identity))
     _copy_operations(connection)
-    if "transactions" in old:
-        _copy_transactions(connection)
-    for name in old:
+    _copy_transactions(connection)
+    for name in ("operations", "transactions", "steps"):
         connection.execute(f"DROP TABLE old_{name}")
 
 
@@ -133,14 +88,14 @@ def _copy_operations(connection: sqlite3.Connection) -> None:
             _copy_operation(connection, dict(zip(names, row, strict=True)))
 
 
-def _copy_operation(connection: sqlite3.Connection, said: dict[str, Any]) -> None:
-    error, result = said["answer_error"], said["result"]
-    said |= {
+def _copy_operation(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+    error, result = row["answer_error"], row["result"]
+    row |= {
         "dropped": 0,
         "body_checksum": UNKNOWN_CHECKSUM,
         "answer_checksum": rows.answer_checksum_of(error, result),
     }
-    facts = [said[name] for name in rows.FACTS]
+    facts = [row[name] for name in rows.FACTS]
     keys.add(connection, keys.hash_of(keys.CALL, rows.owned_key_of(facts)))
     rows.insert_row(connection, facts, error, result)
 
@@ -158,3 +113,6 @@ def _copy_transactions(connection: sqlite3.Connection) -> None:
     steps = ", ".join(transactions.STEP_FACTS)
     for facts in connection.execute(f"SELECT {steps} FROM old_steps").fetchall():
         transactions.upsert_step(connection, facts)
+
+
+LEDGER_MIGRATIONS: Final = Migrations(MIGRATIONS_DIRECTORY / "ledger", {2: _add_checksums})

@@ -10,64 +10,7 @@ import msgspec
 from headgate.delivery.ledger import LedgerDamaged
 from headgate.storage.sqlite import ledger_keys as keys
 
-TABLES: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS transactions (
-      number      INTEGER PRIMARY KEY,
-      tenant      TEXT NOT NULL,
-      principal   TEXT NOT NULL,
-      id          TEXT NOT NULL,
-      phase       TEXT NOT NULL,
-      on_failure  TEXT NOT NULL,
-      timed_out   INTEGER NOT NULL,
-      reason      TEXT NOT NULL,
-      created     REAL NOT NULL,
-      updated     REAL NOT NULL,
-      deadline    REAL NOT NULL,
-      revision    INTEGER NOT NULL,
-      -- The gateway that changed it last; empty after a decision of an operator.
-      owner       TEXT NOT NULL,
-      -- How many steps it has.
-      steps       INTEGER NOT NULL,
-      checksum    INTEGER NOT NULL,
-      UNIQUE (tenant, principal, id)
-    )
-    """,
-    "CREATE INDEX IF NOT EXISTS transactions_by_phase ON transactions (phase, updated)",
-    """
-    CREATE TABLE IF NOT EXISTS steps (
-      whose           INTEGER NOT NULL REFERENCES transactions (number),
-      number          INTEGER NOT NULL,
-      owner           TEXT NOT NULL,
-      tool            TEXT NOT NULL,
-      arguments       BLOB NOT NULL,
-      state           TEXT NOT NULL,
-      remedy          TEXT NOT NULL,
-      named           TEXT NOT NULL,
-      client          TEXT NOT NULL,
-      op_id           TEXT NOT NULL,
-      undo_tool       TEXT NOT NULL,
-      undo_template   BLOB NOT NULL,
-      undo_arguments  BLOB NOT NULL,
-      undo_op_id      TEXT NOT NULL,
-      undo_round      INTEGER NOT NULL,
-      error           TEXT NOT NULL,
-      checksum        INTEGER NOT NULL,
-      PRIMARY KEY (whose, number)
-    ) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS history (
-      number  INTEGER PRIMARY KEY,
-      whose   INTEGER NOT NULL REFERENCES transactions (number),
-      at      REAL NOT NULL,
-      text    TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX IF NOT EXISTS history_by_transaction ON history (whose, number)",
-)
-
-# The columns that the checksum of a transaction is of; the last one is not in files of the first shape.
+# The columns that the checksum of a transaction is of; the last one is not in files of version 1.
 FACTS_OF_FIRST_VERSION: Final = (
     "tenant", "principal", "id", "phase", "on_failure", "timed_out", "reason", "created", "updated",
     "deadline", "revision", "owner",

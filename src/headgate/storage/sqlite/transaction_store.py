@@ -25,8 +25,6 @@ from headgate.storage.sqlite.group_commit import GroupCommit, in_snapshot
 
 T = TypeVar("T")
 
-TRANSACTION_TABLES = rows.TABLES
-
 WINDOW_SECONDS = 24 * 3600.0
 # So many go at once, so that calls do not wait for a long removal.
 _SWEEP_BATCH = 200
@@ -47,7 +45,7 @@ class SqliteTransactionStore:
         window_seconds: float = WINDOW_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """The committer has TRANSACTION_TABLES and those of the ledger."""
+        """`group_commit` is that of the ledger."""
         self._group_commit = group_commit
         self._liveness = liveness
         self._window_seconds = window_seconds

@@ -4,10 +4,10 @@ import errno
 import sqlite3
 from typing import Final
 
-from headgate.storage.sqlite.database_file import NEWER_VERSION_MESSAGE, store_failure
+from headgate.storage.sqlite.database_file import store_failure
+from headgate.storage.sqlite.migrations import FOREIGN_FILE_MESSAGE, NEWER_VERSION_MESSAGE
 
 REPLACED: Final = "the file was removed or replaced while this process uses it"
-FOREIGN: Final = "the file is a database of something else"
 
 _ACCESS: Final = "let the user of this process read and write knowledge.db and its directory"
 _ROOM: Final = "make room on the disk of the data directory"
@@ -22,7 +22,7 @@ _REMEDIES: Final = {
     "the file is damaged": f"end every process that uses it, {_ANEW}",
     "the file cannot be read or written": "see that knowledge.db is a file, and that its disk is well",
     NEWER_VERSION_MESSAGE: "update this Headgate, or name another --data-dir",
-    FOREIGN: "name another --data-dir",
+    FOREIGN_FILE_MESSAGE: "name another --data-dir",
     REPLACED: "restart this process",
 }
 # What the system says before SQLite is asked.

@@ -41,7 +41,7 @@ from headgate.knowledge.stores.sqlite import (
     schema,
 )
 from headgate.knowledge.stores.sqlite.error_messages import REPLACED, explain_error
-from headgate.knowledge.stores.sqlite.schema import TABLES
+from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
 from headgate.knowledge.stores.sqlite.vector_index import SqliteVectorIndex
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
@@ -86,7 +86,7 @@ async def iter_rows(
 
 
 def _open_snapshot(path: Path) -> sqlite3.Connection:
-    open_database_file(path, TABLES, _SNAPSHOT_BUSY_SECONDS).close()
+    open_database_file(path, KNOWLEDGE_MIGRATIONS, _SNAPSHOT_BUSY_SECONDS).close()
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
@@ -112,9 +112,9 @@ async def open_sqlite_store(
     A file that cannot be used gives StoreAway with each use, and is left as it is.
     """
     async with (
-        GroupCommit(path, schema.TABLES, busy_seconds=busy_seconds) as group_commit,
+        GroupCommit(path, KNOWLEDGE_MIGRATIONS, busy_seconds=busy_seconds) as group_commit,
         # A thread of its own, so that the two searches of a query run side by side.
-        GroupCommit(path, schema.TABLES, busy_seconds=busy_seconds) as beside,
+        GroupCommit(path, KNOWLEDGE_MIGRATIONS, busy_seconds=busy_seconds) as beside,
     ):
         yield SqliteKnowledgeStore(path, group_commit, beside, now)
 
