@@ -70,7 +70,8 @@ def _parse() -> argparse.Namespace:
         "--candidates",
         default=ALL_CANDIDATES,
         metavar="LETTERS",
-        help="only these: b forwarder, c FastMCP, d PyPI mcp-proxy, e npm mcp-proxy, h and m headgate",
+        help="only these: b forwarder, c FastMCP, d PyPI mcp-proxy, e npm mcp-proxy, h and m headgate, "
+        "o and p the headgate of the environment whose Python HEADGATE_BEFORE names",
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.sections if name not in SECTIONS]

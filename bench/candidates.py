@@ -1,6 +1,7 @@
 """Who is measured: how each candidate is started in front of an upstream, and how a client talks to it."""
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -83,16 +84,20 @@ def headgate_config(targets: dict[str, Target]) -> str:
     return json.dumps({"mcpServers": servers, "proxySettings": {"maxResponseSize": 100_000_000}})
 
 
-def headgate_command(config: str, port: int, home: Path) -> list[str]:
+def headgate_command(config: str, port: int, home: Path, python: str = sys.executable) -> list[str]:
     """Headgate's own command line, everything on, in the full listing so that tools are found by name."""
     path = home / "headgate.json"
     path.write_text(config)
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(path), "--transport", "http"]
+    command = [python, "-m", "headgate", "serve", "--config", str(path), "--transport", "http"]
     return [*command, "--port", str(port), "--data-dir", str(home / "data"), "--listing", "full"]
 
 
 def _headgate(target: Target, port: int, home: Path) -> list[str]:
     return headgate_command(headgate_config({"up": target}), port, home)
+
+
+def _headgate_before(target: Target, port: int, home: Path) -> list[str]:
+    return headgate_command(headgate_config({"up": target}), port, home, BEFORE)
 
 
 def _forwarder(target: Target, port: int, home: Path) -> list[str]:
@@ -140,5 +145,19 @@ FASTMCP: Final = Candidate(
 PYPI: Final = Candidate("d", "PyPI mcp-proxy", pypi_mcp_proxy(), "legacy", ("stdio",))
 NPM: Final = Candidate("e", "npm mcp-proxy", npm_mcp_proxy("--no-eventStore"), "legacy", ("stdio",))
 
-CANDIDATES: Final = (FORWARDER, FASTMCP, PYPI, NPM, HEADGATE, HEADGATE_MODERN)
+# The Python of another checkout's environment, to compare two versions of Headgate in one run.
+BEFORE: Final = os.environ.get("HEADGATE_BEFORE", "")
+HEADGATE_BEFORE: Final = (
+    Candidate("o", "headgate before, legacy client", _headgate_before, "legacy", ("stdio", "http")),
+    Candidate("p", "headgate before, modern client", _headgate_before, "modern", ("stdio", "http")),
+)
+CANDIDATES: Final = (
+    FORWARDER,
+    FASTMCP,
+    PYPI,
+    NPM,
+    HEADGATE,
+    HEADGATE_MODERN,
+    *(HEADGATE_BEFORE if BEFORE else ()),
+)
 PEERS: Final = (FASTMCP, PYPI, NPM)

@@ -39,10 +39,8 @@ def node_script() -> list[str]:
         home.mkdir(parents=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(_HERE / "npm" / name, home)
-        _run(
-            ["npm", "ci", "--prefix", str(home), "--ignore-scripts", "--no-audit", "--no-fund"],
-            "npm mcp-proxy",
-        )
+        # Inside the folder: with --prefix newer versions of npm do not accept the lock.
+        _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "npm mcp-proxy", home)
         _mark_current(home, lock)
     modules = home / "node_modules"
     # The peer's dependencies ask for Node 22 or later and it is faster there; elsewhere than on Linux x64
@@ -65,8 +63,10 @@ def _digest(lock: Path) -> str:
     return hashlib.sha256(lock.read_bytes()).hexdigest()
 
 
-def _run(command: list[str], what: str) -> None:
+def _run(command: list[str], what: str, directory: Path | None = None) -> None:
     print(f"bench: installing {what}", file=sys.stderr, flush=True)
-    done = subprocess.run(command, check=False, timeout=_INSTALL_SECONDS, capture_output=True, text=True)
+    done = subprocess.run(
+        command, check=False, timeout=_INSTALL_SECONDS, capture_output=True, text=True, cwd=directory
+    )
     if done.returncode:
         raise SystemExit(f"bench: could not install {what}:\n{done.stdout}{done.stderr}")
