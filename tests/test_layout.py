@@ -36,7 +36,6 @@ TOO_SMALL_STILL = frozenset(
     {
         "headgate.app.list_changed_hook",
         "headgate.knowledge.stores.store_factory",
-        "headgate.results.job_runner",
     }
 )
 TOO_LARGE_STILL = frozenset({"headgate.storage.sqlite.ledger_rows", "headgate.upstream.supervisor"})

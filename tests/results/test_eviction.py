@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.results.eviction import EvictionIndex, select_victim
-from headgate.results.result_store import ResultStoreLimits, StoredResult
+from headgate.results.result_store import EvictionIndex, ResultStoreLimits, StoredResult, select_victim
 
 
 class InFile:

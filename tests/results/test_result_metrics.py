@@ -1,7 +1,8 @@
 """What was kept out of conversations is counted, and nothing twice."""
 
 from headgate.results.jobs import JobResult
-from headgate.results.result_metrics import ResultMetrics, reply_size
+from headgate.results.large_results import ResultMetrics
+from headgate.results.notices import reply_size
 
 LOOKED = JobResult(original_size=40_000, processed_size=4000, original_tokens=10_000, processed_tokens=1000)
 

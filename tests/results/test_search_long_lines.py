@@ -14,7 +14,7 @@ from headgate.results.content import character_count
 from headgate.results.jobs import ContextType, PageUnit, ReadJob, ReadParams, SearchMode, SearchParams
 from headgate.results.pipeline import ProcessorResult
 from headgate.results.read_result import read_result
-from headgate.results.search.match_window import position_after, position_before
+from headgate.results.search.match_page import position_after, position_before
 from headgate.results.search.search_processor import SearchProcessor
 from tests.results.sample_results import IMAGE, facts_of, parsed_result, result, text, texts_of
 

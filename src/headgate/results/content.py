@@ -1,11 +1,11 @@
-"""The text of a result, in memory or memory-mapped: JSON detection, character and line counts, scratch
-space.
-"""
+"""The text of a result, in memory or memory-mapped: counts, chunks, JSON strings unescaped, JSON Lines."""
 
 import codecs
 import mmap
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import DecodeError, Raw
@@ -92,3 +92,181 @@ def _windows(content: Content | Raw) -> Iterator[bytes]:
     with memoryview(content) as view:
         for start in range(0, len(view), _WINDOW):
             yield bytes(view[start : start + _WINDOW])
+
+
+# Whole escapes and other bytes; what may be the first half of a pair of surrogates goes with what follows it.
+_WHOLE: Final = re.compile(
+    rb"(?:[^\\]|\\u(?![dD][89abAB]).{4}|\\u[dD][89abAB]..(?:\\u....|(?=[^\\]|\\[^u]))|\\[^u])*+", re.DOTALL
+)
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+# A character that could stand as itself: a pair of surrogates, or any other but a control character.
+_NEEDLESS: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?!00[01])[0-9a-fA-F]{4}|.)", re.DOTALL
+)
+
+
+def end_of_whole_escapes(inside: bytes, start: int = 0) -> int:
+    """Where the last whole escape or byte ends, counted from a `start` that is no middle of an escape."""
+    whole = _WHOLE.match(inside, start)
+    return whole.end() if whole is not None else start
+
+
+def needless_escape_characters(json: bytes) -> int:
+    """How many characters less the JSON would have if nothing was escaped that need not be."""
+    if b"\\u" not in json:
+        return 0
+    escapes: list[bytes] = _NEEDLESS.findall(json)
+    return sum(len(escape) - 1 for escape in escapes if len(escape) > len(b"\\n"))
+
+
+def replace_invalid_unicode(json: bytes) -> bytes:
+    """The text with a sign for every byte that is no UTF-8 and for every half of a pair of surrogates."""
+    if not json.isascii():
+        json = json.decode(errors="replace").encode()
+    return _ESCAPE.sub(_whole, json) if b"\\u" in json else json
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape["half"] else escape[0]
+
+
+# Gives the text from its beginning, in pieces, as often as it is asked.
+TextChunks = Callable[[], Iterator[str]]
+
+_TEXT_WINDOW = 1024 * 1024
+# Two of four digits: a character beyond the first 65,536.
+_LONGEST_ESCAPE = 12
+# Where a place between escapes is looked for before all escapes of a window are.
+_TAIL = 4096
+_raw = msgspec.json.Decoder(Raw)
+_string = msgspec.json.Decoder(str)
+
+
+def text_chunks(content: Content) -> TextChunks:
+    """The text of a content, where a piece ends with a line if it can; what is no UTF-8 is replaced."""
+
+    def texts() -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for window in _line_aligned_windows(content):
+            yield decoder.decode(window)
+        yield decoder.decode(b"", final=True)
+
+    return texts
+
+
+def _line_aligned_windows(content: Content) -> Iterator[bytes]:
+    start, size = 0, len(content)
+    while start < size:
+        window = content[start : start + _TEXT_WINDOW]
+        if start + len(window) < size:
+            window = window[: window.rfind(b"\n") + 1] or window
+        yield window
+        start += len(window)
+
+
+def string_text_chunks(value: Content) -> TextChunks:
+    """The text that a JSON string stands for, in pieces."""
+
+    def texts() -> Iterator[str]:
+        start, end = value.find(b'"') + 1, value.rfind(b'"')
+        while start < end:
+            window = _unbroken(
+                value[start : min(start + _TEXT_WINDOW, end)], final=start + _TEXT_WINDOW >= end
+            )
+            yield _unescaped(window)
+            start += len(window)
+
+    return texts
+
+
+def unescape_string(value: Content, scratch: Scratch) -> Content:
+    """The text that a JSON string stands for; any other value as it is."""
+    if first_byte(value) != b'"':
+        return value
+    return scratch.store(text.encode(errors="replace") for text in string_text_chunks(value)())
+
+
+def string_prefix(value: Raw, size: int) -> str:
+    """The beginning of what a JSON string stands for, longer than `size` characters if all of it is."""
+    view = memoryview(value)
+    # No character is written with more than twelve bytes, and one may be cut at the end.
+    window = bytes(view[1 : min(12 * (size + 2), len(view) - 1)])
+    return _unescaped(_unbroken(window, final=len(window) == len(view) - 2))
+
+
+def _unbroken(window: bytes, *, final: bool) -> bytes:
+    """As much of a window as ends neither inside an escape nor inside a character."""
+    if final:
+        return window
+    whole = window[: end_of_whole_escapes(window, _after_plain(window))]
+    # The first byte of a character that goes on behind the window is among the last three.
+    for back in range(1, 4):
+        if whole[-back:][:1] >= b"\xc0":
+            return whole[:-back] or window
+    return whole or window
+
+
+def _after_plain(window: bytes) -> int:
+    """A place near the end behind so many bytes without a backslash that no escape goes on there, or 0."""
+    end = len(window)
+    while end > max(len(window) - _TAIL, 0):
+        start = window.rfind(b"\\", 0, end) + 1
+        if end - start >= _LONGEST_ESCAPE:
+            return end
+        end = start - 1
+    return 0
+
+
+def _unescaped(window: bytes) -> str:
+    try:
+        return _string.decode(b'"' + window + b'"')
+    except (DecodeError, UnicodeDecodeError):
+        return window.decode(errors="replace")
+
+
+class JsonLines:
+    """The objects of JSON Lines; each is opened when it is asked for, so that many cost little."""
+
+    def __init__(self, content: Content, spans: Sequence[int]) -> None:
+        """`spans` holds where each object begins and ends, one after the other."""
+        self._view = memoryview(content)
+        self._spans = spans
+
+    def __len__(self) -> int:
+        return len(self._spans) // 2
+
+    def __getitem__(self, index: int) -> Raw:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return _raw.decode(self._view[self._spans[2 * index] : self._spans[2 * index + 1]])
+
+
+def json_lines(content: Content) -> JsonLines | None:
+    """The objects, if it has an object in every line that is not blank, and more than one; else None."""
+    second = content.find(b"\n") + 1
+    if first_byte(content) != b"{" or not second or not first_byte(content[second : second + _TEXT_WINDOW]):
+        return None
+    spans = array("q")
+    start, size = 0, len(content)
+    with memoryview(content) as view:
+        while start < size:
+            end = content.find(b"\n", start)
+            end = size if end < 0 else end
+            if _is_object(view[start:end]):
+                spans.extend((start, end))
+            elif bytes(view[start : min(end, start + _TEXT_WINDOW)]).strip():
+                return None
+            start = end + 1
+    return JsonLines(content, spans)
+
+
+def _is_object(line: memoryview) -> bool:
+    try:
+        with memoryview(_raw.decode(line)) as value:
+            return value[0] == ord("{")
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return False

@@ -5,13 +5,19 @@ records.
 import csv
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import StringIO
 from itertools import islice
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from headgate.results.content import Content
+from headgate.results.json_paths import (
+    WILDCARD,
+    JsonPath,
+    nearest_names,
+)
 
 _SEPARATORS: Final = ",\t;|"
 _SAMPLE: Final = 50
@@ -109,3 +115,57 @@ def line_windows(content: Content, start: int = 0) -> Iterator[bytes]:
         end = size if end < 0 else end
         yield content[start:end]
         start = end + 1
+
+
+# For so many of the names that are no column the nearest ones are looked for.
+_MAX_COLUMN_SUGGESTIONS = 5
+
+
+def project_columns(
+    table: DelimitedText, fields: Mapping[str, JsonPath], exclude: Mapping[str, JsonPath]
+) -> tuple[bytes, dict[str, Any]] | None:
+    """The columns that are left, in their order, and facts about them; None where a record cannot be read."""
+    kept = _column_indexes(table.names, fields) if fields else set(range(len(table.names)))
+    chosen = sorted(kept - _column_indexes(table.names, exclude))
+    facts: dict[str, Any] = {"separator": table.separator} | _columns_not_found(
+        table.names, {**fields, **exclude}
+    )
+    try:
+        rows = [_padded(record, len(table.names)) for record in table.records()]
+    except csv.Error:
+        return None
+    if not chosen:
+        return b"", facts
+    names = [[table.names[at] for at in chosen]]
+    pick = itemgetter(*chosen) if len(chosen) > 1 else lambda row: (row[chosen[0]],)
+    return write_records([*names, *map(pick, rows)], table.separator), facts
+
+
+def _padded(record: list[str], count: int) -> list[str]:
+    return record if len(record) >= count else record + [""] * (count - len(record))
+
+
+def _column_indexes(names: Sequence[str], requested: Mapping[str, JsonPath]) -> set[int]:
+    """Where the columns are that the fields mean."""
+    found: set[int] = set()
+    for field, path in requested.items():
+        found |= _columns(names, field, path)
+    return found
+
+
+def _columns(names: Sequence[str], field: str, path: JsonPath) -> set[int]:
+    if field in names:
+        # A dot in the name of a column is a part of it.
+        return {names.index(field)}
+    steps = [step for step in path if step is not WILDCARD]
+    if not steps:
+        return set(range(len(names)))
+    return {names.index(str(steps[0]))} if len(steps) == 1 and str(steps[0]) in names else set()
+
+
+def _columns_not_found(names: Sequence[str], requested: Mapping[str, JsonPath]) -> dict[str, Any]:
+    missing = [field for field, path in requested.items() if not _columns(names, field, path)]
+    if not missing:
+        return {}
+    nearest = {field: nearest_names(field, names) for field in missing[:_MAX_COLUMN_SUGGESTIONS]}
+    return {"fields_not_found": missing, "nearest_fields": nearest}

@@ -10,11 +10,10 @@ from headgate.protocol.jsonrpc import encode_object
 from headgate.results.compact_tables import to_compact_tables
 from headgate.results.content import Content, character_count, first_characters
 from headgate.results.explore.explore_processor import ExploreProcessor
-from headgate.results.jobs import META_KEY, ExcerptJob, ExploreParams, JobResult, PageUnit
-from headgate.results.notices import fill_placeholders, spoofed_notices
+from headgate.results.jobs import ExcerptJob, ExploreParams, JobResult, PageUnit
+from headgate.results.notices import fill_placeholders, reply_size, spoofed_notices, with_meta, with_notice
 from headgate.results.parsed_result import MANY_TEXTS, ParsedResult, minify_json
 from headgate.results.pipeline import ProcessingError
-from headgate.results.result_metrics import reply_size
 from headgate.results.result_structure import top_level_members
 from headgate.results.structured_excerpt import truncate_structured, truncation_loss
 from headgate.results.truncation import (
@@ -310,19 +309,3 @@ def _shown_of_total(cut: TruncatedContent) -> str:
 
 def _text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})
-
-
-def with_notice(structured: bytes, notice_fields: Mapping[str, Any]) -> bytes:
-    """The object with the notice as its first member, in place of one that it has."""
-    members = top_level_members(structured)
-    members.pop(NOTICE_MEMBER, None)
-    return encode_object({NOTICE_MEMBER: Raw(msgspec.json.encode(notice_fields)), **members})
-
-
-def with_meta(members: dict[str, Raw], facts: dict[str, Any]) -> dict[str, Raw]:
-    """The members with what was saved in `_meta`, beside what the upstream put there."""
-    meta: dict[str, Raw] = {}
-    if bytes(members.get("_meta", b""))[:1] == b"{":
-        meta = top_level_members(members["_meta"])
-    meta[META_KEY] = Raw(msgspec.json.encode(facts))
-    return members | {"_meta": Raw(encode_object(meta))}

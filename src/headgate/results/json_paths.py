@@ -11,10 +11,9 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import DecodeError, Raw, ValidationError
 
-from headgate.results.content import Content, MemoryScratch, Scratch, first_byte
+from headgate.results.content import Content, JsonLines, MemoryScratch, Scratch, first_byte, json_lines
 from headgate.results.embedded_json import json_in_string
 from headgate.results.pipeline import ProcessingError
-from headgate.results.text_stream import JsonLines, json_lines
 
 
 class PathWildcard(Enum):

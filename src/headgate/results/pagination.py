@@ -8,13 +8,22 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.results.content import Content, Scratch, character_count, first_byte, first_characters
+from headgate.results.content import (
+    Content,
+    Scratch,
+    TextChunks,
+    character_count,
+    first_byte,
+    first_characters,
+    json_lines,
+    string_text_chunks,
+    text_chunks,
+)
 from headgate.results.delimited_text import read_records, write_records
 from headgate.results.embedded_json import json_in_string
 from headgate.results.jobs import PageUnit, ReadParams
 from headgate.results.json_paths import PathTarget, decode_container, member_path, resolve_path
 from headgate.results.pipeline import ProcessingError, ProcessorResult, processed
-from headgate.results.text_stream import TextChunks, json_lines, string_text_chunks, text_chunks
 from headgate.results.truncation import truncate_json
 
 

@@ -7,7 +7,14 @@ import msgspec
 from msgspec import DecodeError, Raw
 
 from headgate.results.compact_tables import from_compact_tables
-from headgate.results.content import Content, Scratch, first_byte, is_json
+from headgate.results.content import (
+    Content,
+    Scratch,
+    first_byte,
+    is_json,
+    json_lines,
+    replace_invalid_unicode,
+)
 from headgate.results.embedded_json import MainJson, extract_json, json_array, main_json
 from headgate.results.json_paths import array_index, parse_path
 from headgate.results.pipeline import ProcessingError
@@ -20,7 +27,6 @@ from headgate.results.result_structure import (
     exceeds_texts,
     parse_structure,
 )
-from headgate.results.text_stream import json_lines, replace_invalid_unicode
 from headgate.results.token_estimate import estimate_tokens
 
 _WINDOW = 4 * 1024 * 1024

@@ -9,13 +9,16 @@ import msgspec
 from msgspec import UNSET, DecodeError, Raw, UnsetType, ValidationError
 
 from headgate.protocol.json_scan import JsonObjectScanner, array_elements
-from headgate.results.content import Content, Scratch, count_characters, is_json
-from headgate.results.pipeline import ProcessingError
-from headgate.results.text_stream import (
+from headgate.results.content import (
+    Content,
+    Scratch,
+    count_characters,
     end_of_whole_escapes,
+    is_json,
     needless_escape_characters,
     replace_invalid_unicode,
 )
+from headgate.results.pipeline import ProcessingError
 
 # A text that is longer as it stands in the message is read and kept piece by piece.
 _LARGE_TEXT = 4 * 1024 * 1024

@@ -11,12 +11,12 @@ from headgate.results.content import (
     character_count,
     count_characters,
     count_lines,
+    end_of_whole_escapes,
     first_byte,
     first_characters,
 )
 from headgate.results.jobs import PageUnit
 from headgate.results.pipeline import ProcessingError
-from headgate.results.text_stream import end_of_whole_escapes
 
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:

@@ -1,27 +1,296 @@
-"""Describes the structure of a content: JSON by path, text by format."""
+"""Describes the structure of a content: JSON by path, text by its detected format."""
 
 import re
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import DecodeError, Raw
 
-from headgate.results.content import Content, MemoryScratch, Scratch, character_count, first_byte, is_json
+from headgate.results.content import (
+    Content,
+    MemoryScratch,
+    Scratch,
+    TextChunks,
+    character_count,
+    first_byte,
+    is_json,
+    json_lines,
+    string_text_chunks,
+    text_chunks,
+)
+from headgate.results.delimited_text import detect_delimited_lines
 from headgate.results.embedded_json import MainJson, main_json_or_count
 from headgate.results.explore.json_outline import OutlineBranch, json_type, outline_json, sample_values
-from headgate.results.explore.text_outline import outline_text
+from headgate.results.explore.markup_outline import (
+    MalformedMarkup,
+    is_html_fragment,
+    outline_html,
+    outline_xml,
+)
+from headgate.results.explore.yaml_outline import looks_like_yaml, outline_yaml
 from headgate.results.jobs import ExploreParams
 from headgate.results.json_paths import PathTarget, resolve_path
 from headgate.results.pipeline import ProcessorResult, processed
 from headgate.results.result_structure import decode_text
-from headgate.results.text_stream import json_lines, string_text_chunks, text_chunks
 from headgate.results.token_estimate import estimate_tokens
+
+_HEAD = 300
+# So much of the beginning tells what a text is.
+_PROBE = 64 * 1024
+_PROBED_LINES = 200
+_MOST_HEADINGS = 50
+_MOST_COLUMNS = 100
+_LONGEST_NAME = 80
+# Formats with a structure of their own, and as many of their characters as are looked at.
+_STRUCTURED = ("xml", "html", "yaml")
+_MOST_STRUCTURED = 16 * 1024 * 1024
+_MARGIN = 100
+# A list or a head that is not longer is left out rather than cut.
+_SHORT = 10
+
+# Every white space becomes a space and everything else a letter, so that words can be counted in bulk.
+_WORDS = bytes(ord(" ") if byte in b" \t\n\r\v\f" else ord("x") for byte in range(256))
+_LEVELS = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL")
+_LEVEL = re.compile(rf"(?<![\w-])({'|'.join(_LEVELS + tuple(map(str.lower, _LEVELS)))})(?![\w-])")
+_TIME = re.compile(r"\W?(\d{4}-\d\d-\d\d|\d\d\d\d/\d\d/\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:)")
+_STAMP = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d"
+)
+# Colours and cursor movements of a terminal, and titles of its window.
+_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_HEADING = re.compile(r"^(?:(#{1,6}) +(\S.*)|```.*|~~~.*)$", re.MULTILINE)
+_XML = re.compile(r"\ufeff?\s*<(?:\?xml\b|!--|!DOCTYPE\b|[A-Za-z_][\w:.-]*[\s/>])")
+_HTML = re.compile(r"\ufeff?\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
+
+
+def outline_text(texts: TextChunks, facts: dict[str, Any], max_depth: int, room: int) -> bytes:
+    """A JSON object of the facts and of what is said of the text; what is least needed goes until it fits."""
+    start = _start(texts())
+    described = facts | _text_sizes(texts())
+    if "\x1b[" in start:
+        described["ansi_codes"] = True
+        texts, start = _without_codes(texts), _CODE.sub("", start)
+    looks_like, told = _detect_format(start, texts)
+    if looks_like:
+        described["looks_like"] = looks_like
+    if looks_like != "binary":
+        described["head"] = _head(start)
+    if looks_like in _STRUCTURED:
+        left = room - character_count(msgspec.json.encode(described)) - _MARGIN
+        told = _structure(looks_like, texts, facts.get("tokens", 0), max_depth, left)
+    return _fit(described | told, room)
+
+
+def _without_codes(texts: TextChunks) -> TextChunks:
+    """The text without the codes that colour it."""
+    return lambda: (_CODE.sub("", text) for text in texts())
+
+
+def _structure(looks_like: str, texts: TextChunks, tokens: int, max_depth: int, room: int) -> dict[str, Any]:
+    """What XML, HTML or YAML consists of; of XML that no parser takes, why."""
+    text = "".join(_limited(texts(), _MOST_STRUCTURED))
+    if looks_like == "yaml":
+        return outline_yaml(text, tokens, max_depth, room)
+    data = text.encode(errors="replace")
+    if looks_like == "html":
+        return outline_html(data, tokens, max_depth, room)
+    try:
+        return outline_xml(data, tokens, max_depth, room)
+    except MalformedMarkup as broken:
+        return {"broken": str(broken)}
+
+
+def _limited(texts: Iterator[str], most: int) -> Iterator[str]:
+    for text in texts:
+        if most <= 0:
+            return
+        yield text[:most]
+        most -= len(text)
+
+
+def _start(texts: Iterator[str]) -> str:
+    start = ""
+    for text in texts:
+        start += text[: _PROBE - len(start)]
+        if len(start) >= _PROBE:
+            break
+    return start
+
+
+def _head(start: str) -> str:
+    """The first lines, or as much of the first as is short."""
+    if len(start) <= _HEAD:
+        return start.rstrip("\r\n")
+    lines, line_end, _ = start[: _HEAD + 1].rpartition("\n")
+    return lines.rstrip("\r\n") if line_end and lines.strip() else start[:_HEAD]
+
+
+def _text_sizes(texts: Iterator[str]) -> dict[str, int]:
+    size = words = ends = longest = begun = 0
+    before = "\n"
+    for text in texts:
+        if not text:
+            continue
+        size += len(text)
+        ends += text.count("\n")
+        # A word, and a line, may have begun in the piece before.
+        words += _count_words(text, before)
+        first, *lines = text.split("\n")
+        begun += len(first)
+        longest = max(longest, begun, max(map(len, lines), default=0))
+        begun = len(lines[-1]) if lines else begun
+        before = text[-1]
+    return {"lines": ends + (before != "\n"), "words": words, "characters": size, "longest_line": longest}
+
+
+def _count_words(text: str, before: str) -> int:
+    signs = (before + text).encode(errors="replace").translate(_WORDS)
+    return signs.count(b" x")
+
+
+class _DetectedFormat(NamedTuple):
+    looks_like: str | None
+    told: dict[str, Any]
+
+
+def _detect_format(start: str, texts: TextChunks) -> _DetectedFormat:
+    """What the text is, only where that is sure, and what is known of that kind of text."""
+    if "\0" in start:
+        return _DetectedFormat("binary", {})
+    if _HTML.match(start) or (_XML.match(start) and ("</" in start or "/>" in start)):
+        is_html = _HTML.match(start) or is_html_fragment(start.encode(errors="replace"))
+        return _DetectedFormat("html" if is_html else "xml", {})
+    columns = _columns(start)
+    if columns:
+        return _DetectedFormat("csv", {"columns": list(columns[:_MOST_COLUMNS])})
+    form = _level_form(start)
+    if form is not None:
+        return _DetectedFormat("log", {"levels": _levels(texts(), form)} | _period(texts()))
+    if _is_log(start):
+        return _DetectedFormat("log", _period(texts()))
+    if _is_markdown(start):
+        return _DetectedFormat("markdown", _headings(texts()))
+    is_yaml = looks_like_yaml(start if len(start) < _PROBE else start[: start.rfind("\n")])
+    return _DetectedFormat("yaml" if is_yaml else None, {})
+
+
+def _lines(start: str) -> list[str]:
+    """The first lines that are not blank and not cut."""
+    lines = start.split("\n")
+    whole = lines if len(start) < _PROBE else lines[:-1]
+    return [line for line in whole if line.strip()][:_PROBED_LINES]
+
+
+def _columns(start: str) -> tuple[str, ...]:
+    """The names of the columns of text with separators, if it has two records at least."""
+    text = start if len(start) < _PROBE else start[: start.rfind("\n") + 1]
+    table = detect_delimited_lines(lambda: iter(StringIO(text, newline="\n")), fewest_records=2)
+    return () if table is None else table.names
+
+
+def _is_log(start: str) -> bool:
+    lines = _lines(start)
+    return len(lines) > 2 and sum(bool(_TIME.match(line)) for line in lines) > len(lines) * 0.6
+
+
+def _period(texts: Iterator[str]) -> dict[str, str]:
+    """The times of the first and of the last line that has one."""
+    first = last = ""
+    tail = ""
+    for text in texts:
+        if not first and (found := _STAMP.search(text, 0, _PROBE)):
+            first = found[0]
+        tail = (tail + text)[-_HEAD * 10 :]
+    for found in _STAMP.finditer(tail):
+        last = found[0]
+    return {"from": first, "to": last} if first and last else {}
+
+
+class _LevelFormat(NamedTuple):
+    """How a log writes its levels."""
+
+    before: str
+    behind: str
+    is_lower: bool
+
+
+def _level_form(start: str) -> _LevelFormat | None:
+    """How most lines of a log write their level; None where most have none."""
+    lines = _lines(start)
+    forms = Counter(_form(line, hit) for line in lines if (hit := _LEVEL.search(line, 0, 120)))
+    if len(lines) < 3 or sum(forms.values()) <= len(lines) * 0.6:
+        return None
+    return forms.most_common(1)[0][0]
+
+
+def _form(line: str, hit: re.Match[str]) -> _LevelFormat:
+    before = line[hit.start() - 1] if hit.start() else "\n"
+    return _LevelFormat(before, line[hit.end() : hit.end() + 1] or "\n", hit[0].islower())
+
+
+def _levels(texts: Iterator[str], form: _LevelFormat) -> dict[str, int]:
+    """How often each level is written like that, which needs no look at every line."""
+    counts: Counter[str] = Counter()
+    written = [level.lower() if form.is_lower else level for level in _LEVELS]
+    for text in texts:
+        lines = f"\n{text}"
+        counts.update({level: lines.count(f"{form.before}{level}{form.behind}") for level in written})
+    return {level: count for level, count in counts.most_common() if count}
+
+
+def _is_markdown(start: str) -> bool:
+    """Whether there are headings of two levels or a link; comments of a script have neither."""
+    marks = {found[1] for found in _HEADING.finditer(start) if found[1]}
+    return len(marks) > 1 or (len(marks) == 1 and "](" in start)
+
+
+def _headings(texts: Iterator[str]) -> dict[str, Any]:
+    """The headings, each with the offset at which it is read."""
+    headings: list[dict[str, Any]] = []
+    line = more = 0
+    in_code = False
+    for text in texts:
+        at = 0
+        for found in _HEADING.finditer(text):
+            line, at = line + text.count("\n", at, found.start()), found.start()
+            if found[1] is None:
+                in_code = not in_code
+            elif not in_code and len(headings) < _MOST_HEADINGS:
+                headings.append({"offset": line, "heading": found[0].strip()[:_LONGEST_NAME]})
+            elif not in_code:
+                more += 1
+        line += text.count("\n", at)
+    return {"headings": headings} | ({"more_headings": more} if more else {})
+
+
+def _fit(described: dict[str, Any], room: int) -> bytes:
+    """The description; where it is too long, with shorter lists and head, and then with fewer members."""
+    while described:
+        made = msgspec.json.encode(described)
+        if character_count(made) <= room:
+            return made
+        longest = max(described, key=lambda name: _length(described[name]))
+        length = _length(described[longest])
+        if length > _SHORT:
+            described = described | {longest: described[longest][: length // 2]}
+        else:
+            described = dict(list(described.items())[:-1])
+    return b"{}"
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | list) else 0
+
 
 # Texts that are described one by one.
 _FEW_BLOCKS = 8
 # What stands around the description of a text: its path, and the commas.
 _OVERHEAD = 60
-_HEAD = 200
+_HEAD_CHARACTERS = 200
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*\n?|^[ \t\r]*\n", re.MULTILINE)
 
@@ -67,7 +336,7 @@ def _embedded_branch(where: PathTarget, main: MainJson, facts: dict[str, Any]) -
     facts["holds"] = json_type(value)
     head = _FENCE.sub("", main.around.decode(errors="replace")).strip()
     if head:
-        facts["head"] = head[:_HEAD]
+        facts["head"] = head[:_HEAD_CHARACTERS]
     return OutlineBranch(where.path, [value])
 
 

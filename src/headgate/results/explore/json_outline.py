@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import DecodeError, Raw
 from msgspec.json import encode as _encoded
 
-from headgate.results.content import character_count
+from headgate.results.content import character_count, string_prefix
 from headgate.results.embedded_json import json_in_string
 from headgate.results.json_paths import decode_container, elements_path, member_path
 from headgate.results.pipeline import ProcessingError
-from headgate.results.text_stream import string_prefix
 from headgate.results.token_estimate import estimate_tokens
 
 _KINDS = {ord("{"): "object", ord("["): "array", ord('"'): "string", ord("n"): "null"}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headgate.results.content import Content, character_count
 from headgate.results.jobs import ContextType, SearchParams
 from headgate.results.regex import compile_pattern
-from headgate.results.search.match_window import ELLIPSIS, Span, position_after, position_before
+from headgate.results.search.match_page import ELLIPSIS, Span, position_after, position_before
 from headgate.results.search.matching_lines import is_longer
 
 

@@ -26,8 +26,7 @@ from headgate.results.search.json_matches import (
     string_matches,
     top_level_index,
 )
-from headgate.results.search.match_counter import MatchCounter
-from headgate.results.search.match_window import Span, window_widths
+from headgate.results.search.match_page import MatchCounter, Span, window_widths
 from headgate.results.search.matching_lines import line_numbers
 from headgate.results.truncation import fair_shares
 

@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from headgate.results.content import character_count
 from headgate.results.search.json_matches import JsonMatch, MatchContainer, StringMatch, TruncatedString
-from headgate.results.search.match_window import WindowWidths, window_widths
+from headgate.results.search.match_page import WindowWidths, window_widths
 
 
 class JsonAssembler:

@@ -13,7 +13,7 @@ from headgate.results.content import Content, character_count
 from headgate.results.json_paths import decode_container, member_path
 from headgate.results.pipeline import ProcessingError
 from headgate.results.regex import RegexPattern, compile_pattern
-from headgate.results.search.match_window import ELLIPSIS, Span, WindowWidths, match_window
+from headgate.results.search.match_page import ELLIPSIS, Span, WindowWidths, match_window
 
 # A longer string is not unescaped, and only this much of it on each side of its first match is looked at.
 LONGEST_STRING_BYTES = 16 * 1024 * 1024

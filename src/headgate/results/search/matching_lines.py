@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headgate.results.content import Content, character_count, first_characters
 from headgate.results.regex import RegexPattern
-from headgate.results.search.match_window import (
+from headgate.results.search.match_page import (
     ELLIPSIS,
     Span,
     WindowWidths,

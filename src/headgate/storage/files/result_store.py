@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from headgate.domain.payload import Payload, payload_size
-from headgate.results.eviction import EntryKey, EvictionIndex
 from headgate.results.result_store import (
+    EntryKey,
+    EvictionIndex,
     FileContent,
     ResultStoreLimits,
     ResultStoreStats,

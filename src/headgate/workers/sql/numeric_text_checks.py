@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from headgate.results.pipeline import ProcessingError
-from headgate.workers.sql.number_notation import PLAIN_NUMBER, AmbiguousNumber, parse_number
-from headgate.workers.sql.sql_functions import quote_example
+from headgate.workers.sql.number_notation import PLAIN_NUMBER, AmbiguousNumber, parse_number, quote_example
 from headgate.workers.sql.sqlite_program import ColumnUse, ValueUse
 from headgate.workers.sql.table_columns import SqlTable, quote_identifier
 

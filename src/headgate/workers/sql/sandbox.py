@@ -11,8 +11,8 @@ from typing import Any, Self
 from rapidfuzz import fuzz, process, utils
 
 from headgate.results.pipeline import ProcessingError
+from headgate.workers.sql.number_notation import NumberFunction, checked_sum, quote_example
 from headgate.workers.sql.numeric_text_checks import NumericTextChecks
-from headgate.workers.sql.sql_functions import NumberFunction, checked_sum, quote_example
 from headgate.workers.sql.sqlite_program import SUMS, ColumnUse, SqliteProgram
 from headgate.workers.sql.statement_guard import TABLES, StatementGuard
 from headgate.workers.sql.table_columns import (
