@@ -64,7 +64,6 @@ PRIVATE_ALONE = words("""
 # Places that are being rewritten; none is added here.
 PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.access.local": frozenset({"door"}),
-    "headgate.app.knowledge.ingest_command": frozenset({"wish"}),
     "headgate.catalog.finder": frozenset({"wish"}),
     "headgate.catalog.listing_cache": frozenset({"circle", "circles", "scene", "scenes"}),
     "headgate.catalog.name_allocation": frozenset({"wish"}),
@@ -72,7 +71,6 @@ PRIVATE_WORDS_STILL: dict[str, frozenset[str]] = {
     "headgate.catalog.retrieve_tools": frozenset({"circle"}),
     "headgate.catalog.tool_listings": frozenset({"circle", "circles"}),
     "headgate.catalog.tool_pool": frozenset({"circle", "circles"}),
-    "headgate.cli.knowledge_ingest": frozenset({"wish"}),
     "headgate.delivery.idempotency_key": frozenset({"errand"}),
     "headgate.delivery.transactions.step_runner": frozenset({"wish"}),
     "headgate.input_requests.input_bridge": frozenset({"reminder"}),

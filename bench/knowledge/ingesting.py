@@ -16,7 +16,7 @@ from bench.knowledge.sets import MANUAL, read
 from bench.knowledge.taking_in import take_in
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.embedding.threaded_embedder import PassageEmbedder
-from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.extraction.extractor import RuleBasedExtractor
 from headgate.knowledge.interfaces import KnowledgeStore
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store as open_file
 from headgate.knowledge.stores.store_factory import open_postgres_store as open_postgres
@@ -58,7 +58,7 @@ async def _ingested(name: str, url: str, *, with_vectors: bool) -> Ingested:
         await embedder.load()
     documents = read(MANUAL).documents[:: _EVERY[with_vectors]]
     async with _opened(name, url) as store:
-        summary = await take_in(store, documents, embedder, extract)
+        summary = await take_in(store, documents, embedder, RuleBasedExtractor())
         await store.remove_sources(list(await store.source_digests()))
     if embedder is not None:
         await embedder.close()

@@ -16,10 +16,10 @@ from bench.knowledge.taking_in import take_in
 from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.threaded_embedder import PassageEmbedder
 from headgate.knowledge.search.hybrid_search import HybridSearch
-from headgate.knowledge.server import KnowledgeTools
 from headgate.knowledge.stores.sqlite.store import open_sqlite_store
 from headgate.knowledge.tools.response_modes import encode_answer
 from headgate.knowledge.tools.token_budget import TokenBudget
+from headgate.knowledge.tools.tool_router import KnowledgeTools
 from headgate.search.token_counter import count_tokens
 
 # Of the manual's questions every so many-th.

@@ -8,20 +8,17 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bench.knowledge.sets import Document
-from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
-from headgate.knowledge.extraction.extractor import extract
+from headgate.knowledge.data_model import NewChunk
 from headgate.knowledge.ingestion.document_source import (
     DocumentLibrary,
     FileInventory,
     ReadDocument,
     SourceRoots,
 )
-from headgate.knowledge.ingestion.pipeline import Extract, IngestionPipeline, IngestionSummary
-from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
+from headgate.knowledge.ingestion.pipeline import IngestionPipeline, IngestionSummary
+from headgate.knowledge.interfaces import AsyncEmbedder, EntityExtractor, ExtractedGraph, IndexWriter
 from headgate.knowledge.readers.file_library import open_library
 from headgate.search.token_counter import count_tokens
-
-__all__ = ["extract", "nothing", "take_in"]
 
 
 class Silent:
@@ -31,9 +28,14 @@ class Silent:
         """Nobody looks."""
 
 
-def nothing(chunks: Sequence[NewChunk]) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
-    """Whom the documents speak of does not matter here."""
-    return (), ()
+class NoEntities:
+    """Extracts nothing: the entities do not matter here."""
+
+    version = ""
+
+    def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
+        """Nothing."""
+        return (), ()
 
 
 class EachSectionApart:
@@ -68,7 +70,7 @@ async def take_in(
     store: IndexWriter,
     documents: Sequence[Document],
     vectors: AsyncEmbedder | None,
-    extracted: Extract = nothing,
+    extractor: EntityExtractor | None = None,
     *,
     sections_apart: bool = False,
 ) -> IngestionSummary:
@@ -83,7 +85,7 @@ async def take_in(
                 store,
                 EachSectionApart(library) if sections_apart else library,
                 count=lambda text: count_tokens(text.encode()),
-                extract=extracted,
+                extractor=extractor or NoEntities(),
                 vectors=vectors,
             )
             return await ingestion.run(Silent())

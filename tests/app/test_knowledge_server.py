@@ -1,23 +1,33 @@
 """The documents as a built-in server: open while somebody is connected, counted, and served alone."""
 
 import json
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.app.knowledge.builtin_server import KnowledgeServer, knowledge_only_settings
+from headgate.app.knowledge import knowledge_only_settings, knowledge_options, knowledge_upstream
 from headgate.config.knowledge_settings import KnowledgeSettings
 from headgate.config.settings import Settings
 from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.domain.server_spec import ServerSpec, TransportType
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.server import KnowledgeServer
 from headgate.upstream.transports.builtin import BuiltinCall, BuiltinTool, BuiltinToolResult
 
 
 def settings(data_dir: Path, *, structured_content: bool = True, **more: Any) -> Settings:
     wanted = KnowledgeSettings(embedder="BM25", structured_content=structured_content)
     return Settings(data_dir=data_dir, knowledge=wanted, **more)
+
+
+def new_server(settings: Settings) -> KnowledgeServer:
+    return KnowledgeServer(knowledge_options(settings), OfflineModel())
+
+
+def open_tools(server: KnowledgeServer) -> AbstractAsyncContextManager[tuple[BuiltinTool, ...]]:
+    return knowledge_upstream(server).open(lambda reason: None)
 
 
 async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> BuiltinToolResult:
@@ -28,7 +38,7 @@ async def call(tools: tuple[BuiltinTool, ...], name: str, **arguments: Any) -> B
 
 
 async def test_a_model_and_a_program_are_told_the_same(tmp_path: Path) -> None:
-    async with KnowledgeServer(settings(tmp_path), OfflineModel()).open() as tools:
+    async with open_tools(new_server(settings(tmp_path))) as tools:
         said = await call(tools, "list_sources")
         assert not said.failed
         assert said.structured is not None
@@ -42,7 +52,7 @@ async def test_a_model_and_a_program_are_told_the_same(tmp_path: Path) -> None:
 
 
 async def test_answers_are_text_alone_where_clients_show_structure_to_the_model(tmp_path: Path) -> None:
-    async with KnowledgeServer(settings(tmp_path, structured_content=False), OfflineModel()).open() as tools:
+    async with open_tools(new_server(settings(tmp_path, structured_content=False))) as tools:
         said = await call(tools, "list_sources")
         wrong = await call(tools, "semantic_search", query="")
     assert json.loads(said.text)["total_found"] == 0
@@ -53,9 +63,9 @@ async def test_answers_are_text_alone_where_clients_show_structure_to_the_model(
 
 
 async def test_what_it_did_is_counted_while_it_is_open(tmp_path: Path) -> None:
-    server = KnowledgeServer(settings(tmp_path), OfflineModel())
+    server = new_server(settings(tmp_path))
     assert (server.gauges(), server.counters()) == ({}, {})
-    async with server.open() as tools:
+    async with open_tools(server) as tools:
         for _ in range(2):
             await call(tools, "semantic_search", query="marmot")
         await call(tools, "get_chunk", chunk_id=7)
@@ -69,23 +79,23 @@ async def test_what_it_did_is_counted_while_it_is_open(tmp_path: Path) -> None:
 
 
 async def test_it_can_be_opened_again(tmp_path: Path) -> None:
-    server = KnowledgeServer(settings(tmp_path), OfflineModel())
+    server = new_server(settings(tmp_path))
     for _ in range(2):
-        async with server.open() as tools:
+        async with open_tools(server) as tools:
             assert json.loads((await call(tools, "list_sources")).text)["total_found"] == 0
 
 
 async def test_what_was_spent_stays_spent_when_it_is_opened_again(tmp_path: Path) -> None:
-    server = KnowledgeServer(settings(tmp_path), OfflineModel())
-    async with server.open() as tools:
+    server = new_server(settings(tmp_path))
+    async with open_tools(server) as tools:
         await call(tools, "semantic_search", query="marmot")
         spent = server.gauges()["knowledge_tokens_spent"]
-    async with server.open():
+    async with open_tools(server):
         assert server.gauges()["knowledge_tokens_spent"] == spent > 0
 
 
 async def test_a_secret_in_what_was_asked_comes_back_in_no_form(tmp_path: Path) -> None:
-    async with KnowledgeServer(settings(tmp_path), OfflineModel()).open() as tools:
+    async with open_tools(new_server(settings(tmp_path))) as tools:
         wrong = await call(tools, "find_vendor_info", vendor_name="password=hunter2")
     assert wrong.failed
     assert "hunter2" not in f"{wrong.text} {wrong.structured} {wrong.meta}"

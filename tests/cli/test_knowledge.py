@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 
 from headgate.cli.command_runner import CommandGroup, exit_on_error
 from headgate.cli.commands import cli
-from headgate.cli.knowledge_ingest import INTERRUPTED
-from headgate.cli.knowledge_options import buffered_store_log
 from headgate.domain.errors import ConfigError, StoreUnavailable
+from headgate.knowledge.commands.command_options import buffered_store_log
+from headgate.knowledge.commands.ingest_commands import INTERRUPTED
 from tests.gateway_process import clean_environment
 from tests.waiting import wait_until
 
@@ -132,8 +132,22 @@ def test_help_loads_no_gateway(tmp_path: Path) -> None:
     )
     for name in COMMANDS:
         assert f"  {name} " in ended.stdout
-    for module in ("headgate.app", "headgate.knowledge", "headgate.config", "asyncio"):
+    for module in ("headgate.app", "headgate.knowledge.composition", "headgate.config", "asyncio"):
         assert f" {module}\n" not in ended.stderr
+
+
+def test_the_other_commands_load_nothing_of_the_document_server(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "headgate", "--help"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert "  knowledge " in ended.stdout
+    assert " headgate.cli.knowledge\n" in ended.stderr
+    assert " headgate.knowledge" not in ended.stderr
 
 
 def test_what_has_not_changed_is_not_read_again(place: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.domain.errors import KnowledgeError, StoreUnavailable
 from headgate.knowledge.errors import EntityMatch, QueryTooLong, VendorAmbiguous, VendorNotFound
+from headgate.knowledge.options import ScoreBoosts
 from headgate.knowledge.readers.format_registry import is_known
-from headgate.knowledge.search.query import ScoreBoosts
 from headgate.knowledge.stores.postgres.vector_index import MOST_COMPARED
 from headgate.knowledge.stores.sqlite.vector_index import SHORTLIST
 from headgate.knowledge.tools.response_modes import RESULT_FIELDS, TOKENS_PER_RESULT, ResponseMode

@@ -10,10 +10,10 @@ import pytest
 from headgate.domain.errors import StoreUnavailable
 from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
 from headgate.knowledge.errors import InvalidKnowledgeArgument, SearchFailed, TokenBudgetExceeded
-from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.definitions import DEFINITIONS
 from headgate.knowledge.tools.response_modes import ResponseMode
 from headgate.knowledge.tools.token_budget import estimate_results
+from headgate.knowledge.tools.tool_router import error_content
 from headgate.search.token_counter import count_tokens
 from tests.knowledge.tools.tool_harness import ToolHarness, tokens_of
 

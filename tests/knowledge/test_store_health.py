@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.app.knowledge.builtin_server import KnowledgeServer
-from headgate.config.knowledge_settings import KnowledgeSettings
-from headgate.config.settings import Settings
 from headgate.domain.errors import StoreUnavailable
 from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.server import KnowledgeOptions, KnowledgeServer
 from headgate.knowledge.store_health import StoreHealth
-from headgate.upstream.transports.builtin import BuiltinCall, BuiltinToolResult
 from tests.waiting import eventually
 
 WAIT_SECONDS = 5.0
@@ -85,24 +82,22 @@ async def test_who_uses_it_and_finds_it_otherwise_is_believed_after_a_look() -> 
 async def test_a_file_that_cannot_be_used_is_told_with_what_to_do_and_missed_no_longer_once_it_is_mended(
     tmp_path: Path,
 ) -> None:
-    settings = Settings(data_dir=tmp_path, knowledge=KnowledgeSettings(embedder="BM25"))
+    options = KnowledgeOptions(data_dir=tmp_path, embedder="BM25")
     file = tmp_path / "knowledge.db"
     file.write_bytes(b"no database at all" * 1000)
     told: list[str | None] = []
-    async with KnowledgeServer(settings, OfflineModel()).open(told.append) as tools:
+    async with KnowledgeServer(options, OfflineModel()).open(told.append) as knowledge:
         assert len(told) == 1
         assert "the file is not a database; move knowledge.db away" in str(told[0])
-        (sources,) = (tool for tool in tools if tool.definition["name"] == "list_sources")
         file.unlink()
-        said = await sources.run({}, BuiltinCall(LOCAL_IDENTITY, lambda done, total: None))
-        assert isinstance(said, BuiltinToolResult)
+        said = await knowledge.call("list_sources", {}, LOCAL_IDENTITY)
         assert not said.failed
         await eventually(lambda: told[-1] is None, WAIT_SECONDS, "told")
 
 
 async def test_looking_makes_no_file(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, knowledge=KnowledgeSettings(embedder="BM25"))
+    options = KnowledgeOptions(data_dir=tmp_path, embedder="BM25")
     told: list[str | None] = []
-    async with KnowledgeServer(settings, OfflineModel()).open(told.append):
+    async with KnowledgeServer(options, OfflineModel()).open(told.append):
         assert told == []
     assert not (tmp_path / "knowledge.db").exists()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import msgspec
 
 from headgate.app.catalog_persistence import CatalogPersistence
-from headgate.app.progress import ProgressPrinter
 from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
@@ -15,6 +14,7 @@ from headgate.config.settings import Settings
 from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError, UpstreamUnavailable
 from headgate.domain.item import Item
+from headgate.domain.terminal_progress import ProgressPrinter
 from headgate.storage.files.state_file import StateFile
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 

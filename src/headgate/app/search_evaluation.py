@@ -12,7 +12,6 @@ import msgspec
 
 from headgate import __version__
 from headgate.app.known_tools import known_tools
-from headgate.app.progress import ProgressPrinter
 from headgate.app.tool_search import embedder_factory_of
 from headgate.catalog.evaluation.evaluation_report import (
     EvaluationReport,
@@ -38,6 +37,7 @@ from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, EmbedderUnavailable
 from headgate.domain.item import Item
 from headgate.domain.regular_file import read_regular
+from headgate.domain.terminal_progress import ProgressPrinter
 from headgate.embedding.embedder import Embedder
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.storage.sqlite.catalog_store import SqliteCatalogStore

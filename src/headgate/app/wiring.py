@@ -10,8 +10,7 @@ import msgspec
 from headgate.access.local import LocalAccess
 from headgate.app.catalog_persistence import CatalogPersistence
 from headgate.app.delivery_services import DeliveryServices, listed_delivery_tools, open_delivery_services
-from headgate.app.knowledge.builtin_server import INSTRUCTIONS, KnowledgeServer
-from headgate.app.knowledge.builtin_server import NAME as KNOWLEDGE
+from headgate.app.knowledge import knowledge_options, knowledge_upstream
 from headgate.app.list_changed_hook import ListChangedHook
 from headgate.app.loop_detection import chain_of, starts_servers_as_child
 from headgate.app.server_facade import GatewayFacade, ListingRefresher
@@ -36,6 +35,8 @@ from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
 from headgate.input_requests.request_state import RequestStateSealer
 from headgate.input_requests.task_registry import MemoryTaskRegistry
+from headgate.knowledge.server import NAME as KNOWLEDGE
+from headgate.knowledge.server import KnowledgeServer
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.method_router import MethodRouter
 from headgate.server.sessions import HandshakeSession, HttpSession
@@ -238,10 +239,10 @@ async def open_gateway_runtime(
     watchdog = Watchdog()
     call_metrics = CallMetrics()
     offline = OfflineModel()
-    knowledge = KnowledgeServer(settings, offline)
+    knowledge = KnowledgeServer(knowledge_options(settings), offline)
     builtin = {
         "example": BuiltinServer(open_example_server),
-        KNOWLEDGE: BuiltinServer(knowledge.open, INSTRUCTIONS),
+        KNOWLEDGE: knowledge_upstream(knowledge),
     }
     try:
         async with (

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -34,6 +34,22 @@ class CommandGroup(click.Group):
         except KeyboardInterrupt:
             # Click itself would say that it was aborted.
             sys.exit(INTERRUPTED)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when one of them is needed, so that other commands start fast."""
+
+    def __init__(self, name: str, load: Callable[[], click.Group], **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self._load = load
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return self._load().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; None where there is none."""
+        return self._load().get_command(ctx, cmd_name)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import click
 from headgate import __version__
 from headgate.cli import options
 from headgate.cli.command_runner import CommandGroup, exit_on_error, load_settings, print_result, run
-from headgate.cli.knowledge_commands import knowledge
+from headgate.cli.knowledge import knowledge
 from headgate.cli.ledger_commands import operations, transactions
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""The Protocols of the document server: index reader and writer, graph reader, snapshot reader, embedder."""
+"""The Protocols of the document server: embedder, entity extractor, and the parts of a store."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ from headgate.knowledge.data_model import (
     Entity,
     IngestedDocument,
     Neighbourhood,
+    NewChunk,
     NewEntity,
     NewRelationship,
     Relationship,
@@ -45,6 +46,24 @@ class AsyncEmbedder(Protocol):
 
     async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
         """One vector for each text; raises EmbedderAway."""
+
+
+ExtractedGraph = tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]
+
+
+class EntityExtractor(Protocol):
+    """Finds entities and relationships in documents; used by one thread."""
+
+    @property
+    def version(self) -> str:
+        """Changes when it would find something else in the same chunks: these are extracted again then."""
+
+    def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
+        """The entities of one document with their mentions, and the relationships its sentences state."""
+
+
+# Makes the extractor of one ingestion; the argument has the entities that were imported before.
+ExtractorFactory = Callable[[Sequence[NewEntity]], EntityExtractor]
 
 
 class IndexReader(Protocol):

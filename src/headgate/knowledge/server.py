@@ -1,179 +1,153 @@
-"""The entry point of the document server: its tools over one store, their errors and their usage counters."""
+"""The entry point of the document server: its options, its tools and its commands."""
 
-import logging
-import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sized
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headgate.domain.errors import KnowledgeError
-from headgate.domain.mcp_request import Identity
+from headgate.domain.errors import KnowledgeError, StoreUnavailable
 from headgate.domain.redaction import redact
-from headgate.knowledge.errors import (
-    EntityAmbiguous,
-    EntityMatch,
-    EntityNotFound,
-    InvalidKnowledgeArgument,
-    SearchFailed,
-    VendorAmbiguous,
-    VendorNotFound,
+from headgate.knowledge.options import KnowledgeOptions, ScoreBoosts
+
+if TYPE_CHECKING:
+    import click
+
+    from headgate.domain.mcp_request import Identity
+    from headgate.embedding.embedder_factory import OfflineModel
+    from headgate.knowledge.commands.command_options import CommandHost, StoreOptions
+    from headgate.knowledge.store_health import StoreHealth
+    from headgate.knowledge.tools.token_budget import TokenBudget
+    from headgate.knowledge.tools.tool_router import KnowledgeTools
+
+__all__ = [
+    "INSTRUCTIONS",
+    "NAME",
+    "CommandHost",
+    "KnowledgeOptions",
+    "KnowledgeServer",
+    "KnowledgeToolResult",
+    "OpenKnowledge",
+    "ScoreBoosts",
+    "StoreOptions",
+    "load_command_group",
+]
+
+NAME: Final = "knowledge"
+# Every client gets it; a model that sees nothing but a tool search learns here that there are documents.
+INSTRUCTIONS: Final = (
+    "The company's own documents. For questions about contracts, policies, handbooks, notes and the like "
+    "call semantic_search first, then get_chunks for the texts of the chunk_ids that matter. For a vendor, "
+    "supplier or customer call find_vendor_info. Name the source_file of what you quote."
 )
-from headgate.knowledge.graph.entity_lookup import EntityLookup
-from headgate.knowledge.interfaces import GraphReader, IndexReader
-from headgate.knowledge.tools import get_chunks, semantic_search
-from headgate.knowledge.tools.definitions import DEFINITIONS
-from headgate.knowledge.tools.envelope import EnvelopeMetadata, envelope_header
-from headgate.knowledge.tools.find_vendor_info import FindVendorInfo
-from headgate.knowledge.tools.get_chunks import GetChunks
-from headgate.knowledge.tools.list_sources import ListSources
-from headgate.knowledge.tools.neighbours import NeighboursTool
-from headgate.knowledge.tools.response_modes import encode_answer
-from headgate.knowledge.tools.semantic_search import ChunkSearch, SemanticSearch
-from headgate.knowledge.tools.token_budget import BudgetUsage, TokenBudget, TokenMeter
 
 
-def error_content(error: KnowledgeError) -> dict[str, Any]:
-    """What is wrong, what to do and the code; who may have been meant, and when to try again, where known."""
-    told: dict[str, Any] = {
-        "error": redact(error.sentence),
-        "action": redact(error.hint),
-        "code": error.code,
-    }
-    if error.retry_after_seconds is not None:
-        told["retry_after_seconds"] = error.retry_after_seconds
-    if isinstance(error, VendorAmbiguous):
-        told["matches"] = [
-            {"vendor_id": one.id, "vendor_name": one.name, "vendor_type": one.type, **_match_fields(one)}
-            for one in error.matches
-        ]
-    if isinstance(error, EntityAmbiguous):
-        told["matches"] = [
-            {"entity_id": one.id, "name": one.name, "entity_type": one.type, **_match_fields(one)}
-            for one in error.matches
-        ]
-    if isinstance(error, VendorNotFound) or (isinstance(error, EntityNotFound) and error.nearest):
-        told["suggestions"] = error.nearest
-    return told
+class KnowledgeToolResult(msgspec.Struct, frozen=True):
+    """The answer of a tool for a model and for a program."""
+
+    text: str
+    # None where the configuration leaves structured content out.
+    structured: Mapping[str, Any] | None
+    # A second text block, for the model.
+    advice: str = ""
+    meta: Mapping[str, Any] = {}
+    failed: bool = False
 
 
-def _match_fields(match: EntityMatch) -> dict[str, Any]:
-    """What it has besides."""
-    known = {
-        "external_id": match.external_id,
-        "aliases": list(match.aliases),
-        "attributes": dict(match.attributes),
-    }
-    return {name: value for name, value in known.items() if value}
+def _ignore_health(reason: str | None) -> None:
+    """The default health listener."""
 
 
-log = logging.getLogger(__name__)
+class KnowledgeServer:
+    """The document server; its store is open only while a gateway is connected to it."""
 
-_Tool = Callable[[Mapping[str, Any], Identity], Awaitable[dict[str, Any]]]
+    def __init__(self, options: KnowledgeOptions, offline: "OfflineModel") -> None:
+        self._options = options
+        self._offline = offline
+        self._tools: KnowledgeTools | None = None
+        # Outlives the connection: a budget must not be reset by a reconnect.
+        self._budget: TokenBudget | None = None
 
+    @asynccontextmanager
+    async def open(
+        self, report_health: Callable[[str | None], None] = _ignore_health
+    ) -> AsyncIterator["OpenKnowledge"]:
+        """The tools; raises ConfigError when the store or the embedder cannot be used as configured.
 
-class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the calls so far, for the metrics."""
+        While the store is unavailable the tools fail, and `report_health` gets the reason.
+        """
+        # Imported here, so that a start without documents does not pay for it.
+        from headgate.knowledge.composition import new_token_budget, open_knowledge
+        from headgate.knowledge.store_health import watch_health
 
-    # By tool; a call that failed counts in both.
-    calls: dict[str, int]
-    failures: dict[str, int]
-    # Searches that were known already, and that were not.
-    cache_hits: int
-    cache_misses: int
-    # Lists that somebody may be paging through.
-    snapshots: int
-    budget: BudgetUsage
-
-
-class KnowledgeTools:
-    """The tools over one store; `definitions` is what clients are told of them."""
-
-    definitions: Final = DEFINITIONS
-
-    def __init__(  # noqa: PLR0913 (everything that a tool needs)
-        self,
-        search: ChunkSearch,
-        passages: IndexReader,
-        graph: GraphReader,
-        budget: TokenBudget,
-        count: Callable[[bytes], int],
-        *,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        request_id: Callable[[], str],
-        boosted: bool = False,
-    ) -> None:
-        token_meter = TokenMeter(budget, count)
-        stamps = self._envelope_metadata = EnvelopeMetadata(wall_clock, request_id)
-        vendors = EntityLookup(graph, passages.revision)
-        self._budget = budget
-        self._search = SemanticSearch(search, passages, token_meter, clock, stamps, boosted=boosted)
-        self._vendor = FindVendorInfo(graph, vendors, token_meter, clock)
-        self._sources = ListSources(passages, token_meter, clock)
-        self._neighbours = NeighboursTool(graph, vendors, token_meter, clock)
-        chunks = GetChunks(passages, token_meter, clock)
-        self._tools: dict[str, _Tool] = {
-            "semantic_search": self._search.answer,
-            "find_vendor_info": self._vendor.answer,
-            "list_sources": self._sources.answer,
-            get_chunks.ONE: chunks.one,
-            get_chunks.SEVERAL: chunks.several,
-            "neighbours": self._neighbours.answer,
-        }
-        self._calls = dict.fromkeys(self._tools, 0)
-        self._failures = dict.fromkeys(self._tools, 0)
-
-    async def call(self, name: str, arguments: dict[str, Any], caller: Identity) -> dict[str, Any]:
-        """The structured answer of a tool; raises KnowledgeError, whatever happens."""
-        tool = self._tools.get(name)
-        if tool is None:
-            known = ", ".join(self._tools)
-            raise InvalidKnowledgeArgument(
-                f"there is no tool {name[:200]!r}; there are {known}", hint=f"use {known}"
-            )
-        self._calls[name] += 1
-        try:
-            return await tool(arguments, caller)
-        except KnowledgeError:
-            self._failures[name] += 1
-            raise
-        except Exception as error:
-            self._failures[name] += 1
-            entry = secrets.token_hex(6)
-            log.exception("knowledge tool failed", extra={"entry": entry, "tool": name})
-            raise SearchFailed(entry) from error
-
-    def encode_text(self, answer: Mapping[str, Any]) -> str:
-        """An answer as a model reads it."""
-        return encode_answer(answer).decode()
-
-    def failure_content(
-        self, name: str, arguments: Mapping[str, Any], error: KnowledgeError
-    ) -> dict[str, Any]:
-        """The structured content of a call that was refused or failed, in the envelope if that was wanted."""
-        told = error_content(error)
-        if (
-            name != semantic_search.NAME
-            or arguments.get("response_format") != semantic_search.ResponseFormat.DESKTOP
+        self._budget = self._budget or new_token_budget(self._options)
+        async with (
+            open_knowledge(self._options, self._offline, self._budget) as knowledge,
+            watch_health(knowledge.store, report_health) as store_health,
         ):
-            return told
-        return {"_metadata": envelope_header(name, "error", self._envelope_metadata), **told}
+            self._tools = knowledge.tools
+            try:
+                yield OpenKnowledge(
+                    knowledge.tools, store_health, structured=self._options.structured_content
+                )
+            finally:
+                self._tools = None
+
+    def gauges(self) -> dict[str, float]:
+        """The current snapshots and token budgets; empty while the server is not open."""
+        if self._tools is None:
+            return {}
+        usage = self._tools.usage
+        return {
+            "knowledge_snapshots": usage.snapshots,
+            "knowledge_budgets": usage.budget.callers,
+            "knowledge_tokens_spent": usage.budget.spent,
+            "knowledge_tokens_reserved": usage.budget.reserved,
+        }
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """The calls and failures by tool, and the cache hits; empty while the server is not open."""
+        if self._tools is None:
+            return {}
+        usage = self._tools.usage
+        return {
+            ("knowledge_cache_hits", ""): usage.cache_hits,
+            ("knowledge_cache_misses", ""): usage.cache_misses,
+            ("knowledge_budget_refusals", ""): usage.budget.refused,
+            **{("knowledge_calls", f'{{tool="{tool}"}}'): calls for tool, calls in usage.calls.items()},
+            **{("knowledge_failures", f'{{tool="{tool}"}}'): calls for tool, calls in usage.failures.items()},
+        }
+
+
+class OpenKnowledge:
+    """The tools of an open document server."""
+
+    def __init__(self, tools: "KnowledgeTools", health: "StoreHealth", *, structured: bool) -> None:
+        self._tools = tools
+        self._health = health
+        self._structured = structured
 
     @property
-    def usage(self) -> ToolUsage:
-        """What became of the calls so far."""
-        pagers: tuple[Sized, ...] = (
-            self._search.pager,
-            self._vendor.pager,
-            self._sources.pager,
-            self._neighbours.pager,
-        )
-        return ToolUsage(
-            calls=dict(self._calls),
-            failures=dict(self._failures),
-            cache_hits=self._search.hits,
-            cache_misses=self._search.misses,
-            snapshots=sum(map(len, pagers)),
-            budget=self._budget.usage,
-        )
+    def definitions(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools as MCP lists them."""
+        return tuple(self._tools.definitions)
+
+    async def call(self, name: str, arguments: dict[str, Any], caller: "Identity") -> KnowledgeToolResult:
+        """The result of one call; an error of the document server is a failed result."""
+        try:
+            answer = await self._tools.call(name, arguments, caller)
+        except KnowledgeError as error:
+            if isinstance(error, StoreUnavailable):
+                self._health.record_use(away=True)
+            content = self._tools.failure_content(name, arguments, error)
+            meta = {"io.headgate/error": error.error_data}
+            return KnowledgeToolResult(content["error"], content, redact(error.advice), meta, failed=True)
+        self._health.record_use(away=False)
+        return KnowledgeToolResult(self._tools.encode_text(answer), answer if self._structured else None)
+
+
+def load_command_group() -> "click.Group":
+    """The commands `headgate knowledge ...`; the object of their click context is a CommandHost."""
+    from headgate.knowledge.commands.command_group import knowledge
+
+    return knowledge

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from headgate.app.knowledge.ingestion_report import (
-    ImportedGraph,
-    IngestionNews,
-    IngestionProgress,
-    IngestionReport,
-    printed_summary,
-)
-from headgate.app.progress import ProgressPrinter
 from headgate.domain.errors import EmbedderUnavailable
+from headgate.domain.terminal_progress import ProgressPrinter
 from headgate.knowledge.commands.answer_tables import (
     printed_counts,
     printed_search,
     printed_statistics,
     printed_vendor,
     warning_lines,
+)
+from headgate.knowledge.commands.ingestion_report import (
+    ImportedGraph,
+    IngestionNews,
+    IngestionProgress,
+    IngestionReport,
+    printed_summary,
 )
 from headgate.knowledge.data_model import StoreStatistics
 from headgate.knowledge.ingestion.document_source import UnreadableFile

@@ -30,6 +30,7 @@ from headgate.knowledge.ingestion.document_source import (
     UnreadableFile,
 )
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline, IngestionSummary
+from tests.knowledge.function_extractor import FunctionExtractor
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.synonym_embedder import SynonymEmbedder
 from tests.waiting import eventually
@@ -112,8 +113,7 @@ def ingestion(
         store,
         shelf,
         count=lambda text: len(text.split()),
-        extract=names,
-        extract_edition=edition,
+        extractor=FunctionExtractor(names, edition),
         vectors=vectors,
         clock=lambda: 5.0,
         sleep=no_wait,
@@ -438,7 +438,11 @@ async def test_many_chunks_are_embedded_to_the_last_one() -> None:
     shelf = Shelf({f"docs/{number}.md": text for number in range(8)})
     # Each paragraph is a chunk of its own.
     run = IngestionPipeline(
-        MemoryKnowledgeStore(), shelf, count=lambda text: 300, extract=names, vectors=SynonymEmbedder()
+        MemoryKnowledgeStore(),
+        shelf,
+        count=lambda text: 300,
+        extractor=FunctionExtractor(names),
+        vectors=SynonymEmbedder(),
     )
     async with asyncio.timeout(WAIT_SECONDS):
         summary = await run.run(Bar())

@@ -8,6 +8,7 @@ from typing import Literal
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline, IngestionSummary
 from headgate.knowledge.readers.file_library import open_library
+from tests.knowledge.function_extractor import FunctionExtractor
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.readers.sample_files import pdf, word
 
@@ -31,7 +32,7 @@ class Silent:
 
 async def ingest(store: MemoryKnowledgeStore, directory: Path) -> IngestionSummary:
     async with asyncio.timeout(30), open_library([directory], ["*.tmp.md"]) as library:
-        ingestion = IngestionPipeline(store, library, count=len, extract=lambda chunks: ((), ()))
+        ingestion = IngestionPipeline(store, library, count=len, extractor=FunctionExtractor())
         return await ingestion.run(Silent())
 
 

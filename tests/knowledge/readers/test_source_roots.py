@@ -9,6 +9,7 @@ from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.ingestion.document_source import SourceRoots
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline, IngestionSummary
 from headgate.knowledge.readers.file_library import open_library
+from tests.knowledge.function_extractor import FunctionExtractor
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 
 
@@ -27,7 +28,7 @@ async def ingest(
     emptied: bool = False,
 ) -> IngestionSummary:
     async with asyncio.timeout(30), open_library(paths, exclude) as library:
-        ingestion = IngestionPipeline(store, library, count=len, extract=lambda chunks: ((), ()))
+        ingestion = IngestionPipeline(store, library, count=len, extractor=FunctionExtractor())
         return await ingestion.run(Silent(), category=category, emptied=emptied)
 
 
@@ -67,7 +68,7 @@ async def test_a_part_that_was_emptied_keeps_its_name_while_it_is_watched(docs: 
     await ingest(store, docs)
     async with asyncio.timeout(30), open_library([docs / "contracts/old"]) as library:
         (docs / "contracts/old/c.txt").unlink()
-        ingestion = IngestionPipeline(store, library, count=len, extract=lambda chunks: ((), ()))
+        ingestion = IngestionPipeline(store, library, count=len, extractor=FunctionExtractor())
         assert (await ingestion.run(Silent())).removed == 1
         (docs / "contracts/old/d.txt").write_text("words")
         await ingestion.run(Silent())

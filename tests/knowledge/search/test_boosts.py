@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ConfigError
 from headgate.knowledge.data_model import ChunkRecord, Entity
-from headgate.knowledge.search.query import ScoreBoosts
+from headgate.knowledge.options import ScoreBoosts
 from headgate.knowledge.search.ranking import (
     QueryMentions,
     apply_boosts,

@@ -20,11 +20,11 @@ from headgate.knowledge.data_model import (
 )
 from headgate.knowledge.errors import InvalidKnowledgeArgument, SearchFailed, VectorSearchUnavailable
 from headgate.knowledge.interfaces import KnowledgeStore
+from headgate.knowledge.options import ScoreBoosts
 from headgate.knowledge.search.hybrid_search import RESULT_DEPTH, HybridSearch
 from headgate.knowledge.search.query import (
     ChunkRanking,
     RankedChunk,
-    ScoreBoosts,
     SearchQuery,
     SearchStrategy,
 )

@@ -11,10 +11,10 @@ from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.knowledge.data_model import DocumentFilters
 from headgate.knowledge.errors import InvalidKnowledgeArgument
 from headgate.knowledge.search.query import SearchStrategy
-from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.arguments import KnowledgeArguments
 from headgate.knowledge.tools.definitions import DEFINITIONS, arguments_of
 from headgate.knowledge.tools.semantic_search import SemanticSearchQuery, parse_search_arguments
+from headgate.knowledge.tools.tool_router import error_content
 from tests.knowledge.tools.tool_harness import ToolHarness
 
 

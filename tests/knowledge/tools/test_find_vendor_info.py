@@ -20,8 +20,8 @@ from headgate.knowledge.errors import (
     VendorAmbiguous,
     VendorNotFound,
 )
-from headgate.knowledge.server import error_content
 from headgate.knowledge.tools.response_modes import VENDOR_FIELDS, ResponseMode
+from headgate.knowledge.tools.tool_router import error_content
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.tools.tool_harness import NOON, ToolHarness
 

@@ -14,7 +14,7 @@ from headgate.knowledge.graph.traversal import (
     TraversalOptions,
     traverse,
 )
-from headgate.knowledge.server import error_content
+from headgate.knowledge.tools.tool_router import error_content
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.tools.tool_harness import ToolHarness
 

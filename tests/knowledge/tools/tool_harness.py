@@ -6,9 +6,9 @@ from typing import Any
 from headgate.domain.mcp_request import LOCAL_IDENTITY, Identity
 from headgate.knowledge.data_model import IngestedDocument, NewChunk, NewEntity, NewRelationship, SourceRecord
 from headgate.knowledge.search.hybrid_search import HybridSearch
-from headgate.knowledge.server import KnowledgeTools
 from headgate.knowledge.tools.response_modes import encode_answer
 from headgate.knowledge.tools.token_budget import TokenBudget
+from headgate.knowledge.tools.tool_router import KnowledgeTools
 from headgate.search.token_counter import count_tokens
 from tests.knowledge.memory_store import MemoryKnowledgeStore
 from tests.knowledge.synonym_embedder import SynonymEmbedder, embed_all

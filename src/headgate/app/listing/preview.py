@@ -32,7 +32,6 @@ from headgate.app.listing.preview_report import (
 )
 from headgate.app.listing.preview_report import ToolListReport as ToolList
 from headgate.app.listing.recorded_catalog import RecordedCatalog, load_recorded_catalog
-from headgate.app.progress import ProgressPrinter
 from headgate.app.stored_results import listed_result_tools
 from headgate.app.tool_search import client_overrides_of
 from headgate.catalog.evaluation.evaluation_report import UnreachedServer
@@ -43,6 +42,7 @@ from headgate.domain.client_profile import PLAIN_PROFILE
 from headgate.domain.errors import ConfigError
 from headgate.domain.item import Item
 from headgate.domain.listing_mode import ListingMode
+from headgate.domain.terminal_progress import ProgressPrinter
 
 
 def why(

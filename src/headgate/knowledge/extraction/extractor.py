@@ -1,10 +1,13 @@
 """Finds entities and relationships in the chunks of one document, by rules and without a model."""
 
+import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from headgate.knowledge.data_model import (
     VENDOR_TYPES,
@@ -37,7 +40,10 @@ from headgate.knowledge.extraction.type_evidence import (
     evidence_of_form,
 )
 from headgate.knowledge.graph.entity_resolution import without_legal_form
+from headgate.knowledge.interfaces import ExtractedGraph
 
+# Another number extracts from unchanged documents again.
+_RULES_VERSION: Final = "2"
 LEAST_CONFIDENCE: Final = 0.5
 # Names longer than that are sentences in capitals.
 LONGEST_NAME: Final = 200
@@ -88,9 +94,25 @@ class _DocumentEntity:
     mentions: list[Mention] = field(default_factory=list)
 
 
-def extract(
-    chunks: Sequence[NewChunk], known: KnownNames | None = None
-) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
+class RuleBasedExtractor:
+    """The entity extractor that needs no model; it also finds the names of the known entities."""
+
+    def __init__(self, known: Sequence[NewEntity] = ()) -> None:
+        self._known = KnownNames.of(known)
+        self.version = f"{_RULES_VERSION}-{_digest(known)}"
+
+    def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
+        """The entities of one document with their mentions, and the relationships its sentences state."""
+        return extract(chunks, self._known)
+
+
+def _digest(known: Sequence[NewEntity]) -> str:
+    """Changes with the known names, so that unchanged documents are searched for new ones."""
+    names = sorted(msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known)
+    return hashlib.sha256(b"\n".join(names)).hexdigest()[:12]
+
+
+def extract(chunks: Sequence[NewChunk], known: KnownNames | None = None) -> ExtractedGraph:
     """The entities that a document speaks of, with every mention, and what its sentences say of two of them.
 
     Names that are `known` are found in any text and keep the type that they have.

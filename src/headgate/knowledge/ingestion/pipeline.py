@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from headgate.domain.errors import ConfigError, StoreUnavailable
-from headgate.knowledge.data_model import IngestedDocument, NewChunk, NewEntity, NewRelationship, SourceRecord
+from headgate.knowledge.data_model import IngestedDocument, SourceRecord
 from headgate.knowledge.ingestion import chunker
 from headgate.knowledge.ingestion.document_source import (
     DocumentLibrary,
@@ -31,7 +31,7 @@ from headgate.knowledge.ingestion.document_source import (
     short_hash,
 )
 from headgate.knowledge.ingestion.embedding_backlog import EmbeddingBacklog, IngestionProgressListener, Sleep
-from headgate.knowledge.interfaces import AsyncEmbedder, IndexWriter
+from headgate.knowledge.interfaces import AsyncEmbedder, EntityExtractor, IndexWriter
 from headgate.search.text_analysis import words
 
 log = logging.getLogger("headgate.knowledge")
@@ -47,8 +47,6 @@ _LONGEST_TITLE: Final = 300
 _SEVERAL: Final = 2
 # Files of one step: a whole tree at once would hold up everybody else who writes.
 _REMOVED_AT_ONCE: Final = 100
-
-Extract = Callable[[Sequence[NewChunk]], tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]]
 
 
 class IngestionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +86,7 @@ class IngestionPipeline:
         library: DocumentLibrary,
         *,
         count: chunker.CountTokens,
-        extract: Extract,
-        # Changes when `extract` would find something else in the same chunks.
-        extract_edition: str = "",
+        extractor: EntityExtractor,
         vectors: AsyncEmbedder | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Sleep = asyncio.sleep,
@@ -99,8 +95,7 @@ class IngestionPipeline:
         self._store = store
         self._library = library
         self._count = count
-        self._extract = extract
-        self._extract_edition = extract_edition
+        self._extractor = extractor
         self._vectors = vectors
         self._clock = clock
         self._sleep = sleep
@@ -139,7 +134,7 @@ class IngestionPipeline:
         return intake.summary(time.monotonic() - started)
 
     def _pipeline_version(self, category: str) -> str:
-        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extract_edition, category)
+        editions = (self._library.parser_version, chunker.CHUNKER_VERSION, self._extractor.version, category)
         return short_hash("\0".join(editions))
 
     async def _remove(self, intake: "_IngestionRun", files: Sequence[str]) -> None:
@@ -204,7 +199,7 @@ class IngestionPipeline:
     ) -> IngestedDocument:
         parsed = reading.parsed
         chunks = chunker.chunk_document(listed.file, _with_title(parsed), self._count)
-        entities, relationships = self._extract(chunks)
+        entities, relationships = self._extractor.extract(chunks)
         source = SourceRecord(
             file=listed.file,
             category=_short(

@@ -15,11 +15,11 @@ from headgate.domain.errors import KnowledgeError
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.errors import SearchFailed
 from headgate.knowledge.interfaces import AsyncEmbedder, GraphReader, IndexReader
+from headgate.knowledge.options import ScoreBoosts
 from headgate.knowledge.search.analyzer import exact_terms, index_terms
 from headgate.knowledge.search.filters import NOTHING_INGESTED
 from headgate.knowledge.search.query import (
     ChunkRanking,
-    ScoreBoosts,
     SearchQuery,
     SearchStrategy,
     phrases_ignored_notice,

@@ -25,16 +25,6 @@ class SearchStrategy(StrEnum):
     AUTO = "auto"
 
 
-class ScoreBoosts(msgspec.Struct, frozen=True, kw_only=True):
-    """By which share the score of a chunk grows that fits in other ways too."""
-
-    vendor: float = 0.15
-    doc_type: float = 0.10
-    recency: float = 0.05
-    entity: float = 0.10
-    topic: float = 0.08
-
-
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One search; equal ones have equal answers as long as the store does not change."""
 

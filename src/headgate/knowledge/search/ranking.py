@@ -11,7 +11,8 @@ import msgspec
 
 from headgate.domain.errors import ConfigError
 from headgate.knowledge.data_model import VENDOR_TYPES, ChunkRecord, Entity, name_key
-from headgate.knowledge.search.query import RankedChunk, ScoreBoosts, SearchStrategy
+from headgate.knowledge.options import ScoreBoosts
+from headgate.knowledge.search.query import RankedChunk, SearchStrategy
 from headgate.knowledge.search.query import SearchNotice as Notice
 from headgate.search.rank_fusion import FusedChunk, ReciprocalRankFusion
 from headgate.search.text_analysis import WEAK_STOP_WORDS, content_words, stem, terms

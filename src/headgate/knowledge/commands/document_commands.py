@@ -1,19 +1,18 @@
 """What an operator does with the documents at the command line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headgate.app.knowledge.builtin_server import knowledge_only_settings
-from headgate.app.knowledge.components import DATABASE_NAME, open_configured_store, open_knowledge
-from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
 from headgate.domain.mcp_request import LOCAL_IDENTITY
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.composition import open_configured_store, open_knowledge
 from headgate.knowledge.data_model import StoreStatistics
 from headgate.knowledge.interfaces import GraphReader, KnowledgeStore
+from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.tools.find_vendor_info import MOST_PASSAGES
 
 if TYPE_CHECKING:
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from headgate.knowledge.commands.forget import ForgetResult
 
 
-async def call_tool(settings: Settings, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def call_tool(options: KnowledgeOptions, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What a tool answers; raises KnowledgeError, and ConfigError where nothing has been ingested."""
-    await _check_file(settings)
-    async with open_knowledge(settings, OfflineModel()) as knowledge:
+    await _check_file(options)
+    async with open_knowledge(options, OfflineModel()) as knowledge:
         answer = await knowledge.tools.call(tool, arguments, LOCAL_IDENTITY)
         return await _with_names(answer, knowledge.store)
 
@@ -45,54 +44,47 @@ async def _with_names(answer: dict[str, Any], graph: GraphReader) -> dict[str, A
     return {**known, **answer}
 
 
-async def stats(settings: Settings) -> StoreStatistics:
+async def stats(options: KnowledgeOptions) -> StoreStatistics:
     """What there is; raises StoreAway, and ConfigError where nothing has been ingested."""
-    async with _filled_store(settings) as store:
+    async with _filled_store(options) as store:
         return await store.statistics()
 
 
-async def export(settings: Settings, what: "ExportPart", path: Path | None, stream: TextIO) -> dict[str, int]:
+async def export(
+    options: KnowledgeOptions, what: "ExportPart", path: Path | None, stream: TextIO
+) -> dict[str, int]:
     """Write a part of the store to the file, or without one to the stream; returns the lines of each kind.
 
     Raises StoreAway, and ConfigError where nothing has been ingested or it cannot be written.
     """
     from headgate.knowledge.commands.export import export_to_file, export_to_stream
 
-    async with _filled_store(settings) as store:
+    async with _filled_store(options) as store:
         if path is not None:
             return await export_to_file(store, what, path)
         return await export_to_stream(store, what, stream)
 
 
-async def forget(settings: Settings, name: str) -> "ForgetResult":
+async def forget(options: KnowledgeOptions, name: str) -> "ForgetResult":
     """What is called so leaves the store; raises StoreAway, and ConfigError where there is nothing."""
     from headgate.knowledge.commands import forget
 
-    async with _filled_store(settings) as store:
+    async with _filled_store(options) as store:
         return await forget.forget(store, name)
 
 
-async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
-    """Run a gateway that has nothing but the documents; returns the exit code. Raises ConfigError."""
-    # Imported here, so that the other commands do not wait for the whole gateway.
-    from headgate.app.gateway_server import serve as serve_clients
-
-    return await serve_clients(knowledge_only_settings(settings), lambda: knowledge_only_settings(load()))
-
-
 @asynccontextmanager
-async def _filled_store(settings: Settings) -> AsyncIterator[KnowledgeStore]:
-    await _check_file(settings)
-    async with open_configured_store(settings) as store:
+async def _filled_store(options: KnowledgeOptions) -> AsyncIterator[KnowledgeStore]:
+    await _check_file(options)
+    async with open_configured_store(options) as store:
         yield store
 
 
-async def _check_file(settings: Settings) -> None:
-    """Whoever only looks makes no file."""
-    if settings.knowledge.store is None and not await asyncio.to_thread(
-        (settings.data_dir / DATABASE_NAME).exists
-    ):
+async def _check_file(options: KnowledgeOptions) -> None:
+    """A command that only reads creates no file."""
+    path = options.database_path
+    if options.store_url is None and not await asyncio.to_thread(path.exists):
         raise ConfigError(
-            f"no document has been ingested: there is no {DATABASE_NAME} in {settings.data_dir}",
+            f"no document has been ingested: there is no {path.name} in {path.parent}",
             hint="run `headgate knowledge ingest PATH...` first, or name its --data-dir or --store",
         )

@@ -1,7 +1,6 @@
-"""Takes documents and graphs into the store, once or whenever they change."""
+"""Ingests documents and graphs, once or whenever they change."""
 
 import asyncio
-import hashlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,20 +11,19 @@ from typing import Final, TextIO, TypeVar
 
 import msgspec
 
-from headgate.app.knowledge.components import KnowledgeComponents, open_knowledge
-from headgate.app.knowledge.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
-from headgate.app.progress import ProgressPrinter
-from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError, StoreUnavailable
 from headgate.domain.regular_file import open_regular
+from headgate.domain.terminal_progress import ProgressPrinter
 from headgate.embedding.embedder_factory import OfflineModel
+from headgate.knowledge.commands.ingestion_report import ImportedGraph, IngestionProgress, IngestionReport
+from headgate.knowledge.composition import KnowledgeComponents, open_knowledge
 from headgate.knowledge.data_model import NewChunk, NewEntity, NewRelationship
 from headgate.knowledge.errors import InvalidGraph, UnresolvedEndpoints
-from headgate.knowledge.extraction.extractor import extract
-from headgate.knowledge.extraction.name_matching import KnownNames
 from headgate.knowledge.graph.graph_files import lines_of_relationships, read_graph
 from headgate.knowledge.ingestion.document_source import SourceRoots
 from headgate.knowledge.ingestion.pipeline import IngestionPipeline
+from headgate.knowledge.interfaces import EntityExtractor, ExtractedGraph
+from headgate.knowledge.options import KnowledgeOptions
 from headgate.knowledge.readers.file_library import (
     FailedFiles,
     FileFingerprints,
@@ -39,8 +37,6 @@ log = logging.getLogger("headgate.knowledge")
 
 T = TypeVar("T")
 
-# Of the rules that find entities in texts.
-_EXTRACTOR_VERSION: Final = "2"
 _RETRY_SECONDS: Final = 5.0
 
 
@@ -58,40 +54,40 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
     emptied: bool = False
 
 
-async def ingest(settings: Settings, wish: IngestOptions, stream: TextIO) -> IngestionReport:
-    """Take everything in once; `stream` is told how far it is.
+async def ingest(options: KnowledgeOptions, ingest_options: IngestOptions, stream: TextIO) -> IngestionReport:
+    """Ingest everything once, and print the progress to `stream`.
 
-    Raises ConfigError, InvalidGraph for a graph that cannot be read, and StoreAway.
+    Raises ConfigError, InvalidGraph for a graph that cannot be read, and StoreUnavailable.
     """
-    async with _open_runner(settings, wish) as intake:
-        return await intake.ingest_all(stream)
+    async with _open_runner(options, ingest_options) as runner:
+        return await runner.ingest_all(stream)
 
 
 async def watch(
-    settings: Settings,
-    wish: IngestOptions,
+    options: KnowledgeOptions,
+    ingest_options: IngestOptions,
     stream: TextIO,
     *,
     interval_seconds: float,
-    tell: Callable[[IngestionReport], None],
+    report: Callable[[IngestionReport], None],
 ) -> None:
-    """Take everything in, and again whenever something changes, until it is cancelled; `tell` is told each.
+    """Ingest everything, and again whenever something changes, until cancelled; `report` gets each result.
 
-    Of the graphs it is told those that changed. What is wrong at first is raised as `ingest` does, and later
-    only logged: it may be mended.
+    Later results name only the graphs that changed. The first ingestion raises as `ingest` does; later
+    errors are only logged, because the operator may correct them.
     """
     async with (
-        _open_runner(settings, wish) as intake,
-        aclosing(poll_changes(intake.fingerprints, interval_seconds)) as seen,
+        _open_runner(options, ingest_options) as runner,
+        aclosing(poll_changes(runner.fingerprints, interval_seconds)) as seen,
     ):
         await anext(seen)
-        tell(await intake.ingest_all(stream))
+        report(await runner.ingest_all(stream))
         untold: frozenset[str] = frozenset()
         async for changed in seen:
             untold |= changed
-            ingested = await intake.ingest_changes(stream, untold)
+            ingested = await runner.ingest_changes(stream, untold)
             if ingested is not None:
-                tell(ingested)
+                report(ingested)
                 untold = frozenset()
 
 
@@ -102,13 +98,13 @@ class _IngestRunner:
         self,
         knowledge: KnowledgeComponents,
         files: FileLibrary | None,
-        wish: IngestOptions,
+        options: IngestOptions,
         failed: FailedFiles,
     ) -> None:
         self._knowledge = knowledge
         self._failed = failed
         self._files = files
-        self._options = wish
+        self._options = options
         # What is wrong with each graph, which is told once until the graph changes.
         self._wrong: dict[Path, str] = {}
         self._last_fingerprints: dict[str, object] = {}
@@ -167,13 +163,12 @@ class _IngestRunner:
 
     async def _ingest_files(self, files: FileLibrary, progress: ProgressPrinter) -> IngestionReport:
         known = await self._knowledge.store.imported_entities()
-        found = _DocumentExtraction(KnownNames.of(known))
+        extractor = _CountingExtractor(await asyncio.to_thread(self._knowledge.make_extractor, known))
         ingestion = IngestionPipeline(
             self._knowledge.store,
             files,
             count=lambda text: count_tokens(text.encode(errors="replace")),
-            extract=found,
-            extract_edition=f"{_EXTRACTOR_VERSION}-{await asyncio.to_thread(_digest, known)}",
+            extractor=extractor,
             vectors=self._knowledge.vectors,
         )
         summary = await ingestion.run(
@@ -188,7 +183,7 @@ class _IngestRunner:
         if self._knowledge.bm25_only:
             # Whoever chose words alone needs no advice.
             summary = msgspec.structs.replace(summary, advice="")
-        return IngestionReport(documents=summary, without_text=found.without_text)
+        return IngestionReport(documents=summary, without_text=extractor.without_text)
 
     async def _import(self, path: Path) -> ImportedGraph:
         entities, relationships = await asyncio.to_thread(_read_graph, path)
@@ -210,38 +205,41 @@ class _IngestRunner:
         return files | self._last_fingerprints
 
 
-class _DocumentExtraction:
-    """Finds entities in one document after the other, and notices those that have nothing to be searched."""
+class _CountingExtractor:
+    """Counts the documents without any text on their way to the extractor."""
 
-    def __init__(self, known: KnownNames) -> None:
-        self._known = known
+    def __init__(self, extractor: EntityExtractor) -> None:
+        self._extractor = extractor
+        self.version = extractor.version
         self.without_text = 0
 
-    def __call__(
-        self, chunks: Sequence[NewChunk]
-    ) -> tuple[tuple[NewEntity, ...], tuple[NewRelationship, ...]]:
+    def extract(self, chunks: Sequence[NewChunk]) -> ExtractedGraph:
         self.without_text += not chunks
-        return extract(chunks, known=self._known)
+        return self._extractor.extract(chunks)
 
 
 @asynccontextmanager
-async def _open_runner(settings: Settings, wish: IngestOptions) -> AsyncIterator[_IngestRunner]:
-    await asyncio.to_thread(_refuse_same_names, wish.graphs)
+async def _open_runner(
+    options: KnowledgeOptions, ingest_options: IngestOptions
+) -> AsyncIterator[_IngestRunner]:
+    await asyncio.to_thread(_refuse_same_names, ingest_options.graphs)
     async with AsyncExitStack() as stack:
         files = None
-        if wish.paths:
+        if ingest_options.paths:
             # Before the store is made, so that a path that is wrong leaves nothing behind.
-            files = await stack.enter_async_context(open_library(wish.paths, wish.exclude))
-        for path in wish.graphs:
+            files = await stack.enter_async_context(
+                open_library(ingest_options.paths, ingest_options.exclude)
+            )
+        for path in ingest_options.graphs:
             await asyncio.to_thread(_read_graph, path)
-        knowledge = await stack.enter_async_context(open_knowledge(settings, OfflineModel()))
+        knowledge = await stack.enter_async_context(open_knowledge(options, OfflineModel()))
         if files is not None:
             # Whoever watches tells what changed by the names that it has in the store.
             files.use_root_names(SourceRoots(await knowledge.store.source_digests()))
-        failed = await asyncio.to_thread(FailedFiles, settings.data_dir, wish.paths)
+        failed = await asyncio.to_thread(FailedFiles, options.data_dir, ingest_options.paths)
         if files is not None:
             files.remember_failures(await asyncio.to_thread(failed.read))
-        yield _IngestRunner(knowledge, files, wish, failed)
+        yield _IngestRunner(knowledge, files, ingest_options, failed)
 
 
 def _origin(path: Path) -> str:
@@ -293,9 +291,3 @@ def _graph_fingerprints(graphs: tuple[Path, ...]) -> dict[str, object]:
 
 def _named_when_changed(graph: Path) -> str:
     return f"--graph {graph}"
-
-
-def _digest(known: list[NewEntity]) -> str:
-    """Changes with the names that texts are searched for, so that they are searched again."""
-    names = sorted(msgspec.json.encode((one.type, one.name, one.aliases, one.confidence)) for one in known)
-    return hashlib.sha256(b"\n".join(names)).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Tells a person who waits how far something is."""
+"""Prints the progress of long work on a terminal or into a log."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""What `headgate knowledge ingest` tells: how far it is, and at the end what it did."""
+"""Reports the progress and the result of an ingestion."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.app.progress import ProgressPrinter, format_speed
+from headgate.domain.terminal_progress import ProgressPrinter, format_speed
 from headgate.domain.terminal_text import printable, table_lines
 from headgate.knowledge.commands.answer_tables import counted_noun, json_document, line_width
 from headgate.knowledge.ingestion.document_source import UnreadableFile

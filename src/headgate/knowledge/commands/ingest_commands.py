@@ -1,4 +1,4 @@
-"""`headgate knowledge ingest` and `watch`: documents and graphs into the store."""
+"""The commands `headgate knowledge ingest` and `watch`."""
 
 import sys
 from collections.abc import Callable
@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.command_runner import print_result, run_until_interrupted
-from headgate.cli.knowledge_options import (
+from headgate.knowledge.commands.command_options import (
+    JSON_NOT_TABLES,
     StoreOptions,
+    command_host,
     exit_on_store_error,
-    load_store_settings,
     with_store_options,
 )
-from headgate.cli.options import JSON_NOT_TABLES
 
 if TYPE_CHECKING:
-    from headgate.app.knowledge.ingest_command import IngestOptions
-    from headgate.app.knowledge.ingestion_report import IngestionReport
+    from headgate.knowledge.commands.ingest_runner import IngestOptions
+    from headgate.knowledge.commands.ingestion_report import IngestionReport
 
 INTERRUPTED = "interrupted; what was ingested so far is kept, and the same command goes on from there"
 _STOPPED = "stopped; what was ingested is kept"
 
 
 class _NonEmptyPath(click.Path):
-    """A path that is not empty: one from a variable that is not set would be the whole directory here."""
+    """A path that is not empty: the value of an unset shell variable would be the current directory."""
 
     def __init__(self, empty: str) -> None:
         """`empty` says what to name instead."""
@@ -80,7 +79,7 @@ _EMPTIED = click.option(
 
 
 def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with what says which documents and graphs are meant; it gets them as `wish`."""
+    """Add the options that name documents and graphs; the command gets them as `options`."""
 
     @_PATHS
     @_GRAPH
@@ -89,7 +88,7 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
     @_MOVED
     @_EMPTIED
     @wraps(command)
-    def of_wish(
+    def command_with_options(
         *,
         paths: tuple[Path, ...],
         graphs: tuple[Path, ...],
@@ -101,9 +100,9 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if not paths and not graphs:
             raise click.UsageError("Name a PATH to ingest, or a --graph FILE to import.")
-        from headgate.app.knowledge.ingest_command import IngestOptions
+        from headgate.knowledge.commands.ingest_runner import IngestOptions
 
-        wish = IngestOptions(
+        options = IngestOptions(
             paths=paths,
             graphs=graphs,
             category=category or "",
@@ -111,9 +110,9 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
             moved=moved,
             emptied=emptied,
         )
-        command(wish=wish, **rest)
+        command(options=options, **rest)
 
-    return of_wish
+    return command_with_options
 
 
 @click.command()
@@ -123,7 +122,7 @@ def _with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
 @with_store_options
 def ingest(
     store_options: StoreOptions,
-    wish: "IngestOptions",
+    options: "IngestOptions",
     strict: bool,  # noqa: FBT001 (the shape that click wants)
     as_json: bool,  # noqa: FBT001
 ) -> None:
@@ -135,13 +134,14 @@ def ingest(
 
     A file that cannot be read is named, and the others go on; the exit code is 1 if there was no other.
     """
-    from headgate.app.knowledge import ingest_command
-    from headgate.app.knowledge.ingestion_report import printed_summary
+    from headgate.knowledge.commands import ingest_runner
+    from headgate.knowledge.commands.ingestion_report import printed_summary
 
+    host = command_host()
     with exit_on_store_error(store_options, interrupted=INTERRUPTED):
-        work = ingest_command.ingest(load_store_settings(store_options), wish, sys.stderr)
-        ingested = run_until_interrupted(work, INTERRUPTED)
-        print_result(printed_summary(ingested, as_json=as_json))
+        work = ingest_runner.ingest(host.load_options(store_options), options, sys.stderr)
+        ingested = host.run_until_interrupted(work, INTERRUPTED)
+        host.print_result(printed_summary(ingested, as_json=as_json))
     if ingested.all_failed or (strict and ingested.failed):
         sys.exit(1)
 
@@ -159,7 +159,7 @@ def ingest(
 @with_store_options
 def watch(
     store_options: StoreOptions,
-    wish: "IngestOptions",
+    options: "IngestOptions",
     interval: float,
     as_json: bool,  # noqa: FBT001
 ) -> None:
@@ -167,23 +167,24 @@ def watch(
 
     Everything is as with `ingest`, and the options are those of this command alone.
     """
-    from headgate.app.knowledge import ingest_command
-    from headgate.app.knowledge.ingestion_report import IngestionNews
+    from headgate.knowledge.commands import ingest_runner
+    from headgate.knowledge.commands.ingestion_report import IngestionNews
 
-    # Of the clock on the wall, which whoever watches has too.
+    host = command_host()
+    # In local time, as the clock of the operator shows it.
     news = IngestionNews(lambda: datetime.now().astimezone())
-    with exit_on_store_error(store_options, interrupted=_STOPPED) as store_log_released:
+    with exit_on_store_error(store_options, interrupted=_STOPPED) as release_store_log:
 
-        def tell(ingested: "IngestionReport") -> None:
-            # From now on a store that is away does not end it.
-            store_log_released()
-            print_result(news.render(ingested, as_json=as_json))
+        def report(ingested: "IngestionReport") -> None:
+            # From now on an unavailable store is only logged.
+            release_store_log()
+            host.print_result(news.render(ingested, as_json=as_json))
 
-        work = ingest_command.watch(
-            load_store_settings(store_options),
-            wish,
+        work = ingest_runner.watch(
+            host.load_options(store_options),
+            options,
             sys.stderr,
             interval_seconds=interval,
-            tell=tell,
+            report=report,
         )
-        run_until_interrupted(work, _STOPPED)
+        host.run_until_interrupted(work, _STOPPED)
