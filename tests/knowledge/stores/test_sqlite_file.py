@@ -18,7 +18,7 @@ import pytest
 from headgate.domain.errors import StoreUnavailable
 from headgate.knowledge.data_model import NO_FILTERS
 from headgate.knowledge.stores.sqlite import schema
-from headgate.knowledge.stores.sqlite.error_messages import explain_error
+from headgate.knowledge.stores.sqlite.schema import explain_error
 from headgate.knowledge.stores.sqlite.store import SqliteKnowledgeStore, iter_rows, open_sqlite_store
 from headgate.storage.sqlite.group_commit import GroupCommit
 from tests.knowledge.stores.sample_documents import MODEL, all_chunks, document, found

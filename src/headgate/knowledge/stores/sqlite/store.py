@@ -40,8 +40,7 @@ from headgate.knowledge.stores.sqlite import (
     graph_updates,
     schema,
 )
-from headgate.knowledge.stores.sqlite.error_messages import REPLACED, explain_error
-from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS
+from headgate.knowledge.stores.sqlite.schema import KNOWLEDGE_MIGRATIONS, REPLACED, explain_error
 from headgate.knowledge.stores.sqlite.vector_index import SqliteVectorIndex
 from headgate.search.block_postings import ScoredChunk
 from headgate.storage.sqlite.database_file import open_database_file
