@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.delivery.rate_limit import TokenBucket, UpstreamRateLimit
+from headgate.delivery.concurrency_limiter import TokenBucket, UpstreamRateLimit
 from headgate.domain.upstream_policy import Rate, ToolSafety, UpstreamPolicy
 from tests.delivery.scripted_upstream import Clock
 

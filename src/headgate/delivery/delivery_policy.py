@@ -44,11 +44,14 @@ class DeliveryPolicy:
         # Servers of which all that is not the default is in `tools` or `all`; nearly always none.
         self._configured_servers: frozenset[str] = frozenset()
         self.records_any_tool = False
+        # Grows with every change, so that a policy in use is compared without a call.
+        self.revision = 0
         self._warned: set[tuple[str, str]] = set()
         self.apply(servers)
 
     def apply(self, servers: Iterable[ServerSpec]) -> None:
-        """These are the servers now."""
+        """Replace the policies of all servers."""
+        self.revision += 1
         self._policies = {server.name: server.policy for server in servers}
         self._configured_servers = frozenset(
             name for name, policy in self._policies.items() if not policy.is_default

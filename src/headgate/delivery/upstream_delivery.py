@@ -13,13 +13,7 @@ from headgate.delivery.delivery_policy import DeliveryPolicy
 from headgate.delivery.idempotency_key import with_idempotency_key
 from headgate.delivery.retry import retry_delay_seconds
 from headgate.domain.delivery_request import DeliveryRequest, DeliveryStatus
-from headgate.domain.errors import (
-    Effect,
-    HeadgateError,
-    UpstreamLost,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from headgate.domain.errors import Effect, HeadgateError, UpstreamLost, UpstreamTimeout
 from headgate.domain.item import Item
 from headgate.domain.mcp_request import DeliveryOptions, McpResponse, UpstreamCall, result_owner_of
 from headgate.domain.payload import HasHeadAndTail
@@ -43,10 +37,6 @@ _READ_ONLY_METHODS = frozenset(
         "tools/list",
     }
 )
-# A client that gives a call less time than this and gets no answer says nothing about the server.
-_SHORT_TIMEOUT_SECONDS = 10.0
-# The upstream ends a call at its deadline or a moment before or after it.
-_MOMENT_SECONDS = 0.05
 # Of each end of a result on disk.
 _EDGE_BYTES = 8 * 1024
 
@@ -125,7 +115,7 @@ class UpstreamDelivery:
         """
         server = call.item.server
         bulkhead = self._bulkheads.get(server)
-        if bulkhead is None or bulkhead.policy is not self._delivery_policy.for_upstream(server):
+        if bulkhead is None or bulkhead.policy_revision != self._delivery_policy.revision:
             bulkhead = self._bulkhead_of(server)
         started = self._now()
         outcome = "INTERNAL"
@@ -139,7 +129,7 @@ class UpstreamDelivery:
             if bulkhead.breaker.is_open or not bulkhead.limiter.try_acquire():
                 probe = await self._admit(bulkhead, sent)
             try:
-                answer = await self._send_once(bulkhead, sent, probe=probe)
+                answer = await bulkhead.send_admitted(sent, probe=probe)
             except HeadgateError as error:
                 answer = await self._retry(
                     bulkhead, self._with_total_deadline(sent, started), error, kind, plain=plain
@@ -162,8 +152,10 @@ class UpstreamDelivery:
         policy = self._delivery_policy.for_upstream(server)
         bulkhead = self._bulkheads.get(server)
         if bulkhead is None:
-            bulkhead = self._bulkheads[server] = Bulkhead(server, policy, self._now, self._sleep)
+            send = self._upstream.send_to_server
+            bulkhead = self._bulkheads[server] = Bulkhead(server, policy, send, self._now, self._sleep)
         bulkhead.apply_policy(policy)
+        bulkhead.policy_revision = self._delivery_policy.revision
         bulkhead.honours_keys = self._upstream.honours_keys(server)
         return bulkhead
 
@@ -204,26 +196,6 @@ class UpstreamDelivery:
         agent = result_owner_of(call.request.session, call.request.caller)
         return await bulkhead.admit(call.item.name, priority or Priority.NORMAL, deadline, agent)
 
-    async def _send_once(self, bulkhead: Bulkhead, call: UpstreamCall, *, probe: bool) -> McpResponse:
-        try:
-            answer = await self._upstream.send_to_server(call)
-        except (UpstreamTimeout, UpstreamLost, UpstreamUnreachable) as error:
-            if not _timed_out_early(call, error):
-                bulkhead.breaker.record_failure(probe=probe)
-            elif probe:
-                bulkhead.breaker.abandon_probe()
-            raise
-        except BaseException:
-            # Cancelled, refused or answered wrongly: no verdict on the connection.
-            if probe:
-                bulkhead.breaker.abandon_probe()
-            raise
-        finally:
-            bulkhead.limiter.release()
-        bulkhead.breaker.record_success()
-        bulkhead.budget.record_answer()
-        return answer
-
     # The attempts after it.
 
     def _with_total_deadline(self, call: UpstreamCall, started: float) -> UpstreamCall:
@@ -261,7 +233,7 @@ class UpstreamDelivery:
                 break
             bulkhead.retries += 1
             try:
-                answer = await self._send_once(bulkhead, repeated, probe=probe)
+                answer = await bulkhead.send_admitted(repeated, probe=probe)
             except HeadgateError as another:
                 failures += 1
                 error = another
@@ -355,21 +327,6 @@ def _deadline(delivery_request: DeliveryRequest | None, policy: ToolSafety | Non
     ours = policy.timeout_seconds if policy is not None else None
     limits = [limit for limit in (theirs, ours) if limit is not None]
     return asyncio.get_running_loop().time() + min(limits) if limits else None
-
-
-def _timed_out_early(call: UpstreamCall, error: HeadgateError) -> bool:
-    """Whether the call ended only because its client gave it little time: others need not pay for that."""
-    delivery_request = call.request.delivery_request
-    if (
-        not isinstance(error, UpstreamTimeout)
-        or delivery_request is None
-        or delivery_request.timeout_seconds is None
-    ):
-        return False
-    deadline = call.delivery_options.deadline if call.delivery_options is not None else None
-    if delivery_request.timeout_seconds >= _SHORT_TIMEOUT_SECONDS or deadline is None:
-        return False
-    return asyncio.get_running_loop().time() >= deadline - _MOMENT_SECONDS
 
 
 def _with_retry_count(call: UpstreamCall, failures: int) -> UpstreamCall:

@@ -23,7 +23,7 @@ from headgate.storage.sqlite import transaction_rows as transactions
 from headgate.storage.sqlite.ledger_integrity import LedgerGuard
 from headgate.storage.sqlite.ledger_mark import LedgerMark
 from headgate.storage.sqlite.page_reader import records
-from headgate.storage.sqlite.transaction_recovery import RecoveredTransaction, without_lost_sends
+from headgate.storage.sqlite.transaction_rows import RecoveredTransaction, without_lost_sends
 
 # The number, the facts, the checksum, the error and the result.
 _COLUMNS: Final = len(rows.FACTS) + 4

@@ -1,13 +1,21 @@
-"""The rows of transactions and their steps: their tables, and the checksums that each row carries."""
+"""The rows of transactions and their steps, with checksums, and their recovery from a damaged ledger."""
 
 import sqlite3
+import time
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from headgate.delivery.ledger import LedgerDamaged
+from headgate.delivery.transactions.saga_rules import (
+    Phase,
+    Remedy,
+    RollbackAction,
+    StepState,
+    next_rollback_action,
+)
 from headgate.storage.sqlite import ledger_keys as keys
 
 # The columns that the checksum of a transaction is of; the last one is not in files of version 1.
@@ -75,3 +83,76 @@ def read_steps(connection: sqlite3.Connection, whose: int, count: int) -> list[l
     if len(steps) != count:
         raise LedgerDamaged(f"a step of transaction {whose} is missing")
     return steps
+
+
+# Recovery from a damaged ledger.
+
+_REASON: Final = "the ledger was damaged, so what became of it may be lost"
+_PHASE: Final = FACTS.index("phase")
+_TRANSACTION_REASON: Final = FACTS.index("reason")
+_NUMBER, _STATE, _REMEDY, _ERROR = (STEP_FACTS.index(name) for name in ("number", "state", "remedy", "error"))
+# What is under way is in doubt: the record of its call may be lost.
+_DOUBTED: Final = {
+    StepState.SENT.value: StepState.DOUBT.value,
+    StepState.UNDOING.value: StepState.UNDO_DOUBT.value,
+}
+
+
+class RecoveredTransaction(NamedTuple):
+    """A transaction as its rows have it."""
+
+    number: int
+    facts: list[Any]
+    steps: list[list[Any]]
+    # The transaction, the time and the text of each event of its history.
+    history: list[Any]
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a person has to decide about it."""
+        return bool(self.facts[_PHASE] == Phase.STUCK.value)
+
+
+class _RecoveredStep(NamedTuple):
+    number: int
+    state: StepState
+    remedy: Remedy
+
+
+def without_lost_sends(kept: RecoveredTransaction, *, stale: bool) -> RecoveredTransaction:
+    """The transaction without anything that a gateway would send again because a record is lost.
+
+    `stale` says that its own rows may be older than what became of it.
+    """
+    if Phase(kept.facts[_PHASE]).is_final:
+        return kept
+    facts, steps, history = (
+        list(kept.facts),
+        [_doubtful_step(step) for step in kept.steps],
+        list(kept.history),
+    )
+    move, number = next_rollback_action([_recovered_step(step) for step in steps])
+    if stale and move is not RollbackAction.END and not kept.is_stuck:
+        if move is RollbackAction.UNDO:
+            # It is the first one that a rollback may have undone since.
+            steps = [
+                _with_state(step, StepState.UNDO_DOUBT) if step[_NUMBER] == number else step for step in steps
+            ]
+        facts[_PHASE], facts[_TRANSACTION_REASON] = Phase.STUCK.value, _REASON
+        history.append((kept.number, time.time(), f"waits for a person: {_REASON}"))
+    return RecoveredTransaction(kept.number, facts, steps, history)
+
+
+def _doubtful_step(step: list[Any]) -> list[Any]:
+    state = _DOUBTED.get(step[_STATE])
+    return _with_state(step, StepState(state)) if state is not None else step
+
+
+def _with_state(step: list[Any], state: StepState) -> list[Any]:
+    changed = list(step)
+    changed[_STATE], changed[_ERROR] = state.value, _REASON
+    return changed
+
+
+def _recovered_step(step: list[Any]) -> _RecoveredStep:
+    return _RecoveredStep(step[_NUMBER], StepState(step[_STATE]), Remedy(step[_REMEDY]))
