@@ -10,7 +10,7 @@ import msgspec
 from bench.listing.catalogs import Catalogue
 from headgate.access.local import LocalAccess
 from headgate.app.stored_results import listed_result_tools
-from headgate.app.tool_search import ToolSearch
+from headgate.app.tool_search import SearchTools, ToolSearch
 from headgate.catalog.catalog import Catalog
 from headgate.catalog.finder import Finder
 from headgate.catalog.listing_variant import ListingContext
@@ -20,7 +20,6 @@ from headgate.domain.client_profile import ClientProfile
 from headgate.domain.item import Item, ItemKind
 from headgate.domain.listing_mode import ListingMode
 from headgate.domain.mcp_request import LOCAL_IDENTITY, ClientSession, McpRequest, McpResponse
-from headgate.gateway.collaborators import GatewayTool
 from headgate.protocol.protocol_version import Era
 from headgate.storage.files.state_file import StateFile
 
@@ -55,9 +54,8 @@ class Stand:
         self._finder = finder
         self._state = state
         self._search = search = ToolSearch(settings, catalog, finder, state)
-        self._own: dict[str, GatewayTool] = search.own_tools(
-            LocalAccess(), _at_once, lambda visibility_group: None
-        )
+        tools = SearchTools(settings, search, catalog, LocalAccess(), _at_once, lambda visibility_group: None)
+        self._own = tools.tools_by_name
 
     def with_budget(self, tokens: int) -> "Stand":
         """The same servers, with another number of tokens for the modes budget and auto."""

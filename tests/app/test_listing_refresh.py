@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Collection
 
-from headgate.app.server_facade import ListingRefresher
+from headgate.app.listing_refresh import ListingRefresher
+from headgate.event_loop import BackgroundTasks
 from headgate.server.change_notifier import ChangeNotifier
 
 SECONDS = 10
@@ -26,8 +27,9 @@ class Failing:
 
 async def test_a_change_during_a_look_that_fails_is_not_lost() -> None:
     tool_listings, made = Failing(), asyncio.Event()
-    refreshing = tool_listings.refreshing = ListingRefresher(tool_listings, ChangeNotifier(), made.set)
-    refreshing.schedule()
-    await asyncio.wait_for(made.wait(), SECONDS)
+    async with BackgroundTasks() as tasks:
+        refreshing = ListingRefresher(tool_listings, ChangeNotifier(), made.set, tasks)
+        tool_listings.refreshing = refreshing
+        refreshing.schedule()
+        await asyncio.wait_for(made.wait(), SECONDS)
     assert tool_listings.looked == 2
-    await refreshing.close()

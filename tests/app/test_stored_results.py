@@ -39,6 +39,10 @@ def settings(directory: Path = Path(), **more: Any) -> Settings:
     return Settings(data_dir=directory, **more)
 
 
+def by_name(_request: McpRequest) -> bool:
+    return True
+
+
 def call() -> UpstreamCall:
     return UpstreamCall(
         McpRequest(caller=LOCAL_IDENTITY, name="bank_look"), Item(ItemKind.TOOLS, "bank", "look", "bank_look")
@@ -111,16 +115,16 @@ def test_the_tools_that_read_results_are_listed_unless_somebody_wants_none() -> 
 async def test_a_model_is_told_where_others_can_read_its_results(
     tmp_path: Path, listing_context: ListingContext, more: dict[str, Any], *, said: bool
 ) -> None:
-    async with open_stored_results(settings(tmp_path, **more)) as results:
+    async with open_stored_results(settings(tmp_path, **more), by_name) as results:
         assert (SAID in results.instructions(listing_context)) is said
 
 
 async def test_what_happens_to_results_is_counted(tmp_path: Path) -> None:
-    async with open_stored_results(settings(tmp_path)) as results:
+    async with open_stored_results(settings(tmp_path), by_name) as results:
         # Before the first call there is nothing but zeros.
         assert set(results.gauges().values()) == {0}
         assert set(results.counters().values()) == {0}
-        responses = results.large_results(lambda request: True)
+        responses = results.large_results
         answer = await responses.truncate_if_large(call(), McpResponse(LARGE))
         assert isinstance(answer.result, bytes)
         cache_id = facts_of(answer.result)["cache_id"]
@@ -151,7 +155,7 @@ def asked(cache_id: str) -> McpRequest:
 
 @pytest.mark.parametrize("isolated", [True, False])
 async def test_who_is_gone_leaves_nothing_unless_it_is_everybodys(tmp_path: Path, *, isolated: bool) -> None:
-    async with open_stored_results(settings(tmp_path, enable_agent_isolation=isolated)) as results:
+    async with open_stored_results(settings(tmp_path, enable_agent_isolation=isolated), by_name) as results:
         await results.store.put("one", b"a", "tool", b"{}")
         await results.store.put("two", b"b", "tool", b"{}")
         await results.clear_agent("one")
@@ -167,8 +171,8 @@ from headgate.app.stored_results import open_stored_results
 from headgate.config.settings import Settings
 
 async def load(directory):
-    async with open_stored_results(Settings(data_dir=Path(directory))) as results:
-        works = await asyncio.gather(*(results._load_work() for _ in range(20)))
+    async with open_stored_results(Settings(data_dir=Path(directory)), lambda request: True) as results:
+        works = await asyncio.gather(*(results._load_job_runner() for _ in range(20)))
         print(sum(hasattr(work, "run_job") and hasattr(work, "validate_job") for work in works))
 
 import sys

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from headgate.server.guard import RequestGuard
-from headgate.server.http_connection import HttpServerLimits, ServerContext
+from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
 from headgate.server.http_request import TEXT, HttpRequest
 from headgate.server.http_server import ConnectionAcceptor
 from headgate.server.outbound_queue import OutboundBudget
@@ -66,7 +66,7 @@ async def resets(budget: OutboundBudget, count: int, *, first_reads: bool = Fals
         http_request.respond(200, b"x" * ANSWER_BYTES, TEXT)
         answered += 1
 
-    context = ServerContext(answer, RequestGuard(HOST, port, (), ()), LIMITS, set(), budget)
+    context = ServerContext(answer, RequestGuard(HOST, port, (), ()), LIMITS, OpenConnections(), budget)
     acceptor = ConnectionAcceptor(listener, context)
     with contextlib.ExitStack() as clients:
         asked: list[socket.socket] = []

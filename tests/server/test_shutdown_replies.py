@@ -14,7 +14,7 @@ from headgate.gateway.gateway import Gateway
 from headgate.protocol.jsonrpc import parse_message
 from headgate.server.change_notifier import ChangeNotifier
 from headgate.server.guard import RequestGuard
-from headgate.server.http_connection import HttpConnection, HttpServerLimits, ServerContext
+from headgate.server.http_connection import HttpConnection, HttpServerLimits, OpenConnections, ServerContext
 from headgate.server.http_request import TEXT, HttpRequest
 from headgate.server.legacy_sse import LegacySseHandler
 from headgate.server.method_router import ClientServices, MethodRouter
@@ -111,7 +111,7 @@ async def connection_of(context: ServerContext, serve: Any) -> tuple[HttpConnect
 def context() -> ServerContext:
     async def nothing(http_request: HttpRequest) -> None: ...
 
-    return ServerContext(nothing, RequestGuard(HOST, 80, (), ()), LIMITS, set(), OutboundBudget())
+    return ServerContext(nothing, RequestGuard(HOST, 80, (), ()), LIMITS, OpenConnections(), OutboundBudget())
 
 
 POST = f"POST / HTTP/1.1\r\nHost: {HOST}:80\r\nContent-Length: 0\r\n\r\n".encode()

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from headgate.server.guard import RequestGuard
-from headgate.server.http_connection import HttpServerLimits, ServerContext
+from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
 from headgate.server.http_request import TEXT, HttpRequest
 from headgate.server.http_server import ConnectionAcceptor
 from headgate.server.outbound_queue import OutboundBudget
@@ -58,7 +58,9 @@ def serving(answer_bytes: int) -> Iterator[tuple[ServerContext, int, asyncio.Eve
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     listener.setblocking(False)
     port = listener.getsockname()[1]
-    context = ServerContext(answer, RequestGuard(HOST, port, (), ()), LIMITS, set(), OutboundBudget())
+    context = ServerContext(
+        answer, RequestGuard(HOST, port, (), ()), LIMITS, OpenConnections(), OutboundBudget()
+    )
     acceptor = ConnectionAcceptor(listener, context)
     try:
         yield context, port, answered

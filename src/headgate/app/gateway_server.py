@@ -1,4 +1,4 @@
-"""Runs the gateway on stdio or HTTP until it is told to stop."""
+"""Runs the gateway on stdio or HTTP until a signal ends it."""
 
 import asyncio
 import gc
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from headgate.app.config_reload import ConfigurationState, follow_config_changes
 from headgate.app.loop_detection import chain_of, refuse_loop
+from headgate.app.server_metrics import ServerMetrics
 from headgate.app.wiring import GatewayRuntime, open_gateway_runtime
 from headgate.config.settings import Settings
 from headgate.domain.errors import ConfigError
@@ -17,7 +18,7 @@ from headgate.domain.gateway_chain import GatewayChain
 from headgate.event_loop import BackgroundTasks
 from headgate.server.endpoints import MCP, SSE
 from headgate.server.guard import RequestGuard
-from headgate.server.http_connection import HttpServerLimits, ServerContext
+from headgate.server.http_connection import HttpServerLimits, OpenConnections, ServerContext
 from headgate.server.http_exchange import running_keep_alive
 from headgate.server.http_router import HttpRouter
 from headgate.server.http_server import HttpServer
@@ -27,14 +28,13 @@ from headgate.server.sessions import SessionStore
 from headgate.server.stateless_http import StatelessHttpHandler
 from headgate.server.stdio import StdioServer, claim_standard_streams, refuse_as_loop
 from headgate.server.streamable_http import StreamableHttpHandler
-from headgate.web.metrics import Gauges
 from headgate.web.operator_pages import OperatorPages
 
 log = logging.getLogger("headgate")
 
-# Calls that are under way when the gateway is told to end get this long.
+# Calls in flight at shutdown have this long to finish.
 _DRAIN_SECONDS = 10
-# Python looks for cycles after every 700 objects, which is every few calls; a call leaves none.
+# By default Python looks for cycles after every 700 objects, which is every few calls; a call leaves none.
 _COLLECTOR_THRESHOLDS = (5_000, 10, 10)
 _BACKLOG = 2048
 # The exit code of a configuration that cannot be used.
@@ -42,7 +42,7 @@ _EXIT_CONFIG_REFUSED = 2
 
 
 async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
-    """Run the gateway until it is told to end; returns the exit code. Raises ConfigError at the start."""
+    """Run the gateway until a signal ends it; returns the exit code. Raises ConfigError at the start."""
     chain = await asyncio.to_thread(chain_of, settings)
     try:
         refuse_loop(settings, chain)
@@ -59,9 +59,9 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> int:
 
 
 async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
-    front = StdioServer(runtime.router, runtime.change_notifier, settings.max_body_bytes)
+    server = StdioServer(runtime.router, runtime.change_notifier, settings.max_body_bytes)
     source, sink = claim_standard_streams()
-    serving = asyncio.create_task(front.serve(source, sink), name="stdio")
+    serving = asyncio.create_task(server.serve(source, sink), name="stdio")
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, serving.cancel)
@@ -73,11 +73,11 @@ async def _serve_stdio(runtime: GatewayRuntime, settings: Settings) -> int:
 
 
 async def _refuse_parent_gateway(loop: ConfigError) -> int:
-    """Tell the gateway that has started this one why it must not have."""
+    """Tell the gateway that started this one why that is refused."""
     sentence = f"{loop.message}; {loop.hint}"
     log.error(sentence)
     source, sink = claim_standard_streams()
-    # Whatever the transport is: a gateway speaks to what it starts on these.
+    # Whatever the transport is: a gateway speaks to its child processes on these streams.
     await asyncio.to_thread(refuse_as_loop, source, sink, sentence)
     return _EXIT_CONFIG_REFUSED
 
@@ -96,62 +96,23 @@ async def _serve_http(
         on_close=runtime.on_session_closed,
         on_revival=runtime.on_session_revived,
     )
-    outbound = OutboundBudget()
     async with running_keep_alive(sessions.expire) as keep_alive:
         legacy = LegacySseHandler(
             runtime.router, runtime.change_notifier, settings.max_sessions, runtime.on_session_closed
         )
 
-        def gauges() -> Gauges:
-            values = {
-                "sessions": len(sessions) + len(legacy),
-                "in_flight": len(keep_alive),
-                "connections": len(server_context.connections),
-                "outbound_bytes": outbound.bytes,
-                "replay_bytes": sessions.replay_buffer.bytes,
-                "tools": len(runtime.catalog),
-                "list_changes": runtime.change_notifier.tool_list_changes,
-                **runtime.search.gauges(),
-                **runtime.results.gauges(),
-                **runtime.delivery_services.gauges(),
-                **runtime.knowledge.gauges(),
-            }
-            return {
-                (name, ""): value for name, value in values.items()
-            } | runtime.delivery_services.bulkhead_gauges()
-
-        def counters() -> dict[tuple[str, str], int]:
-            revived = {
-                ("sessions_revived", f'{{reason="{reason}"}}'): count
-                for reason, count in sessions.revived.items()
-            }
-            closed = {
-                ("connections_closed", f'{{reason="{reason}"}}'): count
-                for reason, count in outbound.closed.items()
-            }
-            return {
-                **revived,
-                **closed,
-                ("connections_refused", ""): server_context.refused_connections,
-                ("outbound_dropped", '{kind="notification"}'): outbound.dropped_notifications,
-                ("outbound_dropped", '{kind="event"}'): sessions.replay_buffer.dropped,
-                ("streams_resumed", ""): sessions.resumed,
-                **runtime.search.counters(),
-                **runtime.results.counters(),
-                **runtime.delivery_services.counters(),
-                **runtime.knowledge.counters(),
-            }
-
+        connections, outbound = OpenConnections(), OutboundBudget()
+        metrics = ServerMetrics(runtime, sessions, legacy, keep_alive, connections, outbound)
         pages = OperatorPages(
             runtime.fleet,
             configuration,
             runtime.call_metrics,
-            gauges,
-            counters,
+            metrics.gauges,
+            metrics.counters,
             runtime.search.listings,
             lambda: runtime.delivery_services.damage,
         )
-        front = HttpRouter(
+        router = HttpRouter(
             StreamableHttpHandler(runtime.router, sessions, runtime.change_notifier, keep_alive),
             StatelessHttpHandler(runtime.router, runtime.change_notifier, keep_alive),
             legacy,
@@ -159,26 +120,26 @@ async def _serve_http(
             chain.own.pseudonym,
         )
         guard = RequestGuard(settings.host, port, settings.allowed_hosts, settings.allowed_origins)
-        server_context = ServerContext(front, guard, _connection_limits(settings), set(), outbound)
+        context = ServerContext(router, guard, _connection_limits(settings), connections, outbound)
 
         def closing() -> None:
-            pages.draining = front.draining = True
+            pages.draining = router.draining = True
             runtime.change_notifier.end_streams()
 
         def opened() -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            # Both are open; it is what the clients of this transport are to be given.
+            # Both paths are open; this is the one for clients of the configured transport.
             path = SSE if settings.transport == "sse" else MCP
             log.info("listening", extra={"url": f"http://{host}:{port}{path}"})
 
-        # What is here now stays; the collector need not look at it again.
+        # Everything that exists now stays, so the garbage collector skips it.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-        signal_number = await HttpServer(server_context, _DRAIN_SECONDS).serve(
+        signal_number = await HttpServer(context, _DRAIN_SECONDS).serve(
             listener, opened, closing, legacy.interrupt_requests
         )
-        # As the shell says it for a program that was interrupted; being told to end is a good end.
+        # SIGINT gives the exit code of a shell for an interrupted program; SIGTERM is a normal end.
         return 128 + signal_number if signal_number == signal.SIGINT else 0
 
 
@@ -193,7 +154,7 @@ def _connection_limits(settings: Settings) -> HttpServerLimits:
 
 
 def _listener(settings: Settings) -> socket.socket:
-    """The socket that clients connect to; raises ConfigError when it cannot be had."""
+    """The listening socket; raises ConfigError when the address cannot be used."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from headgate.catalog.listing_variant import ListingContext
 from headgate.catalog.own_tools import OwnToolDefinition
@@ -17,66 +17,65 @@ from headgate.results.tools import DEFINITIONS, NAMES, STUBS
 from headgate.storage.files.result_store import LocalResultStore, open_results
 from headgate.workers.worker_pool import WorkerPool, open_worker_pool
 
-# How often is looked whether the time of some results is over.
+# Between two removals of expired results.
 _SWEEP_SECONDS = 10.0
 
 _SHARED = "Large results are stored under a cache_id that every local client of this gateway can read."
 
 
 class StoredResults:
-    """The stored results, and what reads them."""
+    """The store of large results, its workers, and the rules that use both."""
 
-    def __init__(self, settings: Settings, store: LocalResultStore, workers: WorkerPool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: LocalResultStore,
+        workers: WorkerPool,
+        listed: Callable[[McpRequest], bool],
+    ) -> None:
+        """`listed` says whether a client can call the tools that read results by their names."""
         self.store = store
         self.workers = workers
         self._display = result_display_of(settings)
         self._isolated = settings.enable_agent_isolation
-        self._work: JobRunner | None = None
-        self._large_results: LargeResults | None = None
+        self._job_runner: JobRunner | None = None
+        self.large_results = LargeResults(store, workers, self._load_job_runner, self._display, listed)
 
-    def large_results(self, listed: Callable[[McpRequest], bool]) -> LargeResults:
-        """What the gateway asks; `listed` tells whether a client can call what reads results by its name."""
-        self._large_results = LargeResults(self.store, self.workers, self._load_work, self._display, listed)
-        return self._large_results
-
-    async def _load_work(self) -> JobRunner:
-        """The job runner; it loads every processor, so it is imported in a thread when it is first needed."""
-        work = self._work
-        if work is None:
-            # Concurrent calls wait for the same import lock and get the same module.
-            self._work = work = await asyncio.to_thread(_import_job_runner)
-        return work
+    async def _load_job_runner(self) -> JobRunner:
+        """The job runner, imported with its first use: neither the start nor the event loop waits for it."""
+        if self._job_runner is None:
+            # Concurrent imports wait for the lock of the module, so none gets half of it.
+            self._job_runner = await asyncio.to_thread(_import_job_runner)
+        return self._job_runner
 
     async def clear_agent(self, agent: str) -> None:
-        """A client without a key is gone, and nobody else can read what was stored for it."""
+        """Drop the results of a client without a key that is gone, unless other clients can read them."""
         if self._isolated:
             await self.store.clear(agent)
 
     def instructions(self, listing_context: ListingContext) -> str:
-        """What a model must know of stored results that are not its own alone."""
+        """The sentence for a model whose results other clients can read; otherwise empty."""
         alone = self._isolated and (
             listing_context.owner is not None or listing_context.caller.is_authenticated
         )
         if listing_context.era is Era.HANDSHAKE and listing_context.owner is None:
-            # It is just shaking hands, and is going to have a session.
+            # It is initializing, and is going to have a session.
             alone = self._isolated
         return "" if alone or not self._display.truncates else _SHARED
 
     def gauges(self) -> dict[str, float]:
-        """What is stored now."""
+        """The stored results now."""
         held = self.store.held()
         return {
             "results_stored": held.entries,
             "result_bytes": held.total_cached_bytes,
             "result_bytes_on_disk": held.bytes_on_disk,
             "result_agents": held.agents,
-            "result_tokens_saved": self._large_results.metrics.saved_tokens
-            if self._large_results is not None
-            else 0,
+            "result_tokens_saved": self.large_results.metrics.saved_tokens,
         }
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """What was stored, read, and saved."""
+        """The uses of the store, its workers and its tools since the start."""
         held = self.store.held()
         counts = {
             ("result_hits", ""): held.hits,
@@ -86,7 +85,7 @@ class StoredResults:
             ("result_jobs", ""): self.workers.jobs,
             ("result_jobs_stopped", ""): self.workers.stopped,
         }
-        return counts | (self._large_results.metrics.counters() if self._large_results is not None else {})
+        return counts | self.large_results.metrics.counters()
 
 
 def _import_job_runner() -> JobRunner:
@@ -96,15 +95,18 @@ def _import_job_runner() -> JobRunner:
 
 
 @asynccontextmanager
-async def open_stored_results(settings: Settings) -> AsyncIterator[StoredResults]:
-    """The store and its workers, for as long as the block lasts."""
+async def open_stored_results(
+    settings: Settings, listed: Callable[[McpRequest], bool]
+) -> AsyncIterator[StoredResults]:
+    """The store and its workers, for as long as the block lasts; `listed` as for StoredResults."""
     directory = settings.data_dir / "spool"
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_results(directory, result_limits_of(settings)))
-        workers = await stack.enter_async_context(open_worker_pool(directory))
-        background = await stack.enter_async_context(BackgroundTasks())
-        background.start(_sweep(store), name="results")
-        yield StoredResults(settings, store, workers)
+    async with (
+        open_results(directory, result_limits_of(settings)) as store,
+        open_worker_pool(directory) as workers,
+        BackgroundTasks() as tasks,
+    ):
+        tasks.start(_sweep(store), name="results")
+        yield StoredResults(settings, store, workers, listed)
 
 
 async def _sweep(store: LocalResultStore) -> None:

@@ -35,29 +35,25 @@ from headgate.storage.sqlite.catalog_store import SqliteCatalogStore
 
 
 class ToolSearch:
-    """What finds tools for clients, and what they see of it."""
+    """The index of all tools, and the listings that clients get."""
 
     def __init__(self, settings: Settings, catalog: Catalog, finder: Finder, state: StateFile) -> None:
         self.finder = finder
         self.favourites = MostUsedTools(state)
         self._catalog = catalog
-        self._top_k = settings.top_k
-        self._readers = listed_result_tools(settings) + listed_delivery_tools(settings)
-        self._retrieve: RetrieveTools | None = None
-        self._expand: ExpandSchema | None = None
-        self._pools = ToolPools(settings.tools_limit, time.monotonic)
+        self.pools = ToolPools(settings.tools_limit, time.monotonic)
         views = ListingBuilder(
             catalog,
             count_tokens,
             budget_tokens=settings.listing_budget_tokens,
             page_bytes=settings.page_bytes,
             ranks=lambda: self.favourites.ranks,
-            readers=self._readers,
+            readers=listed_result_tools(settings) + listed_delivery_tools(settings),
         )
         self.tool_listings = ToolListings(
             ListingMode(settings.listing),
             catalog,
-            self._pools,
+            self.pools,
             views,
             client_overrides_of(settings),
             ListingChangeLog(state),
@@ -72,40 +68,19 @@ class ToolSearch:
             self.finder.refresh_soon()
 
     def index_searched_tools(self) -> None:
-        """Index what clients have to search for, now that it is known what they are shown."""
+        """Index the tools that are not listed, once listings are built."""
         if self.tool_listings.needs_search:
             self.finder.refresh_soon()
 
-    def own_tools(
-        self, access: LocalAccess, await_tools: AwaitTools, tell: NotifyListChanged
-    ) -> dict[str, GatewayTool]:
-        """The gateway's own tools by name."""
-        self._retrieve = RetrieveTools(
-            self.finder,
-            self._catalog,
-            access,
-            self._pools,
-            self.tool_listings.is_dynamic,
-            top_k=self._top_k,
-            await_tools=await_tools,
-            tell=tell,
-        )
-        self._expand = ExpandSchema(ExpandableTools(self._catalog, access, self._readers))
-        return {
-            RETRIEVE_TOOLS: self._retrieve,
-            RETRIEVE_TOOL: self._retrieve,
-            EXPAND_SCHEMA: self._expand,
-        }
-
     def reads_results_by_name(self, request: McpRequest) -> bool:
-        """Whether the client is to call what reads stored results by its name, and not with call_tool."""
-        # Where neither is on its list the name is all there is to say: it can be called all the same.
+        """Whether the client calls the tools that read stored results by name, and not with call_tool."""
+        # Where neither is on its list, the name can be called all the same.
         return self.tool_listings.lists_result_readers(request) or not self.tool_listings.lists_call_tool(
             request
         )
 
     def listings(self) -> dict[str, object]:
-        """What clients see of the tools, for an operator."""
+        """The listings of all clients, for an operator."""
         return {
             "default": self.tool_listings.default,
             "budget_tokens": self.tool_listings.budget_tokens,
@@ -120,33 +95,61 @@ class ToolSearch:
         }
 
     def gauges(self) -> dict[str, float]:
-        """What there is to find, and how many clients have found something."""
-        gauges: dict[str, float] = {"tools_indexed": len(self.finder), "pools": len(self._pools)}
+        """The size of the index, and the number of clients with found tools."""
+        gauges: dict[str, float] = {"tools_indexed": len(self.finder), "pools": len(self.pools)}
         progress = self.finder.progress()
         if progress is not None:
             gauges["vectors_made"], gauges["vectors_wanted"] = progress
         return gauges
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """How often was searched and expanded, and how often listings changed."""
-        retrieve, expand = self._retrieve, self._expand
-        counts: dict[tuple[str, str], int] = {}
-        if expand is not None:
-            counts |= {
-                ("expand_schema_requests", ""): expand.expansions,
-                ("expand_schema_refused", ""): expand.refused,
-            }
-        counts |= {
+        """The changes of listings since the start."""
+        return {
             ("listing_changes", f'{{listing="{label}"}}'): changes
             for label, changes in self.tool_listings.changes.counts().items()
         }
-        if retrieve is not None:
-            counts |= {
-                ("searches", ""): retrieve.searches,
-                ("searches_in_vain", ""): retrieve.without_match,
-                ("searches_weak", ""): retrieve.weak,
-            }
-        return counts
+
+
+class SearchTools:
+    """The gateway's own tools that search: retrieve_tools and expand_schema."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        search: ToolSearch,
+        catalog: Catalog,
+        access: LocalAccess,
+        await_tools: AwaitTools,
+        notify: NotifyListChanged,
+    ) -> None:
+        """`await_tools` waits until servers have listed; `notify` is called when a search changed a list."""
+        self._retrieve = RetrieveTools(
+            search.finder,
+            catalog,
+            access,
+            search.pools,
+            search.tool_listings.is_dynamic,
+            top_k=settings.top_k,
+            await_tools=await_tools,
+            tell=notify,
+        )
+        readers = listed_result_tools(settings) + listed_delivery_tools(settings)
+        self._expand = ExpandSchema(ExpandableTools(catalog, access, readers))
+        self.tools_by_name: dict[str, GatewayTool] = {
+            RETRIEVE_TOOLS: self._retrieve,
+            RETRIEVE_TOOL: self._retrieve,
+            EXPAND_SCHEMA: self._expand,
+        }
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """The uses of the tools since the start."""
+        return {
+            ("expand_schema_requests", ""): self._expand.expansions,
+            ("expand_schema_refused", ""): self._expand.refused,
+            ("searches", ""): self._retrieve.searches,
+            ("searches_in_vain", ""): self._retrieve.without_match,
+            ("searches_weak", ""): self._retrieve.weak,
+        }
 
 
 @asynccontextmanager
@@ -155,9 +158,11 @@ async def open_tool_search(
 ) -> AsyncIterator[ToolSearch]:
     """The search for as long as the block lasts; raises ConfigError when its model is not installed."""
     async with AsyncExitStack() as stack:
-        # An index has millions of small objects, and to look through them for garbage takes a fifth of a
-        # second: what has been indexed is left out of that.
-        finder = Finder(lambda: catalog.every_tool, await _meaning(settings, file, offline, stack), gc.freeze)
+        # An index has millions of small objects, and collecting garbage among them takes a fifth of a
+        # second, so the collector leaves them out.
+        finder = Finder(
+            lambda: catalog.every_tool, await _open_semantic_search(settings, file, offline, stack), gc.freeze
+        )
         stack.push_async_callback(finder.close)
         search = ToolSearch(settings, catalog, finder, state)
         stack.callback(search.tool_listings.close)
@@ -165,7 +170,7 @@ async def open_tool_search(
 
 
 def client_overrides_of(settings: Settings) -> KnownClients:
-    """What the settings want for clients by their names."""
+    """The settings for clients with certain names."""
     return KnownClients(
         {name: ListingMode(mode) for name, mode in settings.client_listings.items()},
         {name: Dialect(dialect) for name, dialect in settings.client_dialects.items()},
@@ -174,7 +179,10 @@ def client_overrides_of(settings: Settings) -> KnownClients:
 
 
 def embedder_factory_of(settings: Settings, offline: OfflineModel) -> Callable[[], Embedder] | None:
-    """What makes the embedder that the settings choose; None is words alone. Raises ConfigError."""
+    """The factory of the embedder that the settings choose; None for full-text search alone.
+
+    Raises ConfigError.
+    """
     return embedder_maker(
         settings.embedder,
         offline,
@@ -185,13 +193,13 @@ def embedder_factory_of(settings: Settings, offline: OfflineModel) -> Callable[[
     )
 
 
-async def _meaning(
+async def _open_semantic_search(
     settings: Settings, file: SqliteCatalogStore, offline: OfflineModel, stack: AsyncExitStack
 ) -> ToolSemanticSearch | None:
     make = embedder_factory_of(settings, offline)
     if make is None:
         return None
-    # Imported here, so that a start pays for it only where there is a model.
+    # Imported here, so that only a start with a model pays for it.
     from headgate.embedding.tool_index import open_tool_index
 
     return await stack.enter_async_context(open_tool_index(make, file))

@@ -15,7 +15,6 @@ from headgate.catalog.catalog import Catalog
 from headgate.catalog.paged_listing import CacheHint
 from headgate.catalog.public_uris import with_server
 from headgate.config.settings import Settings
-from headgate.delivery.upstream_delivery import UpstreamDelivery
 from headgate.domain.client_profile import PLAIN_PROFILE, ClientProfile
 from headgate.domain.gateway_chain import GatewayChain
 from headgate.domain.item import ItemKind
@@ -37,52 +36,56 @@ from headgate.upstream.transports.streamable_http import open_streamable_http
 
 
 class UpstreamEventDispatcher:
-    """What happens to upstreams; `delivery` is known once the fleet is, which tells all this."""
-
-    delivery: UpstreamDelivery
+    """Dispatches the events of upstreams to the catalog, its file, clients and listeners."""
 
     def __init__(
         self,
         catalog: Catalog,
-        abilities: MergedCapabilities,
+        capabilities: MergedCapabilities,
         catalog_persistence: CatalogPersistence,
         change_notifier: ChangeNotifier,
         federation: GatewayFederation,
     ) -> None:
         self.listing_lock = asyncio.Lock()
         self._catalog = catalog
-        self._abilities = abilities
+        self._capabilities = capabilities
         self._catalog_persistence = catalog_persistence
         self._change_notifier = change_notifier
+        self._connected_listeners: list[Callable[[str], None]] = []
         self.gateways_discovered = federation.record_gateways
 
+    def add_connected_listener(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of each server that connects from now on."""
+        self._connected_listeners.append(listener)
+
     def prepare_listing(self, server: str, kind: ItemKind, definitions: list[bytes]) -> Iterator[None]:
-        """Look at what the server is about to offer, one definition at a step."""
+        """Check the definitions that the server is about to offer, one at each step."""
         return self._catalog.check_ahead(server, kind, definitions)
 
     def listing_received(
         self, server: str, kind: ItemKind, definitions: list[bytes], profile: ClientProfile, hint: CacheHint
     ) -> dict[str, str]:
-        """This is what the server has of one kind."""
+        """Replace the listing of one kind; returns the definitions that were left out, with reasons."""
         intake = self._catalog.replace_listing(server, kind, definitions, profile, hint)
         if profile == PLAIN_PROFILE:
             self._catalog_persistence.save_listing(server, kind, definitions, hint, intake.sources)
         return intake.left_out
 
     def has_listing(self, server: str, profile: ClientProfile) -> bool:
-        """Whether a listing for that profile is kept."""
+        """Whether the server has listed for that profile."""
         return self._catalog.has_own_listing(server, profile)
 
     def server_connected(self, server: str, negotiated: NegotiationResult) -> None:
-        """A new connection stands."""
-        capabilities = negotiated.capabilities.decode(errors="replace")
-        self._abilities.declare(
-            server, ServerDeclaration(negotiated.version, capabilities, negotiated.instructions)
+        """Record what the server declared on its new connection."""
+        declared = negotiated.capabilities.decode(errors="replace")
+        self._capabilities.declare(
+            server, ServerDeclaration(negotiated.version, declared, negotiated.instructions)
         )
-        self.delivery.on_reconnected(server)
+        for listener in self._connected_listeners:
+            listener(server)
 
     def resource_updated(self, server: str, uri: str, params: bytes, owner: ClientSession | None) -> None:
-        """A resource of the server has changed."""
+        """Notify the clients that subscribed to the resource."""
         members = decode_object(params or b"{}")
         members.pop("_meta", None)
         # A client may have subscribed under either name.
@@ -98,7 +101,7 @@ def transport_opener(
     builtin: Mapping[str, BuiltinServer],
     child_files: int | None,
 ) -> Callable[[ServerSpec, NotificationRouter, deque[str]], AbstractAsyncContextManager[UpstreamTransport]]:
-    """What opens a connection to a server, whatever its transport is; raises GatewayLoop for itself.
+    """A function that opens the transport of a server; it raises GatewayLoop for the gateway itself.
 
     `child_files` is the soft limit of open files of each child, unless it is that of the gateway.
     """

@@ -1,21 +1,27 @@
-"""Builds everything between the server side and the upstreams, and closes it in reverse order."""
+"""Builds everything between the server side and the upstreams in order, and closes it in reverse."""
 
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
 from headgate.access.local import LocalAccess
 from headgate.app.catalog_persistence import CatalogPersistence
-from headgate.app.delivery_services import DeliveryServices, listed_delivery_tools, open_delivery_services
+from headgate.app.delivery_services import (
+    DeliveryServices,
+    Transactions,
+    listed_delivery_tools,
+    open_delivery_services,
+    open_transactions,
+)
 from headgate.app.knowledge import knowledge_options, knowledge_upstream
-from headgate.app.list_changed_hook import ListChangedHook
+from headgate.app.listing_refresh import ListChangedHook, ListingRefresher
 from headgate.app.loop_detection import chain_of, starts_servers_as_child
-from headgate.app.server_facade import GatewayFacade, ListingRefresher
+from headgate.app.server_facade import GatewayFacade
 from headgate.app.stored_results import StoredResults, listed_result_tools, open_stored_results
-from headgate.app.tool_search import ToolSearch, open_tool_search
+from headgate.app.tool_search import SearchTools, ToolSearch, open_tool_search
 from headgate.app.upstream_wiring import UpstreamEventDispatcher, transport_opener
 from headgate.catalog.capabilities import MergedCapabilities
 from headgate.catalog.catalog import Catalog
@@ -29,7 +35,6 @@ from headgate.domain.server_spec import ServerSpec
 from headgate.domain.upstream_policy import DEFAULT_UPSTREAM_POLICY
 from headgate.embedding.embedder_factory import OfflineModel
 from headgate.event_loop import BackgroundTasks
-from headgate.gateway.collaborators import GatewayTool
 from headgate.gateway.gateway import Gateway
 from headgate.gateway.upstream_calls import UpstreamCalls
 from headgate.input_requests.input_bridge import InputBridge
@@ -51,131 +56,240 @@ from headgate.upstream.transports.child_process import raise_file_limit
 from headgate.upstream.transports.process_watchdog import Watchdog
 from headgate.web.metrics import CallMetrics
 
-# How often is looked whether it is time to take them down again.
+# Between two looks whether the most used tools have to be determined anew.
 _FAVOURITES_INTERVAL_SECONDS = 3600.0
 
 
-class GatewayRuntime:
-    """What a front needs, and what it tells."""
+@asynccontextmanager
+async def open_gateway_runtime(
+    settings: Settings, *, chain: GatewayChain | None = None, forget: bool = True
+) -> AsyncIterator["GatewayRuntime"]:
+    """Everything runs for as long as the block lasts; raises ConfigError.
 
-    def __init__(  # noqa: PLR0913 (everything that is opened for it)
-        self,
-        settings: Settings,
-        state: StateFile,
-        abilities: MergedCapabilities,
-        catalog_persistence: CatalogPersistence,
-        fleet: UpstreamFleet,
-        change_notifier: ChangeNotifier,
-        search: ToolSearch,
-        results: StoredResults,
-        delivery_services: DeliveryServices,
-        knowledge: KnowledgeServer,
-        call_metrics: CallMetrics,
-        federation: GatewayFederation,
-    ) -> None:
-        self.state = state
-        self.knowledge = knowledge
-        self.results = results
-        self.catalog = catalog = catalog_persistence.catalog
-        self.fleet = fleet
-        self.change_notifier = change_notifier
-        self.search = search
-        self._abilities = abilities
-        self._catalog_persistence = catalog_persistence
-        keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
-        self.sealer = Sealer(keys or [load_seal_key(settings.data_dir)])
-        self.call_metrics = call_metrics
-        self.listing_refresher = ListingRefresher(
-            search.tool_listings, change_notifier, search.index_searched_tools
+    `forget` drops from the catalog file what no gateway has used for a while.
+    """
+    if chain is None:
+        chain = await asyncio.to_thread(chain_of, settings)
+    async with AsyncExitStack() as stack:
+        # State and catalog.
+        state, file = _open_files(settings)
+        stack.push_async_callback(state.flush)
+        catalog = Catalog(
+            name_limit=settings.tool_name_limit or default_limit(settings.name),
+            prefixed=settings.prefix,
+            page_bytes=settings.page_bytes,
+            owners=state,
+            readers=listed_result_tools(settings) + listed_delivery_tools(settings),
+            truncates=settings.enable_auto_truncation,
         )
-        self.delivery_services = delivery_services
-        self.input_bridge = InputBridge(
-            delivery_services.idempotent_delivery, RequestStateSealer(self.sealer)
-        )
-        self.server_facade = GatewayFacade(abilities, fleet, search.tool_listings, results, catalog)
-        self.tasks = BackgroundTasks()
+        capabilities = MergedCapabilities(state)
+        catalog_persistence = CatalogPersistence(file, catalog)
+        stack.push_async_callback(catalog_persistence.close)
+        change_notifier = ChangeNotifier()
         access = LocalAccess()
-        own: dict[str, GatewayTool] = {
-            **search.own_tools(access, self.server_facade.await_listings, self._on_tools_found)
+
+        # Listings, search and stored results.
+        offline = OfflineModel()
+        search = await stack.enter_async_context(open_tool_search(settings, catalog, file, state, offline))
+        results = await stack.enter_async_context(open_stored_results(settings, search.reads_results_by_name))
+
+        # Servers.
+        federation = GatewayFederation(
+            chain.own.instance, chain.own.config, is_child=starts_servers_as_child(settings)
+        )
+        events = UpstreamEventDispatcher(
+            catalog, capabilities, catalog_persistence, change_notifier, federation
+        )
+        knowledge = KnowledgeServer(knowledge_options(settings), offline)
+        builtin = {
+            "example": BuiltinServer(open_example_server),
+            KNOWLEDGE: knowledge_upstream(knowledge),
         }
+        watchdog = Watchdog()
+        stack.callback(watchdog.close)
+        fleet = await stack.enter_async_context(
+            run_fleet(
+                transport_opener(settings, chain, watchdog, builtin, raise_file_limit()),
+                state,
+                events,
+                settings.first_listing_timeout_seconds,
+            )
+        )
+
+        # The path of a call, from the server back to the client.
+        call_metrics = CallMetrics()
+        delivery_services = await stack.enter_async_context(
+            open_delivery_services(settings, fleet, call_metrics.count)
+        )
+        events.add_connected_listener(delivery_services.delivery.on_reconnected)
+        sealer = _sealer_of(settings)
+        input_bridge = InputBridge(delivery_services.idempotent_delivery, RequestStateSealer(sealer))
         task_registry = MemoryTaskRegistry()
         upstream_calls = UpstreamCalls(
-            access,
-            catalog,
-            search.tool_listings,
-            delivery_services.delivery,
-            self.input_bridge,
-            task_registry,
+            access, catalog, search.tool_listings, delivery_services.delivery, input_bridge, task_registry
         )
-        transactions = delivery_services.tools(upstream_calls.call_upstream_tool)
-        own.update(transactions.tools_by_name)
+        transactions = await stack.enter_async_context(
+            open_transactions(settings, delivery_services, catalog, upstream_calls.call_upstream_tool)
+        )
+        stack.callback(input_bridge.close)
+        client_tasks = await stack.enter_async_context(BackgroundTasks())
+        server_facade = GatewayFacade(
+            capabilities, fleet, search.tool_listings, results, catalog, client_tasks
+        )
+        search_tools = SearchTools(
+            settings,
+            search,
+            catalog,
+            access,
+            server_facade.await_listings,
+            # Before the search is answered, so that the client can call what it found.
+            lambda group: change_notifier.notify_now(ItemKind.TOOLS.capability, (group,)),
+        )
         gateway = Gateway(
             access,
             catalog,
             search.tool_listings,
             delivery_services.delivery,
-            self.input_bridge,
+            input_bridge,
             task_registry,
-            results.large_results(search.reads_results_by_name),
-            transactions,
+            results.large_results,
+            transactions.tools,
             delivery_services.transfers,
             upstream_calls,
-            own,
+            {**search_tools.tools_by_name, **transactions.tools.tools_by_name},
         )
-        self._federation = federation
-        self.router = MethodRouter(gateway, settings.name, self.server_facade, lambda: federation.member)
-        if settings.list_changed_exec is not None:
-            change_notifier.add_listener(ListChangedHook(settings.list_changed_exec))
+        router = MethodRouter(gateway, settings.name, server_facade, lambda: federation.member)
 
-    def notify_catalog_changes(self) -> None:
-        """From now on tell clients what changes; what was known before is nothing new."""
-        self.catalog.on_change(self._on_catalog_changed)
+        # Background work; it ends first.
+        tasks = await stack.enter_async_context(BackgroundTasks())
+        listing_refresher = ListingRefresher(
+            search.tool_listings, change_notifier, search.index_searched_tools, tasks
+        )
+        if settings.list_changed_exec is not None:
+            change_notifier.add_listener(ListChangedHook(settings.list_changed_exec, tasks))
+        runtime = GatewayRuntime(
+            state=state,
+            sealer=sealer,
+            catalog=catalog,
+            capabilities=capabilities,
+            catalog_persistence=catalog_persistence,
+            change_notifier=change_notifier,
+            listing_refresher=listing_refresher,
+            search=search,
+            search_tools=search_tools,
+            results=results,
+            federation=federation,
+            fleet=fleet,
+            knowledge=knowledge,
+            call_metrics=call_metrics,
+            delivery_services=delivery_services,
+            transactions=transactions,
+            server_facade=server_facade,
+            router=router,
+            tasks=tasks,
+        )
+        await _start(runtime, settings, file, forget=forget)
+        yield runtime
+
+
+async def _start(
+    runtime: "GatewayRuntime", settings: Settings, file: SqliteCatalogStore, *, forget: bool
+) -> None:
+    """Restore the listings of the last run, then connect to the servers."""
+    runtime.catalog.hold_names()
+    runtime.order_servers(settings.servers)
+    await runtime.catalog_persistence.restore(settings.servers, forget=forget)
+    # Not before: the listings of the last run are no change.
+    runtime.catalog.on_change(runtime.on_catalog_changed)
+    runtime.apply_servers(settings.servers, settings.left_out)
+    runtime.tasks.start(runtime.catalog_persistence.record_usage_periodically(), name="usage")
+    runtime.tasks.start(runtime.update_favourites_periodically(file.usage), name="favourites")
+    # After the servers are known, because it sends recorded calls again.
+    runtime.tasks.start(runtime.transactions.maintain_ledger(), name="ledger")
+    runtime.listing_refresher.schedule()
+
+
+def _open_files(settings: Settings) -> tuple[StateFile, SqliteCatalogStore]:
+    state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
+    if settings.reset_data:
+        state_path.unlink(missing_ok=True)
+        catalog_file.remove_catalog_files(catalog_path)
+    return StateFile(state_path), SqliteCatalogStore(catalog_path)
+
+
+def _sealer_of(settings: Settings) -> Sealer:
+    keys = [hashlib.sha256(secret.encode()).digest() for secret in settings.seal_keys]
+    return Sealer(keys or [load_seal_key(settings.data_dir)])
+
+
+class GatewayRuntime(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The running parts, and the events that concern several of them."""
+
+    state: StateFile
+    sealer: Sealer
+    catalog: Catalog
+    capabilities: MergedCapabilities
+    catalog_persistence: CatalogPersistence
+    change_notifier: ChangeNotifier
+    listing_refresher: ListingRefresher
+    search: ToolSearch
+    search_tools: SearchTools
+    results: StoredResults
+    federation: GatewayFederation
+    fleet: UpstreamFleet
+    knowledge: KnowledgeServer
+    call_metrics: CallMetrics
+    delivery_services: DeliveryServices
+    transactions: Transactions
+    server_facade: GatewayFacade
+    router: MethodRouter
+    tasks: BackgroundTasks
 
     def apply_servers(self, servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> None:
-        """Run exactly these servers; those that are left out have a reason."""
+        """Run exactly these servers; `left_out` has the reason of each that is not usable."""
         self.order_servers(servers)
         self.catalog.set_unavailable_servers(_reasons_not_running(servers, left_out))
-        self._catalog_persistence.set_servers(servers)
+        self.catalog_persistence.set_servers(servers)
         self.delivery_services.delivery_policy.apply(servers)
-        # How its tools are shown and called is nothing that a server has to be connected anew for.
+        # A change of curation or delivery policy does not reconnect the server.
         self.fleet.apply(
             msgspec.structs.replace(server, curation=NO_CURATION, policy=DEFAULT_UPSTREAM_POLICY)
             for server in servers
         )
         if self.fleet.starting():
-            # None of them has listed yet: contested names go by the configuration, not by connection order.
+            # Contested names follow the order of the configuration, not the order of connections.
             self.catalog.hold_names()
         self.tasks.start(self.server_facade.wait_until_names_settled(), name="names")
 
     def order_servers(self, servers: tuple[ServerSpec, ...]) -> None:
-        """These are the servers whose things are listed, in this order."""
+        """List what these servers offer, in this order."""
         enabled = [server.name for server in servers if server.enabled]
-        self._federation.retain_servers(enabled)
+        self.federation.retain_servers(enabled)
         self.catalog.set_servers(enabled, [server.name for server in servers if not server.enabled])
-        self._abilities.set_servers(enabled)
+        self.capabilities.set_servers(enabled)
         if self.catalog.curate({server.name: server.curation for server in servers}):
             self.search.tool_listings.clear_cache()
             self.listing_refresher.schedule()
 
     def on_session_revived(self, session: HttpSession) -> None:
-        """A client that shook hands is there again."""
+        """Restore the subscriptions of a session from before a restart."""
         if session.preferences.subscriptions:
             self.server_facade.start_background_task(
                 self.router.restore_subscriptions(session.preferences, session.streams.mark_resource_stale)
             )
 
     def on_session_closed(self, session: HandshakeSession) -> None:
-        """A client that shook hands is gone."""
+        """Release what belongs to the session alone."""
         self.fleet.close_client(session.owner.id)
         self.search.tool_listings.forget_group(session.owner.id)
         if not session.revivable:
-            # Otherwise they stay for their time: opening many sessions must not cost others their results.
+            # Others stay for their time: opening many sessions must not cost other clients their results.
             self.server_facade.start_background_task(self.results.clear_agent(session.owner.id))
         if session.preferences.subscriptions:
             self.server_facade.start_background_task(self.router.drop_subscriptions(session.preferences))
 
-    def _on_catalog_changed(self, kind: ItemKind) -> None:
-        """What servers list is not what it was: tell those who see a difference."""
+    def on_catalog_changed(self, kind: ItemKind) -> None:
+        """Notify the clients that see a difference."""
         self.change_notifier.list_changed(kind.capability, self.search.tool_listings.changed_groups(kind))
         if kind is ItemKind.TOOLS:
             self.listing_refresher.schedule()
@@ -183,7 +297,7 @@ class GatewayRuntime:
     async def update_favourites_periodically(
         self, usage: Callable[[], Awaitable[dict[tuple[str, str], int]]]
     ) -> None:
-        """Take down which tools are called most, from time to time."""
+        """Determine the most used tools from time to time; never returns."""
         favourites = self.search.favourites
         while True:
             if favourites.is_due and favourites.update(await usage()):
@@ -191,102 +305,10 @@ class GatewayRuntime:
                 self.listing_refresher.schedule()
             await asyncio.sleep(_FAVOURITES_INTERVAL_SECONDS)
 
-    def _on_tools_found(self, visibility_group: str) -> None:
-        """A search has changed the list of its clients: tell them before it is answered."""
-        self.change_notifier.notify_now(ItemKind.TOOLS.capability, (visibility_group,))
-
 
 def _reasons_not_running(servers: tuple[ServerSpec, ...], left_out: Mapping[str, str]) -> dict[str, str]:
-    """Why each server of the configuration that does not run does not; some run as they were before."""
+    """The reason of each configured server that does not run; one with a rejected edit runs as before."""
     enabled = {server.name for server in servers if server.enabled}
     disabled = {server.name: server.disabled_reason for server in servers}
     unused = {name: redact(reason) for name, reason in (disabled | dict(left_out)).items()}
     return {name: reason for name, reason in unused.items() if name not in enabled}
-
-
-@asynccontextmanager
-async def open_gateway_runtime(
-    settings: Settings, *, chain: GatewayChain | None = None, forget: bool = True
-) -> AsyncIterator[GatewayRuntime]:
-    """Everything runs for as long as the block lasts; raises ConfigError.
-
-    What no gateway has used for a while is dropped from the catalog file, unless somebody only looks.
-    """
-    if chain is None:
-        chain = await asyncio.to_thread(chain_of, settings)
-    federation = GatewayFederation(
-        chain.own.instance, chain.own.config, is_child=starts_servers_as_child(settings)
-    )
-    state_path, catalog_path = settings.data_dir / "state.json", settings.data_dir / "proxy.db"
-    if settings.reset_data:
-        state_path.unlink(missing_ok=True)
-        catalog_file.remove_catalog_files(catalog_path)
-    state = StateFile(state_path)
-    catalog = Catalog(
-        name_limit=settings.tool_name_limit or default_limit(settings.name),
-        prefixed=settings.prefix,
-        page_bytes=settings.page_bytes,
-        owners=state,
-        readers=listed_result_tools(settings) + listed_delivery_tools(settings),
-        truncates=settings.enable_auto_truncation,
-    )
-    abilities = MergedCapabilities(state)
-    file = SqliteCatalogStore(catalog_path)
-    catalog_persistence = CatalogPersistence(file, catalog)
-    change_notifier = ChangeNotifier()
-    events = UpstreamEventDispatcher(catalog, abilities, catalog_persistence, change_notifier, federation)
-    child_files = raise_file_limit()
-    watchdog = Watchdog()
-    call_metrics = CallMetrics()
-    offline = OfflineModel()
-    knowledge = KnowledgeServer(knowledge_options(settings), offline)
-    builtin = {
-        "example": BuiltinServer(open_example_server),
-        KNOWLEDGE: knowledge_upstream(knowledge),
-    }
-    try:
-        async with (
-            open_tool_search(settings, catalog, file, state, offline) as search,
-            open_stored_results(settings) as results,
-            run_fleet(
-                transport_opener(settings, chain, watchdog, builtin, child_files),
-                state,
-                events,
-                settings.first_listing_timeout_seconds,
-            ) as fleet,
-            open_delivery_services(settings, fleet, catalog, call_metrics.count) as delivery_services,
-        ):
-            runtime = GatewayRuntime(
-                settings,
-                state,
-                abilities,
-                catalog_persistence,
-                fleet,
-                change_notifier,
-                search,
-                results,
-                delivery_services,
-                knowledge,
-                call_metrics,
-                federation,
-            )
-            events.delivery = delivery_services.delivery
-            catalog.hold_names()
-            runtime.order_servers(settings.servers)
-            await catalog_persistence.restore(settings.servers, forget=forget)
-            runtime.notify_catalog_changes()
-            runtime.apply_servers(settings.servers, settings.left_out)
-            runtime.tasks.start(catalog_persistence.record_usage_periodically(), name="usage")
-            runtime.tasks.start(runtime.update_favourites_periodically(file.usage), name="favourites")
-            delivery_services.start_maintenance()
-            runtime.listing_refresher.schedule()
-            try:
-                yield runtime
-            finally:
-                runtime.tasks.cancel()
-                runtime.input_bridge.close()
-                await runtime.listing_refresher.close()
-    finally:
-        watchdog.close()
-        await catalog_persistence.close()
-        await state.flush()

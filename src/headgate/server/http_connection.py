@@ -44,18 +44,25 @@ class HttpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 HttpHandler = Callable[[HttpRequest], Coroutine[Any, Any, None]]
 
 
+class OpenConnections(set["HttpConnection"]):
+    """The open connections, and the counts of those that were accepted and refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted = 0
+        # Answered with 503, because file descriptors run out.
+        self.refused = 0
+
+
 class ServerContext(msgspec.Struct):
     """What all doors share: who serves, who guards, how many are open."""
 
     handler: HttpHandler
     guard: RequestGuard
     limits: HttpServerLimits
-    connections: set["HttpConnection"]
+    connections: OpenConnections
     outbound: OutboundBudget
-    accepted: int = 0
     closing: bool = False
-    # Connections that were answered with 503 because file descriptors run out.
-    refused_connections: int = 0
 
 
 class HttpConnection(asyncio.Protocol):
@@ -65,8 +72,8 @@ class HttpConnection(asyncio.Protocol):
         """`refused` is why this connection is answered once, at once, and closed."""
         self._context = context
         self._refused = refused
-        context.accepted += 1
-        self._connection_id = context.accepted
+        context.connections.accepted += 1
+        self._connection_id = context.connections.accepted
         self._limits = context.limits
         self._loop = asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)

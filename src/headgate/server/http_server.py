@@ -138,7 +138,7 @@ class ConnectionAcceptor:
         self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _count_refused(self) -> None:
-        self._context.refused_connections += 1
+        self._context.connections.refused += 1
         now = self._loop.time()
         if now - self._logged >= _LOG_SECONDS:
             self._logged = now
